@@ -1,0 +1,107 @@
+// The agent's side of the C ABI.
+#include <cstring>
+
+#include "bell.h"
+#include "engine.h"
+#include "error.h"
+
+using hvdft::Engine;
+using hvdft::Node;
+using hvdft::RankBlock;
+using hvdft::ring;
+
+struct hvdft_agent {
+  std::unique_ptr<Engine> engine;
+  RankBlock& block() { return node().rank(engine->rank()); }
+  Node& node() { return engine->node(); }
+  // After a change that both workers and agents may be waiting for.
+  void announce(uint32_t state) {
+    block().since_ns.store(hvdft::now_ns());
+    block().state.store(state, std::memory_order_release);
+    node().ring_workers();
+    node().ring_agents();
+  }
+};
+
+int hvdft_create_node(const char* dir, const char* job, int size, uint64_t limit_bytes) {
+  return Node::create(dir, job, size, limit_bytes);
+}
+
+int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes) {
+  return hvdft::RankFile::create(dir, job, rank, limit_bytes);
+}
+
+hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank) {
+  auto engine = Engine::open(dir, job, rank);
+  if (!engine) return nullptr;
+  return new hvdft_agent{std::move(engine)};
+}
+
+int hvdft_agent_start(hvdft_agent* agent) {
+  agent->engine->start();
+  return HVDFT_OK;
+}
+
+void hvdft_agent_close(hvdft_agent* agent) { delete agent; }
+
+void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
+  auto number = static_cast<uint32_t>(incarnation);
+  agent->block().incarnation.store(number);
+  agent->block().pid.store(pid);
+  agent->node().push_event(HVDFT_EV_STARTED, agent->engine->rank(), number, pid);
+}
+
+void hvdft_agent_failed(hvdft_agent* agent, int status) {
+  agent->block().pid.store(0);
+  agent->announce(HVDFT_RESTARTING);
+  agent->node().push_event(HVDFT_EV_FAILED, agent->engine->rank(),
+                           agent->block().incarnation.load(), static_cast<uint32_t>(status));
+}
+
+void hvdft_agent_done(hvdft_agent* agent, int status) {
+  agent->block().pid.store(0);
+  agent->announce(HVDFT_DONE);
+  agent->node().push_event(HVDFT_EV_DONE, agent->engine->rank(),
+                           agent->block().incarnation.load(), static_cast<uint32_t>(status));
+}
+
+void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message) {
+  agent->node().stop(agent->engine->rank(), exit_code, message);
+}
+
+int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms) {
+  auto& h = agent->node().header();
+  for (bool again = false;; again = true) {
+    uint32_t ticket = h.event_bell.load();
+    if (h.stop.load(std::memory_order_acquire) != 0) return 1;
+    bool done = true;
+    for (int r = 0; r < agent->node().size(); ++r) {
+      done &= agent->node().rank(r).state.load() == HVDFT_DONE;
+    }
+    if (done) return 2;
+    if (h.event_count.load() > seen) return 3;
+    if (again) return 0;
+    hvdft::wait_bell(h.event_bell, ticket, timeout_ms);
+  }
+}
+
+void hvdft_agent_wake(hvdft_agent* agent) { ring(agent->node().header().event_bell); }
+
+int hvdft_agent_orderly_exit(hvdft_agent* agent) {
+  return agent->block().orderly_exit.load() == agent->block().incarnation.load() + 1;
+}
+
+uint64_t hvdft_agent_event_count(hvdft_agent* agent) {
+  return agent->node().header().event_count.load();
+}
+
+int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
+                           int* rank) {
+  auto& h = agent->node().header();
+  if (h.stop.load(std::memory_order_acquire) == 0) return 0;
+  strncpy(out, h.stop_text, static_cast<size_t>(capacity) - 1);
+  out[capacity - 1] = '\0';
+  *exit_code = h.stop_code;
+  *rank = static_cast<int>(h.stop_rank);
+  return 1;
+}

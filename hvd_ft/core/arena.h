@@ -1,0 +1,100 @@
+// The shared files of a job, mapped: making them, checking that a file is this job's, and
+// giving memory to their sparse parts without ever going over the job's limit.
+#ifndef HVD_FT_ARENA_H
+#define HVD_FT_ARENA_H
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "layout.h"
+
+namespace hvdft {
+
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+
+  // [offset, offset + bytes) of the file; nullptr data() and an error on failure.
+  int map(int fd, uint64_t offset, uint64_t bytes, bool writable);
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+class Node {
+ public:
+  ~Node();
+  static int create(const std::string& dir, const char* job, int size, uint64_t limit);
+
+  enum Role { kViewer, kWorker, kAgent };
+  // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
+  static std::unique_ptr<Node> open(const std::string& dir, const char* job, Role role);
+
+  NodeHeader& header() const { return *reinterpret_cast<NodeHeader*>(control_.data()); }
+  RankBlock& rank(int r) const {
+    return reinterpret_cast<RankBlock*>(control_.data() + offsets_.ranks)[r];
+  }
+  int size() const { return static_cast<int>(header().file.size); }
+  uint64_t limit() const { return header().file.limit_bytes; }
+  Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
+  std::atomic<uint64_t>* index() const { return words(offsets_.index); }
+  std::atomic<uint64_t>* kept() const { return words(offsets_.kept); }
+  char* mail(int r) const {
+    return control_.data() + offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
+  }
+  char* proposal() const { return control_.data() + offsets_.proposal; }
+  char* heap() const { return heap_.data(); }
+  uint64_t heap_offset() const { return offsets_.heap; }
+  int fd() const { return fd_; }
+
+  // The log's entry of op `id`, or nullptr if it is cut or not yet there.
+  const Record* record(uint64_t id) const;
+
+  void ring_workers() const;
+  void ring_agents() const;
+  void push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t detail) const;
+  int read_events(uint64_t from, hvdft_event* out, int capacity) const;
+  // Stops the job; the first message counts.
+  void stop(int rank, int code, const char* text) const;
+
+  // Gives memory to [offset, offset + bytes) of `fd`, of which the first `had` bytes have it
+  // already: HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is reached.
+  int grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const;
+
+ private:
+  std::atomic<uint64_t>* words(uint64_t offset) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(control_.data() + offset);
+  }
+
+  int fd_ = -1;
+  NodeOffsets offsets_{};
+  Mapping control_;
+  Mapping heap_;
+};
+
+class RankFile {
+ public:
+  ~RankFile();
+  static int create(const std::string& dir, const char* job, int rank, uint64_t limit);
+  // Its input area is mapped, writable for the rank's own worker only.
+  static std::unique_ptr<RankFile> open(const std::string& dir, const char* job, int rank,
+                                        bool writable);
+  char* input() const { return input_.data(); }
+  int fd() const { return fd_; }
+  uint64_t limit() const { return limit_; }
+
+ private:
+  int fd_ = -1;
+  uint64_t limit_ = 0;
+  Mapping input_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_ARENA_H

@@ -1,0 +1,42 @@
+// Doorbells: how one process tells another that there is something to look at.
+//
+// A bell is a counter in shared memory. Who waits reads it, looks at the state, and sleeps
+// only if it has not moved since; so no ring is lost, and a ring too many costs one look.
+#ifndef HVD_FT_BELL_H
+#define HVD_FT_BELL_H
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+
+namespace hvdft {
+
+inline uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+inline void ring(std::atomic<uint32_t>& bell) {
+  bell.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Sleeps until the bell has moved on from `ticket`, or timeout_ms (negative: no limit) is over.
+inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_ms) {
+  timespec limit{timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};
+  if (bell.load(std::memory_order_seq_cst) == ticket) {
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAIT, ticket,
+            timeout_ms < 0 ? nullptr : &limit, nullptr, 0);
+  }
+  return bell.load(std::memory_order_seq_cst) != ticket;
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_BELL_H

@@ -1,0 +1,228 @@
+// The C ABI of libhvd_ft.so: the one door into the core.
+//
+// Three kinds of process come through it: the agent (Python, through
+// hvd_ft/native.py), the worker's Python (the same file) and Horovod's ft
+// backend in the worker (hvd_ft/horovod/, which finds the library by the path in
+// HOROVOD_FT_LIBRARY, so that the process holds one copy of the state).
+//
+// Words are those of the glossary in ARCHITECTURE.md. Offsets and sizes are bytes.
+// Functions that can fail return a negative HVDFT_E* code; hvdft_error() then tells
+// the calling thread what happened, why, and what to do, in one line.
+#ifndef HVD_FT_H
+#define HVD_FT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVDFT_API __attribute__((visibility("default")))
+
+enum {
+  HVDFT_OK = 0,
+  HVDFT_AGAIN = -1,    // not now: wait on the doorbell and try again
+  HVDFT_EINVAL = -2,   // the call or the file is wrong
+  HVDFT_ENOSPACE = -3, // the arena's limit or its filesystem is reached
+  HVDFT_ESTOPPED = -4, // the job is being stopped
+  HVDFT_ESYS = -5      // the system refused (hvdft_error() has errno's text)
+};
+
+// What the agents do with an op's inputs.
+enum {
+  HVDFT_NONE = 0,    // nothing to compute: barrier, error, shutdown
+  HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
+  HVDFT_COPY = 2,    // the root's input is the result
+  HVDFT_CONCAT = 3   // the ranks' inputs one after the other, in rank order
+};
+
+// Horovod's DataType, value for value (horovod/common/message.h).
+enum {
+  HVDFT_UINT8 = 0, HVDFT_INT8 = 1, HVDFT_UINT16 = 2, HVDFT_INT16 = 3,
+  HVDFT_INT32 = 4, HVDFT_INT64 = 5, HVDFT_FLOAT16 = 6, HVDFT_FLOAT32 = 7,
+  HVDFT_FLOAT64 = 8, HVDFT_BOOL = 9
+};
+
+enum { HVDFT_SUM = 0, HVDFT_MIN = 1, HVDFT_MAX = 2, HVDFT_PRODUCT = 3 };
+
+// Flags of a record.
+enum { HVDFT_SHUTDOWN = 1 };  // Horovod agreed to shut down
+
+// State of a rank, as agents and workers publish it.
+enum {
+  HVDFT_STARTING = 0,   // incarnation 0, before it joins the negotiation
+  HVDFT_RUNNING = 1,
+  HVDFT_WAITING = 2,    // in a collective that a dead rank still owes
+  HVDFT_RESTARTING = 3, // its worker died; the next incarnation is on its way
+  HVDFT_REPLAYING = 4,  // attached again, being served from the log
+  HVDFT_DONE = 5        // its worker ended by itself
+};
+
+// Types of events in the node's event list.
+enum {
+  HVDFT_EV_STARTED = 1,   // worker process started         detail: pid
+  HVDFT_EV_FAILED = 2,    // the agent saw its worker die    detail: exit status as in wait(2)
+  HVDFT_EV_ATTACHED = 3,  // worker attached to the arena    detail: length of the log then
+  HVDFT_EV_RESTORED = 4,  // snapshot loaded                 detail: op id it stands at
+  HVDFT_EV_JOINED = 5,    // takes part in negotiation again detail: ops replayed
+  HVDFT_EV_WAITED = 6,    // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
+  HVDFT_EV_DONE = 7,      // worker ended by itself          detail: exit status as in wait(2)
+  HVDFT_EV_SNAPSHOT = 8   // snapshot published              detail: op id it stands at
+};
+
+typedef struct {
+  uint64_t time_ns;  // CLOCK_MONOTONIC
+  uint32_t type;
+  uint32_t rank;
+  uint32_t incarnation;
+  uint32_t reserved;
+  uint64_t detail;
+} hvdft_event;
+
+typedef struct {
+  uint32_t state;
+  uint32_t incarnation;
+  uint64_t pid;         // of the worker, 0 when there is none
+  uint64_t step;        // as the training loop last told it
+  uint64_t executed;    // ops
+  uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
+} hvdft_status;
+
+HVDFT_API const char* hvdft_error(void);
+HVDFT_API const char* hvdft_version(void);
+
+// For the nursery: the calling process dies with its parent; orphans come to the caller.
+HVDFT_API int hvdft_die_with_parent(void);
+HVDFT_API int hvdft_become_subreaper(void);
+
+// ---------------------------------------------------------------- the job's files
+// `dir` is the job's directory (0700, made by the caller). Creating is the agent's
+// part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
+
+HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size,
+                                uint64_t limit_bytes);
+HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
+                                uint64_t limit_bytes);
+
+// A read-only look at a job: launcher, live display, reports.
+typedef struct hvdft_view hvdft_view;
+HVDFT_API hvdft_view* hvdft_view_open(const char* dir);  // NULL: see hvdft_error()
+HVDFT_API void hvdft_view_close(hvdft_view* view);
+HVDFT_API int hvdft_view_size(hvdft_view* view);
+HVDFT_API int hvdft_view_status(hvdft_view* view, int rank, hvdft_status* out);
+// Copies events [from, from + capacity); returns how many there were.
+HVDFT_API int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out,
+                                int capacity);
+HVDFT_API uint64_t hvdft_view_used_bytes(hvdft_view* view);
+HVDFT_API uint64_t hvdft_view_limit_bytes(hvdft_view* view);
+HVDFT_API uint64_t hvdft_view_log_length(hvdft_view* view);
+HVDFT_API uint64_t hvdft_view_log_records(hvdft_view* view);  // not cut
+
+// ---------------------------------------------------------------- agent
+typedef struct hvdft_agent hvdft_agent;
+HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank);
+HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // the engine's thread
+HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
+HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);
+HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);
+HVDFT_API void hvdft_agent_done(hvdft_agent* agent, int status);
+// Stops the job with a message (the first one counts) and an exit code.
+HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message);
+// Waits until the job is stopped (1), all ranks are done (2), another event than the
+// `seen`-th came (3), or the time is over (0). One call, one thread.
+HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
+HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);   // ends hvdft_agent_wait, from any thread
+HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself
+HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
+HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
+                                     int* rank);
+
+// ---------------------------------------------------------------- worker
+// One per process. Attaches by the environment the agent set: HOROVOD_FT_DIR,
+// HOROVOD_FT_JOB, HOROVOD_RANK, HOROVOD_FT_INCARNATION. Calling it again gives the same.
+HVDFT_API int hvdft_worker_open(void);
+HVDFT_API int hvdft_worker_rank(void);
+HVDFT_API int hvdft_worker_size(void);
+HVDFT_API int hvdft_worker_incarnation(void);
+
+// Waiting. Take the ticket, look at the state, then wait if there is nothing to do.
+HVDFT_API uint32_t hvdft_worker_ticket(void);
+HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 rung, 0 time is over
+HVDFT_API void hvdft_worker_ring(void);  // ends the wait: from the worker's other threads
+
+// Negotiation. A term begins whenever a rank joins; what was announced in an older
+// term is void and has to be announced again.
+HVDFT_API uint64_t hvdft_worker_term(void);
+HVDFT_API int hvdft_worker_joined(void);
+HVDFT_API int hvdft_worker_join(uint64_t log_length);
+HVDFT_API void hvdft_worker_leave(void);  // it has to join again (hvd.init after hvd.shutdown)
+// This rank is where the others are: replay is over. Only the first call counts.
+HVDFT_API void hvdft_worker_caught_up(void);
+HVDFT_API int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes);
+// Coordinator: the next announcement of `rank` in `term` into *blob (valid until the next
+// call); returns its bytes or HVDFT_AGAIN.
+HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
+
+typedef struct {
+  uint32_t kind, dtype, reduce, root;
+  uint32_t flags, waits;        // waits: the op is complete only when every rank has been there
+  uint64_t result_bytes;
+  const uint64_t* block_bytes;  // HVDFT_CONCAT: one per rank; else NULL
+  const void* response;         // Horovod's Response, serialised; opaque to the core
+  uint64_t response_bytes;
+  const char* signature;        // what was agreed, readable; compared on replay
+} hvdft_op;
+
+// Coordinator: asks that `count` ops be appended to the log. Returns OK when they are, or
+// AGAIN when the term has changed meanwhile and they are not.
+HVDFT_API int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count);
+
+// The log. The cursor is the id of the next op this worker has to execute.
+HVDFT_API uint64_t hvdft_worker_log_length(void);
+HVDFT_API uint64_t hvdft_worker_cursor(void);
+typedef struct {
+  uint64_t id;
+  uint32_t kind, dtype, reduce, root;
+  uint32_t flags, waits;
+  uint64_t result_bytes;
+  const uint64_t* block_bytes;
+  const void* result;           // the node's result, valid once complete
+  const void* response;
+  uint64_t response_bytes;
+  const char* signature;
+} hvdft_record;
+HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
+
+// Executing op `id`. input() gives room for this rank's contribution, or *room == NULL when
+// an earlier incarnation has contributed already.
+HVDFT_API int hvdft_worker_input(uint64_t id, uint64_t bytes, void** room);
+HVDFT_API int hvdft_worker_contribute(uint64_t id);
+HVDFT_API int hvdft_worker_wait_complete(uint64_t id);
+HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
+
+HVDFT_API void hvdft_worker_set_pending(uint64_t tensors);  // queued, not yet executed
+HVDFT_API uint64_t hvdft_worker_pending(void);
+
+// Training loops and their snapshots. Loops are numbered from 0 in the order in which the
+// script begins them; each has two slots.
+HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
+HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
+HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
+HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
+HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes);
+// 1 and the latest snapshot, or 0.
+HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, uint64_t* bytes,
+                                        uint64_t* position);
+HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
+
+HVDFT_API void hvdft_worker_set_step(uint64_t step);
+HVDFT_API void hvdft_worker_orderly_exit(void);
+HVDFT_API void hvdft_worker_fatal(const char* message);  // stops the job with exit code 1
+HVDFT_API uint64_t hvdft_worker_event_count(void);
+HVDFT_API int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity);
+HVDFT_API int hvdft_worker_wait_event(uint64_t seen, int timeout_ms);  // 1: more than `seen`
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // HVD_FT_H

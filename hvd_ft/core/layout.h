@@ -1,0 +1,165 @@
+// What lies where in the two kinds of shared file.
+//
+// node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
+// and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
+// area and the snapshot slots. Both are sparse: the sizes below are room, not memory.
+//
+// Any process can be killed between any two instructions, so there is no lock here. Each
+// field has one writer (named beside it) and is published by a single atomic store.
+#ifndef HVD_FT_LAYOUT_H
+#define HVD_FT_LAYOUT_H
+
+#include <atomic>
+#include <cstdint>
+
+#include "hvd_ft.h"
+
+namespace hvdft {
+
+constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
+constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
+constexpr uint32_t kLayoutVersion = 1;
+
+constexpr int kMaxRanks = 256;
+constexpr int kMaxLoops = 64;
+constexpr uint64_t kEvents = 16384;
+constexpr uint64_t kIndexEntries = 1 << 18;  // so many ops between two snapshots
+constexpr uint64_t kKeptEntries = 1 << 16;
+constexpr uint64_t kMailBytes = 1 << 20;
+constexpr uint64_t kProposalBytes = 4 << 20;
+constexpr uint64_t kPage = 4096;
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "the arena needs lock-free atomics");
+
+struct FileHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t rank;  // rank.arena only
+  uint32_t size;  // node.arena only
+  uint32_t uid;
+  uint64_t limit_bytes;
+  char job[64];
+};
+
+// A loop's snapshots. `published` packs (position + 1) << 1 | slot: position and slot must
+// be read together, or a reader could cut the log at a position not yet published.
+struct Loop {
+  std::atomic<uint64_t> begin;  // op id + 1; 0: not begun
+  std::atomic<uint64_t> published;
+  std::atomic<uint32_t> ended;
+  uint64_t bytes[2];                // of each slot's snapshot
+  std::atomic<uint64_t> backed[2];  // of each slot that have memory
+};
+
+struct RankBlock {
+  alignas(64) std::atomic<uint32_t> worker_bell;  // anyone rings
+  alignas(64) std::atomic<uint32_t> agent_bell;   // anyone rings
+
+  // Written by the worker.
+  alignas(64) std::atomic<uint64_t> contributed;  // ops this rank has given its input to
+  std::atomic<uint64_t> executed;
+  std::atomic<uint64_t> step;
+  std::atomic<uint64_t> input_bytes;   // of the input area that have memory
+  std::atomic<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
+  std::atomic<uint32_t> orderly_exit;  // incarnation + 1
+  std::atomic<uint64_t> mail_sequence;  // odd while the mail is being written
+  uint64_t mail_term;
+  uint64_t mail_bytes;
+  Loop loops[kMaxLoops];
+
+  // Written by the agent; `state` also by its live worker.
+  alignas(64) std::atomic<uint64_t> reduced;  // ops whose slice this rank's agent has done
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> incarnation;
+  std::atomic<uint64_t> since_ns;
+  std::atomic<uint64_t> pid;
+
+  // Written by the sequencer (rank 0's agent), and by the coordinator (rank 0's worker).
+  alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
+  std::atomic<uint64_t> mail_taken;
+};
+
+struct Event {
+  std::atomic<uint64_t> published;  // number of the event + 1
+  hvdft_event event;
+};
+
+struct NodeHeader {
+  FileHeader file;
+
+  // Written by the sequencer.
+  alignas(64) std::atomic<uint64_t> term;
+  std::atomic<uint64_t> log_length;
+  std::atomic<uint64_t> kept;        // entries of the kept index
+  std::atomic<uint64_t> cut;         // records cut so far
+  std::atomic<uint64_t> answered;    // number of the proposal << 1 | accepted
+
+  // Written by the coordinator.
+  alignas(64) std::atomic<uint64_t> proposed;  // number of the proposal
+  uint64_t proposal_term;
+  uint64_t proposal_bytes;
+  uint32_t proposal_count;
+
+  // Written by whoever comes first.
+  alignas(64) std::atomic<uint32_t> stop_claimed;
+  std::atomic<uint32_t> stop;
+  uint32_t stop_rank;
+  int32_t stop_code;
+  char stop_text[1024];
+
+  alignas(64) std::atomic<uint32_t> event_bell;
+  std::atomic<uint64_t> event_count;
+  std::atomic<uint64_t> used_bytes;
+};
+
+// An entry of the log, in the heap: this, then block_bytes[], the response, the signature.
+struct Record {
+  uint64_t id;
+  uint64_t bytes;  // of the whole entry
+  uint32_t kind, dtype, reduce, root;
+  uint32_t flags, waits;
+  uint64_t result_offset, result_bytes;
+  uint64_t response_bytes;
+  uint64_t signature_bytes;  // with its zero
+  uint32_t blocks;
+  uint32_t unused;
+};
+
+// The same, as the coordinator proposes it: no id and no place for the result yet.
+struct ProposedOp {
+  uint32_t kind, dtype, reduce, root;
+  uint32_t flags, waits;
+  uint64_t result_bytes;
+  uint64_t response_bytes;
+  uint64_t signature_bytes;
+  uint32_t blocks;
+  uint32_t unused;
+};
+
+constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+struct NodeOffsets {
+  uint64_t ranks, events, index, kept, mail, proposal, heap;
+};
+
+constexpr NodeOffsets node_offsets(int size) {
+  NodeOffsets o{};
+  o.ranks = align_up(sizeof(NodeHeader), kPage);
+  o.events = align_up(o.ranks + sizeof(RankBlock) * static_cast<uint64_t>(size), kPage);
+  o.index = align_up(o.events + sizeof(Event) * kEvents, kPage);
+  o.kept = o.index + sizeof(uint64_t) * kIndexEntries;
+  o.mail = o.kept + sizeof(uint64_t) * kKeptEntries;
+  o.proposal = o.mail + kMailBytes * static_cast<uint64_t>(size);
+  o.heap = o.proposal + kProposalBytes;
+  return o;
+}
+
+// rank.arena: header page, input area, then two slots per loop, each with room for the limit.
+constexpr uint64_t kInputOffset = kPage;
+constexpr uint64_t slot_offset(uint64_t limit, int loop, int slot) {
+  return kInputOffset + align_up(limit, kPage) * static_cast<uint64_t>(1 + 2 * loop + slot);
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_LAYOUT_H

@@ -1,0 +1,345 @@
+// The worker's side of the C ABI: attaching, waiting, the log and its ops.
+#include "worker.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "bell.h"
+#include "error.h"
+
+using hvdft::fail;
+using hvdft::RankBlock;
+using hvdft::the_worker;
+using hvdft::Worker;
+
+namespace hvdft {
+
+namespace {
+std::atomic<Worker*> attached{nullptr};
+std::mutex attaching;
+
+int environment_number(const char* name, int* value) {
+  const char* text = std::getenv(name);
+  char* end = nullptr;
+  long number = text ? std::strtol(text, &end, 10) : -1;
+  if (number < 0 || number > INT32_MAX || *end != '\0') {
+    return fail(HVDFT_EINVAL, "%s=%s is not set as an agent sets it; start the script with "
+                "'hvdft run'", name, text ? text : "");
+  }
+  *value = static_cast<int>(number);
+  return HVDFT_OK;
+}
+}  // namespace
+
+Worker* the_worker() { return attached.load(std::memory_order_acquire); }
+
+void Worker::set_state(uint32_t state) const {
+  block().since_ns.store(now_ns());
+  block().state.store(state, std::memory_order_release);
+}
+
+void Worker::about_to_wait() {
+  std::lock_guard<std::mutex> guard(watch_);
+  if (blocked_since_ == 0) blocked_since_ = now_ns();
+  if (waiting_ || block().state.load() != HVDFT_RUNNING) return;
+  for (int r = 0; r < node->size(); ++r) {
+    uint32_t state = node->rank(r).state.load(std::memory_order_acquire);
+    if (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING) {
+      waiting_ = true;
+      set_state(HVDFT_WAITING);
+      return;
+    }
+  }
+}
+
+void Worker::progressed() {
+  std::lock_guard<std::mutex> guard(watch_);
+  if (waiting_) {
+    event(HVDFT_EV_WAITED, now_ns() - blocked_since_);
+    set_state(HVDFT_RUNNING);
+  }
+  waiting_ = false;
+  blocked_since_ = 0;
+}
+
+}  // namespace hvdft
+
+int hvdft_worker_open(void) {
+  std::lock_guard<std::mutex> guard(hvdft::attaching);
+  if (the_worker() != nullptr) return HVDFT_OK;
+  const char* dir = std::getenv("HOROVOD_FT_DIR");
+  const char* job = std::getenv("HOROVOD_FT_JOB");
+  if (dir == nullptr || job == nullptr) {
+    return fail(HVDFT_EINVAL, "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent; "
+                "start the script with 'hvdft run'");
+  }
+  int rank = 0, incarnation = 0;
+  if (hvdft::environment_number("HOROVOD_RANK", &rank) != HVDFT_OK ||
+      hvdft::environment_number("HOROVOD_FT_INCARNATION", &incarnation) != HVDFT_OK) {
+    return HVDFT_EINVAL;
+  }
+  auto worker = std::make_unique<Worker>();
+  worker->rank = rank;
+  worker->incarnation = static_cast<uint32_t>(incarnation);
+  worker->node = hvdft::Node::open(dir, job, hvdft::Node::kWorker);
+  if (!worker->node) return HVDFT_EINVAL;
+  if (rank >= worker->node->size()) {
+    return fail(HVDFT_EINVAL, "HOROVOD_RANK=%d, but the job has %d ranks; start the script with "
+                "'hvdft run'", rank, worker->node->size());
+  }
+  worker->file = hvdft::RankFile::open(dir, job, rank, true);
+  if (!worker->file) return HVDFT_EINVAL;
+  worker->set_state(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
+  worker->event(HVDFT_EV_ATTACHED, worker->node->header().log_length.load());
+  hvdft::attached.store(worker.release(), std::memory_order_release);
+  return HVDFT_OK;
+}
+
+int hvdft_worker_rank(void) { return the_worker()->rank; }
+int hvdft_worker_size(void) { return the_worker()->node->size(); }
+int hvdft_worker_incarnation(void) { return static_cast<int>(the_worker()->incarnation); }
+
+uint32_t hvdft_worker_ticket(void) { return the_worker()->block().worker_bell.load(); }
+
+int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
+  Worker& w = *the_worker();
+  if (w.pending.load() > 0) w.about_to_wait();
+  if (w.stopped()) return HVDFT_ESTOPPED;
+  return hvdft::wait_bell(w.block().worker_bell, ticket, timeout_ms);
+}
+
+void hvdft_worker_ring(void) { hvdft::ring(the_worker()->block().worker_bell); }
+
+// ---------------------------------------------------------------- negotiation
+
+uint64_t hvdft_worker_term(void) {
+  return the_worker()->node->header().term.load(std::memory_order_acquire);
+}
+
+int hvdft_worker_joined(void) {
+  Worker& w = *the_worker();
+  return w.join_request != 0 &&
+         w.block().joined.load(std::memory_order_acquire) == w.join_request;
+}
+
+void hvdft_worker_leave(void) { the_worker()->join_request = 0; }
+
+int hvdft_worker_join(uint64_t log_length) {
+  Worker& w = *the_worker();
+  w.join_request = static_cast<uint64_t>(w.incarnation + 1) << 40 | log_length;
+  if (w.block().join_request.exchange(w.join_request) != w.join_request) {
+    hvdft::ring(w.node->rank(0).agent_bell);
+  }
+  return HVDFT_OK;
+}
+
+void hvdft_worker_caught_up(void) {
+  Worker& w = *the_worker();
+  if (w.caught_up.exchange(true)) return;
+  w.set_state(HVDFT_RUNNING);
+  w.event(HVDFT_EV_JOINED, w.replayed.load());
+}
+
+int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
+  Worker& w = *the_worker();
+  RankBlock& block = w.block();
+  if (bytes > hvdft::kMailBytes) {
+    return fail(HVDFT_EINVAL, "an announcement of %lu bytes is over the mailbox's %lu", bytes,
+                hvdft::kMailBytes);
+  }
+  uint64_t sequence = block.mail_sequence.load();
+  if (sequence % 2 == 1) {
+    ++sequence;  // an earlier incarnation was killed while writing
+  } else if (block.mail_term == term && block.mail_taken.load() != sequence) {
+    return HVDFT_AGAIN;
+  }
+  block.mail_sequence.store(sequence + 1, std::memory_order_seq_cst);
+  block.mail_term = term;
+  block.mail_bytes = bytes;
+  std::memcpy(w.node->mail(w.rank), blob, bytes);
+  block.mail_sequence.store(sequence + 2, std::memory_order_seq_cst);
+  hvdft::ring(w.node->rank(0).worker_bell);
+  return HVDFT_OK;
+}
+
+int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
+  static std::vector<char> copy;
+  Worker& w = *the_worker();
+  RankBlock& from = w.node->rank(rank);
+  uint64_t sequence = from.mail_sequence.load(std::memory_order_seq_cst);
+  if (sequence % 2 == 1 || from.mail_taken.load() == sequence) return HVDFT_AGAIN;
+  uint64_t bytes = from.mail_bytes;
+  if (from.mail_term != term || bytes > hvdft::kMailBytes) return HVDFT_AGAIN;
+  copy.assign(w.node->mail(rank), w.node->mail(rank) + bytes);
+  // In a new term the owner may overwrite what was not taken: then this was no good copy.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;
+  from.mail_taken.store(sequence, std::memory_order_seq_cst);
+  hvdft::ring(from.worker_bell);
+  *blob = copy.data();
+  return static_cast<int64_t>(bytes);
+}
+
+int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
+  Worker& w = *the_worker();
+  auto& h = w.node->header();
+  auto answered = [&](uint64_t number) {
+    for (;;) {
+      uint32_t ticket = hvdft_worker_ticket();
+      uint64_t answer = h.answered.load(std::memory_order_acquire);
+      if (answer >> 1 >= number) return static_cast<int>((answer & 1) != 0 ? HVDFT_OK : HVDFT_AGAIN);
+      if (hvdft_worker_wait(ticket, -1) < 0) return static_cast<int>(HVDFT_ESTOPPED);
+    }
+  };
+  uint64_t number = h.proposed.load();
+  if (answered(number) == HVDFT_ESTOPPED) return HVDFT_ESTOPPED;  // an earlier incarnation's
+  char *at = w.node->proposal(), *end = at + hvdft::kProposalBytes;
+  for (int i = 0; i < count; ++i) {
+    const hvdft_op& op = ops[i];
+    hvdft::ProposedOp head{};
+    head.kind = op.kind;
+    head.dtype = op.dtype;
+    head.reduce = op.reduce;
+    head.root = op.root;
+    head.flags = op.flags;
+    head.waits = op.waits;
+    head.result_bytes = op.result_bytes;
+    head.response_bytes = op.response_bytes;
+    head.signature_bytes = std::strlen(op.signature) + 1;
+    head.blocks = op.block_bytes != nullptr ? static_cast<uint32_t>(w.node->size()) : 0;
+    uint64_t block_bytes = head.blocks * sizeof(uint64_t);
+    uint64_t tail = block_bytes + head.response_bytes + head.signature_bytes;
+    if (static_cast<uint64_t>(end - at) < sizeof head + tail + 8) {
+      return fail(HVDFT_ENOSPACE, "%d ops agreed at once are over the proposal's %lu bytes; lower "
+                  "HOROVOD_FUSION_THRESHOLD", count, hvdft::kProposalBytes);
+    }
+    std::memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    if (block_bytes > 0) std::memcpy(at, op.block_bytes, block_bytes);
+    std::memcpy(at + block_bytes, op.response, head.response_bytes);
+    std::memcpy(at + block_bytes + head.response_bytes, op.signature, head.signature_bytes);
+    at += hvdft::align_up(tail, 8);
+  }
+  h.proposal_term = term;
+  h.proposal_count = static_cast<uint32_t>(count);
+  h.proposed.store(number + 1, std::memory_order_release);
+  hvdft::ring(w.node->rank(0).agent_bell);
+  return answered(number + 1);
+}
+
+// ---------------------------------------------------------------- the log and its ops
+
+uint64_t hvdft_worker_log_length(void) {
+  return the_worker()->node->header().log_length.load(std::memory_order_acquire);
+}
+
+uint64_t hvdft_worker_cursor(void) { return the_worker()->cursor.load(); }
+
+int hvdft_worker_record(uint64_t id, hvdft_record* out) {
+  Worker& w = *the_worker();
+  if (id >= hvdft_worker_log_length()) return HVDFT_AGAIN;
+  const hvdft::Record* record = w.node->record(id);
+  if (record == nullptr) {
+    return fail(HVDFT_EINVAL, "op %lu was cut from the log: the script asks for a collective that "
+                "lies before its snapshot; keep collectives of the loop behind FaultTolerance's "
+                "start or state.sync()", id);
+  }
+  const char* tail = reinterpret_cast<const char*>(record + 1);
+  uint64_t block_bytes = record->blocks * sizeof(uint64_t);
+  out->id = id;
+  out->kind = record->kind;
+  out->dtype = record->dtype;
+  out->reduce = record->reduce;
+  out->root = record->root;
+  out->flags = record->flags;
+  out->waits = record->waits;
+  out->result_bytes = record->result_bytes;
+  out->block_bytes = record->blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
+  out->result = w.node->heap() + record->result_offset;
+  out->response = tail + block_bytes;
+  out->response_bytes = record->response_bytes;
+  out->signature = tail + block_bytes + record->response_bytes;
+  return HVDFT_OK;
+}
+
+int hvdft_worker_input(uint64_t id, uint64_t bytes, void** room) {
+  Worker& w = *the_worker();
+  *room = nullptr;
+  if (w.block().contributed.load() > id) return HVDFT_OK;
+  uint64_t backed = w.block().input_bytes.load();
+  if (bytes > backed) {
+    uint64_t target = hvdft::align_up(bytes, hvdft::kPage);
+    int code = w.node->grow(w.file->fd(), hvdft::kInputOffset, backed, target,
+                            "the input of the next op");
+    if (code != HVDFT_OK) return code;
+    w.block().input_bytes.store(target);
+  }
+  *room = w.file->input();
+  return HVDFT_OK;
+}
+
+int hvdft_worker_contribute(uint64_t id) {
+  Worker& w = *the_worker();
+  if (w.block().contributed.load() > id) return HVDFT_OK;
+  w.block().contributed.store(id + 1, std::memory_order_seq_cst);
+  // Whoever sees that it is the last one rings. Should it be killed in between, its agent
+  // rings when it sees it dead.
+  for (int r = 0; r < w.node->size(); ++r) {
+    if (w.node->rank(r).contributed.load(std::memory_order_seq_cst) <= id) return HVDFT_OK;
+  }
+  w.node->ring_agents();
+  return HVDFT_OK;
+}
+
+int hvdft_worker_wait_complete(uint64_t id) {
+  Worker& w = *the_worker();
+  for (;;) {
+    uint32_t ticket = hvdft_worker_ticket();
+    bool complete = true;
+    for (int r = 0; r < w.node->size(); ++r) {
+      complete &= w.node->rank(r).reduced.load(std::memory_order_seq_cst) > id;
+    }
+    if (complete) return HVDFT_OK;
+    w.about_to_wait();
+    if (w.stopped()) return HVDFT_ESTOPPED;
+    hvdft::wait_bell(w.block().worker_bell, ticket, -1);
+  }
+}
+
+int hvdft_worker_executed(uint64_t id) {
+  Worker& w = *the_worker();
+  w.progressed();
+  if (!w.caught_up.load()) w.replayed.fetch_add(1);
+  w.block().executed.store(id + 1);
+  w.cursor.store(id + 1);
+  return HVDFT_OK;
+}
+
+void hvdft_worker_set_pending(uint64_t tensors) { the_worker()->pending.store(tensors); }
+uint64_t hvdft_worker_pending(void) { return the_worker()->pending.load(); }
+
+void hvdft_worker_set_step(uint64_t step) { the_worker()->block().step.store(step); }
+
+void hvdft_worker_orderly_exit(void) {
+  Worker& w = *the_worker();
+  w.block().orderly_exit.store(w.incarnation + 1);
+}
+
+void hvdft_worker_fatal(const char* message) {
+  Worker& w = *the_worker();
+  w.node->stop(w.rank, 1, message);
+}
+
+uint64_t hvdft_worker_event_count(void) { return the_worker()->node->header().event_count.load(); }
+
+int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity) {
+  return the_worker()->node->read_events(from, out, capacity);
+}
+
+int hvdft_worker_wait_event(uint64_t seen, int timeout_ms) {
+  auto& h = the_worker()->node->header();
+  uint32_t ticket = h.event_bell.load();
+  if (h.event_count.load() <= seen) hvdft::wait_bell(h.event_bell, ticket, timeout_ms);
+  return h.event_count.load() > seen;
+}

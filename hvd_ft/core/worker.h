@@ -1,0 +1,48 @@
+// The worker's one attachment to its job.
+#ifndef HVD_FT_WORKER_H
+#define HVD_FT_WORKER_H
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "arena.h"
+
+namespace hvdft {
+
+struct Worker {
+  int rank = 0;
+  uint32_t incarnation = 0;
+  std::unique_ptr<Node> node;
+  std::unique_ptr<RankFile> file;
+
+  std::atomic<uint64_t> cursor{0};   // id of the next op to execute
+  std::atomic<uint64_t> pending{0};  // tensors queued, not yet executed
+  std::atomic<uint64_t> replayed{0};  // ops executed before catching up
+  std::atomic<bool> caught_up{false};
+  uint64_t join_request = 0;  // of this attachment; 0: none yet
+
+  RankBlock& block() const { return node->rank(rank); }
+  bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
+  void event(uint32_t type, uint64_t detail) const {
+    node->push_event(type, rank, incarnation, detail);
+  }
+  void set_state(uint32_t state) const;
+
+  // The time this rank spends blocked in a collective while another rank is down. Begins
+  // with the first wait, ends with the first progress.
+  void about_to_wait();
+  void progressed();
+
+ private:
+  std::mutex watch_;  // between this worker's own threads; never shared with a process
+  uint64_t blocked_since_ = 0;
+  bool waiting_ = false;
+};
+
+// The process's worker; nullptr before hvdft_worker_open() succeeded.
+Worker* the_worker();
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_WORKER_H

@@ -1,0 +1,8 @@
+"""The error that users of hvd_ft see."""
+
+
+class HvdFtError(RuntimeError):
+    """One line that names the thing, the reason and the remedy.
+
+    The command line prints it without a traceback; in a training script it is raised as it is.
+    """

@@ -1,0 +1,91 @@
+// Negotiation of the ft backend.
+//
+// Instead of a lockstep cycle every rank announces its tensors to the coordinator (rank 0)
+// when it has some; when all have announced a tensor the coordinator proposes responses, the
+// agents append them to the op log, and every rank executes the log in order. A restarted
+// rank does just the same: the log's first part is only older. Horovod's own code still
+// matches requests, builds responses and fuses them.
+#ifndef HOROVOD_FT_CONTROLLER_H
+#define HOROVOD_FT_CONTROLLER_H
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "../controller.h"
+#include "ft_library.h"
+
+namespace horovod {
+namespace common {
+
+class FtController : public Controller {
+public:
+  FtController(ResponseCache& response_cache, TensorQueue& tensor_queue, Timeline& timeline,
+               ParameterManager& parameter_manager, GroupTable& group_table,
+               TimelineController& timeline_controller);
+
+  // Waits until the log has a next op that this rank is ready for; returns that one.
+  ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
+                                   ProcessSet& process_set) override;
+
+  // The log's record of the op that is being executed; ops call it once, in order.
+  hvdft_record TakeRecord();
+  // Its part is done: every op ends with this, before its callbacks run.
+  void Executed(const hvdft_record& record, size_t tensors);
+
+  int GetTypeSize(DataType dtype) override;
+  void Barrier(Communicator communicator) override;
+
+  // Steps of Horovod's own cycle, which the ft backend does not have.
+  void CrossRankBitwiseAnd(std::vector<long long>& bitvector, int count) override;
+  void CrossRankBitwiseOr(std::vector<long long>& bitvector, int count) override;
+  void Bcast(void* buffer, size_t size, int root_rank, Communicator communicator) override;
+  void AlltoallGetRecvSplits(const std::vector<int32_t>& splits,
+                             std::vector<int32_t>& recvsplits) override;
+  void Allgather2Ints(std::array<int, 2> values, std::vector<int>& recv_values) override;
+
+protected:
+  void DoInitialization() override;
+  void RecvReadyTensors(std::vector<std::string>& ready_to_reduce,
+                        std::vector<RequestList>& ready_list) override;
+  void SendReadyTensors(RequestList& message_list) override;
+  void SendFinalTensors(ResponseList& response_list) override;
+  void RecvFinalTensors(ResponseList& response_list) override;
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  void CollectQueued();
+  bool NextFromLog(ResponseList& list);
+  bool Requested(const Response& response) const;
+  void CheckSignature(const hvdft_record& record, const Response& response);
+  void CheckReplayMoves(uint64_t log_length);
+  void FollowTerm();
+  void Announce(bool shutdown_requested);
+  void Coordinate(bool shutdown_requested, HorovodGlobalState& state);
+  bool TakeAnnouncements(std::vector<std::string>& ready);
+  void Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
+            ResponseList& list);
+  void Propose(const ResponseList& list, bool shutdown);
+
+  // Requests this rank has made and not yet executed; the announced ones among them may
+  // have to be announced again in a new term.
+  std::unordered_map<std::string, Request> requested_;
+  std::deque<std::string> unannounced_;
+  std::deque<hvdft_record> executing_;
+  uint64_t term_ = 0;
+  bool shutdown_announced_ = false;
+  bool shutdown_proposed_ = false;
+  bool shutdown_seen_ = false;        // coordinator: in this term, from any rank
+  std::atomic<int64_t> queued_{0};    // tensors handed to Horovod and not yet executed
+  Clock::time_point replay_moved_;
+  std::chrono::seconds replay_timeout_{60};
+};
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_CONTROLLER_H

@@ -1,0 +1,53 @@
+// Allreduce, allgather and broadcast through the arena: copy this rank's input in, let the
+// agents work, copy the result out. An op that an earlier incarnation took part in is served
+// the same way; only what is there already is not done again.
+#ifndef HOROVOD_FT_OPERATIONS_H
+#define HOROVOD_FT_OPERATIONS_H
+
+#include "../ops/collective_operations.h"
+
+namespace horovod {
+namespace common {
+
+class FtAllreduce : public AllreduceOp {
+public:
+  using AllreduceOp::AllreduceOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+  bool Enabled(const ParameterManager& param_manager,
+               const std::vector<TensorTableEntry>& entries,
+               const Response& response) const override;
+
+private:
+  void CopyIn(const std::vector<TensorTableEntry>& entries, double factor, char* to);
+  void CopyOut(std::vector<TensorTableEntry>& entries, double factor, const char* from);
+};
+
+class FtAllgather : public AllgatherOp {
+public:
+  using AllgatherOp::AllgatherOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+  bool Enabled(const ParameterManager& param_manager,
+               const std::vector<TensorTableEntry>& entries,
+               const Response& response) const override;
+};
+
+class FtBroadcast : public BroadcastOp {
+public:
+  using BroadcastOp::BroadcastOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+  bool Enabled(const ParameterManager& param_manager,
+               const std::vector<TensorTableEntry>& entries,
+               const Response& response) const override;
+};
+
+// An error is an entry of the log like any other op.
+class FtError : public ErrorOp {
+public:
+  using ErrorOp::ErrorOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+};
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_OPERATIONS_H

@@ -1,0 +1,420 @@
+"""The core, seen from Python: the only file that knows of ctypes.
+
+Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; failures raise
+:class:`~hvd_ft.errors.HvdFtError` with the core's own line.
+"""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+
+Buffer = Any  # whatever memoryview() takes
+
+
+class State(IntEnum):
+    """What a rank is doing."""
+
+    STARTING = 0
+    RUNNING = 1
+    WAITING = 2
+    RESTARTING = 3
+    REPLAYING = 4
+    DONE = 5
+
+
+class EventType(IntEnum):
+    """What happened to a rank; ``core/hvd_ft.h`` tells what each one's detail means."""
+
+    STARTED = 1
+    FAILED = 2
+    ATTACHED = 3
+    RESTORED = 4
+    JOINED = 5
+    WAITED = 6
+    DONE = 7
+    SNAPSHOT = 8
+
+
+class WaitResult(IntEnum):
+    """Why :meth:`Agent.wait` came back."""
+
+    TIMEOUT = 0
+    STOPPED = 1
+    ALL_DONE = 2
+    EVENT = 3
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of the node's event list. ``time_ns`` is CLOCK_MONOTONIC."""
+
+    time_ns: int
+    type: EventType
+    rank: int
+    incarnation: int
+    detail: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A rank, as it stands now. ``pid`` is its worker's, 0 when there is none."""
+
+    state: State
+    incarnation: int
+    pid: int
+    step: int
+    executed: int
+    since_ns: int
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        ("time_ns", c_uint64),
+        ("type", c_uint32),
+        ("rank", c_uint32),
+        ("incarnation", c_uint32),
+        ("reserved", c_uint32),
+        ("detail", c_uint64),
+    )
+
+
+class _Status(ctypes.Structure):
+    _fields_ = (
+        ("state", c_uint32),
+        ("incarnation", c_uint32),
+        ("pid", c_uint64),
+        ("step", c_uint64),
+        ("executed", c_uint64),
+        ("since_ns", c_uint64),
+    )
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "hvdft_error": (c_char_p, []),
+    "hvdft_version": (c_char_p, []),
+    "hvdft_die_with_parent": (c_int, []),
+    "hvdft_become_subreaper": (c_int, []),
+    "hvdft_create_node": (c_int, [c_char_p, c_char_p, c_int, c_uint64]),
+    "hvdft_create_rank": (c_int, [c_char_p, c_char_p, c_int, c_uint64]),
+    "hvdft_view_open": (c_void_p, [c_char_p]),
+    "hvdft_view_close": (None, [c_void_p]),
+    "hvdft_view_size": (c_int, [c_void_p]),
+    "hvdft_view_status": (c_int, [c_void_p, c_int, POINTER(_Status)]),
+    "hvdft_view_events": (c_int, [c_void_p, c_uint64, POINTER(_Event), c_int]),
+    "hvdft_view_used_bytes": (c_uint64, [c_void_p]),
+    "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
+    "hvdft_view_log_length": (c_uint64, [c_void_p]),
+    "hvdft_view_log_records": (c_uint64, [c_void_p]),
+    "hvdft_agent_open": (c_void_p, [c_char_p, c_char_p, c_int]),
+    "hvdft_agent_start": (c_int, [c_void_p]),
+    "hvdft_agent_close": (None, [c_void_p]),
+    "hvdft_agent_started": (None, [c_void_p, c_int, c_uint64]),
+    "hvdft_agent_failed": (None, [c_void_p, c_int]),
+    "hvdft_agent_done": (None, [c_void_p, c_int]),
+    "hvdft_agent_fatal": (None, [c_void_p, c_int, c_char_p]),
+    "hvdft_agent_wait": (c_int, [c_void_p, c_uint64, c_int]),
+    "hvdft_agent_wake": (None, [c_void_p]),
+    "hvdft_agent_orderly_exit": (c_int, [c_void_p]),
+    "hvdft_agent_event_count": (c_uint64, [c_void_p]),
+    "hvdft_agent_fatal_text": (
+        c_int,
+        [c_void_p, c_char_p, c_int, POINTER(c_int), POINTER(c_int)],
+    ),
+    "hvdft_worker_open": (c_int, []),
+    "hvdft_worker_rank": (c_int, []),
+    "hvdft_worker_size": (c_int, []),
+    "hvdft_worker_incarnation": (c_int, []),
+    "hvdft_worker_cursor": (c_uint64, []),
+    "hvdft_worker_pending": (c_uint64, []),
+    "hvdft_worker_loop_begin": (c_int, [c_int, POINTER(c_uint64)]),
+    "hvdft_worker_loop_end": (c_int, [c_int]),
+    "hvdft_worker_loop_ended": (c_int, [c_int]),
+    "hvdft_worker_snapshot_room": (c_int, [c_int, c_uint64, POINTER(c_void_p)]),
+    "hvdft_worker_snapshot_publish": (c_int, [c_int, c_uint64]),
+    "hvdft_worker_snapshot_get": (
+        c_int,
+        [c_int, POINTER(c_void_p), POINTER(c_uint64), POINTER(c_uint64)],
+    ),
+    "hvdft_worker_jump": (c_int, [c_int]),
+    "hvdft_worker_set_step": (None, [c_uint64]),
+    "hvdft_worker_orderly_exit": (None, []),
+    "hvdft_worker_fatal": (None, [c_char_p]),
+    "hvdft_worker_event_count": (c_uint64, []),
+    "hvdft_worker_events": (c_int, [c_uint64, POINTER(_Event), c_int]),
+    "hvdft_worker_wait_event": (c_int, [c_uint64, c_int]),
+}
+
+_EVENTS_AT_ONCE = 1024
+
+
+def library_path() -> str:
+    """Where libhvd_ft.so lies; HOROVOD_FT_LIBRARY, if an agent set it."""
+    return os.environ.get("HOROVOD_FT_LIBRARY") or str(Path(__file__).parent / "libhvd_ft.so")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(library_path())
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+    except (OSError, AttributeError) as error:
+        raise HvdFtError(
+            f"the core library {library_path()} cannot be loaded ({error}); "
+            "build it with 'pip install .' or 'make core'"
+        ) from None
+    return library
+
+
+def _checked(code: int) -> int:
+    if code < 0:
+        raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
+    return code
+
+
+def version() -> str:
+    """The core's version; equal to the package's if both are of one build."""
+    return str(_library().hvdft_version().decode())
+
+
+def die_with_parent() -> None:
+    """The calling process is killed when its parent dies."""
+    _checked(_library().hvdft_die_with_parent())
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants of the calling process become its children."""
+    _checked(_library().hvdft_become_subreaper())
+
+
+def create_node(directory: str, job: str, size: int, limit_bytes: int) -> None:
+    """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` in all."""
+    _checked(_library().hvdft_create_node(directory.encode(), job.encode(), size, limit_bytes))
+
+
+def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
+    """Makes ``rank-<rank>.arena``."""
+    _checked(_library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes))
+
+
+def _events(read: Any, start: int) -> list[Event]:
+    """All events from number ``start`` on; those that were overwritten are left out."""
+    out = (_Event * _EVENTS_AT_ONCE)()
+    events: list[Event] = []
+    while True:
+        count = read(start, out, _EVENTS_AT_ONCE)
+        events += [
+            Event(e.time_ns, EventType(e.type), e.rank, e.incarnation, e.detail)
+            for e in out[:count]
+            if e.type != 0
+        ]
+        if count < _EVENTS_AT_ONCE:
+            return events
+        start += count
+
+
+class View:
+    """A read-only look at the job in ``directory``."""
+
+    def __init__(self, directory: str) -> None:
+        self._handle = _library().hvdft_view_open(directory.encode())
+        if not self._handle:
+            raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
+
+    def close(self) -> None:
+        """Unmaps the arena; the view is of no use afterwards."""
+        if self._handle:
+            _library().hvdft_view_close(self._handle)
+            self._handle = None
+
+    @property
+    def size(self) -> int:
+        return int(_library().hvdft_view_size(self._handle))
+
+    @property
+    def used_bytes(self) -> int:
+        return int(_library().hvdft_view_used_bytes(self._handle))
+
+    @property
+    def limit_bytes(self) -> int:
+        return int(_library().hvdft_view_limit_bytes(self._handle))
+
+    @property
+    def log_length(self) -> int:
+        return int(_library().hvdft_view_log_length(self._handle))
+
+    @property
+    def log_records(self) -> int:
+        return int(_library().hvdft_view_log_records(self._handle))
+
+    def status(self, rank: int) -> Status:
+        out = _Status()
+        _checked(_library().hvdft_view_status(self._handle, rank, byref(out)))
+        return Status(
+            State(out.state), out.incarnation, out.pid, out.step, out.executed, out.since_ns
+        )
+
+    def events(self, start: int = 0) -> list[Event]:
+        return _events(
+            lambda at, out, n: _library().hvdft_view_events(self._handle, at, out, n), start
+        )
+
+
+class Agent:
+    """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
+
+    def __init__(self, directory: str, job: str, rank: int) -> None:
+        self._handle = _library().hvdft_agent_open(directory.encode(), job.encode(), rank)
+        if not self._handle:
+            raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
+
+    def start(self) -> None:
+        _checked(_library().hvdft_agent_start(self._handle))
+
+    def close(self) -> None:
+        """Ends the engine's thread. No other thread may be in :meth:`wait`."""
+        if self._handle:
+            _library().hvdft_agent_close(self._handle)
+            self._handle = None
+
+    def started(self, incarnation: int, pid: int) -> None:
+        _library().hvdft_agent_started(self._handle, incarnation, pid)
+
+    def failed(self, wait_status: int) -> None:
+        _library().hvdft_agent_failed(self._handle, wait_status)
+
+    def done(self, wait_status: int) -> None:
+        _library().hvdft_agent_done(self._handle, wait_status)
+
+    def fatal(self, exit_code: int, message: str) -> None:
+        """Stops the job; of several messages the first counts."""
+        _library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
+
+    def wait(self, seen_events: int, timeout_ms: int) -> WaitResult:
+        return WaitResult(_library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
+
+    def wake(self) -> None:
+        """Ends :meth:`wait`; may be called from any thread."""
+        _library().hvdft_agent_wake(self._handle)
+
+    def worker_ended_orderly(self) -> bool:
+        return bool(_library().hvdft_agent_orderly_exit(self._handle))
+
+    def fatal_text(self) -> tuple[str, int, int] | None:
+        """Message, exit code and rank of what stopped the job; None while it is not stopped."""
+        text = ctypes.create_string_buffer(1024)
+        code, rank = c_int(), c_int()
+        if not _library().hvdft_agent_fatal_text(
+            self._handle, text, len(text), byref(code), byref(rank)
+        ):
+            return None
+        return text.value.decode(errors="replace"), code.value, rank.value
+
+    @property
+    def event_count(self) -> int:
+        return int(_library().hvdft_agent_event_count(self._handle))
+
+
+@cache
+def worker() -> "Worker | None":
+    """This process's attachment to its job, or None when no agent started it.
+
+    Raises:
+        HvdFtError: an agent's environment is there, but its arena is missing or not this job's.
+    """
+    if "HOROVOD_FT_DIR" not in os.environ:
+        return None
+    _checked(_library().hvdft_worker_open())
+    return Worker()
+
+
+class Worker:
+    """The worker's attachment; made by :func:`worker` only."""
+
+    def __init__(self) -> None:
+        self.rank = int(_library().hvdft_worker_rank())
+        self.size = int(_library().hvdft_worker_size())
+        self.incarnation = int(_library().hvdft_worker_incarnation())
+
+    def cursor(self) -> int:
+        """Id of the next op this worker executes."""
+        return int(_library().hvdft_worker_cursor())
+
+    def pending(self) -> int:
+        """Tensors handed to Horovod and not yet executed."""
+        return int(_library().hvdft_worker_pending())
+
+    def loop_begin(self, loop: int) -> int:
+        """Begins the script's ``loop``-th training loop; returns the op id it begins at."""
+        begin = c_uint64()
+        _checked(_library().hvdft_worker_loop_begin(loop, byref(begin)))
+        return begin.value
+
+    def loop_end(self, loop: int) -> None:
+        _checked(_library().hvdft_worker_loop_end(loop))
+
+    def loop_ended(self, loop: int) -> bool:
+        return bool(_checked(_library().hvdft_worker_loop_ended(loop)))
+
+    def snapshot_write(self, loop: int, parts: Sequence[Buffer]) -> None:
+        """Writes ``parts`` one after the other as the loop's next snapshot and publishes it."""
+        views = [memoryview(part).cast("B") for part in parts]
+        total = sum(view.nbytes for view in views)
+        room = c_void_p()
+        _checked(_library().hvdft_worker_snapshot_room(loop, total, byref(room)))
+        assert room.value is not None
+        slot = memoryview((ctypes.c_char * max(total, 1)).from_address(room.value)).cast("B")
+        at = 0
+        for view in views:
+            slot[at : at + view.nbytes] = view
+            at += view.nbytes
+        _checked(_library().hvdft_worker_snapshot_publish(loop, total))
+
+    def snapshot_read(self, loop: int) -> memoryview | None:
+        """The loop's latest snapshot, read-only; valid until the next snapshot call."""
+        data, size, position = c_void_p(), c_uint64(), c_uint64()
+        found = _checked(
+            _library().hvdft_worker_snapshot_get(loop, byref(data), byref(size), byref(position))
+        )
+        if not found:
+            return None
+        assert data.value is not None
+        view = memoryview((ctypes.c_char * max(size.value, 1)).from_address(data.value)).cast("B")
+        return view[: size.value].toreadonly()
+
+    def jump(self, loop: int) -> None:
+        """Goes on after the loop's latest snapshot."""
+        _checked(_library().hvdft_worker_jump(loop))
+
+    def set_step(self, step: int) -> None:
+        """Tells which training step this is, for the live display."""
+        _library().hvdft_worker_set_step(step)
+
+    def orderly_exit(self) -> None:
+        """The script ends by itself; whatever its exit code, it is not to be restarted."""
+        _library().hvdft_worker_orderly_exit()
+
+    def fatal(self, message: str) -> None:
+        """Stops the job with exit code 1 and this message."""
+        _library().hvdft_worker_fatal(message.encode())
+
+    @property
+    def event_count(self) -> int:
+        return int(_library().hvdft_worker_event_count())
+
+    def events(self, start: int = 0) -> list[Event]:
+        return _events(_library().hvdft_worker_events, start)
+
+    def wait_event(self, seen: int, timeout_ms: int) -> bool:
+        """Waits until more than ``seen`` events have happened; False when time is over."""
+        return bool(_library().hvdft_worker_wait_event(seen, timeout_ms))
