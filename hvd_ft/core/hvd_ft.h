@@ -25,7 +25,8 @@ enum {
   HVDFT_EINVAL = -2,   // the call or the file is wrong
   HVDFT_ENOSPACE = -3, // the arena's limit or its filesystem is reached
   HVDFT_ESTOPPED = -4, // the job is being stopped
-  HVDFT_ESYS = -5      // the system refused (hvdft_error() has errno's text)
+  HVDFT_ESYS = -5,     // the system refused (hvdft_error() has errno's text)
+  HVDFT_ECUT = -6      // this op is cut from the log
 };
 
 // What the agents do with an op's inputs.

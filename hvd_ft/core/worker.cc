@@ -241,9 +241,9 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   if (id >= hvdft_worker_log_length()) return HVDFT_AGAIN;
   const hvdft::Record* record = w.node->record(id);
   if (record == nullptr) {
-    return fail(HVDFT_EINVAL, "op %lu was cut from the log: the script asks for a collective that "
-                "lies before its snapshot; keep collectives of the loop behind FaultTolerance's "
-                "start or state.sync()", id);
+    return fail(HVDFT_ECUT, "rank %d cannot be replayed: it asks for op %lu, which lies before its "
+                "snapshot; a restarted script must reach its training loop (FaultTolerance, "
+                "state.sync()) with the same collectives as before", w.rank, id);
   }
   const char* tail = reinterpret_cast<const char*>(record + 1);
   uint64_t block_bytes = record->blocks * sizeof(uint64_t);

@@ -149,7 +149,8 @@ void FtController::CollectQueued() {
 bool FtController::NextFromLog(ResponseList& list) {
   hvdft_record record;
   int code = ft().worker_record(ft().worker_cursor(), &record);
-  if (code == HVDFT_AGAIN) {
+  // Cut: the script is on its way to the loop, from where it jumps to its snapshot.
+  if (code == HVDFT_AGAIN || (code == HVDFT_ECUT && requested_.empty())) {
     return false;
   }
   Check(code);

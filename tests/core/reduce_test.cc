@@ -1,0 +1,101 @@
+// The kernels against the obvious loop, and both float16 conversions against each other.
+#include "reduce.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "heap.h"
+#include "hvd_ft.h"
+
+static float half_value(uint16_t half) {
+  int exponent = (half >> 10) & 0x1f, mantissa = half & 0x3ff;
+  float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return mantissa != 0 ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+}
+
+template <typename T>
+static void reduces(uint32_t dtype, T a, T b, T c, T sum, T min, T max, T product) {
+  CHECK(hvdft::element_bytes(dtype) == sizeof(T));
+  for (uint64_t count : {0u, 1u, 7u, 2048u, 5001u}) {
+    std::vector<T> x(count, a), y(count, b), z(count, c), out(count + 1);
+    const void* inputs[] = {x.data(), y.data(), z.data()};
+    const T expected[] = {sum, min, max, product};
+    for (uint32_t op = HVDFT_SUM; op <= HVDFT_PRODUCT; ++op) {
+      out[count] = a;
+      hvdft::reduce(dtype, op, inputs, 3, out.data(), count);
+      for (uint64_t i = 0; i < count; ++i) CHECK(out[i] == expected[op]);
+      CHECK(out[count] == a);  // nothing beyond the end
+    }
+  }
+}
+
+static void every_type_and_operation() {
+  reduces<uint8_t>(HVDFT_UINT8, 200, 100, 3, 47, 3, 200, 96);  // wraps around
+  reduces<int8_t>(HVDFT_INT8, 100, -3, 50, -109, -3, 100, 104);
+  reduces<uint16_t>(HVDFT_UINT16, 65535, 2, 3, 4, 2, 65535, 65530);
+  reduces<int16_t>(HVDFT_INT16, 32767, 1, 2, -32766, 1, 32767, -2);
+  reduces<int32_t>(HVDFT_INT32, INT32_MAX, 1, 1, INT32_MIN + 1, 1, INT32_MAX, INT32_MAX);
+  reduces<int64_t>(HVDFT_INT64, -5, 7, 1ll << 40, (1ll << 40) + 2, -5, 1ll << 40,
+                   -35 * (1ll << 40));
+  reduces<float>(HVDFT_FLOAT32, 1.5f, -2.0f, 4.0f, 3.5f, -2.0f, 4.0f, -12.0f);
+  reduces<double>(HVDFT_FLOAT64, 1.5, -2.0, 4.0, 3.5, -2.0, 4.0, -12.0);
+  reduces<uint16_t>(HVDFT_FLOAT16, 0x3e00, 0xc000, 0x4400, 0x4300, 0xc000, 0x4400, 0xca00);
+  bool out = false, yes = true, no = false;
+  const void* inputs[] = {&yes, &no};
+  hvdft::reduce(HVDFT_BOOL, HVDFT_SUM, inputs, 2, &out, 1);
+  CHECK(out);
+  hvdft::reduce(HVDFT_BOOL, HVDFT_PRODUCT, inputs, 2, &out, 1);
+  CHECK(!out);
+}
+
+// float16 goes there and back for every value, in blocks of eight (the processor's
+// conversion) and alone (ours); a sum is rounded once, to the nearest, ties to even.
+static void float16_is_rounded_once() {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    auto half = static_cast<uint16_t>(bits);
+    std::vector<uint16_t> in(9, half), out(9);
+    const void* inputs[] = {in.data()};
+    hvdft::reduce(HVDFT_FLOAT16, HVDFT_SUM, inputs, 1, out.data(), 9);
+    bool nan = std::isnan(half_value(half));
+    CHECK(nan ? std::isnan(half_value(out[8])) : out[8] == half);
+    CHECK(nan ? std::isnan(half_value(out[0])) : out[0] == half);
+  }
+  for (uint32_t a = 0; a < 65536; a += 7) {
+    std::vector<uint16_t> x(9, static_cast<uint16_t>(a)), y(9), out(9);
+    for (uint32_t b = 0; b < 65536; b += 517) {
+      y.assign(9, static_cast<uint16_t>(b));
+      const void* inputs[] = {x.data(), y.data(), x.data()};
+      hvdft::reduce(HVDFT_FLOAT16, HVDFT_SUM, inputs, 3, out.data(), 9);
+      bool nan = std::isnan(half_value(out[0]));
+      CHECK(nan ? std::isnan(half_value(out[8])) : out[8] == out[0]);
+    }
+  }
+  // 2048 + 1 + 1: rounding after each addition would lose both ones.
+  std::vector<uint16_t> big{0x6800}, one{0x3c00}, out{0};
+  const void* inputs[] = {big.data(), one.data(), one.data()};
+  hvdft::reduce(HVDFT_FLOAT16, HVDFT_SUM, inputs, 3, out.data(), 1);
+  CHECK(half_value(out[0]) == 2050.0f);
+}
+
+static void the_heap_gives_back_and_grows_together() {
+  hvdft::Heap heap(1024);
+  uint64_t a = heap.allocate(100), b = heap.allocate(1), c = heap.allocate(0);
+  CHECK(a == 0 && b == 128 && c == 192);
+  heap.release(b, 1);
+  heap.release(a, 100);
+  CHECK(heap.allocate(192) == 0);  // the two have become one
+  CHECK(heap.allocate(800) == hvdft::Heap::kFull);
+  CHECK(heap.allocate(768) == 256);
+  CHECK(heap.top() == 1024);
+}
+
+int main() {
+  every_type_and_operation();
+  float16_is_rounded_once();
+  the_heap_gives_back_and_grows_together();
+}

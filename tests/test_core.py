@@ -1,0 +1,49 @@
+"""The core's own tests are programs in C++; here they are built and run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "hvd_ft" / "core"
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """Builds ``tests/core/<name>.cc`` together with the core; returns the program's path."""
+    directory = tmp_path_factory.mktemp("core")
+    objects: list[str] = []
+
+    def compiled(source: Path) -> str:
+        target = directory / f"{source.stem}.o"
+        command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
+        subprocess.run([*command, f"-I{CORE}", "-c", source, "-o", target], check=True)
+        return str(target)
+
+    def build(name: str) -> Path:
+        if not objects:
+            objects.extend(compiled(source) for source in sorted(CORE.glob("*.cc")))
+        test = compiled(ROOT / "tests" / "core" / f"{name}.cc")
+        subprocess.run(["g++", "-pthread", test, *objects, "-o", directory / name], check=True)
+        return directory / name
+
+    return build
+
+
+def test_sequencer(program):
+    subprocess.run([program("sequencer_test")], check=True, timeout=60)
+
+
+def test_reduce_and_heap(program):
+    subprocess.run([program("reduce_test")], check=True, timeout=60)
+
+
+def test_random_kills_never_spoil_a_sum(program):
+    kill_test = program("kill_test")
+    for ranks, seed in ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5)):
+        command = [kill_test, str(ranks), "1500", "2", str(seed)]
+        done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
+        print(done.stdout, end="")
+        kills = int(done.stdout.split(" kills")[0].rsplit(" ", 1)[1])
+        assert kills > 0
