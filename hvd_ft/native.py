@@ -33,6 +33,7 @@ class State(IntEnum):
 class EventType(IntEnum):
     """What happened to a rank; ``core/hvd_ft.h`` tells what each one's detail means."""
 
+    LOST = 0
     STARTED = 1
     FAILED = 2
     ATTACHED = 3
@@ -208,7 +209,7 @@ def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
 
 
 def _events(read: Any, start: int) -> list[Event]:
-    """All events from number ``start`` on; those that were overwritten are left out."""
+    """All events from number ``start`` on, so many that the next one is ``start + len()``."""
     out = (_Event * _EVENTS_AT_ONCE)()
     events: list[Event] = []
     while True:
@@ -216,7 +217,6 @@ def _events(read: Any, start: int) -> list[Event]:
         events += [
             Event(e.time_ns, EventType(e.type), e.rank, e.incarnation, e.detail)
             for e in out[:count]
-            if e.type != 0
         ]
         if count < _EVENTS_AT_ONCE:
             return events

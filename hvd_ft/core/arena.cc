@@ -163,12 +163,26 @@ void Node::push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t de
   ring(header().event_bell);
 }
 
+// Waits for an event that is claimed but not yet written. Its writer may have been killed
+// just there; so not for ever.
+void Node::await_event(uint64_t number) const {
+  uint64_t end = now_ns() + 1000000000u;
+  while (events()[number % kEvents].published.load(std::memory_order_acquire) < number + 1) {
+    uint32_t ticket = header().event_bell.load();
+    if (now_ns() > end) return;
+    if (events()[number % kEvents].published.load() < number + 1) {
+      wait_bell(header().event_bell, ticket, 100);
+    }
+  }
+}
+
 int Node::read_events(uint64_t from, hvdft_event* out, int capacity) const {
   uint64_t count = header().event_count.load(std::memory_order_acquire);
   int n = 0;
   for (uint64_t number = from; number < count && n < capacity; ++number, ++n) {
+    await_event(number);
     const Event& slot = events()[number % kEvents];
-    out[n] = hvdft_event{};  // stays so if overwritten, or if its writer was killed over it
+    out[n] = hvdft_event{};  // stays so if it is lost
     if (slot.published.load(std::memory_order_acquire) != number + 1) continue;
     hvdft_event event = slot.event;
     std::atomic_thread_fence(std::memory_order_acquire);

@@ -68,6 +68,7 @@ class Node {
   int grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const;
 
  private:
+  void await_event(uint64_t number) const;
   std::atomic<uint64_t>* words(uint64_t offset) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(control_.data() + offset);
   }

@@ -61,6 +61,7 @@ enum {
 
 // Types of events in the node's event list.
 enum {
+  HVDFT_EV_LOST = 0,      // overwritten before it was read, or its writer was killed over it
   HVDFT_EV_STARTED = 1,   // worker process started         detail: pid
   HVDFT_EV_FAILED = 2,    // the agent saw its worker die    detail: exit status as in wait(2)
   HVDFT_EV_ATTACHED = 3,  // worker attached to the arena    detail: length of the log then
@@ -152,7 +153,9 @@ HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 rung, 0 
 HVDFT_API void hvdft_worker_ring(void);  // ends the wait: from the worker's other threads
 
 // Negotiation. A term begins whenever a rank joins; what was announced in an older
-// term is void and has to be announced again.
+// term is void and has to be announced again. Read the term, then look whether the log has
+// the op, and only then announce it in that term: the other way round an op could be agreed,
+// a new term begin, and the op be announced in that one though the log has it.
 HVDFT_API uint64_t hvdft_worker_term(void);
 HVDFT_API int hvdft_worker_joined(void);
 HVDFT_API int hvdft_worker_join(uint64_t log_length);

@@ -18,7 +18,7 @@ namespace {
 
 // So many requests fit into a mailbox at once whatever their names.
 constexpr size_t kRequestsPerAnnouncement = 1000;
-constexpr int kWaitMs = 100; // for the stall inspector; all else rings
+constexpr int kWaitMs = 1000; // for the stall inspector; all else rings
 
 int IntFromEnv(const char* name, int otherwise) {
   const char* text = std::getenv(name);
@@ -97,21 +97,19 @@ void FtController::DoInitialization() {
   replay_moved_ = Clock::now();
   ft().worker_leave();
 
-  tensor_queue_.SetAdmission(
-      [this](const Request& request) {
-        Status status = Admit(request);
-        if (status.ok()) {
-          ft().worker_set_pending(static_cast<uint64_t>(++queued_));
-        }
-        return status;
-      },
-      [] { ft().worker_ring(); });
+  tensor_queue_.SetAdmission(Admit, [this](size_t added) {
+    ft().worker_set_pending(queued_ += added);
+    Wake();
+  });
 }
+
+void FtController::Wake() { ft().worker_ring(); }
 
 ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                                ProcessSet&) {
   for (;;) {
     uint32_t ticket = ft().worker_ticket();
+    uint64_t term = ft().worker_term(); // before the log, see hvd_ft.h
     shutdown_requested |= state.shut_down;
     CollectQueued();
     ResponseList list;
@@ -125,7 +123,7 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
       Check(ft().worker_join(log_length));
     } else {
       ft().worker_caught_up();
-      FollowTerm();
+      FollowTerm(term);
       Announce(shutdown_requested);
       if (is_coordinator_) {
         Coordinate(shutdown_requested, state);
@@ -223,14 +221,13 @@ hvdft_record FtController::TakeRecord() {
 }
 
 void FtController::Executed(const hvdft_record& record, size_t tensors) {
-  ft().worker_set_pending(static_cast<uint64_t>(queued_ -= static_cast<int64_t>(tensors)));
+  ft().worker_set_pending(queued_ -= tensors);
   ft().worker_executed(record.id);
 }
 
 // ---------------------------------------------------------------- announcing
 
-void FtController::FollowTerm() {
-  uint64_t term = ft().worker_term();
+void FtController::FollowTerm(uint64_t term) {
   if (term == term_) {
     return;
   }

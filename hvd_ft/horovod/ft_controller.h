@@ -31,6 +31,9 @@ public:
   ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                    ProcessSet& process_set) override;
 
+  // Ends a wait of ComputeResponseList: there is something new to look at in this process.
+  static void Wake();
+
   // The log's record of the op that is being executed; ops call it once, in order.
   hvdft_record TakeRecord();
   // Its part is done: every op ends with this, before its callbacks run.
@@ -63,7 +66,7 @@ private:
   bool Requested(const Response& response) const;
   void CheckSignature(const hvdft_record& record, const Response& response);
   void CheckReplayMoves(uint64_t log_length);
-  void FollowTerm();
+  void FollowTerm(uint64_t term);
   void Announce(bool shutdown_requested);
   void Coordinate(bool shutdown_requested, HorovodGlobalState& state);
   bool TakeAnnouncements(std::vector<std::string>& ready);
@@ -80,7 +83,7 @@ private:
   bool shutdown_announced_ = false;
   bool shutdown_proposed_ = false;
   bool shutdown_seen_ = false;        // coordinator: in this term, from any rank
-  std::atomic<int64_t> queued_{0};    // tensors handed to Horovod and not yet executed
+  std::atomic<uint64_t> queued_{0};   // tensors handed to Horovod and not yet executed
   Clock::time_point replay_moved_;
   std::chrono::seconds replay_timeout_{60};
 };

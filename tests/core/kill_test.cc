@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,22 +35,23 @@ uint64_t mixed(uint64_t state, uint64_t result) { return state * 636413622384679
 struct Script {
   uint64_t ops = 0, state = 0, next = 0;
   uint64_t term = 0, announced = 0;
-  std::map<uint64_t, int> counted;  // coordinator: op → ranks that announced it
+  // Coordinator: ranks that announced the next op. As in Horovod, whose tensors have the
+  // same names in every step, an announcement does not tell which op it is for.
+  int counted = 0;
 
-  void follow_term() {
-    if (hvdft_worker_term() == term) return;
-    term = hvdft_worker_term();
+  void follow_term(uint64_t now) {
+    if (now == term) return;
+    term = now;
     announced = 0;
-    counted.clear();
+    counted = 0;
   }
 
   void announce() {
     if (announced == next + 1) return;
-    uint64_t op = next;
     if (hvdft_worker_rank() == 0) {
-      ++counted[op];
+      ++counted;
     } else {
-      int code = hvdft_worker_announce(term, &op, sizeof op);
+      int code = hvdft_worker_announce(term, "g", 1);
       if (code == HVDFT_AGAIN) return;
       CHECK(code == HVDFT_OK);
     }
@@ -61,14 +61,11 @@ struct Script {
   void coordinate() {
     for (int r = 1; r < hvdft_worker_size(); ++r) {
       const void* blob;
-      while (hvdft_worker_take(r, term, &blob) == sizeof(uint64_t)) {
-        uint64_t op;
-        std::memcpy(&op, blob, sizeof op);
-        ++counted[op];
-      }
+      while (hvdft_worker_take(r, term, &blob) == 1) ++counted;
     }
-    if (counted[next] < hvdft_worker_size()) return;
-    CHECK(counted[next] == hvdft_worker_size());
+    if (counted < hvdft_worker_size()) return;
+    CHECK(counted == hvdft_worker_size());
+    counted = 0;
     hvdft_op op{};
     op.kind = HVDFT_REDUCE;
     op.dtype = HVDFT_INT64;
@@ -83,6 +80,7 @@ struct Script {
   hvdft_record next_record() {
     for (;;) {
       uint32_t ticket = hvdft_worker_ticket();
+      uint64_t now = hvdft_worker_term();  // before the log: see hvd_ft.h
       hvdft_record record;
       int code = hvdft_worker_record(next, &record);
       if (code == HVDFT_OK) return record;
@@ -91,7 +89,7 @@ struct Script {
         hvdft_worker_join(next);
       } else {
         hvdft_worker_caught_up();
-        follow_term();
+        follow_term(now);
         announce();
         if (hvdft_worker_rank() == 0) coordinate();
       }
