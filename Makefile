@@ -1,0 +1,36 @@
+# make help lists the targets.
+PYTHON ?= python3
+VENV := .venv/bin
+CORE := $(wildcard hvd_ft/core/*.cc)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup core horovod demo test lint bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-9s%s\n", $$1, $$2}'
+
+setup: ## .venv with the pinned packages, the core, the patched Horovod; again: only what changed
+	@$(PYTHON) scripts/setup_environment.py
+
+demo: setup ## 4 ranks train, one is killed, training goes on
+	@$(VENV)/python scripts/demo.py
+
+test: setup ## all tests; what is skipped is listed with its reason
+	@$(VENV)/python -m pytest
+
+lint: setup ## ruff, mypy, and the core without a warning
+	@$(VENV)/ruff check .
+	@$(VENV)/mypy
+	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only $(CORE)
+
+bench: setup ## how long training takes, with and without a failure: stock Horovod and ft
+	@$(VENV)/python -m experiments.time_to_converge.run
+
+core: ## compile the core
+	@$(VENV)/python setup.py -q build_ext --inplace
+
+horovod: ## build the patched Horovod and install it
+	@$(VENV)/python -m hvd_ft.horovod_build
+
+clean: ## remove everything that was made
+	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so

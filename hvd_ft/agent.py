@@ -1,0 +1,195 @@
+"""The agent of one rank: meets the others, makes the job's files, and keeps its worker going."""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from hvd_ft import __version__, jobdir, native
+from hvd_ft.commands import Commands
+from hvd_ft.environment import check_environment
+from hvd_ft.errors import HvdFtError
+from hvd_ft.journal import Journal, check_report
+from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.settings import Settings
+from hvd_ft.supervisor import Rank, Supervisor
+from hvd_ft.worker_start import check_command, worker_environment
+
+EXIT_BAD_INPUT = 2
+_NURSERY_END_SECONDS = 8.0  # more than the nursery gives those that it kills
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What this agent is to do.
+
+    Attributes:
+        command: the worker's command line.
+        hooks: shell commands by name: `on-failure`, `on-restart`.
+        report: file for the job's events, or None.
+        settings: of the user.
+    """
+
+    command: Sequence[str]
+    hooks: Mapping[str, str]
+    report: str | None
+    settings: Settings
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs an agent to the end of its job.
+
+    Args:
+        argv: options and the worker's command; those of the process when None.
+
+    Returns:
+        The job's exit code, the same on every rank; 2 for bad input.
+    """
+    # Until the supervisor listens to signals they just end the agent; the nursery clears up.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
+    try:
+        code = _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
+    finally:
+        nursery.end(_NURSERY_END_SECONDS)
+    return code
+
+
+def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
+    problem: HvdFtError | None = None
+    plan = None
+    try:
+        plan = _plan(argv)
+    except HvdFtError as error:
+        problem = error
+    try:
+        settings = plan.settings if plan else Settings()
+        meeting = Meeting(nursery, settings.start_timeout_seconds)
+    except HvdFtError as error:
+        # Without MPI all ranks come here, and without a launcher there is one rank.
+        if launch_rank() == 0:
+            _say(problem or error)
+        return EXIT_BAD_INPUT
+    code = EXIT_BAD_INPUT
+    try:
+        meeting.agree("the checks at the start", lambda: _raise(problem))
+        assert plan  # as no rank has a problem
+        code = _run(meeting, plan, nursery)
+    except Elsewhere:
+        pass
+    except HvdFtError as error:
+        _say(error)
+    meeting.part()
+    return code
+
+
+def _raise(problem: HvdFtError | None) -> None:
+    if problem:
+        raise problem
+
+
+def _say(text: object) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise HvdFtError(f"{message}; see hvdft agent --help")
+
+
+def _plan(argv: Sequence[str]) -> Plan:
+    parser = _Parser(
+        prog="hvdft agent",
+        description="Runs one rank's agent; for use under horovodrun or mpirun.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--on-failure", metavar="CMD", help="run CMD when the worker dies")
+    parser.add_argument("--on-restart", metavar="CMD", help="run CMD when the rank is back")
+    parser.add_argument("--report", metavar="FILE", help="write the job's events as JSON Lines")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
+    options = parser.parse_args(argv)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    check_command(command)
+    check_environment()
+    if options.report:
+        check_report(options.report)
+    hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
+    return Plan(
+        command=command,
+        hooks={hook: text for hook, text in hooks.items() if text},
+        report=options.report,
+        settings=Settings.from_env(os.environ),
+    )
+
+
+def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
+    """From the meeting to the job's end; returns its exit code."""
+    facts = meeting.exchange("the meeting of the agents", [*host_identity(), __version__])
+    check_one_host([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    versions = {version for _, _, version in facts}
+    if len(versions) > 1:
+        raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
+    with contextlib.ExitStack() as stack:
+        job, directory = _make_files(meeting, plan.settings, nursery, stack)
+        env = worker_environment(os.environ, meeting.rank, meeting.size, job, directory)
+        rank = Rank(meeting.rank, job, plan.command, env)
+        view = native.View(directory)
+        stack.callback(view.close)
+        agent = native.Agent(directory, job, meeting.rank)
+        stack.callback(agent.close)
+        journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
+        agent.start()
+        code = Supervisor(
+            rank=rank,
+            settings=plan.settings,
+            agent=agent,
+            view=view,
+            nursery=nursery,
+            commands=Commands(nursery, plan.hooks, env),
+            journal=journal,
+        ).run()
+        if journal:
+            stop = agent.fatal_text()
+            journal.publish(code, stop[0] if stop else None)
+        return code
+
+
+def _make_files(
+    meeting: Meeting, settings: Settings, nursery: NurseryProcess, stack: contextlib.ExitStack
+) -> tuple[str, str]:
+    """Makes the job's directory and the arenas; returns the job's id and the directory."""
+
+    def enter(directory: jobdir.JobDirectory) -> None:
+        stack.callback(directory.leave)
+        nursery.watch_job(directory.path)
+
+    def make_node() -> tuple[str, str, int] | None:
+        if meeting.rank != 0:
+            return None
+        for dead in jobdir.sweep_stale(settings.arena_dir):
+            _say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
+        limit = settings.arena_limit_bytes()
+        job = settings.job or jobdir.new_job_id()
+        directory = jobdir.JobDirectory.create(settings.arena_dir, job)
+        enter(directory)
+        native.create_node(directory.path, job, meeting.size, limit)
+        return job, directory.path, limit
+
+    job, path, limit = meeting.agree("rank 0 making the job's directory", make_node)[0]
+
+    def make_rank() -> None:
+        if meeting.rank != 0:
+            enter(jobdir.JobDirectory.join(path))
+        native.create_rank(path, job, meeting.rank, limit)
+
+    meeting.agree("the making of the arenas", make_rank)
+    return job, path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""The command line: `hvdft run`, `agent`, `build-horovod`, `check` and `report`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from rich.console import Console
+
+from hvd_ft import __version__
+from hvd_ft.errors import HvdFtError
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"hvdft: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(EXIT_BAD_INPUT)
+
+
+_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: Without the program's name; those of the process when None.
+
+    Returns:
+        The exit code: 2 for bad input, for `run` otherwise that of the workers.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["agent"]:  # has its own flags
+            from hvd_ft import agent
+
+            return agent.main(given[1:])
+        options = _parser().parse_args(given)
+        code: int = options.handler(options)
+        return code
+    except HvdFtError as error:
+        print(f"hvdft: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="hvdft",
+        description="Horovod training that goes on when a rank dies.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"hvdft {__version__}")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    _add_run(commands)
+    commands.add_parser(
+        "agent",
+        help="run one rank's agent and its worker; for use under horovodrun or mpirun",
+    )
+    build = _add(
+        commands,
+        "build-horovod",
+        "build Horovod with the ft backend into the active environment",
+        "hvdft build-horovod",
+    )
+    build.add_argument("--force", action="store_true", help="build again in any case")
+    build.set_defaults(handler=_build_horovod)
+    check = _add(
+        commands,
+        "check",
+        "check that MPI, TensorFlow and Horovod are there and fit",
+        "hvdft check",
+    )
+    check.set_defaults(handler=_check)
+    _add_report(commands)
+    return parser
+
+
+def _add(
+    commands: _Commands,
+    name: str,
+    text: str,
+    example: str,
+) -> _Parser:
+    return commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=f"Example: {example}",
+        allow_abbrev=False,
+    )
+
+
+def _add_run(commands: _Commands) -> None:
+    run = _add(
+        commands,
+        "run",
+        "run a training command on every rank, restarting ranks that die",
+        "hvdft run -np 4 --picture states.png python train.py --epochs 3",
+    )
+    run.add_argument(
+        "-np", "--num-proc", type=_count, required=True, metavar="N", help="number of ranks"
+    )
+    run.add_argument(
+        "-H",
+        "--hosts",
+        metavar="localhost:N",
+        help="hosts and their slots; all ranks run on this host",
+    )
+    run.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
+    run.add_argument("--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back")
+    run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    run.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
+    run.add_argument(
+        "--live",
+        action=argparse.BooleanOptionalAction,
+        help="show a live line per rank (default: if the output is a terminal)",
+    )
+    run.add_argument("--verbose", action="store_true", help="tell how mpirun is started")
+    run.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="the training command, such as: python train.py (its stdin is empty)",
+    )
+    run.set_defaults(handler=_run)
+
+
+def _add_report(commands: _Commands) -> None:
+    report = _add(
+        commands,
+        "report",
+        "tell what happened in a run from the events it wrote",
+        "hvdft report events.jsonl --picture states.png",
+    )
+    report.add_argument("events", metavar="FILE", help="what hvdft run --report FILE wrote")
+    report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
+    report.set_defaults(handler=_report)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks, 1 or more")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hvd_ft import launcher
+    from hvd_ft.live import display
+
+    check_hosts(options.hosts, options.num_proc)
+    for path in (options.report, options.picture):
+        _check_writable(path)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
+    console = Console()
+    live = console.is_terminal if options.live is None else options.live
+    with tempfile.TemporaryDirectory(prefix="hvdft-") as scratch:
+        report = options.report or (os.path.join(scratch, "events") if options.picture else None)
+        job = launcher.Job(
+            options.num_proc, command, options.on_failure, options.on_restart, report
+        )
+        if options.verbose:
+            mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
+            print(f"hvdft: job {job.id}: {shlex.join(mpirun)}", file=sys.stderr)
+        with display(console if live else Console(stderr=True), live) as shown:
+            code = launcher.launch(job, shown)
+        if options.picture and report and os.path.exists(report):
+            _draw(report, options.picture)
+    return code
+
+
+def check_hosts(hosts: str | None, size: int) -> None:
+    """Checks horovodrun's `-H` flag.
+
+    Args:
+        hosts: Such as `localhost:4`, or None.
+        size: Number of ranks.
+
+    Raises:
+        HvdFtError: It names another host than this one, or too few slots.
+    """
+    if hosts is None:
+        return
+    here = {"localhost", "127.0.0.1", socket.gethostname()}
+    slots = 0
+    for entry in hosts.split(","):
+        name, colon, count = entry.partition(":")
+        if name not in here:
+            raise HvdFtError(f"-H {hosts}: {name or 'nothing'} is not this host, where all ranks "
+                             f"have to run; give -H localhost:{size}")  # fmt: skip
+        if colon and not count.isdecimal():
+            raise HvdFtError(f"-H {hosts}: {count!r} is no number of slots; "
+                             f"give -H localhost:{size}")  # fmt: skip
+        slots += int(count) if colon else 1
+    if slots < size:
+        raise HvdFtError(f"-H {hosts} has {slots} slots for {size} ranks; give -H localhost:{size}")
+
+
+def _check_writable(path: str | None) -> None:
+    if path is None:
+        return
+    directory = Path(path).absolute().parent
+    if Path(path).is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
+
+
+def _draw(report: str, picture: str) -> None:
+    from hvd_ft.plot import save_states
+    from hvd_ft.report import read_report
+
+    save_states(picture, read_report(report).events)
+
+
+def _build_horovod(options: argparse.Namespace) -> int:
+    from hvd_ft import horovod_build
+
+    horovod_build.build(force=options.force)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from hvd_ft.environment import check_environment
+
+    for name, found in check_environment().items():
+        print(f"{name}: {found}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from hvd_ft import report
+
+    _check_writable(options.picture)
+    events = report.read_report(options.events).events
+    console = Console()
+    found = report.failures(events)
+    console.print(report.failures_table(found) if found else "No worker died.")
+    console.print(report.states_table(report.intervals(events)))
+    if options.picture:
+        _draw(options.events, options.picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

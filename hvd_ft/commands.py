@@ -1,0 +1,101 @@
+"""Commands that the user wants run when a worker dies or is back (`--on-failure`, `--on-restart`).
+
+The nursery runs them, through the shell and in a session of their own, so they end with the job
+and never hold up recovery.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+
+from hvd_ft.nursery import NurseryProcess
+
+TIMEOUT_SECONDS = 60.0
+
+
+class Commands:
+    """The hook commands of one agent.
+
+    Args:
+        nursery: runs them.
+        commands: the shell command of each hook, such as `{"on-failure": "mail …"}`.
+        env: the environment they get besides the facts.
+    """
+
+    def __init__(
+        self, nursery: NurseryProcess, commands: Mapping[str, str], env: Mapping[str, str]
+    ) -> None:
+        self._nursery = nursery
+        self._commands = commands
+        self._env = env
+        self._started = 0
+        self._deadlines: dict[str, float] = {}  # of those that run, by the name in the nursery
+        self._late: set[str] = set()
+
+    def run(self, hook: str, facts: Mapping[str, str]) -> None:
+        """Starts the hook's command, if the user gave one.
+
+        Args:
+            hook: which one.
+            facts: environment variables that tell the command what happened.
+        """
+        command = self._commands.get(hook)
+        if not command:
+            return
+        self._started += 1
+        name = f"{hook} {self._started}"
+        self._deadlines[name] = time.monotonic() + TIMEOUT_SECONDS
+        self._nursery.start(name, ["/bin/sh", "-c", command], {**self._env, **facts}, os.getcwd())
+
+    @property
+    def running(self) -> bool:
+        """Whether a command still runs."""
+        return bool(self._deadlines)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `kill_late` has something to do, on the clock of `time.monotonic`."""
+        waiting = [at for name, at in self._deadlines.items() if name not in self._late]
+        return min(waiting, default=None)
+
+    def kill_late(self) -> None:
+        """Kills the commands whose time is over."""
+        now = time.monotonic()
+        for name, deadline in self._deadlines.items():
+            if deadline <= now and name not in self._late:
+                self._late.add(name)
+                self._nursery.kill(name, signal.SIGKILL)
+
+    def ended(self, name: str, status: int | None, error: str = "") -> str | None:
+        """Takes the nursery's report that a command has ended.
+
+        Args:
+            name: in the nursery.
+            status: as from wait(2); None if it could not be started.
+            error: why it could not be started.
+
+        Returns:
+            One line for the user if the command failed.
+        """
+        del self._deadlines[name]
+        hook = f"the --{name.split(maxsplit=1)[0]} command"
+        if status is None:
+            return f"{hook} failed: {error}"
+        if name in self._late:
+            self._late.discard(name)
+            return f"{hook} was killed: it ran for more than {TIMEOUT_SECONDS:.0f} s"
+        if status != 0:
+            return f"{hook} failed ({describe(status)})"
+        return None
+
+
+def describe(status: int) -> str:
+    """Returns a wait status in words: `exit code 1` or `signal 9, SIGKILL`."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal
+        return f"signal {-code}"

@@ -1,0 +1,133 @@
+"""What hvd_ft needs around it: Intel MPI, TensorFlow, the patched Horovod and our own library.
+
+Everything is looked up without importing TensorFlow or Horovod, so that a check takes no time.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from hvd_ft import __version__, horovod_source, native
+from hvd_ft.errors import HvdFtError
+from hvd_ft.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
+
+_MPIEXEC = "mpiexec.hydra"
+
+
+def mpi_environment() -> dict[str, str]:
+    """Returns the variables that mpirun and the agents need, so that the user sources nothing.
+
+    Returns:
+        Variables to put on top of `os.environ`; all ranks run on this host.
+
+    Raises:
+        HvdFtError: Intel MPI is absent.
+    """
+    root = mpi_root()
+    return {
+        "I_MPI_ROOT": str(root),
+        "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
+        # A Horovod built against an Intel MPI outside the environment finds it by this.
+        "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
+        # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
+        "I_MPI_HYDRA_BOOTSTRAP": "fork",
+        # One host: no network provider has to be found and started.
+        "I_MPI_FABRICS": "shm",
+        # Two endpoints a process, one for each direction of the ring. TensorFlow loads OpenMP,
+        # so that the threading runtime has to be named.
+        "I_MPI_THREAD_SPLIT": "1",
+        "I_MPI_THREAD_RUNTIME": "generic",
+        "I_MPI_THREAD_MAX": "2",
+        # An agent that waits in MPI would take a whole CPU from the workers, by polling
+        # (I_MPI_WAIT_MODE has no effect with split threads) ...
+        "I_MPI_THREAD_YIELD": "3",
+        # ... and hand its own CPU mask down to its worker.
+        "I_MPI_PIN": "0",
+    }
+
+
+def mpi_root() -> Path:
+    """Returns the directory of Intel MPI: this environment, or else what I_MPI_ROOT says.
+
+    Raises:
+        HvdFtError: there is no Intel MPI in either.
+    """
+    candidates = [sys.prefix] if horovod_source.version_of("impi-rt") else []
+    candidates.append(os.environ.get("I_MPI_ROOT", ""))
+    for root in filter(None, candidates):
+        if os.access(f"{root}/bin/{_MPIEXEC}", os.X_OK):
+            return Path(root)
+    raise HvdFtError(
+        "Intel MPI is not there: neither is impi-rt installed in this Python environment nor does "
+        "I_MPI_ROOT name a directory that has it; run: pip install impi-rt impi-devel"
+    )
+
+
+def check_environment() -> dict[str, str]:
+    """Checks that everything a job needs is there and fits.
+
+    Returns:
+        What was found: the thing's name and its version or place.
+
+    Raises:
+        HvdFtError: something is absent or does not fit; one line says what to do.
+    """
+    root = mpi_root()
+    return {
+        "Intel MPI": horovod_source.version_of("impi-rt") or str(root),
+        "TensorFlow": check_tensorflow(),
+        "Horovod": check_horovod(),
+        "libhvd_ft.so": check_library(),
+    }
+
+
+def check_tensorflow() -> str:
+    """Returns TensorFlow's version; raises HvdFtError when it is not the one we build for."""
+    version = horovod_source.tensorflow_version()
+    if version == TENSORFLOW_VERSION:
+        return version
+    found = f"TensorFlow {version} is installed" if version else "TensorFlow is not installed"
+    raise HvdFtError(
+        f"{found}, and hvd_ft works with {TENSORFLOW_VERSION}; "
+        f"run: pip install tensorflow-cpu=={TENSORFLOW_VERSION}"
+    )
+
+
+def check_horovod() -> str:
+    """Returns Horovod's version; raises HvdFtError when it lacks the ft backend of this hvd_ft."""
+    version = horovod_source.version_of("horovod")
+    remedy = "run 'hvdft build-horovod'"
+    if version is None:
+        raise HvdFtError(f"Horovod is not installed; {remedy}")
+    if version != HOROVOD_VERSION:
+        raise HvdFtError(
+            f"Horovod {version} is installed, and hvd_ft works with {HOROVOD_VERSION}; {remedy}"
+        )
+    key = horovod_source.installed_key()
+    if not key:
+        raise HvdFtError(
+            f"Horovod {version} has no ft backend: it was not built by hvd_ft; {remedy}"
+        )
+    if key != horovod_source.build_key():
+        raise HvdFtError(
+            f"Horovod {version} has the ft backend of another hvd_ft, TensorFlow or Intel MPI "
+            f"(key {key}); {remedy}"
+        )
+    return version
+
+
+def check_library() -> str:
+    """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
+    path = Path(native.library_path())
+    remedy = "install hvd_ft again (in a checkout: make core)"
+    if not path.is_file():
+        raise HvdFtError(f"{path} is not there: the core has not been compiled; {remedy}")
+    expected = __version__
+    version = native.version()
+    if version != expected:
+        raise HvdFtError(f"{path} is of version {version}, hvd_ft of {expected}; {remedy}")
+    return version
+
+
+def _before(first: str, rest: str | None) -> str:
+    return f"{first}{os.pathsep}{rest}" if rest else first

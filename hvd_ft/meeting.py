@@ -1,0 +1,159 @@
+"""How the agents of a job meet, and how they part: the only use of MPI in Python.
+
+Between the two no agent makes an MPI call. An MPI call cannot time out, so the nursery ends the
+agent when one takes too long.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.nursery import NurseryProcess
+
+PART_TIMEOUT_SECONDS = 20.0
+
+
+class Meeting:
+    """All agents of the job, each in its rank.
+
+    Attributes:
+        rank: of this agent.
+        size: of the job.
+    """
+
+    def __init__(self, nursery: NurseryProcess, timeout_seconds: float) -> None:
+        """Initialises MPI.
+
+        Args:
+            nursery: keeps the time.
+            timeout_seconds: how long MPI_Init may take, and any one call of `exchange` and `agree`.
+
+        Raises:
+            HvdFtError: MPI cannot be used.
+        """
+        self._nursery = nursery
+        self._timeout = timeout_seconds
+        # Hydra tells both before MPI_Init does.
+        self.rank = launch_rank()
+        self.size = int(os.environ.get("PMI_SIZE", "1"))
+        with self._in_time("MPI_Init"):
+            try:
+                import mpi4py
+
+                mpi4py.rc.thread_level = "funneled"
+                mpi4py.rc.finalize = False
+                from mpi4py import MPI
+            except (ImportError, RuntimeError) as error:
+                reason = str(error).splitlines()[0]
+                raise HvdFtError(
+                    f"MPI does not start ({reason}): run `hvdft check` or start with `hvdft run`"
+                ) from error
+        # What agents tell each other is data, so JSON does and nothing is unpickled.
+        MPI.pickle.__init__(_to_json, _from_json)  # type: ignore[misc]
+        self._mpi = MPI
+        self._world = MPI.COMM_WORLD
+        self.rank = self._world.rank
+        self.size = self._world.size
+
+    def exchange(self, what: str, value: Any) -> list[Any]:
+        """Gives every agent the values of all.
+
+        Args:
+            what: what is exchanged, for the error when somebody does not come.
+            value: anything that JSON knows.
+
+        Returns:
+            The values, in the order of ranks.
+        """
+        with self._in_time(what):
+            values: list[Any] = self._world.allgather(value)
+        return values
+
+    def agree(self, what: str, act: Callable[[], Any]) -> list[Any]:
+        """Has every agent do its part, and waits until all have done it.
+
+        Args:
+            what: what is done, for the error when somebody does not come.
+            act: this agent's part; returns anything that JSON knows.
+
+        Returns:
+            What `act` returned, in the order of ranks.
+
+        Raises:
+            HvdFtError: on every rank, if `act` raised it on one; `Elsewhere` where it was not
+                this rank (or another printed the same line already).
+        """
+        error = None
+        result = None
+        try:
+            result = act()
+        except HvdFtError as caught:
+            error = str(caught)
+        outcomes = self.exchange(what, [error, result])
+        for rank, (text, _) in enumerate(outcomes):
+            if text is not None:
+                raise HvdFtError(text) if rank == self.rank else Elsewhere(text)
+        return [outcome for _, outcome in outcomes]
+
+    def part(self) -> None:
+        """Waits for the other agents and finalises MPI."""
+        self._timeout = PART_TIMEOUT_SECONDS
+        with self._in_time("the end of the job"):
+            self._world.barrier()
+            self._mpi.Finalize()
+
+    @contextlib.contextmanager
+    def _in_time(self, what: str) -> Iterator[None]:
+        others = ", ".join(str(rank) for rank in range(self.size) if rank != self.rank)
+        self._nursery.limit(
+            self._timeout,
+            f"rank {self.rank} waited {self._timeout:g} s in {what} for some of the agents of rank "
+            f"{others}: see if they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the limit at the start",
+        )
+        try:
+            yield
+        finally:
+            self._nursery.unlimit()
+
+
+class Elsewhere(HvdFtError):
+    """An error of another rank, which tells the user about it."""
+
+
+def launch_rank() -> int:
+    """Returns the rank as Hydra tells it before MPI is there; 0 without Hydra."""
+    return int(os.environ.get("PMI_RANK", "0"))
+
+
+def check_one_host(hosts: list[str]) -> None:
+    """Checks that all agents are on one host.
+
+    Args:
+        hosts: the host of every rank.
+
+    Raises:
+        HvdFtError: they are not.
+    """
+    if len(set(hosts)) > 1:
+        places = {host: [r for r, at in enumerate(hosts) if at == host] for host in hosts}
+        where = "; ".join(
+            f"rank {', '.join(map(str, ranks))} on {host}" for host, ranks in places.items()
+        )
+        raise HvdFtError(f"the ranks are not all on one host ({where}): start them all on one")
+
+
+def host_identity() -> tuple[str, str]:
+    """Returns the host's name and the id of its boot, which tells apart hosts of one name."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return os.uname().nodename, file.read().strip()
+
+
+def _to_json(value: Any, protocol: int | None = None) -> bytes:
+    return json.dumps(value).encode("ascii")
+
+
+def _from_json(data: Any) -> Any:
+    return json.loads(bytes(data))

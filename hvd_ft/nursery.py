@@ -1,0 +1,263 @@
+"""The nursery: the small process that starts an agent's processes and buries them.
+
+The agent forks it before MPI is initialised (forking later is unsafe with RDMA providers) and
+gives it orders over a socketpair. It lives in a session of its own, so it outlives an agent that
+Hydra kills together with the agent's session: the socket then ends, and the nursery kills what it
+started, clears the job directory if it is the last one there, and goes. It is a subreaper, so all
+that its children leave behind, even in sessions of their own, comes to it.
+
+Orders:    job(dir)   start(name, argv, env, cwd)   kill(name, signal)   limit(seconds, text)
+Reports:   started(name, pid, time_ns)   refused(name, error)   exited(name, pid, status, time_ns)
+           stubborn(pids)
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+import psutil
+
+from hvd_ft import native
+from hvd_ft.channel import Channel, Message
+from hvd_ft.errors import HvdFtError
+from hvd_ft.jobdir import JobDirectory
+
+WORKER = "worker"  # when the process of this name dies, what it left behind is killed
+_BURIAL_TIMEOUT_SECONDS = 5.0
+
+
+class NurseryProcess:
+    """The agent's handle on its nursery.
+
+    Attributes:
+        pid: of the nursery.
+        channel: where its reports come in.
+    """
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self.channel = channel
+
+    @classmethod
+    def fork(cls) -> "NurseryProcess":
+        """Forks the nursery; call it while the process has one thread and no MPI."""
+        ours, theirs = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            _live(theirs)
+        theirs.close()
+        return cls(pid, Channel(ours))
+
+    def watch_job(self, directory: str) -> None:
+        """Has the nursery lock the job's directory, and clear it at the end if it is the last."""
+        self.channel.send({"do": "job", "dir": directory})
+
+    def start(self, name: str, argv: list[str], env: dict[str, str], cwd: str) -> None:
+        """Starts a process in a session of its own; `started` or `refused` will be reported."""
+        self.channel.send({"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd})
+
+    def kill(self, name: str, number: int) -> None:
+        """Sends a signal to the process group of that name, if it still runs."""
+        self.channel.send({"do": "kill", "name": name, "signal": number})
+
+    def limit(self, seconds: float, text: str) -> None:
+        """Has the nursery say `text` and kill the agent unless `unlimit` comes within the time.
+
+        A thread of the agent could not: MPI_Init and MPI_Finalize hold Python's lock.
+        """
+        self.channel.send({"do": "limit", "seconds": seconds, "text": text})
+
+    def unlimit(self) -> None:
+        """Ends what `limit` began."""
+        self.channel.send({"do": "limit", "seconds": None, "text": ""})
+
+    def end(self, timeout_seconds: float) -> None:
+        """Ends the nursery and everything it has started.
+
+        Raises:
+            HvdFtError: it did not end in time.
+        """
+        self.channel.close()
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
+        finally:
+            os.close(pidfd)
+        if not ended:
+            raise HvdFtError(
+                f"the nursery (pid {self.pid}) did not end within {timeout_seconds:.0f} s: "
+                "a process of the job resists SIGKILL; look for it with ps"
+            )
+        os.waitpid(self.pid, 0)
+
+
+def _live(end: socket.socket) -> NoReturn:
+    """The life of the nursery process; never returns to the agent's code."""
+    code = 1
+    try:
+        os.setsid()
+        _close_descriptors(keep=end.fileno())
+        native.become_subreaper()
+        _Nursery(Channel(end)).run()
+        code = 0
+    except Exception as error:  # the agent sees the socket end; this says why
+        print(f"hvdft: the nursery failed: {error!r}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def _close_descriptors(keep: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if (descriptor := int(name)) > 2 and descriptor != keep:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+class _Nursery:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._job: JobDirectory | None = None
+        self._agent = os.getppid()
+        self._limit: tuple[float, str] | None = None  # when on time.monotonic's clock, what to say
+        # SIGCHLD writes to this pipe: it tells of orphans too, which have no pidfd of ours.
+        self._deaths, alarm = os.pipe()
+        os.set_blocking(self._deaths, False)
+        os.set_blocking(alarm, False)
+        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def run(self) -> None:
+        """Follows the agent's orders until the agent is gone, then ends everything."""
+        try:
+            while self._one_round():
+                pass
+        finally:
+            self._bury(spared=set())
+            if self._job is not None:
+                self._job.leave()
+
+    def _one_round(self) -> bool:
+        left = None if self._limit is None else max(0.0, self._limit[0] - time.monotonic())
+        ready, _, _ = select.select([self._deaths, self._channel.fileno()], [], [], left)
+        if self._limit and not ready:
+            self._end_agent(self._limit[1])
+        if self._deaths in ready and WORKER in self._reap():
+            self._bury(spared={child.pid for child in self._children.values()})
+        if self._channel.fileno() in ready:
+            messages = self._channel.receive()
+            if messages is None:
+                return False
+            for message in messages:
+                self._follow(message)
+        return True
+
+    def _follow(self, message: Message) -> None:
+        if message["do"] == "job":
+            self._job = JobDirectory.join(message["dir"])
+        elif message["do"] == "start":
+            self._start(message["name"], message["argv"], message["env"], message["cwd"])
+        elif message["do"] == "limit":
+            seconds = message["seconds"]
+            self._limit = seconds and (time.monotonic() + seconds, message["text"])
+        elif message["do"] == "kill" and message["name"] in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._children[message["name"]].pid, message["signal"])
+
+    def _end_agent(self, text: str) -> None:
+        self._limit = None
+        if os.getppid() == self._agent:
+            print(f"hvdft: {text}", file=sys.stderr, flush=True)
+            os.kill(self._agent, signal.SIGKILL)  # the socket's end tells us when it is gone
+
+    def _start(self, name: str, argv: list[str], env: dict[str, str], cwd: str) -> None:
+        try:
+            child = subprocess.Popen(
+                argv,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_begin_child,  # noqa: PLW1509  (the nursery has one thread)
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            # An OSError names the file, which may be the working directory.
+            text = f"cannot start {argv[0]}: {error}"
+            self._report({"report": "refused", "name": name, "error": text})
+            return
+        self._children[name] = child
+        self._report(
+            {"report": "started", "name": name, "pid": child.pid, "time_ns": time.monotonic_ns()}
+        )
+
+    def _report(self, message: Message) -> None:
+        # Without an agent nobody wants to know; the end of the socket is seen by receive().
+        with contextlib.suppress(OSError):
+            self._channel.send(message)
+
+    def _reap(self) -> set[str]:
+        """Reaps all that has died; returns and reports those that the agent knows by name."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._deaths, 4096)
+        names = set()
+        with contextlib.suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                pid, status = reaped
+                for name in [name for name, child in self._children.items() if child.pid == pid]:
+                    # Popen must not wait for a process that is reaped.
+                    self._children.pop(name).returncode = os.waitstatus_to_exitcode(status)
+                    self._report(
+                        {
+                            "report": "exited",
+                            "name": name,
+                            "pid": pid,
+                            "status": status,
+                            "time_ns": time.monotonic_ns(),
+                        }
+                    )
+                    names.add(name)
+        return names
+
+    def _bury(self, spared: set[int]) -> None:
+        """Kills all descendants but the spared ones and theirs, and reaps them."""
+        deadline = time.monotonic() + _BURIAL_TIMEOUT_SECONDS
+        while living := _descendants(spared):
+            for process in living:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._report({"report": "stubborn", "pids": [process.pid for process in living]})
+                return
+            # Every process that dies sends SIGCHLD to us or to one that is dying itself.
+            select.select([self._deaths], [], [], left)
+            self._reap()
+
+
+def _descendants(spared: set[int]) -> list[psutil.Process]:
+    living = []
+    for child in psutil.Process().children():
+        if child.pid in spared:
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):
+            living += child.children(recursive=True)
+            living.append(child)
+    return living
+
+
+def _begin_child() -> None:
+    """Runs in the new process before exec: the default signals, and dying with the nursery."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    native.die_with_parent()

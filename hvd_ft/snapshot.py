@@ -1,0 +1,142 @@
+"""A snapshot's bytes: a JSON header that tells what there is, then the arrays as they are.
+
+Layout: magic (8 bytes), length of the header (8 bytes, little endian), header, and each array at
+its offset, counted from the first multiple of 64 after the header. No pickle: what is read back is
+data, never code.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hvd_ft.errors import HvdFtError
+
+_MAGIC = b"HVDFTSN1"
+_PREFIX = struct.Struct("<8sQ")
+_ALIGN = 64
+_TAG = "__hvd_ft__"  # marks what JSON has no word for
+_FOREIGN = "this is not a snapshot of this version of hvd_ft, or it is damaged"
+
+
+def encode(arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> list[memoryview]:
+    """Makes a snapshot.
+
+    Args:
+        arrays: any shapes; numeric or bool dtypes, little endian (numpy's or ml_dtypes').
+        values: None, bool, int, float, str, numpy scalars and arrays, and lists, tuples and dicts
+            (keys: str) of these. Floats come back exactly, nan and inf too.
+
+    Returns:
+        Byte buffers to be written one after the other. They are views of `arrays`, not copies:
+        write them before the arrays change.
+
+    Raises:
+        HvdFtError: names the array or value that cannot be kept.
+    """
+    packer = _Packer()
+    header = {
+        "arrays": {name: packer.add(name, array) for name, array in arrays.items()},
+        "values": {name: packer.pack(name, value) for name, value in values.items()},
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    start = _PREFIX.size + len(text)
+    pad = bytes(_aligned(start) - start)
+    return [memoryview(_PREFIX.pack(_MAGIC, len(text)) + text + pad), *packer.buffers]
+
+
+def decode(data: memoryview) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Reads a snapshot.
+
+    Args:
+        data: the bytes that `encode` returned, joined.
+
+    Returns:
+        The arrays, as views of `data`, and the values; arrays among the values are copies.
+
+    Raises:
+        HvdFtError: the bytes are not a whole snapshot.
+    """
+    try:
+        magic, length = _PREFIX.unpack_from(data)
+        if magic != _MAGIC:
+            raise HvdFtError(_FOREIGN)
+        end = _PREFIX.size + length
+        header = json.loads(bytes(data[_PREFIX.size : end]))
+        body = data[_aligned(end) :]
+        arrays = {name: _array(body, entry) for name, entry in header["arrays"].items()}
+        values = {name: _unpack(body, value) for name, value in header["values"].items()}
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HvdFtError(_FOREIGN) from error
+    return arrays, values
+
+
+class _Packer:
+    """Turns values into JSON and collects the buffers of arrays, with the gaps between them."""
+
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+        self._bytes = 0
+
+    def add(self, name: str, array: np.ndarray) -> dict[str, Any]:
+        if array.dtype.hasobject or array.dtype.kind in "USMm" or array.dtype.byteorder == ">":
+            raise HvdFtError(
+                f"{name} cannot be kept in a snapshot: it is an array of {array.dtype}; "
+                "keep numbers or bools in it"
+            )
+        entry = {"dtype": array.dtype.name, "shape": array.shape, "offset": self._bytes}
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        gap = _aligned(data.nbytes) - data.nbytes
+        self.buffers += [data, memoryview(bytes(gap))]
+        self._bytes += data.nbytes + gap
+        return entry
+
+    def pack(self, name: str, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.generic):
+            return {_TAG: "scalar", **self.add(name, np.asarray(value))}
+        if isinstance(value, np.ndarray):
+            return {_TAG: "array", **self.add(name, value)}
+        if type(value) is list:
+            return [self.pack(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        if type(value) is tuple:
+            items = [self.pack(f"{name}[{i}]", item) for i, item in enumerate(value)]
+            return {_TAG: "tuple", "items": items}
+        if type(value) is dict and _TAG not in value and all(type(key) is str for key in value):
+            return {key: self.pack(f"{name}[{key!r}]", item) for key, item in value.items()}
+        raise HvdFtError(
+            f"{name} cannot be kept in a snapshot: it is a {type(value).__name__}; keep None, "
+            "bool, int, float, str, numpy arrays, and lists, tuples and dicts (with str keys) of "
+            "these"
+        )
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _array(body: memoryview, entry: Mapping[str, Any]) -> np.ndarray:
+    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+    return np.frombuffer(body, dtype, prod(shape), entry["offset"]).reshape(shape)
+
+
+def _unpack(body: memoryview, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unpack(body, item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value.get(_TAG):
+        case None:
+            return {key: _unpack(body, item) for key, item in value.items()}
+        case "tuple":
+            return tuple(_unpack(body, item) for item in value["items"])
+        case "array":
+            return _array(body, value).copy()
+        case "scalar":
+            return _array(body, value)[()]
+        case other:
+            raise ValueError(other)

@@ -1,0 +1,326 @@
+"""The life of one rank's worker, as its agent sees it: a loop over reports, events and signals."""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hvd_ft import native
+from hvd_ft.channel import Message
+from hvd_ft.commands import Commands, describe
+from hvd_ft.journal import Journal
+from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.policy import Done, RestartPolicy, Stop
+from hvd_ft.settings import Settings
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+GRACE_SECONDS = 5.0  # for a worker after SIGTERM, and for hook commands at the job's end
+_WAIT_MS = 60_000
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What the supervisor needs to know of its rank.
+
+    Attributes:
+        rank: its number.
+        job: the job's id.
+        argv: the worker's command line.
+        env: the worker's environment, but for the incarnation.
+    """
+
+    rank: int
+    job: str
+    argv: Sequence[str]
+    env: dict[str, str]
+
+
+class Supervisor:
+    """Keeps the worker of one rank going until the job ends.
+
+    Args:
+        rank: whose worker it is.
+        settings: the limits.
+        agent: this rank's side of the core, with its engine started.
+        view: of the job.
+        nursery: starts the worker.
+        commands: the user's hook commands.
+        journal: takes the events of the whole job; None on all ranks but one.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: Rank,
+        settings: Settings,
+        agent: native.Agent,
+        view: native.View,
+        nursery: NurseryProcess,
+        commands: Commands,
+        journal: Journal | None,
+    ) -> None:
+        self._rank = rank
+        self._settings = settings
+        self._agent = agent
+        self._view = view
+        self._nursery = nursery
+        self._commands = commands
+        self._journal = journal
+        self._policy = RestartPolicy(rank.rank, settings)
+        self._incarnation = 0
+        self._pid: int | None = None  # of the worker; 0 between the order and the nursery's report
+        self._failed_ns = 0  # when the latest worker died, CLOCK_MONOTONIC
+        self._back_by = _NEVER  # the times below are time.monotonic()'s
+        self._kill_at = _NEVER
+        self._leave_at = _NEVER
+        self._nursery_lost = False
+        self._events_seen = 0
+        self._outcome = native.WaitResult.TIMEOUT
+        self._over = False
+
+    def run(self) -> int:
+        """Runs the worker, and restarts it, until the job has ended.
+
+        Returns:
+            The job's exit code.
+        """
+        with selectors.DefaultSelector() as selector, _signal_socket() as signals:
+            selector.register(signals, selectors.EVENT_READ, lambda: self._on_signal(signals))
+            selector.register(self._nursery.channel, selectors.EVENT_READ, self._on_nursery)
+            with self._job_news() as news:
+                selector.register(news, selectors.EVENT_READ, lambda: self._on_news(news))
+                self._start()
+                while not self._may_leave():
+                    left = max(0.0, self._next_deadline() - time.monotonic())
+                    for key, _ in selector.select(None if left == _NEVER else left):
+                        key.data()
+                    if self._nursery_lost and self._nursery.channel in selector.get_map():
+                        selector.unregister(self._nursery.channel)
+                    self._check_deadlines()
+        self._read_events()
+        stop = self._agent.fatal_text()
+        return stop[1] if stop else 0
+
+    # -------------------------------------------------------------- the worker
+
+    def _start(self) -> None:
+        self._pid = 0
+        env = {**self._rank.env, "HOROVOD_FT_INCARNATION": str(self._incarnation)}
+        self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd())
+
+    def _on_nursery(self) -> None:
+        messages = self._nursery.channel.receive()
+        if messages is None:
+            self._nursery_lost = True
+            self._pid = None  # it dies with the nursery
+            self._agent.fatal(
+                1,
+                f"the nursery of rank {self._rank.rank} (pid {self._nursery.pid}) is gone, and its "
+                "worker with it: it was killed from outside; start the job again",
+            )
+            return
+        for message in messages:
+            if message["report"] == "stubborn":
+                pids = ", ".join(map(str, message["pids"]))
+                _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
+            elif message["name"] == WORKER:
+                self._on_worker(message)
+            elif message["report"] != "started":
+                self._on_command_ended(message)
+
+    def _on_worker(self, message: Message) -> None:
+        if message["report"] == "started":
+            self._pid = message["pid"]
+            self._agent.started(self._incarnation, message["pid"])
+        elif message["report"] == "refused":
+            self._pid = None
+            self._agent.fatal(127, f"rank {self._rank.rank}: {message['error']}")
+        else:
+            self._pid = None
+            self._back_by = min(
+                self._back_by, time.monotonic() + self._settings.recovery_timeout_seconds
+            )
+            self._on_worker_ended(message["status"], message["time_ns"])
+
+    def _on_worker_ended(self, status: int, time_ns: int) -> None:
+        if self._over:
+            return
+        verdict = self._policy.ended(status, self._agent.worker_ended_orderly(), time_ns / 1e9)
+        if isinstance(verdict, Done):
+            self._back_by = _NEVER
+            self._agent.done(status)
+            return
+        if isinstance(verdict, Stop) and not verdict.failed:
+            # Stopped first: a job whose ranks are all done ends with 0.
+            self._agent.fatal(verdict.exit_code, verdict.message)
+            self._agent.done(status)
+            return
+        self._failed_ns = time_ns
+        self._agent.failed(status)
+        self._commands.run(
+            "on-failure", {**self._facts, "HOROVOD_FT_EXIT_STATUS": describe(status)}
+        )
+        if isinstance(verdict, Stop):
+            self._agent.fatal(verdict.exit_code, verdict.message)
+            return
+        step = self._view.status(self._rank.rank).step
+        self._incarnation += 1
+        self._start()
+        _say(
+            f"rank {self._rank.rank} died ({describe(status)}) at step {step}; "
+            f"restarting as incarnation {self._incarnation}"
+        )
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """What hook commands get to know of the incarnation at hand."""
+        return {
+            "HOROVOD_FT_JOB": self._rank.job,
+            "HOROVOD_FT_RANK": str(self._rank.rank),
+            "HOROVOD_FT_INCARNATION": str(self._incarnation),
+            "HOROVOD_FT_STEP": str(self._view.status(self._rank.rank).step),
+            "HOROVOD_FT_TIME": f"{time.time():.3f}",
+        }
+
+    # -------------------------------------------------------------- the job
+
+    @contextlib.contextmanager
+    def _job_news(self) -> Iterator[int]:
+        """Yields a descriptor that is readable when something happened in the job."""
+        news = os.eventfd(0, os.EFD_CLOEXEC)
+        ended = threading.Event()
+
+        def watch() -> None:
+            seen = 0
+            while not ended.is_set():
+                self._outcome = self._agent.wait(seen, _WAIT_MS)
+                seen = self._agent.event_count
+                os.eventfd_write(news, 1)
+                if self._outcome in (native.WaitResult.STOPPED, native.WaitResult.ALL_DONE):
+                    return
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield news
+        finally:
+            ended.set()
+            self._agent.wake()
+            watcher.join()
+            os.close(news)
+
+    def _on_news(self, news: int) -> None:
+        os.eventfd_read(news)
+        self._read_events()
+        if self._over:
+            return
+        if self._outcome in (native.WaitResult.STOPPED, native.WaitResult.ALL_DONE):
+            self._over = True
+            self._leave_at = time.monotonic() + GRACE_SECONDS
+            self._back_by = _NEVER
+            stop = self._agent.fatal_text()
+            if stop and stop[2] == self._rank.rank:
+                _say(stop[0])
+            if self._pid is not None:
+                self._nursery.kill(WORKER, signal.SIGTERM)
+                self._kill_at = time.monotonic() + GRACE_SECONDS
+                self._leave_at += 2 * GRACE_SECONDS
+
+    def _read_events(self) -> None:
+        events = self._view.events(self._events_seen)
+        self._events_seen += len(events)
+        if self._journal:
+            self._journal.add(events)
+        for event in events:
+            if (
+                event.rank == self._rank.rank
+                and event.type is native.EventType.JOINED
+                and event.incarnation == self._incarnation > 0
+            ):
+                self._on_back(event)
+
+    def _on_back(self, event: native.Event) -> None:
+        self._back_by = _NEVER
+        seconds = (event.time_ns - self._failed_ns) / 1e9
+        _say(f"rank {event.rank} is back after {seconds:.1f} s: {event.detail} ops replayed")
+        self._commands.run(
+            "on-restart",
+            {
+                **self._facts,
+                "HOROVOD_FT_SECONDS_DOWN": f"{seconds:.3f}",
+                "HOROVOD_FT_OPS_REPLAYED": str(event.detail),
+            },
+        )
+
+    # -------------------------------------------------------------- time and signals
+
+    def _next_deadline(self) -> float:
+        return min(self._back_by, self._kill_at, self._leave_at, self._commands.deadline or _NEVER)
+
+    def _check_deadlines(self) -> None:
+        now = time.monotonic()
+        self._commands.kill_late()
+        if self._kill_at <= now:
+            self._kill_at = _NEVER
+            self._nursery.kill(WORKER, signal.SIGKILL)
+        if self._back_by <= now:
+            self._back_by = _NEVER
+            self._check_back()
+
+    def _check_back(self) -> None:
+        # The state, not the events: the ring of events may have gone round before we looked.
+        state = self._view.status(self._rank.rank).state
+        if state in (native.State.RESTARTING, native.State.REPLAYING):
+            self._agent.fatal(
+                1,
+                f"rank {self._rank.rank} (incarnation {self._incarnation}, pid {self._pid}) did "
+                f"not come back within {self._settings.recovery_timeout_seconds:g} s: see its "
+                "output above, or raise HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS",
+            )
+
+    def _may_leave(self) -> bool:
+        """Tells whether the job is over and nothing of this rank runs any more, or it is late."""
+        if not self._over:
+            return False
+        running = self._pid is not None or self._commands.running
+        return self._nursery_lost or not running or self._leave_at <= time.monotonic()
+
+    def _on_signal(self, signals: socket.socket) -> None:
+        for number in signals.recv(64):
+            if number in STOP_SIGNALS:
+                self._agent.fatal(128 + number, f"stopped by {signal.Signals(number).name}")
+
+    def _on_command_ended(self, message: Message) -> None:
+        complaint = self._commands.ended(
+            message["name"], message.get("status"), message.get("error", "")
+        )
+        if complaint:
+            _say(f"rank {self._rank.rank}: {complaint}")
+
+
+@contextlib.contextmanager
+def _signal_socket() -> Iterator[socket.socket]:
+    """Yields a socket on which the numbers of stop signals arrive."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    handlers = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    try:
+        yield ours
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        ours.close()
+        theirs.close()
+
+
+def _say(text: str) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)

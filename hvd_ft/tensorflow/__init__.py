@@ -1,0 +1,23 @@
+"""`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
+
+Ours are `State`, `callbacks` (Horovod's Keras callbacks and `FaultTolerance`), `on_restart`,
+`on_peer_failure`, `on_peer_recovered`, `incarnation` and `enabled`; `init` is Horovod's, prepared.
+"""
+
+# ruff: noqa: F401, F403 (this file is a list of names)
+
+from typing import Any
+
+import horovod.tensorflow as _horovod
+from horovod.tensorflow import *
+
+from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
+from hvd_ft.tensorflow import callbacks
+from hvd_ft.tensorflow.basics import enabled, incarnation, init
+from hvd_ft.tensorflow.state import State
+
+import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's `keras`
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_horovod, name)  # what a star import leaves out

@@ -1,0 +1,82 @@
+"""Starting Horovod under an agent, and ending in an orderly way."""
+
+import atexit
+import sys
+from functools import cache
+from types import TracebackType
+from typing import Any
+
+import horovod.tensorflow as _horovod
+
+from hvd_ft import hooks, native
+from hvd_ft.errors import HvdFtError
+
+_uncaught = False
+
+
+def init(comm: Any = None, process_sets: Any = None) -> None:
+    """Initialises Horovod, as `horovod.tensorflow.init` does; without an agent it is just that.
+
+    Args:
+        comm: see Horovod; under an agent it has to be left out.
+        process_sets: see Horovod; under an agent they have to be left out.
+
+    Raises:
+        HvdFtError: `comm` or `process_sets` is given under an agent.
+        ValueError: Horovod could not be initialised.
+    """
+    worker = native.worker()
+    if worker is None:
+        _horovod.init(comm, process_sets)
+        _say_stock()
+        return
+    for name, value in (("comm", comm), ("process_sets", process_sets)):
+        if value:
+            what = "process sets are" if name == "process_sets" else "a communicator is"
+            raise HvdFtError(
+                f"{what} not supported on the ft backend: leave {name}= out of hvd.init(), or run "
+                "the script without hvdft"
+            )
+    _prepare_exit(worker)
+    _horovod.init()
+    hooks.start()
+
+
+def enabled() -> bool:
+    """Tells whether this process has an agent, so that training outlives its death."""
+    return native.worker() is not None
+
+
+def incarnation() -> int:
+    """Returns how many times this rank has been restarted; 0 without an agent."""
+    worker = native.worker()
+    return 0 if worker is None else worker.incarnation
+
+
+@cache
+def _say_stock() -> None:
+    if _horovod.rank() == 0:
+        print(
+            "hvd_ft: no agent, so this is stock Horovod and a dead rank ends the job; start the "
+            "script with 'hvdft run'",
+            file=sys.stderr,
+        )
+
+
+@cache
+def _prepare_exit(worker: native.Worker) -> None:
+    """Has the agent told when the script ends by itself: by its end or sys.exit.
+
+    An uncaught exception, a signal and os._exit are failures, after which it is restarted.
+    """
+    previous = sys.excepthook
+
+    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        global _uncaught
+        _uncaught = True
+        previous(kind, error, trace)
+
+    sys.excepthook = note
+    # Horovod registers its shutdown, a collective, after this, so it comes before: who dies in it
+    # has not ended yet.
+    atexit.register(lambda: None if _uncaught else worker.orderly_exit())

@@ -1,0 +1,57 @@
+"""What the other callbacks of a fit remember: patience, best values, histories."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from tensorflow import keras
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.snapshot import encode
+
+
+class CallbackState:
+    """The plain attributes of a fit's callbacks, as far as they change.
+
+    Args:
+        callbacks: of the fit, none of them having seen an epoch yet.
+    """
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        self._callbacks: dict[str, keras.callbacks.Callback] = {}
+        seen: Counter[str] = Counter()
+        for callback in callbacks:
+            name = type(callback).__name__
+            self._callbacks[f"{name}/{seen[name]}"] = callback
+            seen[name] += 1
+        self._initial = {key: _encoded(callback) for key, callback in self._callbacks.items()}
+
+    def changes(self) -> dict[str, dict[str, Any]]:
+        """Returns by callback and attribute what a snapshot can keep and is no more as at first.
+
+        What has not changed is what the script says, and it may say something else to a
+        restarted process.
+        """
+        return {
+            key: {
+                name: getattr(callback, name)
+                for name, value in _encoded(callback).items()
+                if self._initial[key].get(name) != value
+            }
+            for key, callback in self._callbacks.items()
+        }
+
+    def restore(self, changes: dict[str, dict[str, Any]]) -> None:
+        """Sets what `changes` returned; a callback that is not there any more is left out."""
+        for key, attributes in changes.items():
+            if key in self._callbacks:
+                vars(self._callbacks[key]).update(attributes)
+
+
+def _encoded(callback: keras.callbacks.Callback) -> dict[str, bytes]:
+    found = {}
+    for name, value in vars(callback).items():
+        with suppress(HvdFtError):  # a model, a file, a function, …
+            found[name] = b"".join(encode({}, {name: value}))
+    return found

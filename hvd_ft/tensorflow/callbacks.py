@@ -1,0 +1,87 @@
+"""Keras callbacks: Horovod's, and `FaultTolerance`."""
+
+import sys
+from typing import Any
+
+from horovod.tensorflow.keras.callbacks import *  # noqa: F403
+from keras.src.backend import RandomGenerator
+from tensorflow import keras
+
+from hvd_ft import native
+from hvd_ft.loops import TrainingLoop, check_snapshot_steps
+from hvd_ft.tensorflow.fit_loop import FitLoop
+
+
+class FaultTolerance(keras.callbacks.Callback):
+    """Lets `Model.fit` go on where it was when this process is restarted.
+
+    Give it to every `fit`. It keeps a snapshot of all that training consists of: the model's,
+    the optimizer's and the metrics' variables, the position in the data, the state of the random
+    generators, and numbers, texts and arrays among the attributes of the other callbacks. The
+    first step of a restarted process's fit restores it and goes on with the right batch.
+    Without an agent it does nothing.
+
+    Args:
+        snapshot_steps: steps (batches) from one snapshot to the next, at least 1.
+
+    Raises:
+        HvdFtError: `snapshot_steps` is out of range.
+    """
+
+    _supports_tf_logs = True  # it does not look at logs, so Keras need not convert them for it
+
+    def __init__(self, snapshot_steps: int = 10) -> None:
+        super().__init__()
+        check_snapshot_steps(snapshot_steps)
+        self._snapshot_steps = snapshot_steps
+        self._fit: FitLoop | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        worker = native.worker()
+        if worker is None:
+            return
+        if worker.rank == 0 and worker.incarnation == 0:
+            _warn_of_unkept_generators(self.model)
+        loop = TrainingLoop(worker, self._snapshot_steps)
+        self._fit = FitLoop(self.model, self.params, loop)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.begin_epoch(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.begin_step(batch)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.end_step(batch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.end_epoch()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.end()
+            self._fit = None
+
+
+def _warn_of_unkept_generators(model: keras.Model) -> None:
+    """Says which layers draw from generators that TensorFlow lets nobody read."""
+    amounts = ("rate", "stddev", "dropout", "recurrent_dropout")
+    names = [
+        layer.name
+        for layer in model.submodules
+        if any(getattr(layer, amount, 0) for amount in amounts)
+        for value in vars(layer).values()
+        if isinstance(value, RandomGenerator)
+        and value._rng_type == RandomGenerator.RNG_LEGACY_STATEFUL
+    ]
+    if names:
+        print(
+            f"hvd_ft: the random numbers of {', '.join(names)} are not in the snapshot, so after "
+            "a restart they are others than they would have been; call "
+            "tf.keras.backend.experimental.enable_tf_random_generator() before making the model",
+            file=sys.stderr,
+        )

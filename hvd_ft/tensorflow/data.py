@@ -1,0 +1,125 @@
+"""Bringing a restarted process's input data to the batch it stopped at."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from hvd_ft.errors import HvdFtError
+
+DataIterator = Any  # of tf.data
+
+# Datasets that make the iterators of their inputs at once and keep nothing for the next pass.
+_PLAIN = frozenset(
+    (
+        "_TensorDataset",
+        "_TensorSliceDataset",
+        "_RangeDataset",
+        "TFRecordDatasetV2",
+        "TextLineDatasetV2",
+        "_ShuffleDataset",
+        "_CacheDataset",
+        "_RepeatDataset",
+        "_MapDataset",
+        "_ParallelMapDataset",
+        "_FilterDataset",
+        "_BatchDataset",
+        "_ParallelBatchDataset",
+        "_PaddedBatchDataset",
+        "_UnbatchDataset",
+        "_PrefetchDataset",
+        "_TakeDataset",
+        "_SkipDataset",
+        "_ShardDataset",
+        "_ZipDataset",
+        "_InterleaveDataset",
+        "_ParallelInterleaveDataset",
+        "_FlatMapDataset",
+        "_OptionsDataset",
+    )
+)
+
+
+class Pass(NamedTuple):
+    """What was drawn from one iterator: so many batches, and its end or not."""
+
+    batches: int
+    ended: bool
+
+
+def after_passes(
+    dataset: tf.data.Dataset, first: DataIterator, passes: Sequence[Pass], over: bool = False
+) -> DataIterator:
+    """Makes up for passes over a dataset that an earlier process has done.
+
+    Args:
+        dataset: the data.
+        first: its first iterator of this process, nothing drawn from it.
+        passes: in order, the present one last; at least one.
+        over: nothing will be drawn from the present one any more.
+
+    Returns:
+        The iterator of the present pass.
+
+    Raises:
+        HvdFtError: the data ends elsewhere.
+    """
+    *past, present = passes
+    whole = (bool(past) or over) and carries_state(dataset)
+    iterator = first
+    for done in past:
+        if whole:
+            _draw(iterator, done)
+        iterator = iter(dataset)  # even if nothing is drawn from it, shuffle() takes a new seed
+    if whole or not over:
+        _draw(iterator, present)
+    return iterator
+
+
+def _draw(iterator: DataIterator, done: Pass) -> None:
+    try:
+        _drop(iterator, tf.constant(done.batches, tf.int64))
+        same = not (done.ended and bool(iterator.get_next_as_optional().has_value()))
+    except tf.errors.OutOfRangeError:
+        same = False
+    if not same:
+        raise HvdFtError(
+            f"the restarted script's data does not end where it did ({done.batches} batches were "
+            "drawn from it): it must give the same batches on every start"
+        )
+
+
+@tf.function(reduce_retracing=True)
+def _drop(iterator: DataIterator, batches: tf.Tensor) -> None:
+    for _ in tf.range(batches):
+        next(iterator)
+
+
+def carries_state(dataset: tf.data.Dataset) -> bool:
+    """Tells whether what a pass draws has an influence on the next pass.
+
+    If not, making an iterator does for a past pass. shuffle() takes the seed of a pass when the
+    iterator is made, so it is no reason by itself; it is one below repeat() and cache(), and
+    Python code, variables and generators in the pipeline are. In doubt the answer is yes.
+    """
+    name = type(dataset).__name__
+    if name not in _PLAIN or any(_function_carries_state(f) for f in dataset._functions()):
+        return True
+    inputs = dataset._inputs()
+    if name in ("_CacheDataset", "_RepeatDataset") and any(map(_shuffles, inputs)):
+        return True
+    return any(map(carries_state, inputs))
+
+
+def _shuffles(dataset: tf.data.Dataset) -> bool:
+    return type(dataset).__name__ == "_ShuffleDataset" or any(map(_shuffles, dataset._inputs()))
+
+
+def _function_carries_state(wrapper: Any) -> bool:
+    function = wrapper.function
+    if any(tensor.dtype in (tf.resource, tf.variant) for tensor in function.captured_inputs):
+        return True
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    words = ("ShuffleDataset", "CacheDataset", "PyFunc", "GeneratorDataset")
+    return any(word in node.op for node in nodes for word in words)

@@ -1,0 +1,210 @@
+"""One call of `Model.fit` as a training loop that a restarted process can enter in the middle.
+
+Keras helps in two places. It asks `model._training_state`, if there is one, at which epoch and
+step to begin; that is how its own BackupAndRestore resumes. And it looks `model.train_function` up
+at every step, with the iterator the step draws from; so everything that belongs between two steps
+(snapshot, restore, skipping data) is done by a function put in its place. There, unlike in a
+callback's hook, the iterator is at hand, and all callbacks are done with the step before.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import keras
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.loops import TrainingLoop
+from hvd_ft.tensorflow.callback_state import CallbackState
+from hvd_ft.tensorflow.data import DataIterator, Pass, after_passes
+from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
+from hvd_ft.tensorflow.variables import fit_variables, model_variables, read, restore
+
+
+class FitLoop:
+    """A fit from its beginning to its end.
+
+    Args:
+        model: being fitted; its train function exists.
+        params: Keras's parameters of this fit.
+        loop: the training loop, not begun.
+
+    Raises:
+        HvdFtError: somebody else says already where this fit begins.
+    """
+
+    def __init__(self, model: keras.Model, params: dict[str, Any], loop: TrainingLoop) -> None:
+        self._model = model
+        self._params = params
+        self._loop = loop
+        self._begun = False
+        self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
+        self._callbacks = CallbackState([])
+        self._data: Any = None  # Keras's data handler
+        self._epoch = 0
+        self._epoch_step = 0  # steps done in this epoch
+        self._epoch_begin = 0  # steps done before this epoch
+        # For each pass over the data, how many steps were done when it began; and whether it has
+        # come to the end of the data.
+        self._passes: list[tuple[int, bool]] = []
+        self._pass_given: DataIterator = None  # the present pass as Keras knows it
+        self._pass: DataIterator = None  # and the iterator it really draws from
+        self._resumes = False
+        if model._training_state is not None:
+            raise _two_say_where_to_begin()
+        model._training_state = self
+
+    @property
+    def step(self) -> int:
+        """Steps done in this fit."""
+        return self._epoch_begin + self._epoch_step
+
+    def maybe_load_initial_counters_from_ckpt(
+        self, _steps_per_epoch: int | None, initial_epoch: int, **_: Any
+    ) -> tuple[int, int]:
+        """Begins the loop and tells Keras at which epoch and step; it has begun all callbacks."""
+        # Keras hands neither the other callbacks nor the data to a callback, yet early stopping
+        # has to stop all ranks at the same step, and a dataset has to be where it was. So this
+        # looks into fit, which called the method that called this one.
+        fit = sys._getframe(2).f_locals
+        self._callbacks = CallbackState(fit["callbacks"].callbacks)
+        self._data = fit["data_handler"]
+        self._model._training_state = None  # asked once; a later fit has its own
+        self._model.train_function = self._run_step
+        self._begun = True
+        self._epoch = initial_epoch
+        values = self._loop.begin()
+        if values is None:
+            return initial_epoch, 0
+        self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
+        self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
+        if values["done"]:
+            self._pass_by()
+            return self._params["epochs"], 0
+        self._check_epoch_length()
+        self._resumes = True
+        return self._epoch, self._epoch_step
+
+    def begin_epoch(self, epoch: int) -> None:
+        """An epoch begins, or is entered in the middle."""
+        if not self._begun:
+            raise _two_say_where_to_begin()
+        self._epoch = epoch
+
+    def begin_step(self, epoch_step: int) -> None:
+        """`epoch_step` steps of this epoch are done."""
+        self._epoch_step = epoch_step
+
+    def end_step(self, epoch_step: int) -> None:
+        """One step more, of which Keras counts `steps_per_execution` as one."""
+        self._epoch_step = epoch_step + 1
+
+    def end_epoch(self) -> None:
+        """An epoch has ended, after however many steps."""
+        self._epoch_begin += self._epoch_step
+        self._epoch_step = 0
+
+    def end(self) -> None:
+        """Ends the loop, with a last snapshot unless this process was given it."""
+        self._loop.set_step(self.step)
+        if self._loop.can_finish():
+            self._write(done=True)
+        self._loop.end()
+        self._model.train_function = self._train_function
+
+    def _run_step(self, iterator: DataIterator) -> Any:
+        if iterator is not self._pass_given:
+            self._pass_given = self._pass = iterator
+            if not self._resumes:
+                self._passes.append((self.step, False))
+        if self._resumes:
+            self._pass = self._restore(iterator)
+            self._resumes = False
+        self._loop.set_step(self.step)
+        try:
+            source = self._pass
+            if self._loop.wants_snapshot(self.step):
+                if self._params["steps"] is None:
+                    source = self._with_next_batch_drawn()
+                self._write(done=False)
+            return self._train_function(source)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            self._passes[-1] = (self._passes[-1][0], True)
+            raise
+
+    def _with_next_batch_drawn(self) -> DataIterator:
+        # An epoch of unknown length may end here. Keras could not go on from a snapshot taken
+        # at its very end, because an epoch without a single step has no logs.
+        batch = self._pass.get_next_as_optional()
+        if not batch.has_value():
+            raise StopIteration
+        return iter(tf.data.Dataset.from_tensors(batch).map(lambda batch: batch.get_value()))
+
+    def _write(self, done: bool) -> None:
+        values = {
+            "epoch": self._epoch,
+            "epoch_step": self._epoch_step,
+            "epoch_begin": self._epoch_begin,
+            "passes": self._passes,
+            "done": done,
+            "rng": rng_state(),
+            "callbacks": self._callbacks.changes(),
+        }
+        self._loop.write(self.step, read(self._variables()), values)
+
+    def _pass_by(self) -> None:
+        """Brings everything to where it was when this fit, now over, had ended."""
+        dataset = self._data._dataset
+        # Keras makes an iterator before the first epoch, and by some data one more for each.
+        first = iter(dataset)
+        self._restore(iter(dataset) if self._data._adapter.should_recreate_iterator() else first)
+        self._data._dataset = ()  # the iterator it is about to make would be one too many
+
+    def _restore(self, iterator: DataIterator) -> DataIterator:
+        """Restores the snapshot; returns the present pass's iterator at the right batch.
+
+        `iterator` is the first from which Keras draws batches in this fit.
+        """
+        # Tracing a step makes all variables (weights, slots, metrics) and runs nothing. Keras
+        # would trace it next in any case.
+        step = self._train_function
+        if not hasattr(step, "get_concrete_function"):  # run_eagerly
+            step = tf.function(step)
+        step.get_concrete_function(iterator)
+        ends = [*(begin for begin, _ in self._passes[1:]), self.step]
+        passes = [
+            Pass(end - begin, ended) for (begin, ended), end in zip(self._passes, ends, strict=True)
+        ]
+        arrays, values = self._loop.snapshot()
+        position = after_passes(self._data._dataset, iterator, passes, over=values["done"])
+        restore(self._variables(), arrays)
+        self._callbacks.restore(values["callbacks"])
+        restore_rng_state(values["rng"])
+        self._loop.jump()
+        return position
+
+    def _variables(self) -> list[tf.Variable]:
+        return [*model_variables(self._model), *fit_variables(self._model)]
+
+    def _check_epoch_length(self) -> None:
+        steps = self._params["steps"]
+        if steps is not None and self._epoch_step >= steps:
+            raise HvdFtError(
+                f"the restarted script's epochs have {steps} steps, but {self._epoch_step} are "
+                "done: it must give the same batches on every start"
+            )
+
+
+def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
+    # A fit that ended with an exception has left its function in place.
+    function = model.train_function
+    left = getattr(function, "__self__", None)
+    return left._train_function if isinstance(left, FitLoop) else function
+
+
+def _two_say_where_to_begin() -> HvdFtError:
+    return HvdFtError(
+        "FaultTolerance and another callback both want to say where fit begins: give fit one "
+        "FaultTolerance and no BackupAndRestore"
+    )

@@ -1,0 +1,17 @@
+"""`import hvd_ft.tensorflow.keras as hvd`: all of horovod.tensorflow.keras, and ours."""
+
+# ruff: noqa: F401, F403 (this file is a list of names)
+
+from typing import Any
+
+import horovod.tensorflow.keras as _horovod
+from horovod.tensorflow.keras import *
+
+from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
+from hvd_ft.tensorflow import callbacks
+from hvd_ft.tensorflow.basics import enabled, incarnation, init
+from hvd_ft.tensorflow.state import State
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_horovod, name)  # what a star import leaves out

@@ -1,0 +1,50 @@
+"""The random number generators of a Python process, kept in a snapshot with everything else."""
+
+import random
+from typing import Any
+
+import numpy as np
+from keras.src import backend as keras_backend
+from tensorflow.python.eager import context
+from tensorflow.python.ops import stateful_random_ops
+
+
+def rng_state() -> dict[str, Any]:
+    """Returns the state of Python's, NumPy's, TensorFlow's and Keras's global generators.
+
+    The values can be kept in a snapshot; a generator that is not in use has none.
+    """
+    name, keys, *rest = np.random.get_state(legacy=True)
+    state: dict[str, Any] = {"numpy": [name, keys, *rest]}
+    state |= {name: _pack(generator) for name, generator in _generators().items()}
+    if stateful_random_ops.global_generator is not None:
+        state["tensorflow"] = stateful_random_ops.global_generator.state.numpy()
+    return state
+
+
+def restore_rng_state(state: dict[str, Any]) -> None:
+    """Sets what `rng_state` returned, wherever this process has the generator too."""
+    np.random.set_state(tuple(state["numpy"]))
+    for name, generator in _generators().items():
+        if name in state:
+            version, keys, gauss = state[name]
+            generator.setstate((version, tuple(keys.tolist()), gauss))
+    if "tensorflow" in state and stateful_random_ops.global_generator is not None:
+        stateful_random_ops.global_generator.reset(state["tensorflow"])
+
+
+def _generators() -> dict[str, Any]:
+    # The last two give seeds to TensorFlow's eager ops (tf.random.set_seed) and to Keras layers
+    # (keras.utils.set_random_seed). TensorFlow 2.15 has no public name for them, and without them
+    # a shuffle() made after a loop that a restarted process skips would get another seed.
+    generators = {
+        "python": random,
+        "eager": getattr(context.context(), "_rng", None),
+        "keras": getattr(keras_backend._SEED_GENERATOR, "generator", None),
+    }
+    return {name: value for name, value in generators.items() if value is not None}
+
+
+def _pack(generator: Any) -> list[Any]:
+    version, keys, gauss = generator.getstate()
+    return [version, np.array(keys, np.uint32), gauss]

@@ -1,0 +1,194 @@
+"""`State`: what a training loop of the user's own keeps, in the manner of `hvd.elastic`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from hvd_ft import native
+from hvd_ft.errors import HvdFtError
+from hvd_ft.loops import TrainingLoop, check_snapshot_steps
+from hvd_ft.snapshot import decode, encode
+from hvd_ft.tensorflow.data import Pass, after_passes
+from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
+from hvd_ft.tensorflow.variables import (
+    build_optimizer,
+    model_variables,
+    optimizer_variables,
+    read,
+    restore,
+    unique,
+)
+
+
+class State:
+    """Everything a training loop changes from step to step.
+
+    Values are attributes: `State(lr=0.1).lr`. `epoch` and `batch` are always among them, 0 at
+    first. Without an agent a State only broadcasts in `sync`.
+
+    Args:
+        model: Keras model, built.
+        optimizer: its Keras optimizer; the one it was compiled with if left out.
+        variables: further tf.Variables.
+        snapshot_steps: commits from one snapshot to the next, at least 1.
+        values: anything made of None, bool, int, float, str, numpy arrays, lists, tuples and
+            dicts; may be set at any time.
+
+    Raises:
+        HvdFtError: the model is not built, or an argument is out of range or has a name that
+            State needs itself.
+    """
+
+    epoch: int
+    batch: int
+
+    def __init__(
+        self,
+        model: tf.keras.Model | None = None,
+        optimizer: Any = None,
+        variables: Sequence[tf.Variable] = (),
+        snapshot_steps: int = 10,
+        **values: Any,
+    ) -> None:
+        check_snapshot_steps(snapshot_steps)
+        if model is not None and not model.built:
+            raise HvdFtError(
+                f"the model {model.name} is not built, so State cannot keep its variables: call "
+                "model.build(input_shape) before"
+            )
+        self.model = model
+        self.optimizer = optimizer or getattr(model, "optimizer", None)
+        self._variables = list(variables)
+        self._snapshot_steps = snapshot_steps
+        self._commits = 0
+        self._passes: list[int] = []  # batches of each pass over the data that is complete
+        self._resumed = False
+        self._loop: TrainingLoop | None = None
+        values = {"epoch": 0, "batch": 0, **values}
+        for name in values:
+            if hasattr(self, name):
+                raise HvdFtError(f"State needs the name {name} itself: give the value another one")
+        self._names = tuple(values)
+        self._set(values)
+
+    def sync(self) -> None:
+        """Begins the training loop: all ranks take over rank 0's variables and values.
+
+        A restarted process is then brought to its snapshot.
+
+        Raises:
+            HvdFtError: a value cannot be kept, or the snapshot does not fit the script.
+        """
+        if self.optimizer is not None:
+            # Slots come with the first step otherwise, too late to restore them.
+            build_optimizer(self.optimizer, self._trainable())
+        _, values = decode(
+            memoryview(_broadcast(self._shared(), b"".join(encode({}, self._get()))))
+        )
+        self._set(values)
+        self._commits = 0
+        worker = native.worker()
+        if worker is None:
+            return
+        self._loop = TrainingLoop(worker, self._snapshot_steps)
+        if self._loop.begin() is not None:
+            self._restore(self._loop)
+
+    def commit(self) -> None:
+        """Marks the end of a step; every `snapshot_steps`-th time it takes a snapshot.
+
+        Make it the last thing in the loop's body: a restarted process goes on at the body's
+        beginning.
+
+        Raises:
+            HvdFtError: a value cannot be kept.
+        """
+        self._commits += 1
+        if self._loop is None:
+            return
+        self._loop.set_step(self._commits)
+        if self._loop.wants_snapshot(self._commits):
+            self._write(self._loop)
+
+    def finish(self) -> None:
+        """Marks the end of the loop, so that a process restarted later passes it at once.
+
+        Call it right after the loop, before any other collective. It may be left out: a process
+        restarted later then runs the steps since the last snapshot once more, out of the log.
+        """
+        if self._loop is None:
+            return
+        if self._loop.can_finish():
+            self._write(self._loop)
+        self._loop.end()
+        self._loop = None
+
+    def batches(self, dataset: tf.data.Dataset) -> Iterator[Any]:
+        """Yields the batches of one pass over a dataset, from where this state stands.
+
+        `batch` is the number of the batch in the body; a commit follows each batch, and at the
+        end `epoch` is one more and `batch` is 0. Use one dataset with a State and one State with
+        a dataset, and leave the loop by its end only (shorten the dataset with `take`).
+
+        Args:
+            dataset: gives the same batches on every start of the script, which takes seeds.
+        """
+        iterator = iter(dataset)
+        if self._resumed:
+            self._resumed = False
+            state = rng_state()
+            past = [Pass(batches, ended=True) for batches in self._passes]
+            iterator = after_passes(dataset, iterator, [*past, Pass(self.batch, ended=False)])
+            restore_rng_state(state)
+        for batch in iterator:
+            yield batch
+            self.batch += 1
+            self.commit()
+        self._passes.append(self.batch)
+        self.epoch, self.batch = self.epoch + 1, 0
+
+    def _write(self, loop: TrainingLoop) -> None:
+        values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
+        loop.write(self._commits, read(self._all()), values)
+
+    def _restore(self, loop: TrainingLoop) -> None:
+        arrays, values = loop.snapshot()
+        restore(self._all(), arrays)
+        self._set(values["values"])
+        self._commits, self._passes = values["step"], values["passes"]
+        self._resumed = True
+        restore_rng_state(values["rng"])
+        loop.jump()
+
+    def _get(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names}
+
+    def _set(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def _trainable(self) -> list[tf.Variable]:
+        own = [variable for variable in self._variables if variable.trainable]
+        return [*(self.model.trainable_variables if self.model is not None else []), *own]
+
+    def _shared(self) -> list[tf.Variable]:
+        """Variables that are the same on all ranks; random generators are not."""
+        model = self.model.variables if self.model is not None else []
+        optimizer = optimizer_variables(self.optimizer) if self.optimizer is not None else []
+        return unique(model, optimizer, self._variables)
+
+    def _all(self) -> list[tf.Variable]:
+        return unique(self._shared(), model_variables(self.model) if self.model is not None else [])
+
+
+def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:
+    """Gives the variables rank 0's contents; returns rank 0's bytes."""
+    if variables:
+        hvd.broadcast_variables(variables, root_rank=0)
+    size = hvd.broadcast(tf.constant([len(values)], tf.int64), 0, name="hvd_ft.State.size")
+    mine = hvd.rank() == 0
+    data = np.frombuffer(values, np.uint8) if mine else np.zeros(int(size[0]), np.uint8)
+    return bytes(hvd.broadcast(tf.constant(data), 0, name="hvd_ft.State.values").numpy())

@@ -1,0 +1,92 @@
+"""The variables that make up training: found in a model and its optimizer, read and restored."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.backend import RandomGenerator
+
+from hvd_ft.errors import HvdFtError
+
+
+def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
+    """Returns what a Keras model is made of, its optimizer and its random generators included."""
+    generators = [
+        value
+        for module in (model, *model.submodules)
+        for value in vars(module).values()
+        if isinstance(value, RandomGenerator | tf.random.Generator)
+    ]
+    return unique(
+        [*model.variables, *_tracked(model)],
+        optimizer_variables(model.optimizer) if model.optimizer else [],
+        *(_tracked(generator) for generator in generators),
+        [model._train_counter],
+    )
+
+
+def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
+    """Returns the variables of an optimizer: Keras's, a legacy one, wrapped by Horovod or not."""
+    variables = optimizer.variables
+    # `variables` leaves out the learning rate, legacy hyperparameters and the loss scale.
+    return unique(variables() if callable(variables) else variables, _tracked(optimizer))
+
+
+def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
+    """Returns what exists only once a model is being fitted.
+
+    These are the compiled metrics and what Horovod has summed up locally
+    (`backward_passes_per_step`).
+    """
+    metrics = [variable for metric in model.metrics for variable in metric.variables]
+    helper = getattr(model.optimizer, "_agg_helper", None)
+    local = [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
+    known = {id(variable) for variable in model_variables(model)}
+    return [variable for variable in unique(metrics, local) if id(variable) not in known]
+
+
+def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
+    """Makes the slots of a Keras optimizer, which come with the first step otherwise."""
+    if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+        optimizer._create_all_weights(variables)
+    else:
+        optimizer.build(variables)
+
+
+def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
+    """Returns the variables' contents by number and name, on a CPU without copying them."""
+    return {
+        f"{number}:{variable.name}": np.asarray(variable.read_value())
+        for number, variable in enumerate(variables)
+    }
+
+
+def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> None:
+    """Sets the variables to what `read` returned.
+
+    Raises:
+        HvdFtError: the script has made other variables than before.
+    """
+    if len(arrays) != len(variables):
+        raise HvdFtError(
+            f"the snapshot has {len(arrays)} variables, but the restarted script has made "
+            f"{len(variables)}: it must make the same on every start"
+        )
+    for variable, (name, array) in zip(variables, arrays.items(), strict=True):
+        if variable.shape != array.shape:
+            raise HvdFtError(
+                f"{name} has the shape {array.shape} in the snapshot, but the restarted script has "
+                f"made it {tuple(variable.shape)}: it must make the same on every start"
+            )
+        variable.assign(np.array(array))  # a copy: TensorFlow may keep the memory it is given
+
+
+def unique(*groups: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Returns the variables of all groups in order, each once."""
+    return list({id(variable): variable for group in groups for variable in group}.values())
+
+
+def _tracked(root: Any) -> list[tf.Variable]:
+    found = tf.train.TrackableView(root).descendants()
+    return [item for item in found if isinstance(item, tf.Variable)]

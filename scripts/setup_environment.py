@@ -1,0 +1,106 @@
+"""Sets up the checkout: a .venv with the pinned packages, hvd_ft itself, the patched Horovod.
+
+Each step is done once and again when its inputs change: a stamp in .venv/stamps holds the hash of
+the inputs. A stamp is written after its step, so an interrupted set-up can simply be run again.
+Uses the standard library only, because there is nothing else yet.
+"""
+
+from __future__ import annotations  # an older Python gets as far as being told
+
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMPS = VENV / "stamps"
+PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
+
+
+def check_machine() -> None:
+    """Ends with one line when something is missing that PyPI does not have."""
+    if sys.version_info[:2] != (3, 11):
+        sys.exit(
+            f"setup: this is Python {sys.version.split()[0]}, and TensorFlow 2.15.1 and hvd_ft "
+            "need 3.11; run: make setup PYTHON=python3.11"
+        )
+    if importlib.util.find_spec("ensurepip") is None:
+        sys.exit("setup: Python's venv module is not complete; run: apt-get install python3-venv")
+    for tool, package in (("g++", "g++"), ("make", "make")):
+        if shutil.which(tool) is None:
+            sys.exit(f"setup: {tool} is not there; run: apt-get install {package}")
+
+
+def make_venv() -> None:
+    """Makes .venv, or repairs one whose making was interrupted."""
+    same = (VENV / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}").is_dir()
+    run(sys.executable, "-m", "venv", *([] if same else ["--clear"]), str(VENV))
+
+
+def install_packages() -> None:
+    """Installs the pinned packages."""
+    run(*PIP, "install", "-r", "requirements.txt")
+
+
+def install_hvd_ft() -> None:
+    """Compiles the core and installs hvd_ft such that the checkout is what gets imported."""
+    run(*PIP, "install", "-q", "--no-deps", "--no-build-isolation", "-e", ".")
+
+
+def build_horovod() -> None:
+    """Builds and installs the patched Horovod; it knows by its key whether it has to."""
+    run(str(PYTHON), "-m", "hvd_ft.horovod_build")
+
+
+def run(*command: str) -> None:
+    """Runs a command in the checkout; ends with its name when it fails."""
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code:
+        sys.exit(f"setup: '{' '.join(command[1:5])} ...' ended with exit code {code}, see above")
+
+
+def step(name: str, action: Callable[[], None], inputs: list[Path]) -> None:
+    """Does one step unless its stamp says that it was done with these inputs."""
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sorted(inputs):
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    stamp = STAMPS / action.__name__
+    if stamp.is_file() and stamp.read_text() == digest.hexdigest():
+        return
+    print(f"setup: {name} ...", flush=True)
+    start = time.monotonic()
+    stamp.unlink(missing_ok=True)
+    action()
+    STAMPS.mkdir(exist_ok=True)
+    stamp.write_text(digest.hexdigest())
+    print(f"setup: {name}: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Does what has to be done."""
+    check_machine()
+    core = [path for path in (ROOT / "hvd_ft/core").iterdir() if path.suffix in (".cc", ".h")]
+    horovod = [path for path in (ROOT / "hvd_ft/horovod").iterdir() if path.is_file()]
+    patches = list((ROOT / "patches").rglob("*.patch"))
+    package = [ROOT / name for name in ("setup.py", "pyproject.toml", "hvd_ft/__init__.py")]
+    requirements = ROOT / "requirements.txt"
+    builder = [ROOT / f"hvd_ft/horovod_{name}.py" for name in ("build", "source")]
+    build_inputs = [*horovod, *patches, *builder, requirements, ROOT / "hvd_ft/core/hvd_ft.h"]
+
+    step("Python environment", make_venv, [])
+    step("packages (2 GB on disk, from the package index)", install_packages, [requirements])
+    step("hvd_ft", install_hvd_ft, [*package, *core])
+    step("Horovod with the ft backend", build_horovod, build_inputs)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("setup: interrupted; run it again to go on")

@@ -1,0 +1,99 @@
+"""A worker without an agent: op log, loops and snapshots in memory, outliving incarnations."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from hvd_ft import loops, native
+from hvd_ft.native import Event
+
+
+@dataclass
+class FakeLoop:
+    begin: int
+    position: int = -1
+    data: bytes | None = None
+    ended: bool = False
+
+
+@dataclass
+class FakeArena:
+    """What outlives a worker."""
+
+    log: list[str | None] = field(default_factory=list)  # signatures; None: cut
+    loops: dict[int, FakeLoop] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+
+class FakeWorker:
+    """`native.Worker`, as far as the TensorFlow side uses it; alone in its job."""
+
+    def __init__(self, arena: FakeArena, incarnation: int) -> None:
+        self.rank, self.size, self.incarnation = 0, 1, incarnation
+        self.step = 0
+        self.busy = 0
+        self.jumps: list[int] = []
+        self.orderly = False
+        self._arena = arena
+        self._cursor = 0
+
+    def collective(self, signature: str) -> None:
+        """An op: appended to the log, or served from it if it is the same one."""
+        log = self._arena.log
+        if self._cursor == len(log):
+            log.append(signature)
+        assert log[self._cursor] == signature, f"op {self._cursor}"
+        self._cursor += 1
+
+    def cursor(self) -> int:
+        return self._cursor
+
+    def pending(self) -> int:
+        return self.busy
+
+    def loop_begin(self, loop: int) -> int:
+        place = self._arena.loops.setdefault(loop, FakeLoop(self._cursor))
+        assert place.begin == self._cursor, "the prologue differs"
+        return place.begin
+
+    def loop_end(self, loop: int) -> None:
+        self._arena.loops[loop].ended = True
+
+    def loop_ended(self, loop: int) -> bool:
+        return self._arena.loops[loop].ended
+
+    def snapshot_write(self, loop: int, parts: Sequence[memoryview]) -> None:
+        place = self._arena.loops[loop]
+        place.data, place.position = b"".join(parts), self._cursor
+        for op in range(place.begin, place.position):
+            self._arena.log[op] = None
+
+    def snapshot_read(self, loop: int) -> memoryview | None:
+        data = self._arena.loops[loop].data
+        return None if data is None else memoryview(data)
+
+    def jump(self, loop: int) -> None:
+        self._cursor = self._arena.loops[loop].position
+        self.jumps.append(loop)
+
+    def set_step(self, step: int) -> None:
+        self.step = step
+
+    def orderly_exit(self) -> None:
+        self.orderly = True
+
+    def events(self, start: int = 0) -> list[Event]:
+        return self._arena.events[start:]
+
+
+@contextmanager
+def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
+    """A process of its own, as far as hvd_ft can tell."""
+    worker = FakeWorker(arena, number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "worker", lambda: worker)
+        patch.setattr(loops, "_begun", 0)
+        patch.setattr(loops, "_open", None)
+        yield worker

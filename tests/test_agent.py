@@ -1,0 +1,291 @@
+"""Agents under the real mpirun, over workers that need no TensorFlow.
+
+`run_hvdft` checks after every run that no process and no job directory is left.
+"""
+
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Ended, RunHvdft
+
+from hvd_ft import meeting, native
+from hvd_ft.environment import mpi_environment
+from hvd_ft.errors import HvdFtError
+from hvd_ft.jobdir import JobDirectory
+from hvd_ft.worker_start import check_command, worker_environment
+
+RunAgents = Callable[..., Ended]
+
+# Whether Horovod fits is tested elsewhere; these workers do without it.
+AGENT = [
+    sys.executable,
+    "-c",
+    "import sys; from hvd_ft import agent; agent.check_environment = dict; sys.exit(agent.main())",
+]
+
+WORKER = """\
+import os, signal, subprocess, sys
+import psutil
+
+rank = int(os.environ["HOROVOD_RANK"])
+incarnation = int(os.environ["HOROVOD_FT_INCARNATION"])
+nursery, agent, *above = psutil.Process().parents()
+mpirun = next(process for process in above if process.name() == "mpiexec.hydra")
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang():
+    print("hangs")
+    # Also a child and a grandchild in a session of its own, that mind no SIGTERM.
+    script = "trap '' TERM; sleep 600 & setsid sleep 600 & wait"
+    subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    while True:
+        signal.pause()
+
+
+{body}
+"""
+
+
+@pytest.fixture
+def run_agents(run_hvdft: RunHvdft, tmp_path: Path) -> RunAgents:
+    """Gives a function that runs agents, 2 unless told, over a worker with this body."""
+
+    def run(body: str, *flags: str, size: int = 2, env: dict[str, str] | None = None) -> Ended:
+        script = tmp_path / "worker.py"
+        script.write_text(WORKER.format(body=body))
+        program = ["mpiexec.hydra", "-n", str(size), *AGENT, *flags]
+        return run_hvdft(
+            ["--", sys.executable, str(script)],
+            env={**mpi_environment(), **(env or {})},
+            program=program,
+        )
+
+    return run
+
+
+def messages(ended: Ended) -> list[str]:
+    return [line for line in ended.err.splitlines() if line.startswith("hvdft:")]
+
+
+def test_a_job_that_goes_well_ends_with_0(run_agents: RunAgents) -> None:
+    ended = run_agents("print(rank, incarnation)", size=3)
+    assert (ended.code, messages(ended)) == (0, [])
+    assert sorted(ended.out.split("\n")) == ["", "0 0", "1 0", "2 0"]
+
+
+def test_a_worker_that_dies_is_started_again(run_agents: RunAgents) -> None:
+    ended = run_agents("print(rank, incarnation)\nif rank == 1 and incarnation < 2: die()")
+    assert ended.code == 0
+    assert sorted(ended.out.split("\n")) == ["", "0 0", "1 0", "1 1", "1 2"]
+    assert messages(ended) == [
+        f"hvdft: rank 1 died (signal 9, SIGKILL) at step 0; restarting as incarnation {number}"
+        for number in (1, 2)
+    ]
+
+
+def test_one_agent_needs_no_launcher(run_hvdft: RunHvdft) -> None:
+    code = "import os; print(os.environ['HOROVOD_SIZE'])"
+    ended = run_hvdft([sys.executable, "-c", code], env=mpi_environment(), program=AGENT)
+    assert (ended.code, ended.out) == (0, "1\n")
+
+
+def test_an_orderly_exit_code_is_the_jobs(run_agents: RunAgents) -> None:
+    body = "from hvd_ft import native\nnative.worker().orderly_exit()\nsys.exit(7 * rank)"
+    ended = run_agents(body)
+    assert ended.code == 7
+    assert messages(ended) == ["hvdft: the worker of rank 1 ended with exit code 7"]
+
+
+def test_a_crash_loop_ends_the_job(run_agents: RunAgents) -> None:
+    body = "if rank == 0: sys.exit('last words')\nhang()"
+    ended = run_agents(body, env={"HOROVOD_FT_MAX_FAILURES": "1"})
+    assert ended.code == 1
+    assert ended.err.count("last words") == 2
+    assert "rank 0 failed 2 times within 300 s, the last time with exit code 1" in ended.err
+
+
+def test_a_rank_that_does_not_come_back_ends_the_job(run_agents: RunAgents) -> None:
+    body = "if rank == 0 and incarnation == 0: die()\nhang()"
+    ended = run_agents(body, env={"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "0.5"})
+    assert ended.code == 1
+    assert "hvdft: rank 0 (incarnation 1, pid " in ended.err
+    assert "did not come back within 0.5 s" in ended.err
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_signal_to_an_agent_ends_the_job(run_agents: RunAgents, name: str) -> None:
+    ended = run_agents(f"if rank == 1: agent.send_signal(signal.{name})\nhang()")
+    assert ended.code == 128 + getattr(signal, name)
+    assert messages(ended) == [f"hvdft: stopped by {name}"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_to_mpirun_ends_the_job(run_agents: RunAgents, name: str) -> None:
+    ended = run_agents(f"if rank == 1: mpirun.send_signal(signal.{name})\nhang()")
+    assert ended.code == 128 + getattr(signal, name)
+    assert [line for line in messages(ended) if "stopped by" in line] == [
+        f"hvdft: stopped by {name}"
+    ]
+
+
+@pytest.mark.parametrize("victim", ["agent", "nursery", "mpirun"])
+def test_nothing_is_left_when_something_is_killed(run_agents: RunAgents, victim: str) -> None:
+    ended = run_agents(f"if rank == 1: {victim}.kill()\nhang()")
+    assert ended.code not in (0, 2), ended.err
+
+
+def test_a_killed_nursery_is_told(run_agents: RunAgents) -> None:
+    ended = run_agents("if rank == 1: nursery.kill()\nhang()")
+    assert ended.code == 1
+    assert "the nursery of rank 1 (pid " in ended.err
+
+
+def test_a_worker_that_minds_no_sigterm_is_killed(run_agents: RunAgents) -> None:
+    body = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if rank == 0: agent.terminate()
+hang()
+"""
+    assert run_agents(body).code == 128 + 15
+
+
+def test_hook_commands(run_agents: RunAgents, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = (
+        f'echo "$HOROVOD_FT_RANK $HOROVOD_FT_INCARNATION $HOROVOD_FT_EXIT_STATUS '
+        f'${{PMI_RANK-none}}" >> {told}; exit 3'
+    )
+    ended = run_agents("if rank == 1 and incarnation == 0: die()", "--on-failure", command)
+    assert ended.code == 0
+    assert told.read_text() == "1 0 signal 9, SIGKILL none\n"
+    assert "hvdft: rank 1: the --on-failure command failed (exit code 3)" in ended.err
+
+
+def test_the_on_restart_command_runs_when_the_rank_is_back(
+    run_agents: RunAgents, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    command = f'echo "$HOROVOD_FT_RANK $HOROVOD_FT_INCARNATION $HOROVOD_FT_OPS_REPLAYED" >> {told}'
+    ended = run_agents(JOIN, "--on-restart", command)
+    assert ended.code == 0, ended.err
+    assert told.read_text() == "1 1 0\n"
+    assert "hvdft: rank 1 is back after " in ended.err
+
+
+# Joins the negotiation as Horovod's controller does.
+JOIN = """
+import ctypes
+core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"])
+core.hvdft_worker_join.argtypes = [ctypes.c_uint64]
+assert core.hvdft_worker_open() == 0
+while not core.hvdft_worker_joined():
+    ticket = core.hvdft_worker_ticket()
+    assert core.hvdft_worker_join(0) >= 0
+    if not core.hvdft_worker_joined():
+        core.hvdft_worker_wait(ticket, 1000)
+if rank == 1 and incarnation == 0: die()
+"""
+
+
+def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    run_agents("if rank == 1 and incarnation == 0: die()", "--report", str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["report.jsonl", "worker.py"]
+    facts, *events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (facts["size"], facts["exit_code"], facts["error"]) == (2, 0, None)
+    assert [rank["incarnation"] for rank in facts["ranks"]] == [0, 1]
+    own = [(event["type"], event["incarnation"]) for event in events if event["rank"] == 1]
+    assert own == [("STARTED", 0), ("FAILED", 0), ("STARTED", 1), ("DONE", 1)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "command", "text"),
+    [
+        ([], ["python", "nothere.py"], "the script nothere.py is not there"),
+        ([], ["/no/such/program"], "the command /no/such/program is not there"),
+        ([], [], "no training command"),
+        (["--frobnicate"], ["true"], "--frobnicate"),
+        (["--report", "/no/such/dir/r"], ["true"], "cannot write the report"),
+    ],
+)
+def test_bad_input_is_told_once(
+    run_hvdft: RunHvdft, flags: list[str], command: list[str], text: str
+) -> None:
+    program = ["mpiexec.hydra", "-n", "2", *AGENT]
+    ended = run_hvdft([*flags, *command], env=mpi_environment(), program=program)
+    assert ended.code == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith("hvdft: ")
+    assert text in line
+
+
+def test_a_wrong_setting_is_told_once(run_agents: RunAgents) -> None:
+    ended = run_agents("", env={"HOROVOD_FT_MAX_FAILURES": "many"})
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert "HOROVOD_FT_MAX_FAILURES='many'" in ended.err
+
+
+def test_a_job_id_that_is_taken_is_told_once(run_agents: RunAgents, arena_dir: Path) -> None:
+    other = JobDirectory.create(str(arena_dir), "taken")
+    try:
+        with pytest.raises(AssertionError, match="a job directory is left"):
+            run_agents("", env={"HOROVOD_FT_JOB": "taken"})
+        assert os.listdir(other.path) == ["lock"]
+    finally:
+        other.leave()
+
+
+def test_an_agent_does_not_wait_for_ever_for_the_others(run_hvdft: RunHvdft) -> None:
+    script = 'test "$PMI_RANK" = 0 || exec sleep 600; exec "$0" "$@"'
+    program = ["mpiexec.hydra", "-n", "2", "sh", "-c", script, *AGENT, "true"]
+    env = {**mpi_environment(), "HOROVOD_FT_START_TIMEOUT_SECONDS": "1"}
+    ended = run_hvdft([], env=env, program=program)
+    assert ended.code != 0
+    assert "hvdft: rank 0 waited 1 s in MPI_Init for some of the agents of rank 1" in ended.err
+
+
+def test_several_hosts_are_an_error() -> None:
+    with pytest.raises(HvdFtError, match=r"rank 0, 2 on a; rank 1 on b"):
+        meeting.check_one_host(["a", "b", "a"])
+    meeting.check_one_host(["a", "a"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "-c", "code"],
+        ["python", "-m", "module"],
+        ["python3", "-W", "error", "-u", "-"],
+        ["sh", "nothere.py"],
+    ],
+)
+def test_commands_without_a_script_to_check(command: list[str]) -> None:
+    check_command(command)
+
+
+def test_a_script_is_found_behind_options() -> None:
+    with pytest.raises(HvdFtError, match=r"script nothere\.py"):
+        check_command([sys.executable, "-u", "-X", "dev", "nothere.py", "-c"])
+
+
+def test_the_workers_environment() -> None:
+    environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
+    env = worker_environment(
+        {**environ, "HOROVOD_CYCLE_TIME": "2"}, rank=1, size=2, job="j", directory="/d"
+    )
+    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A"}
+    assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
+    assert (env["HOROVOD_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "2")
+    assert env["HOROVOD_FT_LIBRARY"] == native.library_path()

@@ -1,0 +1,61 @@
+import pytest
+
+from hvd_ft.commands import describe
+from hvd_ft.policy import Done, Restart, RestartPolicy, Stop
+from hvd_ft.settings import Settings
+
+KILLED = 9
+EXIT_1 = 1 << 8
+EXIT_7 = 7 << 8
+
+
+def policy(failures: int = 2) -> RestartPolicy:
+    return RestartPolicy(3, Settings(max_failures=failures, failure_window_seconds=100.0))
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_exit_code_0_is_the_end_of_the_work(orderly: bool) -> None:
+    assert policy().ended(0, orderly, 0.0) == Done()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_killed_worker_is_restarted(orderly: bool) -> None:
+    assert policy().ended(KILLED, orderly, 0.0) == Restart()
+
+
+def test_an_uncaught_exception_is_a_failure() -> None:
+    assert policy().ended(EXIT_1, False, 0.0) == Restart()
+
+
+def test_an_orderly_exit_ends_the_job_with_its_code() -> None:
+    message = "the worker of rank 3 ended with exit code 7"
+    assert policy().ended(EXIT_7, True, 0.0) == Stop(7, message, failed=False)
+
+
+@pytest.mark.parametrize(("status", "code"), [(KILLED, 137), (EXIT_7, 7)])
+def test_one_failure_too_many_ends_the_job(status: int, code: int) -> None:
+    rules = policy(failures=2)
+    verdicts = [rules.ended(status, False, now) for now in (0.0, 50.0, 99.0)]
+    assert verdicts[:2] == [Restart(), Restart()]
+    stop = verdicts[2]
+    assert isinstance(stop, Stop)
+    assert (stop.exit_code, stop.failed) == (code, True)
+    assert stop.message.startswith("rank 3 failed 3 times within 100 s")
+    assert describe(status) in stop.message
+
+
+def test_old_failures_do_not_count() -> None:
+    rules = policy(failures=1)
+    assert [rules.ended(KILLED, False, now) for now in (0.0, 101.0, 202.0)] == [Restart()] * 3
+
+
+def test_with_no_failures_allowed_the_first_one_ends_the_job() -> None:
+    assert isinstance(policy(failures=0).ended(KILLED, False, 0.0), Stop)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(KILLED, "signal 9, SIGKILL"), (EXIT_7, "exit code 7"), (40, "signal 40"), (0, "exit code 0")],
+)
+def test_a_status_in_words(status: int, text: str) -> None:
+    assert describe(status) == text

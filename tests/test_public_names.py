@@ -1,0 +1,103 @@
+"""What a script finds in `hvd_ft.tensorflow`, and how it begins and ends."""
+
+import atexit
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fake_worker import FakeArena, incarnation
+
+pytest.importorskip("tensorflow")
+hvd_tf = pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
+
+import horovod.tensorflow.keras as hvd_keras  # noqa: E402
+
+import hvd_ft.tensorflow as ours  # noqa: E402
+import hvd_ft.tensorflow.keras as ours_keras  # noqa: E402
+from hvd_ft import hooks  # noqa: E402
+from hvd_ft.errors import HvdFtError  # noqa: E402
+from hvd_ft.tensorflow import basics  # noqa: E402
+
+OURS = {"init", "callbacks", "keras"}
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(ours, hvd_tf), (ours_keras, hvd_keras)])
+def test_all_of_horovod_is_there(mine: Any, theirs: Any) -> None:
+    for name in vars(theirs):
+        if name not in OURS and not name.startswith("__"):
+            assert getattr(mine, name) is getattr(theirs, name), name
+    assert mine.init is basics.init
+    assert mine.State is ours.State
+    assert mine.on_restart is hooks.on_restart
+    assert mine.incarnation() == 0
+    assert not mine.enabled()
+
+
+def test_callbacks_are_horovods_and_ours() -> None:
+    assert ours.callbacks is ours_keras.callbacks
+    assert ours.keras is ours_keras
+    for name in ("BroadcastGlobalVariablesCallback", "MetricAverageCallback"):
+        assert getattr(ours.callbacks, name) is getattr(hvd_keras.callbacks, name)
+    assert ours.callbacks.FaultTolerance
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What happens in init, without a real Horovod: calls in order."""
+    calls: list[Any] = []
+    monkeypatch.setattr(basics._horovod, "init", lambda *args: calls.append(("init", args)))
+    monkeypatch.setattr(basics._horovod, "rank", lambda: 0)
+    monkeypatch.setattr(hooks, "start", lambda: calls.append("hooks"))
+    monkeypatch.setattr(atexit, "register", calls.append)
+    monkeypatch.setattr(sys, "excepthook", lambda *error: calls.append("excepthook"))
+    monkeypatch.setattr(basics, "_uncaught", False)
+    basics._prepare_exit.cache_clear()
+    basics._say_stock.cache_clear()
+    yield calls
+    basics._prepare_exit.cache_clear()
+    basics._say_stock.cache_clear()
+
+
+def test_without_an_agent_init_is_horovods_and_says_so_once(
+    begun: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours.init([0], "dynamic")
+    ours.init()
+    assert begun == [("init", ([0], "dynamic")), ("init", (None, None))]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("hvd_ft: no agent, so this is stock Horovod")
+
+
+def test_the_exit_is_marked_after_horovods_shutdown(begun: list[Any]) -> None:
+    with incarnation(FakeArena(), 0) as worker:
+        ours.init()
+        ours.init()
+    mark: Callable[[], None] = begun[0]
+    # Registered before Horovod's own, so called after it; and once.
+    assert begun[1:] == [("init", ()), "hooks", ("init", ()), "hooks"]
+    assert not worker.orderly
+    mark()
+    assert worker.orderly
+
+
+def test_an_uncaught_exception_is_no_orderly_exit(begun: list[Any]) -> None:
+    with incarnation(FakeArena(), 0) as worker:
+        ours.init()
+    mark = begun[0]
+    sys.excepthook(ValueError, ValueError(), None)
+    mark()
+    assert begun[-1] == "excepthook", "the one before is called too"
+    assert not worker.orderly
+
+
+@pytest.mark.parametrize(
+    ("argument", "named"),
+    [({"process_sets": "dynamic"}, "process sets are"), ({"comm": [0]}, "a communicator is")],
+)
+def test_what_the_ft_backend_lacks_is_named(
+    begun: list[Any], argument: dict[str, Any], named: str
+) -> None:
+    with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match=named):
+        ours.init(**argument)
+    assert begun == []

@@ -1,0 +1,180 @@
+"""A loop of the user's own that is killed and resumed ends as if nothing had happened."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_worker import FakeArena, FakeWorker, incarnation
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
+
+from hvd_ft.errors import HvdFtError  # noqa: E402
+from hvd_ft.tensorflow import state as state_module  # noqa: E402
+from hvd_ft.tensorflow.state import State  # noqa: E402
+
+keras = tf.keras
+pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+X = np.arange(60, dtype=np.float32).reshape(20, 3) / 50
+Y = np.sin(X.sum(axis=1, keepdims=True))
+BATCHES = 5
+
+
+class Killed(Exception):
+    """Stands for SIGKILL."""
+
+
+@pytest.fixture(autouse=True)
+def broadcasts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Stands for Horovod: alone, a broadcast gives back what was given."""
+    seen: list[int] = []
+
+    def broadcast(variables: list[Any], values: bytes) -> bytes:
+        seen.append(len(variables))
+        worker = state_module.native.worker()
+        if worker is not None:
+            worker.collective(f"broadcast {len(variables)} {values!r}")
+        return values
+
+    monkeypatch.setattr(state_module, "_broadcast", broadcast)
+    yield seen
+    keras.backend.clear_session()
+
+
+def make_state(**values: Any) -> State:
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.build((None, 3))
+    optimizer = keras.optimizers.Adam(0.05)
+    return State(model, optimizer, snapshot_steps=3, **values)
+
+
+def step(state: State, worker: FakeWorker, x: Any, y: Any, kill_at: int | None) -> None:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((state.model(x) - y) ** 2)
+    worker.collective(f"gradients {float(loss)!r}")
+    variables = state.model.trainable_variables
+    state.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    state.losses.append(float(loss))
+    if len(state.losses) == kill_at:
+        raise Killed
+
+
+def with_batches(worker: FakeWorker, kill_at: int | None, shuffle: str = "plain") -> State:
+    state = make_state(losses=[])
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(20, seed=2)
+    data = (data.cache() if shuffle == "cached" else data).batch(4)
+    state.sync()
+    while state.epoch < 3:
+        for x, y in state.batches(data):
+            step(state, worker, x, y, kill_at)
+        worker.collective(f"epoch {state.epoch}")
+    return state
+
+
+def by_hand(worker: FakeWorker, kill_at: int | None, finish: bool) -> State:
+    """Two loops, with a collective after each."""
+    state = make_state(losses=[], best=float("inf"))
+    for number in range(2):
+        state.batch = 0
+        state.sync()
+        order = np.random.default_rng(number).permutation(20)
+        while state.batch < BATCHES:
+            rows = order[4 * state.batch : 4 * state.batch + 4]
+            step(state, worker, X[rows], Y[rows], kill_at)
+            state.best = min(state.best, state.losses[-1])
+            state.batch += 1
+            state.commit()
+        if finish:
+            state.finish()
+        worker.collective(f"loop {number}")
+    return state
+
+
+def contents(state: State) -> list[np.ndarray]:
+    return [variable.numpy() for variable in state._all()]
+
+
+def values(state: State) -> dict[str, Any]:
+    return state._get()
+
+
+SCRIPTS = {
+    "batches": with_batches,
+    "batches_cached": partial(with_batches, shuffle="cached"),
+    "by_hand": partial(by_hand, finish=False),
+    "finished": partial(by_hand, finish=True),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
+    script: Any = SCRIPTS[name]
+    with incarnation(FakeArena(), 0) as worker:
+        expected = script(worker, None)
+    for kill_at in (2, 5, 6, 9):
+        arena = FakeArena()
+        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+            script(worker, kill_at)
+        with incarnation(arena, 1) as worker:
+            state = script(worker, None)
+        for one, other in zip(contents(state), contents(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert values(state) == values(expected)
+        assert bool(worker.jumps) == (kill_at > 3)
+
+
+def test_a_finished_loop_is_passed_without_a_step() -> None:
+    arena = FakeArena()
+    with incarnation(arena, 0) as worker, pytest.raises(Killed):
+        by_hand(worker, BATCHES + 1, finish=True)
+    assert arena.loops[0].ended
+    with incarnation(arena, 1) as worker:
+        by_hand(worker, None, finish=True)
+    # The prologue of each loop and what lies between, but no step of the first loop.
+    assert worker.jumps == [0]
+    assert arena.loops[0].position == 1 + BATCHES
+
+
+def test_sync_broadcasts_slots_and_values(broadcasts: list[int]) -> None:
+    state = make_state(lr=0.1)
+    state.sync()
+    [count] = broadcasts
+    assert count == 4 + 2 + 2 * 4, "weights, iteration and learning rate, Adam's slots"
+    state.commit()
+    state.finish()
+    assert (state.lr, state.epoch, state.batch) == (0.1, 0, 0)
+
+
+def test_bare_variables_are_kept() -> None:
+    arena = FakeArena()
+
+    def script(end: int) -> float:
+        counter = tf.Variable(0.0)
+        state = State(variables=[counter], snapshot_steps=2)
+        state.sync()
+        while state.batch < end:
+            counter.assign_add(1.5)
+            state.batch += 1
+            state.commit()
+        return float(counter)
+
+    with incarnation(arena, 0):
+        assert script(5) == 7.5
+    with incarnation(arena, 1) as worker:
+        assert script(6) == 9.0
+    assert worker.jumps == [0]
+
+
+def test_misuse_is_named() -> None:
+    with pytest.raises(HvdFtError, match="model unbuilt is not built"):
+        State(keras.Sequential([keras.layers.Dense(1)], name="unbuilt"))
+    with pytest.raises(HvdFtError, match="needs the name commit itself"):
+        State(commit=1)
+    with pytest.raises(HvdFtError, match="snapshot_steps"):
+        State(snapshot_steps=0)
+    with pytest.raises(HvdFtError, match=r"^file cannot be kept"):
+        State(file=object()).sync()
