@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from hvd_ft import __version__, jobdir, native
+from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.journal import Journal, check_report
+from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
 from hvd_ft.nursery import NurseryProcess
 from hvd_ft.settings import Settings
@@ -52,12 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Until the supervisor listens to signals they just end the agent; the nursery clears up.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
     try:
-        code = _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
-    finally:
-        nursery.end(_NURSERY_END_SECONDS)
-    return code
+        native.become_subreaper()  # what a killed nursery leaves comes to us
+        nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
+        try:
+            return _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
+        finally:
+            nursery.end(_NURSERY_END_SECONDS)
+            if stubborn := bury(_reap):
+                _say(f"processes {stubborn} do not die of SIGKILL: look for them with ps")
+    except HvdFtError as error:
+        # Without the core or MPI all ranks come here; without a launcher there is one rank.
+        if launch_rank() == 0:
+            _say(error)
+        return EXIT_BAD_INPUT
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
 
 
 def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
@@ -67,14 +83,11 @@ def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
         plan = _plan(argv)
     except HvdFtError as error:
         problem = error
+    settings = plan.settings if plan else Settings()
     try:
-        settings = plan.settings if plan else Settings()
         meeting = Meeting(nursery, settings.start_timeout_seconds)
     except HvdFtError as error:
-        # Without MPI all ranks come here, and without a launcher there is one rank.
-        if launch_rank() == 0:
-            _say(problem or error)
-        return EXIT_BAD_INPUT
+        raise problem or error from None
     code = EXIT_BAD_INPUT
     try:
         meeting.agree("the checks at the start", lambda: _raise(problem))
@@ -152,6 +165,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             nursery=nursery,
             commands=Commands(nursery, plan.hooks, env),
             journal=journal,
+            launchers=launchers_above(),
         ).run()
         if journal:
             stop = agent.fatal_text()

@@ -111,7 +111,7 @@ class Meeting:
         self._nursery.limit(
             self._timeout,
             f"rank {self.rank} waited {self._timeout:g} s in {what} for some of the agents of rank "
-            f"{others}: see if they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the limit at the start",
+            f"{others}: see if they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the start's limit",
         )
         try:
             yield

@@ -21,15 +21,12 @@ import sys
 import time
 from typing import NoReturn
 
-import psutil
-
 from hvd_ft import native
+from hvd_ft.burial import bury
 from hvd_ft.channel import Channel, Message
-from hvd_ft.errors import HvdFtError
 from hvd_ft.jobdir import JobDirectory
 
 WORKER = "worker"  # when the process of this name dies, what it left behind is killed
-_BURIAL_TIMEOUT_SECONDS = 5.0
 
 
 class NurseryProcess:
@@ -59,32 +56,37 @@ class NurseryProcess:
 
     def watch_job(self, directory: str) -> None:
         """Has the nursery lock the job's directory, and clear it at the end if it is the last."""
-        self.channel.send({"do": "job", "dir": directory})
+        self._order({"do": "job", "dir": directory})
 
     def start(self, name: str, argv: list[str], env: dict[str, str], cwd: str) -> None:
         """Starts a process in a session of its own; `started` or `refused` will be reported."""
-        self.channel.send({"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd})
+        self._order({"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd})
 
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it still runs."""
-        self.channel.send({"do": "kill", "name": name, "signal": number})
+        self._order({"do": "kill", "name": name, "signal": number})
 
     def limit(self, seconds: float, text: str) -> None:
         """Has the nursery say `text` and kill the agent unless `unlimit` comes within the time.
 
         A thread of the agent could not: MPI_Init and MPI_Finalize hold Python's lock.
         """
-        self.channel.send({"do": "limit", "seconds": seconds, "text": text})
+        self._order({"do": "limit", "seconds": seconds, "text": text})
 
     def unlimit(self) -> None:
         """Ends what `limit` began."""
-        self.channel.send({"do": "limit", "seconds": None, "text": ""})
+        self._order({"do": "limit", "seconds": None, "text": ""})
 
-    def end(self, timeout_seconds: float) -> None:
+    def _order(self, message: Message) -> None:
+        # Of a dead nursery the agent learns by the end of what it receives.
+        with contextlib.suppress(OSError):
+            self.channel.send(message)
+
+    def end(self, timeout_seconds: float) -> bool:
         """Ends the nursery and everything it has started.
 
-        Raises:
-            HvdFtError: it did not end in time.
+        Returns:
+            Whether it has ended in time.
         """
         self.channel.close()
         pidfd = os.pidfd_open(self.pid)
@@ -92,12 +94,9 @@ class NurseryProcess:
             ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
         finally:
             os.close(pidfd)
-        if not ended:
-            raise HvdFtError(
-                f"the nursery (pid {self.pid}) did not end within {timeout_seconds:.0f} s: "
-                "a process of the job resists SIGKILL; look for it with ps"
-            )
-        os.waitpid(self.pid, 0)
+        if ended:
+            os.waitpid(self.pid, 0)
+        return bool(ended)
 
 
 def _live(end: socket.socket) -> NoReturn:
@@ -153,7 +152,7 @@ class _Nursery:
         if self._limit and not ready:
             self._end_agent(self._limit[1])
         if self._deaths in ready and WORKER in self._reap():
-            self._bury(spared={child.pid for child in self._children.values()})
+            self._bury({child.pid for child in self._children.values()})
         if self._channel.fileno() in ready:
             messages = self._channel.receive()
             if messages is None:
@@ -204,6 +203,10 @@ class _Nursery:
         with contextlib.suppress(OSError):
             self._channel.send(message)
 
+    def _bury(self, spared: set[int]) -> None:
+        if stubborn := bury(self._reap, spared):
+            self._report({"report": "stubborn", "pids": stubborn})
+
     def _reap(self) -> set[str]:
         """Reaps all that has died; returns and reports those that the agent knows by name."""
         with contextlib.suppress(BlockingIOError):
@@ -226,32 +229,6 @@ class _Nursery:
                     )
                     names.add(name)
         return names
-
-    def _bury(self, spared: set[int]) -> None:
-        """Kills all descendants but the spared ones and theirs, and reaps them."""
-        deadline = time.monotonic() + _BURIAL_TIMEOUT_SECONDS
-        while living := _descendants(spared):
-            for process in living:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._report({"report": "stubborn", "pids": [process.pid for process in living]})
-                return
-            # Every process that dies sends SIGCHLD to us or to one that is dying itself.
-            select.select([self._deaths], [], [], left)
-            self._reap()
-
-
-def _descendants(spared: set[int]) -> list[psutil.Process]:
-    living = []
-    for child in psutil.Process().children():
-        if child.pid in spared:
-            continue
-        with contextlib.suppress(psutil.NoSuchProcess):
-            living += child.children(recursive=True)
-            living.append(child)
-    return living
 
 
 def _begin_child() -> None:

@@ -1,6 +1,7 @@
 """The life of one rank's worker, as its agent sees it: a loop over reports, events and signals."""
 
 import contextlib
+import functools
 import os
 import selectors
 import signal
@@ -8,11 +9,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_ft import native
-from hvd_ft.channel import Message
+from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
 from hvd_ft.journal import Journal
 from hvd_ft.nursery import WORKER, NurseryProcess
@@ -20,7 +21,7 @@ from hvd_ft.policy import Done, RestartPolicy, Stop
 from hvd_ft.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-GRACE_SECONDS = 5.0  # for a worker after SIGTERM, and for hook commands at the job's end
+GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
 _WAIT_MS = 60_000
 _NEVER = float("inf")
 
@@ -53,6 +54,7 @@ class Supervisor:
         nursery: starts the worker.
         commands: the user's hook commands.
         journal: takes the events of the whole job; None on all ranks but one.
+        launchers: a pidfd for every process without which the job is to end, with its name.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Supervisor:
         nursery: NurseryProcess,
         commands: Commands,
         journal: Journal | None,
+        launchers: Mapping[int, str],
     ) -> None:
         self._rank = rank
         self._settings = settings
@@ -73,6 +76,8 @@ class Supervisor:
         self._nursery = nursery
         self._commands = commands
         self._journal = journal
+        self._launchers = launchers
+        self._selector = selectors.DefaultSelector()
         self._policy = RestartPolicy(rank.rank, settings)
         self._incarnation = 0
         self._pid: int | None = None  # of the worker; 0 between the order and the nursery's report
@@ -91,22 +96,26 @@ class Supervisor:
         Returns:
             The job's exit code.
         """
-        with selectors.DefaultSelector() as selector, _signal_socket() as signals:
-            selector.register(signals, selectors.EVENT_READ, lambda: self._on_signal(signals))
-            selector.register(self._nursery.channel, selectors.EVENT_READ, self._on_nursery)
-            with self._job_news() as news:
-                selector.register(news, selectors.EVENT_READ, lambda: self._on_news(news))
-                self._start()
-                while not self._may_leave():
-                    left = max(0.0, self._next_deadline() - time.monotonic())
-                    for key, _ in selector.select(None if left == _NEVER else left):
-                        key.data()
-                    if self._nursery_lost and self._nursery.channel in selector.get_map():
-                        selector.unregister(self._nursery.channel)
-                    self._check_deadlines()
+        with self._selector, _signal_socket() as signals, self._job_news() as news:
+            self._on_readable(signals, lambda: self._on_signal(signals))
+            self._on_readable(news, lambda: self._on_news(news))
+            self._on_readable(self._nursery.channel, self._on_nursery)
+            for pidfd in self._launchers:
+                self._on_readable(pidfd, functools.partial(self._on_launcher_lost, pidfd))
+            self._start()
+            while not self._may_leave():
+                left = max(0.0, self._next_deadline() - time.monotonic())
+                for key, _ in self._selector.select(None if left == _NEVER else left):
+                    key.data()
+                self._check_deadlines()
         self._read_events()
         stop = self._agent.fatal_text()
         return stop[1] if stop else 0
+
+    def _on_readable(
+        self, source: socket.socket | Channel | int, react: Callable[[], None]
+    ) -> None:
+        self._selector.register(source, selectors.EVENT_READ, react)
 
     # -------------------------------------------------------------- the worker
 
@@ -118,6 +127,7 @@ class Supervisor:
     def _on_nursery(self) -> None:
         messages = self._nursery.channel.receive()
         if messages is None:
+            self._selector.unregister(self._nursery.channel)
             self._nursery_lost = True
             self._pid = None  # it dies with the nursery
             self._agent.fatal(
@@ -296,6 +306,11 @@ class Supervisor:
         for number in signals.recv(64):
             if number in STOP_SIGNALS:
                 self._agent.fatal(128 + number, f"stopped by {signal.Signals(number).name}")
+
+    def _on_launcher_lost(self, pidfd: int) -> None:
+        self._selector.unregister(pidfd)
+        text = f"{self._launchers[pidfd]} was killed, so the job ends"
+        self._agent.fatal(128 + signal.SIGTERM, text)
 
     def _on_command_ended(self, message: Message) -> None:
         complaint = self._commands.ended(

@@ -5,10 +5,11 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hvd_ft import meeting, native
 from hvd_ft.environment import mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.jobdir import JobDirectory
+from hvd_ft.launchers import is_launcher
 from hvd_ft.worker_start import check_command, worker_environment
 
 RunAgents = Callable[..., Ended]
@@ -39,12 +41,16 @@ nursery, agent, *above = psutil.Process().parents()
 mpirun = next(process for process in above if process.name() == "mpiexec.hydra")
 
 
+def tell(*words):
+    os.write(1, f"{' '.join(map(str, words))}\\n".encode())  # in one piece
+
+
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hang():
-    print("hangs")
+    tell("hangs")
     # Also a child and a grandchild in a session of its own, that mind no SIGTERM.
     script = "trap '' TERM; sleep 600 & setsid sleep 600 & wait"
     subprocess.Popen(["sh", "-c", script], start_new_session=True)
@@ -52,7 +58,6 @@ def hang():
         signal.pause()
 
 
-{body}
 """
 
 
@@ -60,10 +65,16 @@ def hang():
 def run_agents(run_hvdft: RunHvdft, tmp_path: Path) -> RunAgents:
     """Gives a function that runs agents, 2 unless told, over a worker with this body."""
 
-    def run(body: str, *flags: str, size: int = 2, env: dict[str, str] | None = None) -> Ended:
+    def run(
+        body: str,
+        *flags: str,
+        size: int = 2,
+        env: dict[str, str] | None = None,
+        launcher: Sequence[str] = ("mpiexec.hydra",),
+    ) -> Ended:
         script = tmp_path / "worker.py"
-        script.write_text(WORKER.format(body=body))
-        program = ["mpiexec.hydra", "-n", str(size), *AGENT, *flags]
+        script.write_text(WORKER + body)
+        program = [*launcher, "-n", str(size), *AGENT, *flags]
         return run_hvdft(
             ["--", sys.executable, str(script)],
             env={**mpi_environment(), **(env or {})},
@@ -78,13 +89,13 @@ def messages(ended: Ended) -> list[str]:
 
 
 def test_a_job_that_goes_well_ends_with_0(run_agents: RunAgents) -> None:
-    ended = run_agents("print(rank, incarnation)", size=3)
+    ended = run_agents("tell(rank, incarnation)", size=3)
     assert (ended.code, messages(ended)) == (0, [])
     assert sorted(ended.out.split("\n")) == ["", "0 0", "1 0", "2 0"]
 
 
 def test_a_worker_that_dies_is_started_again(run_agents: RunAgents) -> None:
-    ended = run_agents("print(rank, incarnation)\nif rank == 1 and incarnation < 2: die()")
+    ended = run_agents("tell(rank, incarnation)\nif rank == 1 and incarnation < 2: die()")
     assert ended.code == 0
     assert sorted(ended.out.split("\n")) == ["", "0 0", "1 0", "1 1", "1 2"]
     assert messages(ended) == [
@@ -144,6 +155,33 @@ def test_nothing_is_left_when_something_is_killed(run_agents: RunAgents, victim:
     assert ended.code not in (0, 2), ended.err
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_job_ends_with_the_script_that_started_mpirun(
+    run_agents: RunAgents, number: signal.Signals
+) -> None:
+    # mpirun is a script that passes no signal on; horovodrun becomes another.
+    body = f"if rank == 1: mpirun.parent().send_signal({number.value})\nhang()"
+    ended = run_agents(body, launcher=["mpirun"])
+    assert ended.code == -number
+    assert re.search(r"hvdft: mpirun \(pid \d+\) was killed, so the job ends", ended.err)
+
+
+@pytest.mark.parametrize(
+    ("argv", "answer"),
+    [
+        (["/bin/sh", "/opt/bin/mpirun", "-np", "2"], True),
+        (["/usr/bin/python3", "/usr/bin/horovodrun", "-np", "2"], True),
+        (["/bin/sh", "-c", "mpirun -np 2 hvdft agent python x.py"], True),
+        (["/bin/sh", "-c", "echo mpirun"], False),
+        (["bash", "run_mpirun.sh"], False),
+        (["mpiexec.hydra", "-n", "2"], False),
+        ([], False),
+    ],
+)
+def test_what_is_a_launcher(argv: list[str], answer: bool) -> None:
+    assert is_launcher(argv) == answer
+
+
 def test_a_killed_nursery_is_told(run_agents: RunAgents) -> None:
     ended = run_agents("if rank == 1: nursery.kill()\nhang()")
     assert ended.code == 1
@@ -182,17 +220,11 @@ def test_the_on_restart_command_runs_when_the_rank_is_back(
     assert "hvdft: rank 1 is back after " in ended.err
 
 
-# Joins the negotiation as Horovod's controller does.
 JOIN = """
 import ctypes
 core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"])
-core.hvdft_worker_join.argtypes = [ctypes.c_uint64]
 assert core.hvdft_worker_open() == 0
-while not core.hvdft_worker_joined():
-    ticket = core.hvdft_worker_ticket()
-    assert core.hvdft_worker_join(0) >= 0
-    if not core.hvdft_worker_joined():
-        core.hvdft_worker_wait(ticket, 1000)
+core.hvdft_worker_caught_up()
 if rank == 1 and incarnation == 0: die()
 """
 

@@ -184,7 +184,7 @@ def two_fits(data: str, worker: FakeWorker, kill_after: int | None) -> tuple[Any
     return contents(model), model.seen, results, job.steps
 
 
-@pytest.mark.parametrize("data", ["reshuffle", "repeat", "cache", "unknown_length", "arrays"])
+@pytest.mark.parametrize("data", ["reshuffle", "cache", "unknown_length", "arrays"])
 def test_ended_fits_are_passed_without_a_step(data: str) -> None:
     with incarnation(FakeArena(), 0) as worker:
         weights, seen, results, steps = two_fits(data, worker, None)

@@ -195,7 +195,7 @@ def test_what_a_dead_worker_leaves_behind_is_killed(nursery: NurseryProcess, fif
 def test_the_end_takes_everything_along(nursery: NurseryProcess, fifo: Fifo) -> None:
     start(nursery, sys.executable, "-c", FAMILY, fifo.path)
     family = fifo.pids(2)
-    nursery.end(TIMEOUT_SECONDS)
+    assert nursery.end(TIMEOUT_SECONDS)
     assert_gone(*family, nursery.pid)
 
 
@@ -224,6 +224,6 @@ def test_the_nursery_leaves_the_job_to_others_that_are_in_it(tmp_path: Path) -> 
     nursery = NurseryProcess.fork()
     directory = jobdir.JobDirectory.create(str(tmp_path), "job")
     nursery.watch_job(directory.path)
-    nursery.end(TIMEOUT_SECONDS)
+    assert nursery.end(TIMEOUT_SECONDS)
     assert os.path.isdir(directory.path)
     assert directory.leave()

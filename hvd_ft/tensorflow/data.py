@@ -1,7 +1,7 @@
 """Bringing a restarted process's input data to the batch it stopped at."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -40,53 +40,51 @@ _PLAIN = frozenset(
 )
 
 
-class Pass(NamedTuple):
-    """What was drawn from one iterator: so many batches, and its end or not."""
-
-    batches: int
-    ended: bool
-
-
 def after_passes(
-    dataset: tf.data.Dataset, first: DataIterator, passes: Sequence[Pass], over: bool = False
+    dataset: tf.data.Dataset, first: DataIterator, batches: Sequence[int], over: bool = False
 ) -> DataIterator:
     """Makes up for passes over a dataset that an earlier process has done.
 
     Args:
         dataset: the data.
         first: its first iterator of this process, nothing drawn from it.
-        passes: in order, the present one last; at least one.
-        over: nothing will be drawn from the present one any more.
+        batches: how many each pass has drawn; at least one pass, all but the last to its end.
+        over: nothing will be drawn from the last one any more.
 
     Returns:
-        The iterator of the present pass.
+        The iterator of the last pass.
 
     Raises:
         HvdFtError: the data ends elsewhere.
     """
-    *past, present = passes
+    *past, present = batches
     whole = (bool(past) or over) and carries_state(dataset)
     iterator = first
-    for done in past:
+    for count in past:
         if whole:
-            _draw(iterator, done)
+            _draw(iterator, count)
+            if iterator.get_next_as_optional().has_value():  # cache() has to see the end
+                raise _other_data(count)
         iterator = iter(dataset)  # even if nothing is drawn from it, shuffle() takes a new seed
     if whole or not over:
         _draw(iterator, present)
+    if whole and over:
+        iterator.get_next_as_optional()
     return iterator
 
 
-def _draw(iterator: DataIterator, done: Pass) -> None:
+def _draw(iterator: DataIterator, batches: int) -> None:
     try:
-        _drop(iterator, tf.constant(done.batches, tf.int64))
-        same = not (done.ended and bool(iterator.get_next_as_optional().has_value()))
-    except tf.errors.OutOfRangeError:
-        same = False
-    if not same:
-        raise HvdFtError(
-            f"the restarted script's data does not end where it did ({done.batches} batches were "
-            "drawn from it): it must give the same batches on every start"
-        )
+        _drop(iterator, tf.constant(batches, tf.int64))
+    except tf.errors.OutOfRangeError as error:
+        raise _other_data(batches) from error
+
+
+def _other_data(batches: int) -> HvdFtError:
+    return HvdFtError(
+        f"the restarted script's data does not end where it did ({batches} batches were drawn "
+        "from it): it must give the same batches on every start"
+    )
 
 
 @tf.function(reduce_retracing=True)

@@ -17,7 +17,7 @@ from tensorflow import keras
 from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
-from hvd_ft.tensorflow.data import DataIterator, Pass, after_passes
+from hvd_ft.tensorflow.data import DataIterator, after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import fit_variables, model_variables, read, restore
 
@@ -45,9 +45,7 @@ class FitLoop:
         self._epoch = 0
         self._epoch_step = 0  # steps done in this epoch
         self._epoch_begin = 0  # steps done before this epoch
-        # For each pass over the data, how many steps were done when it began; and whether it has
-        # come to the end of the data.
-        self._passes: list[tuple[int, bool]] = []
+        self._passes: list[int] = []  # steps done when each pass over the data began
         self._pass_given: DataIterator = None  # the present pass as Keras knows it
         self._pass: DataIterator = None  # and the iterator it really draws from
         self._resumes = False
@@ -117,21 +115,17 @@ class FitLoop:
         if iterator is not self._pass_given:
             self._pass_given = self._pass = iterator
             if not self._resumes:
-                self._passes.append((self.step, False))
+                self._passes.append(self.step)
         if self._resumes:
             self._pass = self._restore(iterator)
             self._resumes = False
         self._loop.set_step(self.step)
-        try:
-            source = self._pass
-            if self._loop.wants_snapshot(self.step):
-                if self._params["steps"] is None:
-                    source = self._with_next_batch_drawn()
-                self._write(done=False)
-            return self._train_function(source)
-        except (StopIteration, tf.errors.OutOfRangeError):
-            self._passes[-1] = (self._passes[-1][0], True)
-            raise
+        source = self._pass
+        if self._loop.wants_snapshot(self.step):
+            if self._params["steps"] is None:
+                source = self._with_next_batch_drawn()
+            self._write(done=False)
+        return self._train_function(source)
 
     def _with_next_batch_drawn(self) -> DataIterator:
         # An epoch of unknown length may end here. Keras could not go on from a snapshot taken
@@ -172,12 +166,10 @@ class FitLoop:
         if not hasattr(step, "get_concrete_function"):  # run_eagerly
             step = tf.function(step)
         step.get_concrete_function(iterator)
-        ends = [*(begin for begin, _ in self._passes[1:]), self.step]
-        passes = [
-            Pass(end - begin, ended) for (begin, ended), end in zip(self._passes, ends, strict=True)
-        ]
+        ends = [*self._passes[1:], self.step]
+        batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
-        position = after_passes(self._data._dataset, iterator, passes, over=values["done"])
+        position = after_passes(self._data._dataset, iterator, batches, over=values["done"])
         restore(self._variables(), arrays)
         self._callbacks.restore(values["callbacks"])
         restore_rng_state(values["rng"])

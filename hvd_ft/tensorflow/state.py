@@ -11,7 +11,7 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import TrainingLoop, check_snapshot_steps
 from hvd_ft.snapshot import decode, encode
-from hvd_ft.tensorflow.data import Pass, after_passes
+from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     build_optimizer,
@@ -140,8 +140,7 @@ class State:
         if self._resumed:
             self._resumed = False
             state = rng_state()
-            past = [Pass(batches, ended=True) for batches in self._passes]
-            iterator = after_passes(dataset, iterator, [*past, Pass(self.batch, ended=False)])
+            iterator = after_passes(dataset, iterator, [*self._passes, self.batch])
             restore_rng_state(state)
         for batch in iterator:
             yield batch

@@ -1,0 +1,34 @@
+"""The launchers above an agent: horovodrun and the mpirun script.
+
+Both start a further process and wait for it. A signal that ends them alone (`kill`, a scheduler)
+does not reach that process, so the job would go on with nobody waiting for it.
+"""
+
+import contextlib
+import os
+
+import psutil
+
+
+def launchers_above() -> dict[int, str]:
+    """Returns a pidfd for every launcher above the calling process, with its name and id."""
+    found = {}
+    for process in psutil.Process().parents():
+        # A process of another user, or one that has just ended, is left out.
+        with contextlib.suppress(psutil.Error, OSError):
+            if is_launcher(process.cmdline()):
+                found[os.pidfd_open(process.pid)] = f"{process.name()} (pid {process.pid})"
+    return found
+
+
+def is_launcher(argv: list[str]) -> bool:
+    """Tells a launcher by its command line.
+
+    Args:
+        argv: such as `["/bin/sh", "/opt/mpi/bin/mpirun", "-np", "4"]`, or `["/bin/sh", "-c",
+            "mpirun …"]`, which is what horovodrun becomes.
+    """
+    names = [os.path.basename(word) for word in argv[:2]]
+    if names == ["sh", "-c"]:
+        return argv[-1].startswith("mpirun ")
+    return "mpirun" in names or "horovodrun" in names

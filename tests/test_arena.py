@@ -1,0 +1,128 @@
+"""What a worker says to an arena that is not its own, and what happens when there is no room."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import RunHvdft
+
+from hvd_ft import native
+from hvd_ft.errors import HvdFtError
+
+LIMIT = 1 << 30
+ATTACH = "from hvd_ft import native; native.worker()"
+
+
+@pytest.fixture
+def job(arena_dir: Path) -> Path:
+    """The directory of a job with two ranks."""
+    native.create_node(str(arena_dir), "mine", 2, LIMIT)
+    for rank in range(2):
+        native.create_rank(str(arena_dir), "mine", rank, LIMIT)
+    return arena_dir
+
+
+def attach(job: Path, **changes: str) -> str:
+    """Attaches a worker of rank 1 in a process of its own; returns the last line it said."""
+    environment = {
+        **os.environ,
+        "HOROVOD_FT_DIR": str(job),
+        "HOROVOD_FT_JOB": "mine",
+        "HOROVOD_RANK": "1",
+        "HOROVOD_FT_INCARNATION": "0",
+        **changes,
+    }
+    command = [sys.executable, "-c", ATTACH]
+    ended = subprocess.run(
+        command, env=environment, check=False, timeout=60, capture_output=True, text=True
+    )
+    return ended.stderr.strip().rpartition("\n")[2]
+
+
+def change(path: Path, offset: int, value: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(value)
+
+
+def test_a_worker_attaches_to_its_own_arena(job: Path) -> None:
+    assert attach(job) == ""
+
+
+def test_an_arena_of_another_job(job: Path) -> None:
+    assert "belongs to job 'mine', not to 'other'" in attach(job, HOROVOD_FT_JOB="other")
+
+
+def test_an_arena_of_another_version(job: Path) -> None:
+    change(job / "node.arena", 8, b"\x63")
+    assert "has layout version 99" in attach(job)
+
+
+def test_a_file_that_is_no_arena(job: Path) -> None:
+    change(job / "rank-1.arena", 0, b"x")
+    assert "rank-1.arena is not an arena of hvd_ft" in attach(job)
+
+
+def test_an_arena_of_another_user(job: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another user needs root")
+    os.chown(job / "node.arena", 12345, -1)
+    assert "belongs to user 12345" in attach(job)
+
+
+def test_an_arena_that_others_may_read(job: Path) -> None:
+    (job / "node.arena").chmod(0o644)
+    assert "with mode 644" in attach(job)
+
+
+def test_an_arena_of_another_rank(job: Path) -> None:
+    (job / "rank-0.arena").replace(job / "rank-1.arena")
+    assert "belongs to rank 0, not 1" in attach(job)
+
+
+def test_no_arena_at_all(job: Path) -> None:
+    (job / "rank-1.arena").unlink()
+    assert "rank-1.arena cannot be opened" in attach(job)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("HOROVOD_RANK", "x"), ("HOROVOD_RANK", "7"), ("HOROVOD_FT_INCARNATION", "-1")],
+)
+def test_an_environment_that_no_agent_made(job: Path, variable: str, value: str) -> None:
+    assert f"{variable}={value}" in attach(job, **{variable: value})
+
+
+def test_files_are_private(job: Path) -> None:
+    assert {path.stat().st_mode & 0o777 for path in job.iterdir()} == {0o600}
+
+
+def test_too_small_a_limit(arena_dir: Path) -> None:
+    with pytest.raises(HvdFtError, match="too small"):
+        native.create_node(str(arena_dir), "mine", 2, 1 << 20)
+
+
+FILL = """\
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+for i in range(40):
+    hvd.allreduce(tf.ones([1 << 20]), name="x")  # 4 MiB each, and no snapshot is ever taken
+"""
+
+
+def test_reaching_the_limit_is_told_before_anything_is_lost(
+    run_hvdft: RunHvdft, tmp_path: Path
+) -> None:
+    script = tmp_path / "fill.py"
+    script.write_text(FILL)
+    ended = run_hvdft(
+        ["run", "-np", "2", sys.executable, str(script)], env={"HOROVOD_FT_ARENA_BYTES": "96M"}
+    )
+    assert ended.code == 1
+    complaints = [line for line in ended.err.splitlines() if "take snapshots more often" in line]
+    assert len(complaints) == 1, ended.err
+    assert "Traceback" not in ended.err
