@@ -88,11 +88,20 @@ def fuse() -> None:
     keep("mismatch", lambda: hvd.allreduce(numbers((hvd.rank() + 1,), "int32"), name="m"))
 
 
+def meet() -> None:
+    """Every rank leaves a note before the barrier, and after it sees the notes of all."""
+    folder = Path(sys.argv[1])
+    for i in range(20):
+        (folder / f"note-{i}-{hvd.rank()}").touch()
+        hvd.barrier()
+        assert len(list(folder.glob(f"note-{i}-*"))) == hvd.size()
+
+
 hvd.init()
+meet()
 reduce_everything()
 gather_and_broadcast()
 fuse()
-hvd.barrier()
 results["object"] = np.array(hvd.broadcast_object({"of": hvd.rank()}, 1)["of"])
 results["objects"] = np.array(hvd.allgather_object(hvd.rank()))
 np.savez(Path(sys.argv[1]) / f"rank-{hvd.rank()}.npz", **results)

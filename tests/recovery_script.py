@@ -1,7 +1,8 @@
 """Trains, dies where KILLS says, and prints a hash of the final weights.
 
 KILLS holds words like `1:0:13`: rank 1 in incarnation 0 kills itself at the end of step 13, counted
-over the whole training, or at one of the places `start`, `init`, `prologue`, `end`.
+over the whole training, or at one of the places `start`, `init`, `prologue`, `end`. With a fourth
+part it dies otherwise: `raise` (an uncaught exception) or `exit` (os._exit).
 """
 
 import hashlib
@@ -10,13 +11,21 @@ import signal
 import sys
 from typing import Any
 
-KILLS = {tuple(word.split(":")) for word in os.environ.get("KILLS", "").split()}
+KILLS = {
+    (rank, incarnation, where): how
+    for rank, incarnation, where, *how in (w.split(":") for w in os.environ["KILLS"].split())
+}
 
 
 def place(where: str | int) -> None:
     """Dies here if KILLS says so."""
     rank, incarnation = os.environ["HOROVOD_RANK"], os.environ["HOROVOD_FT_INCARNATION"]
-    if (rank, incarnation, str(where)) in KILLS:
+    how = KILLS.get((rank, incarnation, str(where)))
+    if how == ["raise"]:
+        raise RuntimeError("as KILLS says")
+    if how == ["exit"]:
+        os._exit(1)
+    if how is not None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

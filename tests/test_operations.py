@@ -66,3 +66,34 @@ def test_all_ranks_have_the_same_bits(results: dict[str, list[dict[str, np.ndarr
     for other in others:
         for name, value in first.items():
             assert value.tobytes() == other[name].tobytes(), name
+
+
+MISSING = """\
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+from horovod.common.exceptions import HorovodInternalError
+
+hvd.init()
+x = tf.ones([hvd.size()])
+calls = {
+    "ALLTOALL": lambda: hvd.alltoall(x),
+    "REDUCESCATTER": lambda: hvd.reducescatter(x),
+    "ADASUM": lambda: hvd.allreduce(x, op=hvd.Adasum),
+    "JOIN": hvd.join,
+}
+for name, call in calls.items():
+    try:
+        call()
+    except (tf.errors.OpError, HorovodInternalError) as error:
+        assert f"the ft backend has no {name} operation" in str(error), error
+        print(name, flush=True)
+"""
+
+
+def test_other_operations_fail_at_once_on_every_rank(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script = tmp_path / "missing.py"
+    script.write_text(MISSING)
+    ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)])
+    assert ended.code == 0, ended.err
+    named = sorted(ended.out.replace("\n", " ").split())
+    assert named == sorted(["ALLTOALL", "REDUCESCATTER", "ADASUM", "JOIN"] * 2), ended.err

@@ -1,6 +1,7 @@
 """What a script finds in `hvd_ft.tensorflow`, and how it begins and ends."""
 
 import atexit
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -51,7 +52,6 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(hooks, "start", lambda: calls.append("hooks"))
     monkeypatch.setattr(atexit, "register", calls.append)
     monkeypatch.setattr(sys, "excepthook", lambda *error: calls.append("excepthook"))
-    monkeypatch.setattr(basics, "_uncaught", False)
     basics._prepare_exit.cache_clear()
     basics._say_stock.cache_clear()
     yield calls
@@ -81,13 +81,14 @@ def test_the_exit_is_marked_after_horovods_shutdown(begun: list[Any]) -> None:
     assert worker.orderly
 
 
-def test_an_uncaught_exception_is_no_orderly_exit(begun: list[Any]) -> None:
+def test_an_uncaught_exception_ends_the_process_at_once(
+    begun: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "_exit", begun.append)
     with incarnation(FakeArena(), 0) as worker:
         ours.init()
-    mark = begun[0]
     sys.excepthook(ValueError, ValueError(), None)
-    mark()
-    assert begun[-1] == "excepthook", "the one before is called too"
+    assert begun[-2:] == ["excepthook", 1], "first the traceback, then no atexit function"
     assert not worker.orderly
 
 

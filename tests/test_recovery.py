@@ -50,7 +50,7 @@ def undisturbed() -> dict[str, dict[int, Result]]:
     ("style", "kills"),
     [
         ("keras", "1:0:13"),
-        ("keras", "0:0:20"),  # the coordinator
+        ("keras", "0:0:20 1:0:28:raise 2:0:28:exit"),  # the coordinator; other ways to die
         ("keras", "0:0:1 1:0:5 2:0:6"),  # before any snapshot, and around the first
         ("keras", "1:0:14 1:1:17 0:0:24 2:0:24"),  # one twice; two at once, one the coordinator
         ("keras", f"0:0:start 1:0:init 2:0:prologue 1:1:{STEPS} 0:1:end"),

@@ -1,7 +1,8 @@
 """`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
 
 Ours are `State`, `callbacks` (Horovod's Keras callbacks and `FaultTolerance`), `on_restart`,
-`on_peer_failure`, `on_peer_recovered`, `incarnation` and `enabled`; `init` is Horovod's, prepared.
+`on_peer_failure`, `on_peer_recovered`, `incarnation`, `enabled` and `barrier`, which Horovod's
+TensorFlow binding lacks; `init` is Horovod's, prepared.
 """
 
 # ruff: noqa: F401, F403 (this file is a list of names)
@@ -13,7 +14,7 @@ from horovod.tensorflow import *
 
 from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 from hvd_ft.tensorflow import callbacks
-from hvd_ft.tensorflow.basics import enabled, incarnation, init
+from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.state import State
 
 import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's `keras`

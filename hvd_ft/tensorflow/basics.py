@@ -1,17 +1,17 @@
 """Starting Horovod under an agent, and ending in an orderly way."""
 
 import atexit
+import os
 import sys
 from functools import cache
 from types import TracebackType
 from typing import Any
 
 import horovod.tensorflow as _horovod
+from horovod.common.exceptions import HorovodInternalError
 
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
-
-_uncaught = False
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
@@ -40,6 +40,16 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     _prepare_exit(worker)
     _horovod.init()
     hooks.start()
+
+
+def barrier() -> None:
+    """Waits until every rank is here; the ranks' order of collectives has to be the same.
+
+    Raises:
+        HorovodInternalError: Horovod is not initialised, or is shut down meanwhile.
+    """
+    if not _horovod.mpi_ops._basics.MPI_LIB_CTYPES.horovod_ft_barrier():
+        raise HorovodInternalError("barrier: Horovod is not initialised or was shut down")
 
 
 def enabled() -> bool:
@@ -71,12 +81,14 @@ def _prepare_exit(worker: native.Worker) -> None:
     """
     previous = sys.excepthook
 
-    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        global _uncaught
-        _uncaught = True
+    def die(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         previous(kind, error, trace)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # An ordinary end would go on to Horovod's shutdown, which ends the other ranks as well.
+        os._exit(1)
 
-    sys.excepthook = note
+    sys.excepthook = die
     # Horovod registers its shutdown, a collective, after this, so it comes before: who dies in it
     # has not ended yet.
-    atexit.register(lambda: None if _uncaught else worker.orderly_exit())
+    atexit.register(worker.orderly_exit)

@@ -9,7 +9,7 @@ from horovod.tensorflow.keras import *
 
 from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 from hvd_ft.tensorflow import callbacks
-from hvd_ft.tensorflow.basics import enabled, incarnation, init
+from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.state import State
 
 
