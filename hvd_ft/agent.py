@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from hvd_ft import __version__, jobdir, native
+from hvd_ft import __version__, jobdir, mpi_files, native
 from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
 from hvd_ft.environment import check_environment
@@ -187,6 +187,7 @@ def _make_files(
             return None
         for dead in jobdir.sweep_stale(settings.arena_dir):
             _say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
+        mpi_files.sweep()
         limit = settings.arena_limit_bytes()
         job = settings.job or jobdir.new_job_id()
         directory = jobdir.JobDirectory.create(settings.arena_dir, job)

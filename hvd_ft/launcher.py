@@ -18,7 +18,7 @@ from typing import IO, Protocol
 
 import psutil
 
-from hvd_ft import agent, jobdir
+from hvd_ft import agent, jobdir, mpi_files
 from hvd_ft.environment import check_environment, mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import View, die_with_parent
@@ -302,6 +302,7 @@ class _Run:
             self.mpirun.wait()
         _end_processes(self.job.id)
         jobdir.sweep_stale(self.arena_dir)
+        mpi_files.sweep()
 
 
 def _end_processes(job_id: str) -> None:
