@@ -21,7 +21,7 @@ import sys
 import time
 from typing import NoReturn
 
-from hvd_ft import native
+from hvd_ft import mpi_files, native
 from hvd_ft.burial import bury
 from hvd_ft.channel import Channel, Message
 from hvd_ft.jobdir import JobDirectory
@@ -145,6 +145,7 @@ class _Nursery:
             self._bury(spared=set())
             if self._job is not None:
                 self._job.leave()
+            mpi_files.sweep()  # an agent that was killed in MPI_Init may have left one
 
     def _one_round(self) -> bool:
         left = None if self._limit is None else max(0.0, self._limit[0] - time.monotonic())

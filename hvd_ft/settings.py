@@ -21,6 +21,7 @@ class Settings:
     job: str | None = None  # None: rank 0 makes one up
     start_timeout_seconds: float = 120.0
     recovery_timeout_seconds: float = 600.0
+    replay_timeout_seconds: float = 60.0
     max_failures: int = 3
     failure_window_seconds: float = 300.0
 
@@ -38,7 +39,7 @@ class Settings:
             HvdFtError: names the variable, its value and what is allowed.
         """
         default = cls()
-        return cls(
+        settings = cls(
             arena_dir=_directory(env, "HOROVOD_FT_ARENA_DIR", default.arena_dir),
             arena_bytes=_bytes(env, "HOROVOD_FT_ARENA_BYTES"),
             job=_job(env, "HOROVOD_FT_JOB"),
@@ -48,11 +49,21 @@ class Settings:
             recovery_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS", default.recovery_timeout_seconds
             ),
+            replay_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS", default.replay_timeout_seconds
+            ),
             max_failures=_count(env, "HOROVOD_FT_MAX_FAILURES", default.max_failures),
             failure_window_seconds=_seconds(
                 env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
             ),
         )
+        if settings.replay_timeout_seconds >= settings.recovery_timeout_seconds:
+            raise HvdFtError(
+                f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {settings.replay_timeout_seconds:g} and "
+                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {settings.recovery_timeout_seconds:g}: a "
+                "replay is a part of a recovery, so give the first one less"
+            )
+        return settings
 
     def arena_limit_bytes(self) -> int:
         """Returns how many bytes the arenas of the job may take on this node.

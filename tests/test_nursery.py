@@ -49,6 +49,18 @@ nursery.start("hook", ["sh", "-c", "echo $$ > " + sys.argv[1] + "; sleep 600"], 
 signal.pause()
 """
 
+# An agent that waits for ever in MPI_Init, where Intel MPI has made a file for all to map.
+STUCK = """
+import mmap, os, signal, sys
+from hvd_ft.nursery import NurseryProcess
+nursery = NurseryProcess.fork()
+mapped = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 0)
+nursery.limit(60, "too early")
+nursery.unlimit()
+nursery.limit(0.1, "waited for others")
+signal.pause()
+"""
+
 
 class Fifo:
     """Lines that processes write for the test."""
@@ -218,6 +230,20 @@ def test_when_the_agent_is_killed_no_process_and_no_file_is_left(
     agent.wait(TIMEOUT_SECONDS)
     assert_gone(*family, nursery)
     assert os.listdir(jobdir.user_path(str(tmp_path))) == []
+
+
+def test_an_agent_that_waits_too_long_is_killed_and_its_mpi_files_removed() -> None:
+    mpi_file = Path(f"/dev/shm/Intel_MPI_test_{os.getpid()}")
+    mpi_file.write_bytes(b"x" * 192)
+    agent = subprocess.run(
+        [sys.executable, "-c", STUCK, str(mpi_file)],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert (agent.returncode, agent.stderr) == (-signal.SIGKILL, "hvdft: waited for others\n")
+    assert not mpi_file.exists()
 
 
 def test_the_nursery_leaves_the_job_to_others_that_are_in_it(tmp_path: Path) -> None:

@@ -83,3 +83,42 @@ def test_the_others_wait_and_are_not_restarted(run_hvdft: RunHvdft, tmp_path: Pa
     restored = [e for e in events if e.type is EventType.RESTORED]
     assert len(restored) == 1
     assert restored[0].detail > 0
+
+
+OTHER = """\
+import os, signal
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+again = hvd.incarnation() > 0
+for step in range(3):
+    hvd.allreduce(tf.ones([4 if again and "shape" in "{what}" else 3]), name=f"step{step}")
+    if again and "operation" in "{what}":
+        hvd.broadcast(tf.ones([3]), 0)
+if hvd.rank() == 1 and not again:
+    os.kill(os.getpid(), signal.SIGKILL)
+hvd.allreduce(tf.ones([3]), name="last")
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("shape", "op 0 is not what was agreed: the log has 'ALLREDUCE average float32 [3] "),
+        ("operation", "op 1 of 3 is 'ALLREDUCE average float32 [3] "),
+    ],
+)
+def test_a_script_that_does_something_else_is_stopped(
+    run_hvdft: RunHvdft, tmp_path: Path, what: str, said: str
+) -> None:
+    script = tmp_path / "other.py"
+    script.write_text(OTHER.replace("{what}", what))
+    ended = run_hvdft(
+        ["run", "-np", "2", sys.executable, str(script)],
+        env={"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "2"},
+    )
+    assert ended.code == 1
+    [line] = [line for line in ended.err.splitlines() if "the same collectives" in line]
+    assert line.startswith("hvdft: rank 1")
+    assert said in line

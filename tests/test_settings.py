@@ -24,11 +24,12 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_JOB": "abc123",
             "HOROVOD_FT_START_TIMEOUT_SECONDS": "1.5",
             "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60",
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "50",
             "HOROVOD_FT_MAX_FAILURES": "0",
             "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
         }
     )
-    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 0, 1000.0)
+    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 50.0, 0, 1000.0)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +112,8 @@ def test_a_directory_that_is_not_writable_is_an_error(
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
     with pytest.raises(HvdFtError, match="not writable"):
         Settings(arena_dir=str(tmp_path)).arena_limit_bytes()
+
+
+def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 60"):
+        Settings.from_env({"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60"})

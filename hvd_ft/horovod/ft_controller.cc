@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
+#include <sstream>
 #include <stdexcept>
 #include <unordered_set>
 
@@ -18,6 +20,8 @@ namespace {
 
 // So many requests fit into a mailbox at once whatever their names.
 constexpr size_t kRequestsPerAnnouncement = 1000;
+constexpr char kSameCollectives[] =
+    "a restarted script must do the same collectives in the same order";
 constexpr int kWaitMs = 1000; // for the stall inspector; all else rings
 
 int IntFromEnv(const char* name, int otherwise) {
@@ -93,7 +97,8 @@ void FtController::DoInitialization() {
   }
   local_comm_ranks_ = global_ranks_;
   local_sizes_for_cross_rank_ = {local_size_};
-  replay_timeout_ = std::chrono::seconds(IntFromEnv("HOROVOD_FT_REPLAY_TIMEOUT_SECONDS", 60));
+  const char* timeout = std::getenv("HOROVOD_FT_REPLAY_TIMEOUT_SECONDS"); // checked by the agent
+  replay_timeout_ = std::chrono::duration<double>(timeout ? std::strtod(timeout, nullptr) : 60);
   replay_moved_ = Clock::now();
   ft().worker_leave();
 
@@ -187,14 +192,15 @@ void FtController::CheckSignature(const hvdft_record& record, const Response& re
   if (response.response_type() == Response::ERROR) {
     return; // its requests differed between ranks, that is the error
   }
-  std::string mine;
+  std::istringstream agreed(record.signature);
   for (auto& name : response.tensor_names()) {
-    mine += FtSignature(requested_.at(name)) + '\n';
-  }
-  if (mine != record.signature) {
-    Stop("rank " + std::to_string(rank_) + ": op " + std::to_string(record.id) +
-         " is not what was agreed: the log has '" + record.signature + "', the script asks for '" +
-         mine + "'; a restarted script must do the same collectives in the same order");
+    std::string line, mine = FtSignature(requested_.at(name));
+    std::getline(agreed, line);
+    if (line != mine) {
+      Stop("rank " + std::to_string(rank_) + ": op " + std::to_string(record.id) +
+           " is not what was agreed: the log has '" + line + "', the script asks for '" + mine +
+           "'; " + kSameCollectives);
+    }
   }
 }
 
@@ -205,12 +211,12 @@ void FtController::CheckReplayMoves(uint64_t log_length) {
   } else if (Clock::now() - replay_moved_ > replay_timeout_) {
     hvdft_record record;
     Check(ft().worker_record(ft().worker_cursor(), &record));
+    std::string next(record.signature, std::strcspn(record.signature, "\n"));
     Stop("rank " + std::to_string(rank_) + " cannot be replayed: op " +
-         std::to_string(record.id) + " of " + std::to_string(log_length) + " is '" +
-         record.signature + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
-         std::to_string(replay_timeout_.count()) + " the script has asked for '" +
-         FtSignature(requested_.begin()->second) +
-         "'; a restarted script must do the same collectives in the same order");
+         std::to_string(record.id) + " of " + std::to_string(log_length) + " is '" + next +
+         "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
+         std::to_string(static_cast<int>(replay_timeout_.count())) + " the script has asked for '" +
+         FtSignature(requested_.begin()->second) + "'; " + kSameCollectives);
   }
 }
 

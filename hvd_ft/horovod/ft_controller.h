@@ -85,7 +85,7 @@ private:
   bool shutdown_seen_ = false;        // coordinator: in this term, from any rank
   std::atomic<uint64_t> queued_{0};   // tensors handed to Horovod and not yet executed
   Clock::time_point replay_moved_;
-  std::chrono::seconds replay_timeout_{60};
+  std::chrono::duration<double> replay_timeout_{60};
 };
 
 } // namespace common
