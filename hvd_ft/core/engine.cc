@@ -61,9 +61,10 @@ bool Engine::reduce_next() {
 }
 
 void Engine::work_on(const Record& record) {
+  const OpHead& op = record.op;
   char* result = node_->heap() + record.result_offset;
   auto size = static_cast<uint64_t>(node_->size()), me = static_cast<uint64_t>(rank_);
-  if (record.kind == HVDFT_CONCAT) {
+  if (op.kind == HVDFT_CONCAT) {
     auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
     uint64_t before = 0;
     for (uint64_t r = 0; r < me; ++r) before += blocks[r];
@@ -71,17 +72,17 @@ void Engine::work_on(const Record& record) {
     return;
   }
   // Slices end at page boundaries, so that two agents never write to one page.
-  uint64_t pages = align_up(record.result_bytes, kPage) / kPage;
-  uint64_t from = std::min(pages * me / size * kPage, record.result_bytes);
-  uint64_t to = std::min(pages * (me + 1) / size * kPage, record.result_bytes);
+  uint64_t pages = align_up(op.result_bytes, kPage) / kPage;
+  uint64_t from = std::min(pages * me / size * kPage, op.result_bytes);
+  uint64_t to = std::min(pages * (me + 1) / size * kPage, op.result_bytes);
   if (from == to) return;
-  if (record.kind == HVDFT_COPY) {
-    std::memcpy(result + from, files_[record.root]->input() + from, to - from);
-  } else if (record.kind == HVDFT_REDUCE) {
+  if (op.kind == HVDFT_COPY) {
+    std::memcpy(result + from, files_[op.root]->input() + from, to - from);
+  } else if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];
     for (size_t r = 0; r < files_.size(); ++r) inputs[r] = files_[r]->input() + from;
-    reduce(record.dtype, record.reduce, inputs, static_cast<int>(files_.size()), result + from,
-           (to - from) / element_bytes(record.dtype));
+    reduce(op.dtype, op.reduce, inputs, static_cast<int>(files_.size()), result + from,
+           (to - from) / element_bytes(op.dtype));
   }
 }
 

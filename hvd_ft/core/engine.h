@@ -27,7 +27,7 @@ class LogKeeper {
   bool answer_proposal();
   bool cut();
   int append(uint64_t count);
-  int append_one(uint64_t id, const ProposedOp& op, const char* tail);
+  int append_one(uint64_t id, const OpHead& op, const char* tail);
   int grown(uint64_t offset, uint64_t bytes, const char* what, uint64_t* place);
   void drop(uint64_t id);
 

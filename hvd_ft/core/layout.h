@@ -112,28 +112,25 @@ struct NodeHeader {
   std::atomic<uint64_t> used_bytes;
 };
 
-// An entry of the log, in the heap: this, then block_bytes[], the response, the signature.
-struct Record {
-  uint64_t id;
-  uint64_t bytes;  // of the whole entry
-  uint32_t kind, dtype, reduce, root;
-  uint32_t flags, waits;
-  uint64_t result_offset, result_bytes;
-  uint64_t response_bytes;
-  uint64_t signature_bytes;  // with its zero
-  uint32_t blocks;
-  uint32_t unused;
-};
-
-// The same, as the coordinator proposes it: no id and no place for the result yet.
-struct ProposedOp {
+// What was agreed about an op. Behind it lie block_bytes[], the response, the signature.
+struct OpHead {
   uint32_t kind, dtype, reduce, root;
   uint32_t flags, waits;
   uint64_t result_bytes;
   uint64_t response_bytes;
-  uint64_t signature_bytes;
-  uint32_t blocks;
-  uint32_t unused;
+  uint64_t signature_bytes;  // with its zero
+  uint64_t blocks;
+  uint64_t tail_bytes() const {
+    return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
+  }
+};
+
+// An entry of the log, in the heap; its tail behind it.
+struct Record {
+  uint64_t id;
+  uint64_t result_offset;
+  OpHead op;
+  uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
 };
 
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }

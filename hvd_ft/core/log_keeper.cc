@@ -48,12 +48,12 @@ bool LogKeeper::answer_proposal() {
 int LogKeeper::append(uint64_t count) {
   const char* at = node_.proposal();
   for (uint64_t i = 0; i < count; ++i) {
-    ProposedOp op;
+    OpHead op;
     std::memcpy(&op, at, sizeof op);
     at += sizeof op;
     int code = append_one(sequencer_.log_length() + i, op, at);
     if (code != HVDFT_OK) return code;
-    at += align_up(op.blocks * sizeof(uint64_t) + op.response_bytes + op.signature_bytes, 8);
+    at += align_up(op.tail_bytes(), 8);
   }
   return HVDFT_OK;
 }
@@ -79,34 +79,21 @@ int LogKeeper::grown(uint64_t offset, uint64_t bytes, const char* what, uint64_t
   return code;
 }
 
-int LogKeeper::append_one(uint64_t id, const ProposedOp& op, const char* tail) {
+int LogKeeper::append_one(uint64_t id, const OpHead& op, const char* tail) {
   auto& index = node_.index()[id % kIndexEntries];
   if (index.load(std::memory_order_relaxed) != 0 && node_.record(id - kIndexEntries) != nullptr) {
     return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
-  uint64_t tail_bytes = op.blocks * sizeof(uint64_t) + op.response_bytes + op.signature_bytes;
-  Record record{};
-  record.id = id;
-  record.bytes = sizeof record + tail_bytes;
-  record.kind = op.kind;
-  record.dtype = op.dtype;
-  record.reduce = op.reduce;
-  record.root = op.root;
-  record.flags = op.flags;
-  record.waits = op.waits;
-  record.result_bytes = op.result_bytes;
-  record.response_bytes = op.response_bytes;
-  record.signature_bytes = op.signature_bytes;
-  record.blocks = op.blocks;
+  Record record{id, 0, op};
   int code = grown(heap_.allocate(op.result_bytes), op.result_bytes, "the result of the next op",
                    &record.result_offset);
   if (code != HVDFT_OK) return code;
   uint64_t offset;
-  code = grown(heap_.allocate(record.bytes), record.bytes, "the op log", &offset);
+  code = grown(heap_.allocate(record.bytes()), record.bytes(), "the op log", &offset);
   if (code != HVDFT_OK) return code;
   std::memcpy(node_.heap() + offset, &record, sizeof record);
-  std::memcpy(node_.heap() + offset + sizeof record, tail, tail_bytes);
+  std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   index.store(offset + 1, std::memory_order_release);
   return HVDFT_OK;
 }
@@ -161,8 +148,8 @@ void LogKeeper::drop(uint64_t id) {
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);
   index.store(0, std::memory_order_release);
-  heap_.release(record.result_offset, record.result_bytes);
-  heap_.release(offset, record.bytes);
+  heap_.release(record.result_offset, record.op.result_bytes);
+  heap_.release(offset, record.bytes());
   node_.header().cut.fetch_add(1, std::memory_order_release);
 }
 

@@ -197,19 +197,12 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   char *at = w.node->proposal(), *end = at + hvdft::kProposalBytes;
   for (int i = 0; i < count; ++i) {
     const hvdft_op& op = ops[i];
-    hvdft::ProposedOp head{};
-    head.kind = op.kind;
-    head.dtype = op.dtype;
-    head.reduce = op.reduce;
-    head.root = op.root;
-    head.flags = op.flags;
-    head.waits = op.waits;
-    head.result_bytes = op.result_bytes;
-    head.response_bytes = op.response_bytes;
-    head.signature_bytes = std::strlen(op.signature) + 1;
-    head.blocks = op.block_bytes != nullptr ? static_cast<uint32_t>(w.node->size()) : 0;
-    uint64_t block_bytes = head.blocks * sizeof(uint64_t);
-    uint64_t tail = block_bytes + head.response_bytes + head.signature_bytes;
+    uint64_t blocks = op.block_bytes != nullptr ? static_cast<uint64_t>(w.node->size()) : 0;
+    hvdft::OpHead head{op.kind,  op.dtype, op.reduce,       op.root,           op.flags,
+                       op.waits, op.result_bytes, op.response_bytes,
+                       std::strlen(op.signature) + 1, blocks};
+    uint64_t block_bytes = blocks * sizeof(uint64_t);
+    uint64_t tail = head.tail_bytes();
     if (static_cast<uint64_t>(end - at) < sizeof head + tail + 8) {
       return fail(HVDFT_ENOSPACE, "%d ops agreed at once are over the proposal's %lu bytes; lower "
                   "HOROVOD_FUSION_THRESHOLD", count, hvdft::kProposalBytes);
@@ -245,21 +238,22 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
                 "snapshot; a restarted script must reach its training loop (FaultTolerance, "
                 "state.sync()) with the same collectives as before", w.rank, id);
   }
+  const hvdft::OpHead& op = record->op;
   const char* tail = reinterpret_cast<const char*>(record + 1);
-  uint64_t block_bytes = record->blocks * sizeof(uint64_t);
+  uint64_t block_bytes = op.blocks * sizeof(uint64_t);
   out->id = id;
-  out->kind = record->kind;
-  out->dtype = record->dtype;
-  out->reduce = record->reduce;
-  out->root = record->root;
-  out->flags = record->flags;
-  out->waits = record->waits;
-  out->result_bytes = record->result_bytes;
-  out->block_bytes = record->blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
+  out->kind = op.kind;
+  out->dtype = op.dtype;
+  out->reduce = op.reduce;
+  out->root = op.root;
+  out->flags = op.flags;
+  out->waits = op.waits;
+  out->result_bytes = op.result_bytes;
+  out->block_bytes = op.blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
   out->result = w.node->heap() + record->result_offset;
   out->response = tail + block_bytes;
-  out->response_bytes = record->response_bytes;
-  out->signature = tail + block_bytes + record->response_bytes;
+  out->response_bytes = op.response_bytes;
+  out->signature = tail + block_bytes + op.response_bytes;
   return HVDFT_OK;
 }
 
