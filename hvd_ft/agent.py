@@ -149,7 +149,10 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     with contextlib.ExitStack() as stack:
         job, directory = _make_files(meeting, plan.settings, nursery, stack)
-        env = worker_environment(os.environ, meeting.rank, meeting.size, job, directory)
+        env = {
+            **worker_environment(os.environ, meeting.rank, meeting.size, job, directory),
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
+        }
         rank = Rank(meeting.rank, job, plan.command, env)
         view = native.View(directory)
         stack.callback(view.close)

@@ -18,11 +18,12 @@ from typing import IO, Protocol
 
 import psutil
 
-from hvd_ft import agent, jobdir, mpi_files
+from hvd_ft import jobdir, mpi_files
 from hvd_ft.environment import check_environment, mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import View, die_with_parent
 from hvd_ft.settings import Settings
+from hvd_ft.worker_start import check_command
 
 TICK_SECONDS = 0.25
 # Agents and nurseries have shorter limits of their own; these are for when they fail.
@@ -110,7 +111,7 @@ def check_job(job: Job) -> None:
     environment = job_environment(job)
     # The agents find the command by the job's PATH, in which this Python's programs come first.
     found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
-    agent.check_command([found or job.command[0], *job.command[1:]] if job.command else [])
+    check_command([found or job.command[0], *job.command[1:]] if job.command else [])
     check_environment()
     Settings.from_env(os.environ).arena_limit_bytes()
 

@@ -21,7 +21,7 @@ class Settings:
     job: str | None = None  # None: rank 0 makes one up
     start_timeout_seconds: float = 120.0
     recovery_timeout_seconds: float = 600.0
-    replay_timeout_seconds: float = 60.0
+    replay_timeout_seconds: float = 60.0  # by default at most half of the recovery's
     max_failures: int = 3
     failure_window_seconds: float = 300.0
 
@@ -39,6 +39,9 @@ class Settings:
             HvdFtError: names the variable, its value and what is allowed.
         """
         default = cls()
+        recovery = _seconds(
+            env, "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS", default.recovery_timeout_seconds
+        )
         settings = cls(
             arena_dir=_directory(env, "HOROVOD_FT_ARENA_DIR", default.arena_dir),
             arena_bytes=_bytes(env, "HOROVOD_FT_ARENA_BYTES"),
@@ -46,22 +49,22 @@ class Settings:
             start_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_START_TIMEOUT_SECONDS", default.start_timeout_seconds
             ),
-            recovery_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS", default.recovery_timeout_seconds
-            ),
+            recovery_timeout_seconds=recovery,
             replay_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS", default.replay_timeout_seconds
+                env,
+                "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS",
+                min(default.replay_timeout_seconds, recovery / 2),
             ),
             max_failures=_count(env, "HOROVOD_FT_MAX_FAILURES", default.max_failures),
             failure_window_seconds=_seconds(
                 env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
             ),
         )
-        if settings.replay_timeout_seconds >= settings.recovery_timeout_seconds:
+        if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(
                 f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {settings.replay_timeout_seconds:g} and "
-                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {settings.recovery_timeout_seconds:g}: a "
-                "replay is a part of a recovery, so give the first one less"
+                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {recovery:g}: a replay is a part of a "
+                "recovery, so give the first one less"
             )
         return settings
 

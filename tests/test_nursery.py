@@ -54,7 +54,9 @@ STUCK = """
 import mmap, os, signal, sys
 from hvd_ft.nursery import NurseryProcess
 nursery = NurseryProcess.fork()
-mapped = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 0)
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.truncate(file, 192)
+mapped = mmap.mmap(file, 0)
 nursery.limit(60, "too early")
 nursery.unlimit()
 nursery.limit(0.1, "waited for others")
@@ -172,8 +174,11 @@ def test_a_worker_has_a_session_and_environment_of_its_own(
 
 
 def test_a_worker_inherits_no_descriptor(nursery: NurseryProcess, fifo: Fifo) -> None:
-    start(nursery, "sh", "-c", f"ls -1 /proc/$$/fd | wc -l > {fifo.path}")
-    assert int(fifo.line()) == 3  # 0, 1 and 2: the shell's own are in ls and wc
+    code = (
+        f"import os; fds = os.listdir('/proc/self/fd'); print(*fds, file=open({fifo.path!r}, 'w'))"
+    )
+    start(nursery, sys.executable, "-c", code)
+    assert sorted(fifo.line().split()) == ["0", "1", "2", "3"]  # 3 is the listing's own
 
 
 def test_signals_go_to_the_whole_group(nursery: NurseryProcess, fifo: Fifo) -> None:
@@ -234,7 +239,6 @@ def test_when_the_agent_is_killed_no_process_and_no_file_is_left(
 
 def test_an_agent_that_waits_too_long_is_killed_and_its_mpi_files_removed() -> None:
     mpi_file = Path(f"/dev/shm/Intel_MPI_test_{os.getpid()}")
-    mpi_file.write_bytes(b"x" * 192)
     agent = subprocess.run(
         [sys.executable, "-c", STUCK, str(mpi_file)],
         stderr=subprocess.PIPE,

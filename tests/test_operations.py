@@ -87,6 +87,7 @@ for name, call in calls.items():
     except (tf.errors.OpError, HorovodInternalError) as error:
         assert f"the ft backend has no {name} operation" in str(error), error
         print(name, flush=True)
+hvd.barrier()  # who ends first shuts Horovod down for all
 """
 
 

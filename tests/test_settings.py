@@ -115,5 +115,7 @@ def test_a_directory_that_is_not_writable_is_an_error(
 
 
 def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
-    with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 60"):
-        Settings.from_env({"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60"})
+    recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "30"}
+    assert Settings.from_env(recovery).replay_timeout_seconds == 15
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 30"):
+        Settings.from_env({**recovery, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "30"})
