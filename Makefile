@@ -4,7 +4,7 @@ VENV := .venv/bin
 CORE := $(wildcard hvd_ft/core/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo test lint bench clean
+.PHONY: help setup core horovod demo test lint sanitize bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-9s%s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ lint: setup ## ruff, mypy, and the core without a warning
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only $(CORE)
+
+sanitize: ## the core's tests under the address, undefined behaviour and thread sanitizers
+	@scripts/sanitize.sh
 
 bench: setup ## how long training takes, with and without a failure: stock Horovod and ft
 	@$(VENV)/python -m experiments.time_to_converge.run

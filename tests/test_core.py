@@ -35,6 +35,10 @@ def test_sequencer(program):
     subprocess.run([program("sequencer_test")], check=True, timeout=60)
 
 
+def test_a_new_term_never_counts_what_the_log_has(program):
+    subprocess.run([program("negotiation_test")], check=True, timeout=60)
+
+
 def test_reduce_and_heap(program):
     subprocess.run([program("reduce_test")], check=True, timeout=60)
 
