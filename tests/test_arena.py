@@ -24,7 +24,7 @@ def job(arena_dir: Path) -> Path:
     return arena_dir
 
 
-def attach(job: Path, **changes: str) -> str:
+def attach(job: Path, script: str = ATTACH, **changes: str) -> str:
     """Attaches a worker of rank 1 in a process of its own; returns the last line it said."""
     environment = {
         **os.environ,
@@ -34,7 +34,7 @@ def attach(job: Path, **changes: str) -> str:
         "HOROVOD_FT_INCARNATION": "0",
         **changes,
     }
-    command = [sys.executable, "-c", ATTACH]
+    command = [sys.executable, "-c", script]
     ended = subprocess.run(
         command, env=environment, check=False, timeout=60, capture_output=True, text=True
     )
@@ -102,6 +102,32 @@ def test_files_are_private(job: Path) -> None:
 def test_too_small_a_limit(arena_dir: Path) -> None:
     with pytest.raises(HvdFtError, match="too small"):
         native.create_node(str(arena_dir), "mine", 2, 1 << 20)
+
+
+WRITE = """\
+from hvd_ft import native
+worker = native.worker()
+worker.loop_begin(0)
+worker.snapshot_write(0, [b"x" * 1000])
+try:
+    worker.snapshot_write(0, [bytes(40 << 20)])
+finally:
+    assert bytes(worker.snapshot_read(0)) == b"x" * 1000
+"""
+
+
+def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a filesystem of a known size needs the right to mount one")
+    try:
+        native.create_node(str(tmp_path), "mine", 2, LIMIT)
+        native.create_rank(str(tmp_path), "mine", 1, LIMIT)
+        (tmp_path / "filler").write_bytes(bytes(20 << 20))
+        said = attach(tmp_path, WRITE)
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert "the next snapshot needs 40 MiB more, but the arena's filesystem gives none" in said
 
 
 FILL = """\
