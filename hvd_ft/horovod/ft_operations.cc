@@ -1,10 +1,9 @@
 #include "ft_operations.h"
 
-#include <unistd.h>
-
 #include <cstring>
 
 #include "ft_controller.h"
+#include "ft_stop.h"
 
 namespace horovod {
 namespace common {
@@ -19,18 +18,6 @@ FtController& ControllerOf(HorovodGlobalState* state) {
   return static_cast<FtController&>(*state->global_controller);
 }
 
-void Check(int code) {
-  if (code == HVDFT_OK) {
-    return;
-  }
-  if (code != HVDFT_ESTOPPED) {
-    ft().worker_fatal(ft().error());
-  }
-  for (;;) {
-    pause(); // the agent is about to kill this process
-  }
-}
-
 // Contributes `bytes` that `copy_in` writes to where it is told, unless an earlier
 // incarnation has, and waits until the op is complete. True if this one contributed.
 template <typename CopyIn>
@@ -38,15 +25,15 @@ bool Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries
          const hvdft_record& record, uint64_t bytes, CopyIn copy_in) {
   auto& timeline = state->timeline;
   void* room;
-  Check(ft().worker_input(record.id, bytes, &room));
+  FtCheck(ft().worker_input(record.id, bytes, &room));
   if (room != nullptr) {
     timeline.ActivityStartAll(entries, FT_COPY_IN);
     copy_in(static_cast<char*>(room));
     timeline.ActivityEndAll(entries);
   }
-  Check(ft().worker_contribute(record.id));
+  FtCheck(ft().worker_contribute(record.id));
   timeline.ActivityStartAll(entries, FT_WAIT_PEER);
-  Check(ft().worker_wait_complete(record.id));
+  FtCheck(ft().worker_wait_complete(record.id));
   timeline.ActivityEndAll(entries);
   return room != nullptr;
 }
@@ -184,7 +171,7 @@ bool FtBroadcast::Enabled(const ParameterManager&, const std::vector<TensorTable
 Status FtError::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   auto& controller = ControllerOf(global_state_);
   hvdft_record record = controller.TakeRecord();
-  Check(ft().worker_contribute(record.id));
+  FtCheck(ft().worker_contribute(record.id));
   controller.Executed(record, entries.size());
   return ErrorOp::Execute(entries, response);
 }
