@@ -86,5 +86,5 @@ setup(
         "setuptools>=65,<81",
         "wheel>=0.40",
     ],
-    extras_require={"test": ["mypy", "pytest", "ruff", "scikit-learn"]},
+    extras_require={"test": ["mypy", "pytest", "pytest-timeout", "ruff", "scikit-learn"]},
 )

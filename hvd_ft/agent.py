@@ -160,7 +160,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         stack.callback(agent.close)
         journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
         agent.start()
-        code = Supervisor(
+        supervisor = Supervisor(
             rank=rank,
             settings=plan.settings,
             agent=agent,
@@ -169,11 +169,15 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             commands=Commands(nursery, plan.hooks, env),
             journal=journal,
             launchers=launchers_above(),
-        ).run()
+        )
+        code = supervisor.run()
         if journal:
             stop = agent.fatal_text()
             journal.publish(code, stop[0] if stop else None)
-        return code
+    if supervisor.launcher_lost:
+        # MPI_Finalize would wait for a Hydra that is not there; the nursery ends with us.
+        os._exit(code)
+    return code
 
 
 def _make_files(

@@ -1,13 +1,17 @@
-"""The launchers above an agent: horovodrun and the mpirun script.
+"""The launchers above an agent: horovodrun, the mpirun script, Hydra's mpiexec and its proxy.
 
-Both start a further process and wait for it. A signal that ends them alone (`kill`, a scheduler)
-does not reach that process, so the job would go on with nobody waiting for it.
+The first two start a further process and wait for it. A signal that ends them alone (`kill`, a
+scheduler) does not reach that process, so the job would go on with nobody waiting for it. Hydra's
+own two take the agents along when they are killed, but not always: a proxy that is writing to a
+dead mpiexec just ends.
 """
 
 import contextlib
 import os
 
 import psutil
+
+_LAUNCHERS = {"horovodrun", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"}
 
 
 def launchers_above() -> dict[int, str]:
@@ -31,4 +35,4 @@ def is_launcher(argv: list[str]) -> bool:
     names = [os.path.basename(word) for word in argv[:2]]
     if names == ["sh", "-c"]:
         return argv[-1].startswith("mpirun ")
-    return "mpirun" in names or "horovodrun" in names
+    return not _LAUNCHERS.isdisjoint(names)

@@ -89,6 +89,7 @@ class Supervisor:
         self._events_seen = 0
         self._outcome = native.WaitResult.TIMEOUT
         self._over = False
+        self.launcher_lost = False
 
     def run(self) -> int:
         """Runs the worker, and restarts it, until the job has ended.
@@ -309,8 +310,9 @@ class Supervisor:
 
     def _on_launcher_lost(self, pidfd: int) -> None:
         self._selector.unregister(pidfd)
-        text = f"{self._launchers[pidfd]} was killed, so the job ends"
-        self._agent.fatal(128 + signal.SIGTERM, text)
+        name = self._launchers[pidfd]
+        self._agent.fatal(128 + signal.SIGTERM, f"{name} was killed, so the job ends")
+        self.launcher_lost = True
 
     def _on_command_ended(self, message: Message) -> None:
         complaint = self._commands.ended(

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+# A shell starts what it runs in the background with SIGINT ignored; the tests send it.
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 _MARK = "HVD_FT_TEST_RUN"
 _CLEARED_WITHIN_SECONDS = 10.0
