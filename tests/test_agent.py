@@ -178,7 +178,8 @@ def test_the_job_ends_with_the_script_that_started_mpirun(
         (["/bin/sh", "-c", "mpirun -np 2 hvdft agent python x.py"], True),
         (["/bin/sh", "-c", "echo mpirun"], False),
         (["bash", "run_mpirun.sh"], False),
-        (["mpiexec.hydra", "-n", "2"], False),
+        (["mpiexec.hydra", "-n", "2"], True),
+        (["/opt/bin/hydra_pmi_proxy", "--usize", "-1"], True),
         ([], False),
     ],
 )
