@@ -302,8 +302,8 @@ def test_several_hosts_are_an_error() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["python", "-c", "code"],
-        ["python", "-m", "module"],
+        ["python3", "-c", "code"],
+        ["python3", "-m", "module"],
         ["python3", "-W", "error", "-u", "-"],
         ["sh", "nothere.py"],
     ],
