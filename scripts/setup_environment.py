@@ -9,6 +9,7 @@ from __future__ import annotations  # an older Python gets as far as being told
 
 import hashlib
 import importlib.util
+import platform
 import shutil
 import subprocess
 import sys
@@ -38,8 +39,9 @@ def check_machine() -> None:
 
 
 def make_venv() -> None:
-    """Makes .venv, or repairs one whose making was interrupted."""
-    same = (VENV / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}").is_dir()
+    """Makes .venv, anew if another Python made it or its making was interrupted."""
+    config = VENV / "pyvenv.cfg"
+    same = config.is_file() and f"version = {platform.python_version()}\n" in config.read_text()
     run(sys.executable, "-m", "venv", *([] if same else ["--clear"]), str(VENV))
 
 

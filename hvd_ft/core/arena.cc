@@ -101,13 +101,14 @@ int Node::create(const std::string& dir, const char* job, int size, uint64_t lim
   if (size < 1 || size > kMaxRanks) {
     return fail(HVDFT_EINVAL, "a node takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
   }
-  uint64_t control = node_offsets(size).heap;
+  uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(size);
   if (limit <= control) {
     return fail(HVDFT_ENOSPACE, "the arena's limit of %" PRIu64 " bytes is too small, its control "
                 "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES", limit, control);
   }
-  // The control area is charged to the limit by lowering it.
-  return make_file(dir + "/node.arena", control + align_up(limit, kPage), control,
+  // The control area and the input areas are charged to the limit by lowering it.
+  uint64_t heap = node_offsets(size).heap;
+  return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap,
                    header_for(kNodeMagic, job, 0, size, limit - control));
 }
 
@@ -233,7 +234,7 @@ RankFile::~RankFile() {
 
 int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit) {
   return make_file(dir + "/rank-" + std::to_string(rank) + ".arena",
-                   slot_offset(limit, kMaxLoops, 0), kPage,
+                   slot_offset(limit, kMaxLoops, 0), kInputOffset + kInputBytes,
                    header_for(kRankMagic, job, rank, 0, limit));
 }
 
@@ -251,8 +252,7 @@ std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job
          header.rank, rank);
     return nullptr;
   }
-  if (file->input_.map(fd, kInputOffset, align_up(header.limit_bytes, kPage), writable) !=
-      HVDFT_OK) {
+  if (file->input_.map(fd, kInputOffset, kInputBytes, writable) != HVDFT_OK) {
     return nullptr;
   }
   return file;

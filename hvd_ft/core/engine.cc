@@ -38,51 +38,61 @@ void Engine::run() {
     uint32_t ticket = bell.load(std::memory_order_seq_cst);
     bool busy = keeper_ && keeper_->step();
     busy = reduce_next() || busy;
-    if (!busy) wait_bell(bell, ticket, -1);
+    if (busy) continue;
+    if (passed_by_) ring(node_->rank(0).agent_bell);  // now more may be cut
+    passed_by_ = false;
+    wait_bell(bell, ticket, -1);
   }
 }
 
-// The next op, if every rank has contributed. True if there was one.
+// This agent's next segment, if every rank has contributed to it; false if it has to wait.
 bool Engine::reduce_next() {
   RankBlock& mine = node_->rank(rank_);
-  uint64_t id = mine.reduced.load(std::memory_order_relaxed);
-  for (int r = 0; r < node_->size(); ++r) {
-    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= id) return false;
+  auto size = static_cast<uint64_t>(node_->size()), me = static_cast<uint64_t>(rank_);
+  uint64_t at = mine.reduced.load(std::memory_order_relaxed);
+  if (op_of(at) >= node_->header().log_length.load(std::memory_order_acquire)) return false;
+  const Record& record = *node_->record(op_of(at));
+  uint64_t segments = segments_of(record.op.result_bytes);
+  uint64_t own = next_place(at, segments, me, size);
+  if (op_of(own) != record.id) {  // nothing in this op is for this agent
+    mine.reduced.store(own, std::memory_order_seq_cst);
+    passed_by_ = true;
+    return true;
   }
-  const Record* record = node_->record(id);
-  if (record != nullptr) work_on(*record);
-  mine.reduced.store(id + 1, std::memory_order_seq_cst);
-  bool complete = true;
-  for (int r = 0; r < node_->size(); ++r) {
-    complete &= node_->rank(r).reduced.load(std::memory_order_seq_cst) > id;
-  }
-  if (complete) node_->ring_workers();
+  if (!all_contributed(own)) return false;
+  work_on(record, segment_of(own));
+  mine.reduced.store(next_place(own + 1, segments, me, size), std::memory_order_seq_cst);
+  node_->ring_workers();
   return true;
 }
 
-void Engine::work_on(const Record& record) {
-  const OpHead& op = record.op;
-  char* result = node_->heap() + record.result_offset;
-  auto size = static_cast<uint64_t>(node_->size()), me = static_cast<uint64_t>(rank_);
-  if (op.kind == HVDFT_CONCAT) {
-    auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
-    uint64_t before = 0;
-    for (uint64_t r = 0; r < me; ++r) before += blocks[r];
-    std::memcpy(result + before, files_[me]->input(), blocks[me]);
-    return;
+bool Engine::all_contributed(uint64_t at) const {
+  for (int r = 0; r < node_->size(); ++r) {
+    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= at) return false;
   }
-  // Slices end at page boundaries, so that two agents never write to one page.
-  uint64_t pages = align_up(op.result_bytes, kPage) / kPage;
-  uint64_t from = std::min(pages * me / size * kPage, op.result_bytes);
-  uint64_t to = std::min(pages * (me + 1) / size * kPage, op.result_bytes);
-  if (from == to) return;
-  if (op.kind == HVDFT_COPY) {
-    std::memcpy(result + from, files_[op.root]->input() + from, to - from);
+  return true;
+}
+
+void Engine::work_on(const Record& record, uint64_t segment) {
+  const OpHead& op = record.op;
+  Range range = segment_range(segment, op.result_bytes);
+  char* result = node_->heap() + record.result_offset + range.from;
+  auto slot = [&](size_t rank) {
+    return files_[rank]->input() + segment % kWindow * kSegmentBytes;
+  };
+  if (op.kind == HVDFT_CONCAT) {
+    for (size_t r = 0; r < files_.size(); ++r) {
+      Range part = overlap(range, contribution(record, static_cast<int>(r)));
+      uint64_t at = part.from - range.from;
+      if (part.bytes() > 0) std::memcpy(result + at, slot(r) + at, part.bytes());
+    }
+  } else if (op.kind == HVDFT_COPY) {
+    std::memcpy(result, slot(op.root), range.bytes());
   } else if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];
-    for (size_t r = 0; r < files_.size(); ++r) inputs[r] = files_[r]->input() + from;
-    reduce(op.dtype, op.reduce, inputs, static_cast<int>(files_.size()), result + from,
-           (to - from) / element_bytes(op.dtype));
+    for (size_t r = 0; r < files_.size(); ++r) inputs[r] = slot(r);
+    reduce(op.dtype, op.reduce, inputs, static_cast<int>(files_.size()), result,
+           range.bytes() / element_bytes(op.dtype));
   }
 }
 

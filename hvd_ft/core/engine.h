@@ -1,5 +1,5 @@
-// The agent's thread: drives the sequencer (rank 0's agent) and reduces this agent's slice of
-// every op, straight out of the arenas of all ranks into one result.
+// The agent's thread: drives the sequencer (rank 0's agent) and reduces this agent's segments
+// of every op, straight out of the arenas of all ranks into one result.
 #ifndef HVD_FT_ENGINE_H
 #define HVD_FT_ENGINE_H
 
@@ -51,13 +51,15 @@ class Engine {
  private:
   void run();
   bool reduce_next();
-  void work_on(const Record& record);
+  bool all_contributed(uint64_t at) const;
+  void work_on(const Record& record, uint64_t segment);
 
   int rank_ = 0;
   std::unique_ptr<Node> node_;
   std::vector<std::unique_ptr<RankFile>> files_;
   std::unique_ptr<LogKeeper> keeper_;
   std::atomic<bool> closing_{false};
+  bool passed_by_ = false;  // ops in which this agent had nothing to do
   std::thread thread_;
 };
 

@@ -197,11 +197,19 @@ typedef struct {
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
-// Executing op `id`. input() gives room for this rank's contribution, or *room == NULL when
-// an earlier incarnation has contributed already.
-HVDFT_API int hvdft_worker_input(uint64_t id, uint64_t bytes, void** room);
+// Executing op `id`: its data is copied in and out by the caller, a stretch at a time. `from`
+// counts from the beginning of this rank's input, or of the op's result.
+typedef struct {
+  void (*copy_in)(void* context, uint64_t from, uint64_t bytes, void* to);
+  void (*copy_out)(void* context, uint64_t from, uint64_t bytes, const void* result);  // or NULL
+  void* context;
+} hvdft_copies;
+// Gives what this rank still owes and waits until the op is complete.
+HVDFT_API int hvdft_worker_run(uint64_t id, const hvdft_copies* copies);
+// 1 if this rank has given nothing to the op yet; 0 if an earlier incarnation has.
+HVDFT_API int hvdft_worker_owes(uint64_t id);
+// For an op without data that nobody waits for.
 HVDFT_API int hvdft_worker_contribute(uint64_t id);
-HVDFT_API int hvdft_worker_wait_complete(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
 
 HVDFT_API void hvdft_worker_set_pending(uint64_t tensors);  // queued, not yet executed

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "hvd_ft.h"
+#include "segments.h"
 
 namespace hvdft {
 
@@ -56,10 +57,9 @@ struct RankBlock {
   alignas(64) std::atomic<uint32_t> agent_bell;   // anyone rings
 
   // Written by the worker.
-  alignas(64) std::atomic<uint64_t> contributed;  // ops this rank has given its input to
+  alignas(64) std::atomic<uint64_t> contributed;  // place up to which it has given its input
   std::atomic<uint64_t> executed;
   std::atomic<uint64_t> step;
-  std::atomic<uint64_t> input_bytes;   // of the input area that have memory
   std::atomic<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
   std::atomic<uint32_t> orderly_exit;  // incarnation + 1
   std::atomic<uint64_t> mail_sequence;  // odd while the mail is being written
@@ -68,7 +68,7 @@ struct RankBlock {
   Loop loops[kMaxLoops];
 
   // Written by the agent; `state` also by its live worker.
-  alignas(64) std::atomic<uint64_t> reduced;  // ops whose slice this rank's agent has done
+  alignas(64) std::atomic<uint64_t> reduced;  // place up to which its agent has done its segments
   std::atomic<uint32_t> state;
   std::atomic<uint32_t> incarnation;
   std::atomic<uint64_t> since_ns;
@@ -133,6 +133,20 @@ struct Record {
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
 };
 
+// Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.
+inline Range contribution(const Record& record, int rank) {
+  const OpHead& op = record.op;
+  if (op.kind == HVDFT_REDUCE) return {0, op.result_bytes};
+  if (op.kind == HVDFT_COPY) {
+    return {0, op.root == static_cast<uint32_t>(rank) ? op.result_bytes : 0};
+  }
+  if (op.kind != HVDFT_CONCAT) return {0, 0};
+  auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
+  uint64_t before = 0;
+  for (int r = 0; r < rank; ++r) before += blocks[r];
+  return {before, before + blocks[rank]};
+}
+
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 struct NodeOffsets {
@@ -154,7 +168,8 @@ constexpr NodeOffsets node_offsets(int size) {
 // rank.arena: header page, input area, then two slots per loop, each with room for the limit.
 constexpr uint64_t kInputOffset = kPage;
 constexpr uint64_t slot_offset(uint64_t limit, int loop, int slot) {
-  return kInputOffset + align_up(limit, kPage) * static_cast<uint64_t>(1 + 2 * loop + slot);
+  return kInputOffset + kInputBytes +
+         align_up(limit, kPage) * static_cast<uint64_t>(2 * loop + slot);
 }
 
 }  // namespace hvdft

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "bell.h"
@@ -99,6 +100,12 @@ int LogKeeper::append_one(uint64_t id, const OpHead& op, const char* tail) {
 }
 
 bool LogKeeper::cut() {
+  // An agent that has nothing to do in an op passes it only when it wakes; until then it may
+  // look at the record. So nothing is cut that lies before it.
+  uint64_t passed = UINT64_MAX;
+  for (int r = 0; r < node_.size(); ++r) {
+    passed = std::min(passed, op_of(node_.rank(r).reduced.load(std::memory_order_acquire)));
+  }
   // Workers publish snapshots far more often than they matter: look only when one moved.
   std::vector<uint64_t> positions;
   for (int r = 0; r < node_.size(); ++r) {
@@ -106,7 +113,8 @@ bool LogKeeper::cut() {
       uint64_t begin = loop.begin.load(std::memory_order_acquire);
       if (begin == 0) break;
       positions.push_back(begin);
-      positions.push_back(loop.published.load(std::memory_order_acquire));
+      uint64_t published = loop.published.load(std::memory_order_acquire);
+      positions.push_back(std::min(published >> 1, passed + 1));
     }
     positions.push_back(0);
   }
@@ -119,8 +127,7 @@ bool LogKeeper::cut() {
     std::vector<LoopPlace> loops(kMaxLoops);
     for (size_t loop = 0; positions[at] != 0; at += 2, ++loop) {
       uint64_t published = positions[at + 1];
-      loops[loop] = {true, published != 0, positions[at] - 1,
-                     published != 0 ? (published >> 1) - 1 : 0};
+      loops[loop] = {true, published != 0, positions[at] - 1, published != 0 ? published - 1 : 0};
     }
     ++at;
     places.push_back(std::move(loops));

@@ -103,7 +103,7 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes) {
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
   w.event(HVDFT_EV_SNAPSHOT, position);
-  hvdft::ring(w.node->rank(0).agent_bell);
+  w.node->ring_agents();  // to the cutting of the log all agents have to come along
   return HVDFT_OK;
 }
 

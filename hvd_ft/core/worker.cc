@@ -1,4 +1,4 @@
-// The worker's side of the C ABI: attaching, waiting, the log and its ops.
+// The worker's side of the C ABI: attaching, waiting, negotiation, the log.
 #include "worker.h"
 
 #include <cstdlib>
@@ -221,7 +221,7 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   return answered(number + 1);
 }
 
-// ---------------------------------------------------------------- the log and its ops
+// ---------------------------------------------------------------- the log
 
 uint64_t hvdft_worker_log_length(void) {
   return the_worker()->node->header().log_length.load(std::memory_order_acquire);
@@ -254,59 +254,6 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   out->response = tail + block_bytes;
   out->response_bytes = op.response_bytes;
   out->signature = tail + block_bytes + op.response_bytes;
-  return HVDFT_OK;
-}
-
-int hvdft_worker_input(uint64_t id, uint64_t bytes, void** room) {
-  Worker& w = *the_worker();
-  *room = nullptr;
-  if (w.block().contributed.load() > id) return HVDFT_OK;
-  uint64_t backed = w.block().input_bytes.load();
-  if (bytes > backed) {
-    uint64_t target = hvdft::align_up(bytes, hvdft::kPage);
-    int code = w.node->grow(w.file->fd(), hvdft::kInputOffset, backed, target,
-                            "the input of the next op");
-    if (code != HVDFT_OK) return code;
-    w.block().input_bytes.store(target);
-  }
-  *room = w.file->input();
-  return HVDFT_OK;
-}
-
-int hvdft_worker_contribute(uint64_t id) {
-  Worker& w = *the_worker();
-  if (w.block().contributed.load() > id) return HVDFT_OK;
-  w.block().contributed.store(id + 1, std::memory_order_seq_cst);
-  // Whoever sees that it is the last one rings. Should it be killed in between, its agent
-  // rings when it sees it dead.
-  for (int r = 0; r < w.node->size(); ++r) {
-    if (w.node->rank(r).contributed.load(std::memory_order_seq_cst) <= id) return HVDFT_OK;
-  }
-  w.node->ring_agents();
-  return HVDFT_OK;
-}
-
-int hvdft_worker_wait_complete(uint64_t id) {
-  Worker& w = *the_worker();
-  for (;;) {
-    uint32_t ticket = hvdft_worker_ticket();
-    bool complete = true;
-    for (int r = 0; r < w.node->size(); ++r) {
-      complete &= w.node->rank(r).reduced.load(std::memory_order_seq_cst) > id;
-    }
-    if (complete) return HVDFT_OK;
-    w.about_to_wait();
-    if (w.stopped()) return HVDFT_ESTOPPED;
-    hvdft::wait_bell(w.block().worker_bell, ticket, -1);
-  }
-}
-
-int hvdft_worker_executed(uint64_t id) {
-  Worker& w = *the_worker();
-  w.progressed();
-  if (!w.caught_up.load()) w.replayed.fetch_add(1);
-  w.block().executed.store(id + 1);
-  w.cursor.store(id + 1);
   return HVDFT_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "ft_operations.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ft_controller.h"
@@ -10,36 +11,65 @@ namespace common {
 
 namespace {
 
-constexpr char FT_COPY_IN[] = "FT_COPY_IN";
-constexpr char FT_WAIT_PEER[] = "FT_WAIT_PEER";
-constexpr char FT_COPY_OUT[] = "FT_COPY_OUT";
+constexpr char FT_ALLREDUCE[] = "FT_ALLREDUCE";
+constexpr char FT_ALLGATHER[] = "FT_ALLGATHER";
+constexpr char FT_BROADCAST[] = "FT_BROADCAST";
 
 FtController& ControllerOf(HorovodGlobalState* state) {
   return static_cast<FtController&>(*state->global_controller);
 }
 
-// Contributes `bytes` that `copy_in` writes to where it is told, unless an earlier
-// incarnation has, and waits until the op is complete. True if this one contributed.
-template <typename CopyIn>
-bool Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries,
-         const hvdft_record& record, uint64_t bytes, CopyIn copy_in) {
-  auto& timeline = state->timeline;
-  void* room;
-  FtCheck(ft().worker_input(record.id, bytes, &room));
-  if (room != nullptr) {
-    timeline.ActivityStartAll(entries, FT_COPY_IN);
-    copy_in(static_cast<char*>(room));
-    timeline.ActivityEndAll(entries);
-  }
-  FtCheck(ft().worker_contribute(record.id));
-  timeline.ActivityStartAll(entries, FT_WAIT_PEER);
-  FtCheck(ft().worker_wait_complete(record.id));
-  timeline.ActivityEndAll(entries);
-  return room != nullptr;
-}
-
 char* Data(const std::shared_ptr<Tensor>& tensor) {
   return static_cast<char*>(const_cast<void*>(tensor->data()));
+}
+
+// The entries of an op as one stretch of memory, although each lies somewhere else.
+class Fused {
+public:
+  explicit Fused(std::vector<TensorTableEntry>& entries) : entries_(entries) {
+    for (auto& e : entries) {
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + e.tensor->size());
+    }
+  }
+
+  // Calls copy(entry, byte in the entry, bytes, byte in the stretch) for each part of it.
+  template <typename Copy> void Each(uint64_t from, uint64_t bytes, Copy copy) {
+    auto first = std::upper_bound(ends_.begin(), ends_.end(), from);
+    uint64_t at = from, end = from + bytes;
+    for (auto i = static_cast<size_t>(first - ends_.begin()); at < end; ++i) {
+      uint64_t begin = i == 0 ? 0 : ends_[i - 1];
+      uint64_t part = std::min(ends_[i], end) - at;
+      if (part > 0) {
+        copy(entries_[i], at - begin, part, at - from);
+      }
+      at += part;
+    }
+  }
+
+private:
+  std::vector<TensorTableEntry>& entries_;
+  std::vector<uint64_t> ends_; // of each entry, in bytes from the first one's beginning
+};
+
+// Gives `copy_in` and `copy_out`, which are called as hvdft_copies tells, to the core.
+template <typename CopyIn, typename CopyOut>
+void Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries,
+         const char* activity, const hvdft_record& record, CopyIn copy_in, CopyOut copy_out) {
+  struct Context {
+    CopyIn& in;
+    CopyOut& out;
+  } context{copy_in, copy_out};
+  hvdft_copies copies{
+      [](void* c, uint64_t from, uint64_t bytes, void* to) {
+        static_cast<Context*>(c)->in(from, bytes, static_cast<char*>(to));
+      },
+      [](void* c, uint64_t from, uint64_t bytes, const void* result) {
+        static_cast<Context*>(c)->out(from, bytes, static_cast<const char*>(result));
+      },
+      &context};
+  state->timeline.ActivityStartAll(entries, activity);
+  FtCheck(ft().worker_run(record.id, &copies));
+  state->timeline.ActivityEndAll(entries);
 }
 
 } // namespace
@@ -50,40 +80,34 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
   WaitForData(entries);
   auto& controller = ControllerOf(global_state_);
   hvdft_record record = controller.TakeRecord();
-  double postscale = response.postscale_factor();
+  double prescale = response.prescale_factor(), postscale = response.postscale_factor();
   if (response.reduce_op() == ReduceOp::AVERAGE) {
     postscale /= controller.GetSize();
   }
-  Run(global_state_, entries, record, record.result_bytes,
-      [&](char* to) { CopyIn(entries, response.prescale_factor(), to); });
-  global_state_->timeline.ActivityStartAll(entries, FT_COPY_OUT);
-  CopyOut(entries, postscale, static_cast<const char*>(record.result));
-  global_state_->timeline.ActivityEndAll(entries);
+  Fused fused(entries);
+  auto scale = [&](double factor, TensorTableEntry& e, const char* from, char* to,
+                   uint64_t bytes) {
+    if (factor == 1.0) {
+      std::memcpy(to, from, bytes);
+    } else {
+      ScaleBuffer(factor, {e}, from, to,
+                  static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
+    }
+  };
+  Run(
+      global_state_, entries, FT_ALLREDUCE, record,
+      [&](uint64_t from, uint64_t bytes, char* to) {
+        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+          scale(prescale, e, Data(e.tensor) + at, to + of, n);
+        });
+      },
+      [&](uint64_t from, uint64_t bytes, const char* result) {
+        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+          scale(postscale, e, result + of, Data(e.output) + at, n);
+        });
+      });
   controller.Executed(record, entries.size());
   return Status::OK();
-}
-
-void FtAllreduce::CopyIn(const std::vector<TensorTableEntry>& entries, double factor, char* to) {
-  for (auto& e : entries) {
-    if (factor == 1.0) {
-      std::memcpy(to, e.tensor->data(), e.tensor->size());
-    } else {
-      ScaleBuffer(factor, {e}, e.tensor->data(), to, e.tensor->shape().num_elements());
-    }
-    to += e.tensor->size();
-  }
-}
-
-void FtAllreduce::CopyOut(std::vector<TensorTableEntry>& entries, double factor,
-                          const char* from) {
-  for (auto& e : entries) {
-    if (factor == 1.0) {
-      std::memcpy(Data(e.output), from, e.output->size());
-    } else {
-      ScaleBuffer(factor, {e}, from, Data(e.output), e.output->shape().num_elements());
-    }
-    from += e.output->size();
-  }
 }
 
 bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
@@ -99,12 +123,15 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
   hvdft_record record = controller.TakeRecord();
   auto size = static_cast<size_t>(controller.GetSize());
 
-  Run(global_state_, entries, record, record.block_bytes[controller.GetRank()], [&](char* to) {
-    for (auto& e : entries) {
-      std::memcpy(to, e.tensor->data(), e.tensor->size());
-      to += e.tensor->size();
-    }
-  });
+  Fused fused(entries);
+  Run(
+      global_state_, entries, FT_ALLGATHER, record,
+      [&](uint64_t from, uint64_t bytes, char* to) {
+        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+          std::memcpy(to + of, Data(e.tensor) + at, n);
+        });
+      },
+      [](uint64_t, uint64_t, const char*) {}); // what it gives is allocated afterwards
 
   std::vector<int64_t> elements(entries.size() * size); // [entry][rank]
   std::vector<int64_t*> rows;
@@ -147,16 +174,19 @@ Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Respon
   hvdft_record record = controller.TakeRecord();
   auto& e = entries[0];
   bool root = controller.GetRank() == e.root_rank;
-  bool contributed =
-      Run(global_state_, entries, record, root ? e.tensor->size() : 0, [&](char* to) {
-        if (root) {
-          std::memcpy(to, e.tensor->data(), e.tensor->size());
+  // A replayed root takes the logged value too: what it broadcast before is what counts.
+  bool gives = root && ft().worker_owes(record.id);
+  char* output = Data(root ? e.tensor : e.output);
+  Run(
+      global_state_, entries, FT_BROADCAST, record,
+      [&](uint64_t from, uint64_t bytes, char* to) {
+        std::memcpy(to, Data(e.tensor) + from, bytes);
+      },
+      [&](uint64_t from, uint64_t bytes, const char* result) {
+        if (!gives) {
+          std::memcpy(output + from, result, bytes);
         }
       });
-  // A replayed root takes the logged value too: what it broadcast before is what counts.
-  if (!root || !contributed) {
-    std::memcpy(Data(root ? e.tensor : e.output), record.result, record.result_bytes);
-  }
   controller.Executed(record, 1);
   return Status::OK();
 }

@@ -16,10 +16,6 @@ public:
   bool Enabled(const ParameterManager& param_manager,
                const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
-
-private:
-  void CopyIn(const std::vector<TensorTableEntry>& entries, double factor, char* to);
-  void CopyOut(std::vector<TensorTableEntry>& entries, double factor, const char* from);
 };
 
 class FtAllgather : public AllgatherOp {

@@ -20,6 +20,7 @@
 #include "bell.h"
 #include "check.h"
 #include "hvd_ft.h"
+#include "segments.h"
 
 extern char** environ;
 
@@ -27,7 +28,12 @@ namespace {
 
 constexpr uint64_t kPrologue = 3;      // ops before the loop
 constexpr uint64_t kSnapshotOps = 7;
-constexpr uint64_t kElements = 700;    // more than a page of int64
+
+// Some ops have one segment, some more than the window: kills strike between segments too.
+uint64_t elements(uint64_t op) {
+  constexpr uint64_t segment = hvdft::kSegmentBytes / sizeof(uint64_t);
+  return op % 5 == 0 ? (hvdft::kWindow + 2) * segment + 1 : op % 5 * segment / 3 + 1;
+}
 
 // What a worker carries from op to op: wrong after a bad replay.
 uint64_t mixed(uint64_t state, uint64_t result) { return state * 6364136223846793005u + result; }
@@ -70,7 +76,7 @@ struct Script {
     op.kind = HVDFT_REDUCE;
     op.dtype = HVDFT_INT64;
     op.waits = 1;
-    op.result_bytes = kElements * sizeof(int64_t);
+    op.result_bytes = elements(next) * sizeof(int64_t);
     op.response = "";
     std::string signature = "op " + std::to_string(next);
     op.signature = signature.c_str();
@@ -97,21 +103,25 @@ struct Script {
     }
   }
 
+  static void give(void* self, uint64_t, uint64_t bytes, void* to) {
+    uint64_t value = (static_cast<Script*>(self)->next + 1) << hvdft_worker_rank();
+    auto* mine = static_cast<uint64_t*>(to);
+    for (uint64_t i = 0; i < bytes / sizeof value; ++i) mine[i] = value;
+  }
+
+  static void take(void* self, uint64_t, uint64_t bytes, const void* from) {
+    uint64_t expected =
+        (static_cast<Script*>(self)->next + 1) * ((1u << hvdft_worker_size()) - 1);
+    auto* result = static_cast<const uint64_t*>(from);
+    for (uint64_t i = 0; i < bytes / sizeof expected; ++i) CHECK(result[i] == expected);
+  }
+
   void step() {
     hvdft_record record = next_record();
     CHECK("op " + std::to_string(next) == record.signature);
-    void* room;
-    CHECK(hvdft_worker_input(next, record.result_bytes, &room) == HVDFT_OK);
-    if (room != nullptr) {
-      auto* mine = static_cast<uint64_t*>(room);
-      for (uint64_t i = 0; i < kElements; ++i) mine[i] = (next + 1) << hvdft_worker_rank();
-    }
-    CHECK(hvdft_worker_contribute(next) == HVDFT_OK);
-    CHECK(hvdft_worker_wait_complete(next) == HVDFT_OK);
-    auto* result = static_cast<const uint64_t*>(record.result);
-    uint64_t expected = (next + 1) * ((1u << hvdft_worker_size()) - 1);
-    for (uint64_t i = 0; i < kElements; ++i) CHECK(result[i] == expected);
-    state = mixed(state, result[0]);
+    hvdft_copies copies{give, take, this};
+    CHECK(hvdft_worker_run(next, &copies) == HVDFT_OK);
+    state = mixed(state, *static_cast<const uint64_t*>(record.result));
     hvdft_worker_executed(next);
     ++next;
   }
