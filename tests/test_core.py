@@ -39,6 +39,10 @@ def test_a_new_term_never_counts_what_the_log_has(program):
     subprocess.run([program("negotiation_test")], check=True, timeout=60)
 
 
+def test_every_interleaving_of_segments(program):
+    subprocess.run([program("segments_test")], check=True, timeout=60)
+
+
 def test_reduce_and_heap(program):
     subprocess.run([program("reduce_test")], check=True, timeout=60)
 

@@ -16,7 +16,7 @@
 namespace hvdft {
 
 constexpr uint64_t kSegmentBytes = 256 << 10;  // measured: docs/performance.md
-constexpr uint64_t kWindow = 4;                // segments a rank may be ahead of the agents
+constexpr uint64_t kWindow = 8;                // segments a rank may be ahead of the agents
 constexpr uint64_t kInputBytes = kWindow * kSegmentBytes;
 
 constexpr uint64_t kSegmentBits = 24;  // of a place; 4 TiB in one op
@@ -60,9 +60,10 @@ enum class Step { kContribute, kTake, kWait, kFinished };
 // is reduced. Contributing comes first, as others wait for it; but a place in the window is
 // free only when the segment that lay there is reduced.
 template <typename Complete>
-Step next_step(uint64_t segments, uint64_t contributed, uint64_t taken, Complete complete) {
+Step next_step(uint64_t segments, uint64_t contributed, uint64_t taken, Complete complete,
+               uint64_t window = kWindow) {
   if (taken == segments) return Step::kFinished;
-  if (contributed < segments && (contributed < kWindow || complete(contributed - kWindow))) {
+  if (contributed < segments && (contributed < window || complete(contributed - window))) {
     return Step::kContribute;
   }
   return complete(taken) ? Step::kTake : Step::kWait;
