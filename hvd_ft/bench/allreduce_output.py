@@ -1,18 +1,14 @@
 """The results of `hvdft bench allreduce` as a table, a CSV file and a picture."""
 
-import csv
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
 
 from hvd_ft.bench.allreduce import Plan
+from hvd_ft.bench.output import COLOURS
 from hvd_ft.bench.series import Row
-from hvd_ft.errors import HvdFtError
 
-COLOURS = {"ft": "#0072B2", "mpi": "#D55E00"}
 CSV_COLUMNS = (
     *("bytes", "count", "type", "redop", "mode", "backend", "time_us", "min_time_us"),
     *("algbw_gbs", "busbw_gbs", "wrong", "time_to_ft", "min_time_to_ft"),
@@ -43,23 +39,9 @@ def table(plan: Plan, rows: Sequence[Row]) -> Table:
     return laid
 
 
-def write_csv(
-    path: str | os.PathLike[str], plan: Plan, rows: Sequence[Row], facts: Mapping[str, str]
-) -> None:
-    """Writes a line for every size and backend, below the machine's facts as comments.
-
-    Raises:
-        HvdFtError: The file cannot be written.
-    """
-    try:
-        with Path(path).open("w", newline="") as file:
-            file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
-            writer = csv.writer(file)
-            writer.writerow(CSV_COLUMNS)
-            for row in rows:
-                writer.writerows(_csv_line(plan, row, backend) for backend in plan.backends)
-    except OSError as error:
-        raise HvdFtError(f"cannot write {path}: {error.strerror}; give another --csv") from error
+def csv_lines(plan: Plan, rows: Sequence[Row]) -> list[list[object]]:
+    """Returns a line for every size and backend."""
+    return [_csv_line(plan, row, backend) for row in rows for backend in plan.backends]
 
 
 def _csv_line(plan: Plan, row: Row, backend: str) -> list[object]:
@@ -74,12 +56,8 @@ def _csv_line(plan: Plan, row: Row, backend: str) -> list[object]:
     ]
 
 
-def write_picture(path: str | os.PathLike[str], plan: Plan, rows: Sequence[Row]) -> None:
-    """Draws time against bytes for each backend, and how many times as long as ft it takes.
-
-    Raises:
-        HvdFtError: The file cannot be written.
-    """
+def picture(plan: Plan, rows: Sequence[Row]) -> Figure:
+    """Draws time against bytes for each backend, and how many times as long as ft it takes."""
     figure = Figure(figsize=(8, 6), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     place = [row.bytes for row in rows]
@@ -99,10 +77,7 @@ def write_picture(path: str | os.PathLike[str], plan: Plan, rows: Sequence[Row])
     for axes in (top, below):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.3)
-    try:
-        figure.savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise HvdFtError(f"cannot write {path}: {error.strerror}; give another --png") from error
+    return figure
 
 
 def _others(plan: Plan) -> list[str]:

@@ -1,6 +1,7 @@
 """The command line of `hvdft bench`."""
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.text import Text
 from hvd_ft.bench.series import BACKENDS, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
 
+MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
 _WIDTH = 160  # of tables where the output is not a terminal
 
 AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
@@ -35,6 +37,7 @@ def add_bench(commands: Any, add: AddCommand) -> None:
         title="commands", metavar="COMMAND", required=True, parser_class=type(bench)
     )
     _add_allreduce(kinds, add)
+    _add_training(kinds, add)
 
 
 def _add_allreduce(kinds: Any, add: AddCommand) -> None:
@@ -68,8 +71,27 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.set_defaults(handler=_allreduce)
 
 
+def _add_training(kinds: Any, add: AddCommand) -> None:
+    parser = add(
+        kinds,
+        "training",
+        "measure images per second of each backend, and what one killed rank costs",
+        "hvdft bench training -np 4 --models digits,cnn --csv out.csv --png out.png",
+    )
+    _add_common(parser)
+    parser.add_argument("--models", type=_models, default=dict(MODELS), metavar="LIST",
+                        help="of digits (the demo's) and cnn (24 M parameters), each with "
+                        "its steps a round if you like (default: digits:500,cnn:30)",
+                        )  # fmt: skip
+    parser.add_argument("--rounds", type=_at_least(1), default=3, metavar="N",
+                        help="of each backend and kind of run (default: 3)")  # fmt: skip
+    parser.add_argument("--snapshot-steps", type=_at_least(1), default=10, metavar="N",
+                        help="steps from one snapshot to the next (default: 10)")  # fmt: skip
+    parser.set_defaults(handler=_training)
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-np", "--num-proc", type=_at_least(1), default=4, metavar="N",
+    parser.add_argument("-np", "--num-proc", type=_at_least(2), default=4, metavar="N",
                         help="number of ranks (default: 4)")  # fmt: skip
     parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
                         help="of ft and mpi, with a comma between (default: ft,mpi)")  # fmt: skip
@@ -108,6 +130,16 @@ def _backends(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _models(text: str) -> dict[str, int]:
+    found = {}
+    for entry in text.split(","):
+        name, colon, steps = entry.partition(":")
+        if name not in MODELS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no model; give some of digits,cnn")
+        found[name] = _at_least(2)(steps) if colon else MODELS[name]
+    return found
+
+
 def check_files(*paths: str | None) -> None:
     """Checks before all the work that results can be written.
 
@@ -129,7 +161,7 @@ def console() -> Console:
 def _allreduce(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from hvd_ft.bench import allreduce, allreduce_output, machine
+    from hvd_ft.bench import allreduce, allreduce_output, output
 
     if options.op == "average" and options.dtype.startswith("int"):
         raise HvdFtError("--op average of whole numbers is cut off by Horovod, so that no result "
@@ -150,9 +182,7 @@ def _allreduce(options: argparse.Namespace) -> int:
         turn_limit_seconds=options.turn_limit_seconds,
     )
     out = console()
-    facts = machine.facts()
-    for name, value in facts.items():
-        out.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    facts = _tell_facts(out)
     with Live(console=out, auto_refresh=False, transient=True) as live:
 
         def show(rows: list[Row], doing: str) -> None:
@@ -162,10 +192,47 @@ def _allreduce(options: argparse.Namespace) -> int:
         rows = allreduce.measure(plan, show)
     out.print(allreduce_output.table(plan, rows))
     if options.csv:
-        allreduce_output.write_csv(options.csv, plan, rows, facts)
+        lines = allreduce_output.csv_lines(plan, rows)
+        output.write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
     if options.png:
-        allreduce_output.write_picture(options.png, plan, rows)
+        output.write_picture(options.png, allreduce_output.picture(plan, rows))
     wrong = sum(times.wrong for row in rows for times in row.times.values())
     if wrong:
         raise HvdFtError(f"{wrong} elements came out wrong, see #wrong; do not use this backend")
     return 0
+
+
+def _training(options: argparse.Namespace) -> int:
+    from hvd_ft.bench import output, training, training_output
+
+    check_files(options.csv, options.png)
+    plan = training.Plan(
+        backends=options.backends,
+        ranks=options.num_proc,
+        models=options.models,
+        rounds=options.rounds,
+        snapshot_steps=options.snapshot_steps,
+        turn_limit_seconds=options.turn_limit_seconds,
+    )
+    out = console()
+    facts = _tell_facts(out)
+    with out.status("") if out.is_terminal else contextlib.nullcontext() as status:
+        results = training.measure(plan, status.update if status else out.print)
+    out.print(training_output.throughput_table(plan, results))
+    if "ft" in plan.backends:
+        out.print(training_output.failure_table(plan, results))
+    if options.csv:
+        lines = training_output.csv_lines(results)
+        output.write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
+    if options.png:
+        output.write_picture(options.png, training_output.picture(plan, results))
+    return 0
+
+
+def _tell_facts(out: Console) -> dict[str, str]:
+    from hvd_ft.bench import machine
+
+    facts = machine.facts()
+    for name, value in facts.items():
+        out.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    return facts
