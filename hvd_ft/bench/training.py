@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from hvd_ft.bench import sides
 from hvd_ft.bench.memory import MemoryWatch
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import Job, launch
-from hvd_ft.native import View
 
 WORKER = "hvd_ft.tensorflow.bench_training"
 
@@ -91,23 +89,6 @@ class Result:
         return statistics.median(self.killed) - statistics.median(self.undisturbed)
 
 
-@dataclass
-class Killer:
-    """Kills the worker of one rank once it has come to a step, and watches memory meanwhile."""
-
-    rank: int
-    step: int | None  # None: never
-    memory: MemoryWatch
-    done: bool = False
-
-    def __call__(self, view: View) -> None:
-        self.memory(view)
-        status = view.status(self.rank)
-        if self.step and not self.done and status.pid and status.step >= self.step:
-            self.done = True
-            os.kill(status.pid, signal.SIGKILL)
-
-
 def measure(plan: Plan, show: Show) -> list[Result]:
     """Measures everything.
 
@@ -153,14 +134,14 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
     victim = plan.ranks - 1
     with tempfile.TemporaryDirectory(prefix="hvdft-bench-") as folder:
         command = [sys.executable, "-m", WORKER, *plan.arguments(model), "--steps", str(steps)]
-        job = Job(plan.ranks, [*command, "--result", folder])
-        killer = Killer(victim, steps // 2 if kill else None, MemoryWatch(job.id))
-        code = launch(job, watch=killer)
-        if code > 128:
+        death = ["--die-rank", str(victim), "--die-step", str(steps // 2)] if kill else []
+        job = Job(plan.ranks, [*command, "--result", folder, *death])
+        memory = MemoryWatch(job.id)
+        code = launch(job, watch=memory)
+        if code > 128:  # a signal
             raise SystemExit(code)
-        if code or (kill and not killer.done):
-            reason = f"ended with code {code}" if code else "was over before a rank was killed"
-            raise HvdFtError(f"the training of {model} {reason}; give it more --steps")
+        if code:
+            raise HvdFtError(f"the training of {model} ended with code {code}; see its output")
         ranks = [
             json.loads((Path(folder) / f"rank-{rank}.json").read_text())
             for rank in range(plan.ranks)
@@ -173,5 +154,5 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
     result.arena_bound_bytes = (
         2 * result.gradient_bytes * plan.snapshot_steps + 2 * plan.ranks * result.state_bytes
     )
-    result.arena_bytes = max(result.arena_bytes, killer.memory.arena_bytes)
-    result.agent_bytes = max(result.agent_bytes, killer.memory.agent_bytes)
+    result.arena_bytes = max(result.arena_bytes, memory.arena_bytes)
+    result.agent_bytes = max(result.agent_bytes, memory.agent_bytes)

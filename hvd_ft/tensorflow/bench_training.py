@@ -6,6 +6,8 @@ restarted process finds its way by itself, and writes how long that took.
 
 import argparse
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -61,22 +63,34 @@ class Training:
         self._data = tf.data.Dataset.from_tensor_slices((images, labels))
         self.fit(WARMUP_STEPS)
 
-    def fit(self, steps: int) -> float:
+    def fit(self, steps: int, *callbacks: Any) -> float:
         """Trains for some steps; returns the seconds they took."""
         data = self._data.batch(self._batch, drop_remainder=True).repeat().take(steps)
         keep = hvd.callbacks.FaultTolerance(self._snapshot_steps)
         begin = time.perf_counter()
-        self._model.fit(data, callbacks=[keep], verbose=0)
+        self._model.fit(data, callbacks=[keep, *callbacks], verbose=0)
         return time.perf_counter() - begin
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any], *callbacks: Any) -> dict[str, Any]:
         """Trains as asked; tells the seconds, sizes in bytes and a rank's images in a step."""
         return {
-            "seconds": self.fit(request["steps"]),
+            "seconds": self.fit(request["steps"], *callbacks),
             "batch": self._batch,
             "gradient_bytes": _bytes(self._model.trainable_variables),
             "state_bytes": _bytes([*self._model.variables, *self._model.optimizer.variables]),
         }
+
+
+class Death(tf.keras.callbacks.Callback):
+    """Kills its process after a step of the fit, unless that is a restarted one."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._step = step
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch + 1 == self._step and hvd.incarnation() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _bytes(variables: list[tf.Variable]) -> int:
@@ -91,6 +105,8 @@ def main() -> None:
     parser.add_argument("--snapshot-steps", type=int, required=True)
     parser.add_argument("--result", type=Path)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--die-rank", type=int)
+    parser.add_argument("--die-step", type=int)
     options = parser.parse_args()
     channel = turns.connect(options.socket) if options.socket else None
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
@@ -100,7 +116,8 @@ def main() -> None:
     if channel:
         turns.serve(channel, hvd.rank(), training.answer)
     else:
-        result = training.answer({"steps": options.steps})
+        death = [Death(options.die_step)] if options.die_rank == hvd.rank() else []
+        result = training.answer({"steps": options.steps}, *death)
         (options.result / f"rank-{hvd.rank()}.json").write_text(json.dumps(result))
 
 
