@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from hvd_ft.bench.series import BACKENDS, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
 
 MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
-_WIDTH = 160  # of tables where the output is not a terminal
+_WIDTH = 160
 
 AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
@@ -152,10 +153,9 @@ def check_files(*paths: str | None) -> None:
             raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
 
 
-def console() -> Console:
-    """Returns the console; a pipe or a file gets lines that are long enough for the tables."""
-    usual = Console()
-    return usual if usual.is_terminal else Console(width=_WIDTH)
+def print_table(table: Table) -> None:
+    """Prints a table with all its digits; in a narrow terminal its lines are broken."""
+    Console(width=max(Console().width, _WIDTH)).print(table)
 
 
 def _allreduce(options: argparse.Namespace) -> int:
@@ -181,7 +181,7 @@ def _allreduce(options: argparse.Namespace) -> int:
         repeats=options.repeats,
         turn_limit_seconds=options.turn_limit_seconds,
     )
-    out = console()
+    out = Console()
     facts = _tell_facts(out)
     with Live(console=out, auto_refresh=False, transient=True) as live:
 
@@ -190,7 +190,7 @@ def _allreduce(options: argparse.Namespace) -> int:
                 live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
 
         rows = allreduce.measure(plan, show)
-    out.print(allreduce_output.table(plan, rows))
+    print_table(allreduce_output.table(plan, rows))
     if options.csv:
         lines = allreduce_output.csv_lines(plan, rows)
         output.write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
@@ -214,13 +214,13 @@ def _training(options: argparse.Namespace) -> int:
         snapshot_steps=options.snapshot_steps,
         turn_limit_seconds=options.turn_limit_seconds,
     )
-    out = console()
+    out = Console()
     facts = _tell_facts(out)
     with out.status("") if out.is_terminal else contextlib.nullcontext() as status:
         results = training.measure(plan, status.update if status else out.print)
-    out.print(training_output.throughput_table(plan, results))
+    print_table(training_output.throughput_table(plan, results))
     if "ft" in plan.backends:
-        out.print(training_output.failure_table(plan, results))
+        print_table(training_output.failure_table(plan, results))
     if options.csv:
         lines = training_output.csv_lines(results)
         output.write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
