@@ -204,6 +204,19 @@ def test_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GB/s" in facts["memory bandwidth"]
 
 
+def test_wrong_results_fail_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(allreduce, "measure", lambda plan, show: rows())
+    monkeypatch.setattr(machine, "facts", lambda: FACTS)
+    path = tmp_path / "a.csv"
+    assert cli.main(["bench", "allreduce", "--csv", str(path)]) != 0
+    out, err = capsys.readouterr()
+    assert err == "hvdft: 10 elements came out wrong, see #wrong; do not use this backend\n"
+    assert out.splitlines()[0] == "CPU: one, 2 cores"
+    assert path.read_text().count("\n") == 6  # what was measured is written all the same
+
+
 @pytest.mark.parametrize("kind", ["allreduce", "training"])
 def test_help_has_an_example(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     with pytest.raises(SystemExit) as stop:
