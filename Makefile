@@ -26,8 +26,12 @@ lint: setup ## ruff, mypy, and the core without a warning
 sanitize: ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
-bench: setup ## how long training takes, with and without a failure: stock Horovod and ft
-	@$(VENV)/python -m experiments.time_to_converge.run
+bench: setup ## allreduce and training on ft against stock Horovod, tables and pictures into out/
+	@mkdir -p out
+	@$(VENV)/hvdft bench allreduce --csv out/one.csv --png out/one.png
+	@$(VENV)/hvdft bench allreduce --tensors 64 --csv out/fused.csv --png out/fused.png
+	@$(VENV)/hvdft bench allreduce --tensors 64 --no-fusion --csv out/unfused.csv --png out/unfused.png
+	@$(VENV)/hvdft bench training --csv out/training.csv --png out/training.png
 
 core: ## compile the core
 	@$(VENV)/python setup.py -q build_ext --inplace

@@ -1,4 +1,4 @@
-"""The command line: `hvdft run`, `agent`, `build-horovod`, `check` and `report`."""
+"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `report` and `bench`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import NoReturn, TypeAlias
 from rich.console import Console
 
 from hvd_ft import __version__
+from hvd_ft.bench.command import add_bench
 from hvd_ft.errors import HvdFtError
 
 EXIT_BAD_INPUT = 2
@@ -86,6 +87,7 @@ def _parser() -> _Parser:
     )
     check.set_defaults(handler=_check)
     _add_report(commands)
+    add_bench(commands, _add)
     return parser
 
 

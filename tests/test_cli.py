@@ -48,7 +48,7 @@ def test_version(hvdft: Run) -> None:
     assert hvdft("--version") == (0, f"hvdft {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["run", "build-horovod", "check", "report"])
+@pytest.mark.parametrize("command", ["run", "build-horovod", "check", "report", "bench"])
 def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> None:
     code, out, _ = hvdft(command, "--help")
     assert code == 0
@@ -58,7 +58,7 @@ def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> Non
 def test_the_help_names_every_command(hvdft: Run) -> None:
     code, out, _ = hvdft("--help")
     assert code == 0
-    for command in ("run", "agent", "build-horovod", "check", "report"):
+    for command in ("run", "agent", "build-horovod", "check", "report", "bench"):
         assert f"\n    {command} " in out or f"\n    {command}\n" in out
 
 

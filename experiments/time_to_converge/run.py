@@ -8,7 +8,6 @@ import argparse
 import csv
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hvd_ft.environment import check_environment, mpi_environment
+from hvd_ft.bench.sides import stock_command, stock_environment
+from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 
 HERE = Path(__file__).resolve().parent
@@ -52,23 +52,6 @@ class Measurement:
     accuracy: float
 
 
-def stock_command(environment: dict[str, str]) -> list[str]:
-    """Returns the command before the training's own.
-
-    Args:
-        environment: Gets Horovod's MPI backend and loses what hvdft sets for its agents: Intel
-            MPI's own defaults are what stock Horovod is fastest with.
-    """
-    for name in [name for name in environment if name.startswith("I_MPI_")]:
-        if name not in ("I_MPI_ROOT", "I_MPI_HYDRA_BOOTSTRAP"):
-            del environment[name]
-    environment |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    mpiexec = shutil.which("mpiexec.hydra", path=environment["PATH"])
-    if mpiexec is None:
-        raise HvdFtError("Intel MPI's mpiexec.hydra is not in PATH; run: make setup")
-    return [mpiexec, "-np", str(RANKS)]
-
-
 def attempt(side: str, epochs: int, death: Sequence[str], log: Path) -> tuple[float, float | None]:
     """Runs the job once.
 
@@ -81,17 +64,18 @@ def attempt(side: str, epochs: int, death: Sequence[str], log: Path) -> tuple[fl
     Returns:
         Seconds, and the test accuracy, or None if the job died.
     """
-    environment = {**os.environ, **mpi_environment(), "TF_CPP_MIN_LOG_LEVEL": "2"}
     if side == "stock":
-        launch = stock_command(environment)
+        environment = stock_environment()
+        launch = stock_command(RANKS, environment)
     else:
+        environment = {**os.environ}
         launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), "--no-live"]
     with tempfile.TemporaryDirectory() as results, log.open("ab") as output:
         command = [*launch, sys.executable, str(HERE / "train.py"), "--epochs", str(epochs)]
         begin = time.perf_counter()
         ended = subprocess.run(
             [*command, "--result", results, *death],
-            env=environment,
+            env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -1,0 +1,95 @@
+"""`hvdft bench allreduce`: all sides measure one size in turn, then the next size."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hvd_ft.bench import sides
+from hvd_ft.bench.series import Row, Times
+
+WORKER = "hvd_ft.tensorflow.bench_allreduce"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        backends: Of `series.BACKENDS`.
+        ranks: Number of ranks, on this host.
+        sizes: Bytes of all tensors of an iteration together.
+        dtype: Of `series.DTYPES`.
+        op: Of `series.OPS`.
+        tensors: So many are submitted together, each of bytes / tensors.
+        fusion: Whether Horovod may fuse them.
+        iterations: Timed ones a turn.
+        warmup: Untimed ones before them, at least 1.
+        repeats: Turns of each side at each size.
+        turn_limit_seconds: A turn that takes longer fails the run.
+    """
+
+    backends: Sequence[str]
+    ranks: int
+    sizes: Sequence[int]
+    dtype: str
+    op: str
+    tensors: int
+    fusion: bool
+    iterations: int
+    warmup: int
+    repeats: int
+    turn_limit_seconds: float
+
+    @property
+    def mode(self) -> str:
+        """How the bytes are handed over, in words."""
+        if self.tensors == 1:
+            return "1 tensor"
+        return f"{self.tensors} tensors together, {'fused' if self.fusion else 'not fused'}"
+
+
+def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
+    """Measures everything.
+
+    Args:
+        plan: What.
+        show: Is called with the rows so far and with what is being done.
+
+    Returns:
+        A row for every size.
+
+    Raises:
+        HvdFtError: A side failed.
+    """
+    rows: list[Row] = []
+    show(rows, f"starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
+    # An empty variable would be read as 0 by Horovod, so the usual threshold is left unset.
+    env = {} if plan.fusion else {"HOROVOD_FUSION_THRESHOLD": "0"}
+    arguments = ["--dtype", plan.dtype, "--op", plan.op, "--tensors", str(plan.tensors)]
+    with sides.started(plan.backends, plan.ranks, WORKER, arguments, env) as started:
+        for place, size in enumerate(plan.sizes):
+            count = size // np.dtype(plan.dtype).itemsize
+            row = Row(size, count, plan.ranks, {name: Times() for name in plan.backends})
+            for repeat in range(plan.repeats):
+                # Who goes first alternates too.
+                order = started if (place + repeat) % 2 == 0 else started[::-1]
+                for side in order:
+                    show(rows, f"{size} bytes: {side.name}, turn {repeat + 1} of {plan.repeats}")
+                    _one_turn(side, plan, count, row.times[side.name])
+            rows.append(row)
+        show(rows, "ending")
+    return rows
+
+
+def _one_turn(side: sides.Side, plan: Plan, count: int, times: Times) -> None:
+    request = {
+        "do": "measure",
+        "count": count,
+        "iterations": plan.iterations,
+        "warmup": plan.warmup,
+    }
+    with side.turn():
+        answers = side.ask(request, plan.turn_limit_seconds)
+    times.add_turn([answer["seconds"] for answer in answers])
+    times.wrong += sum(answer["wrong"] for answer in answers)

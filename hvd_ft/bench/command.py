@@ -1,0 +1,238 @@
+"""The command line of `hvdft bench`."""
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hvd_ft.bench.series import BACKENDS, DTYPES, OPS, Row, parse_bytes, sizes
+from hvd_ft.errors import HvdFtError
+
+MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
+_WIDTH = 160
+
+AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
+
+
+def add_bench(commands: Any, add: AddCommand) -> None:
+    """Adds `bench` and its two commands to the command line.
+
+    Args:
+        commands: Where to.
+        add: Makes a command's parser of its place, name, help and example.
+    """
+    bench = add(
+        commands,
+        "bench",
+        "measure the ft backend against stock Horovod on this machine",
+        "hvdft bench allreduce -np 4 --backends ft,mpi",
+    )
+    kinds = bench.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=type(bench)
+    )
+    _add_allreduce(kinds, add)
+    _add_training(kinds, add)
+
+
+def _add_allreduce(kinds: Any, add: AddCommand) -> None:
+    parser = add(
+        kinds,
+        "allreduce",
+        "measure hvd.allreduce of each backend, size by size, the sides taking turns",
+        "hvdft bench allreduce -np 4 --backends ft,mpi --min-bytes 1M --tensors 64 --csv out.csv",
+    )
+    _add_common(parser)
+    parser.add_argument("--min-bytes", type=_bytes, metavar="N", help="first size, of all tensors "
+                        "together (default: one element of each tensor)")  # fmt: skip
+    parser.add_argument("--max-bytes", type=_bytes, default=64 << 20, metavar="N",
+                        help="largest size (default: 64M)")  # fmt: skip
+    parser.add_argument("--factor", type=_at_least(2), default=4, metavar="N",
+                        help="from one size to the next (default: 4)")  # fmt: skip
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--op", choices=OPS, default="sum")
+    parser.add_argument("--tensors", type=_at_least(1), default=1, metavar="N",
+                        help="cut the bytes into N tensors, submitted together (default: 1)",
+                        )  # fmt: skip
+    parser.add_argument("--no-fusion", action="store_true",
+                        help="keep Horovod from fusing them (HOROVOD_FUSION_THRESHOLD=0)",
+                        )  # fmt: skip
+    parser.add_argument("--iterations", type=_at_least(1), default=20, metavar="N",
+                        help="timed ones in a turn (default: 20)")  # fmt: skip
+    parser.add_argument("--warmup", type=_at_least(1), default=5, metavar="N",
+                        help="untimed ones before them (default: 5)")  # fmt: skip
+    parser.add_argument("--repeats", type=_at_least(1), default=3, metavar="N",
+                        help="turns of each backend at each size (default: 3)")  # fmt: skip
+    parser.set_defaults(handler=_allreduce)
+
+
+def _add_training(kinds: Any, add: AddCommand) -> None:
+    parser = add(
+        kinds,
+        "training",
+        "measure images per second of each backend, and what one killed rank costs",
+        "hvdft bench training -np 4 --models digits,cnn --csv out.csv --png out.png",
+    )
+    _add_common(parser)
+    parser.add_argument("--models", type=_models, default=dict(MODELS), metavar="LIST",
+                        help="of digits (the demo's) and cnn (24 M parameters), each with "
+                        "its steps a round if you like (default: digits:500,cnn:30)",
+                        )  # fmt: skip
+    parser.add_argument("--rounds", type=_at_least(1), default=3, metavar="N",
+                        help="of each backend and kind of run (default: 3)")  # fmt: skip
+    parser.add_argument("--snapshot-steps", type=_at_least(1), default=10, metavar="N",
+                        help="steps from one snapshot to the next (default: 10)")  # fmt: skip
+    parser.set_defaults(handler=_training)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-np", "--num-proc", type=_at_least(2), default=4, metavar="N",
+                        help="number of ranks (default: 4)")  # fmt: skip
+    parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
+                        help="of ft and mpi, with a comma between (default: ft,mpi)")  # fmt: skip
+    parser.add_argument("--turn-limit-seconds", type=_at_least(1), default=300, metavar="N",
+                        help="a turn that takes longer ends the run (default: 300)")  # fmt: skip
+    parser.add_argument("--csv", metavar="FILE", help="write the results, one a line")
+    parser.add_argument("--png", metavar="FILE", help="draw the results")
+
+
+def _bytes(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _at_least(minimum: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number, {minimum} or more")
+        return int(text)
+
+    return number
+
+
+def _backends(text: str) -> list[str]:
+    names = text.split(",")
+    if "gloo" in names:
+        raise argparse.ArgumentTypeError(
+            "gloo is not there: 'hvdft build-horovod' builds Horovod without Gloo; leave it out, "
+            "as in --backends ft,mpi"
+        )
+    for name in names:
+        if name not in BACKENDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no backend; give some of ft,mpi")
+    return list(dict.fromkeys(names))
+
+
+def _models(text: str) -> dict[str, int]:
+    found = {}
+    for entry in text.split(","):
+        name, colon, steps = entry.partition(":")
+        if name not in MODELS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no model; give some of digits,cnn")
+        found[name] = _at_least(2)(steps) if colon else MODELS[name]
+    return found
+
+
+def check_files(*paths: str | None) -> None:
+    """Checks before all the work that results can be written.
+
+    Raises:
+        HvdFtError: One of them cannot.
+    """
+    for path in filter(None, paths):
+        directory = Path(path).absolute().parent
+        if Path(path).is_dir() or not os.access(directory, os.W_OK | os.X_OK):
+            raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
+
+
+def print_table(table: Table) -> None:
+    """Prints a table with all its digits; in a narrow terminal its lines are broken."""
+    Console(width=max(Console().width, _WIDTH)).print(table)
+
+
+def _allreduce(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from hvd_ft.bench import allreduce, allreduce_output, output
+
+    if options.op == "average" and options.dtype.startswith("int"):
+        raise HvdFtError("--op average of whole numbers is cut off by Horovod, so that no result "
+                         "is right; give --op sum or another --dtype")  # fmt: skip
+    check_files(options.csv, options.png)
+    unit = np.dtype(options.dtype).itemsize * options.tensors
+    plan = allreduce.Plan(
+        backends=options.backends,
+        ranks=options.num_proc,
+        sizes=sizes(options.min_bytes or unit, options.max_bytes, options.factor, unit),
+        dtype=options.dtype,
+        op=options.op,
+        tensors=options.tensors,
+        fusion=not options.no_fusion,
+        iterations=options.iterations,
+        warmup=options.warmup,
+        repeats=options.repeats,
+        turn_limit_seconds=options.turn_limit_seconds,
+    )
+    out = Console()
+    facts = _tell_facts(out)
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+
+        def show(rows: list[Row], doing: str) -> None:
+            if out.is_terminal:
+                live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
+
+        rows = allreduce.measure(plan, show)
+    print_table(allreduce_output.table(plan, rows))
+    if options.csv:
+        lines = allreduce_output.csv_lines(plan, rows)
+        output.write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
+    if options.png:
+        output.write_picture(options.png, allreduce_output.picture(plan, rows))
+    wrong = sum(times.wrong for row in rows for times in row.times.values())
+    if wrong:
+        raise HvdFtError(f"{wrong} elements came out wrong, see #wrong; do not use this backend")
+    return 0
+
+
+def _training(options: argparse.Namespace) -> int:
+    from hvd_ft.bench import output, training, training_output
+
+    check_files(options.csv, options.png)
+    plan = training.Plan(
+        backends=options.backends,
+        ranks=options.num_proc,
+        models=options.models,
+        rounds=options.rounds,
+        snapshot_steps=options.snapshot_steps,
+        turn_limit_seconds=options.turn_limit_seconds,
+    )
+    out = Console()
+    facts = _tell_facts(out)
+    with out.status("") if out.is_terminal else contextlib.nullcontext() as status:
+        results = training.measure(plan, status.update if status else out.print)
+    print_table(training_output.throughput_table(plan, results))
+    if "ft" in plan.backends:
+        print_table(training_output.failure_table(plan, results))
+    if options.csv:
+        lines = training_output.csv_lines(results)
+        output.write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
+    if options.png:
+        output.write_picture(options.png, training_output.picture(plan, results))
+    return 0
+
+
+def _tell_facts(out: Console) -> dict[str, str]:
+    from hvd_ft.bench import machine
+
+    facts = machine.facts()
+    for name, value in facts.items():
+        out.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    return facts

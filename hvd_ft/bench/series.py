@@ -1,0 +1,106 @@
+"""What can be measured, the sizes of a series of measurements, and what is made of the times."""
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hvd_ft.errors import HvdFtError
+
+BACKENDS = ("ft", "mpi")
+DTYPES = ("float16", "float32", "float64", "int32", "int64")
+OPS = ("sum", "average", "min", "max", "prod")
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_bytes(text: str) -> int:
+    """Reads a number of bytes such as `4`, `64K` or `1M`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", text.strip().upper(), re.ASCII)
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"{text!r} is not a number of bytes, such as 4, 64K or 1M")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def sizes(first: int, last: int, factor: int, unit: int) -> list[int]:
+    """Returns the sizes to measure, in bytes: `first`, each next one `factor` times as large.
+
+    Args:
+        first: bytes.
+        last: bytes, the most.
+        factor: at least 2.
+        unit: bytes that every size must be a multiple of: one element of each tensor.
+
+    Raises:
+        HvdFtError: there is no size in the range.
+    """
+    if last < first:
+        raise HvdFtError(f"--max-bytes {last} is less than --min-bytes {first}; give more")
+    found = []
+    while first <= last:
+        if first >= unit:
+            found.append(first // unit * unit)
+        first *= factor
+    if not found:
+        raise HvdFtError(f"--max-bytes {last} is less than one element of each tensor ({unit} "
+                         "bytes); give more")  # fmt: skip
+    return list(dict.fromkeys(found))
+
+
+@dataclass
+class Times:
+    """What was measured of one backend at one size.
+
+    Attributes:
+        seconds: Of every iteration, the mean over the ranks.
+        wrong: Elements that came out wrong, of all ranks.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    wrong: int = 0
+
+    def add_turn(self, ranks: Sequence[Sequence[float]]) -> None:
+        """Takes the seconds of a turn's iterations, of each rank."""
+        self.seconds += [statistics.fmean(times) for times in zip(*ranks, strict=True)]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+
+@dataclass
+class Row:
+    """One size, all backends.
+
+    Attributes:
+        bytes: Of all tensors together.
+        count: Elements of all tensors together.
+        ranks: Number of ranks.
+        times: By backend.
+    """
+
+    bytes: int
+    count: int
+    ranks: int
+    times: dict[str, Times]
+
+    def algbw(self, backend: str) -> float:
+        """Returns GB/s: bytes by the median time."""
+        return self.bytes / self.times[backend].median / 1e9
+
+    def busbw(self, backend: str) -> float:
+        """Returns GB/s as nccl-tests has it: algbw · 2(n - 1)/n, comparable for any n."""
+        return self.algbw(backend) * 2 * (self.ranks - 1) / self.ranks
+
+    def ratio(self, backend: str, to: str) -> tuple[float, float]:
+        """Returns how many times as long `backend` takes as `to`: by the medians, the minima."""
+        own, others = self.times[backend], self.times[to]
+        return own.median / others.median, own.best / others.best

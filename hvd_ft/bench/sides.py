@@ -1,0 +1,298 @@
+"""The jobs that are compared: all are started, then they take turns.
+
+The workers of a side that is not on turn are stopped (SIGSTOP), because stock Horovod's would poll
+otherwise. However the run ends, all of them are let go on and ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hvd_ft import jobdir, mpi_files
+from hvd_ft.channel import Channel, Message
+from hvd_ft.environment import check_environment, mpi_environment
+from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher import STOP_SIGNALS, job_processes
+from hvd_ft.native import die_with_parent
+
+START_LIMIT_SECONDS = 120.0
+END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+
+def stock_environment() -> dict[str, str]:
+    """Returns the environment of a stock Horovod job on MPI.
+
+    It is without what hvdft sets for its agents: Intel MPI's own defaults are what stock Horovod
+    is fastest with.
+    """
+    environment = {**os.environ, **mpi_environment()}
+    for name in [name for name in environment if name.startswith("I_MPI_")]:
+        if name not in ("I_MPI_ROOT", "I_MPI_HYDRA_BOOTSTRAP"):
+            del environment[name]
+    return environment | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+
+
+def stock_command(size: int, environment: Mapping[str, str]) -> list[str]:
+    """Returns the command line before the worker's own.
+
+    Args:
+        size: Number of ranks.
+        environment: The job's; Intel MPI is found by its PATH.
+
+    Raises:
+        HvdFtError: There is no Intel MPI.
+    """
+    mpiexec = shutil.which("mpiexec.hydra", path=environment["PATH"])
+    if mpiexec is None:
+        raise HvdFtError("Intel MPI's mpiexec.hydra is not in PATH; run: pip install impi-rt")
+    return [mpiexec, "-np", str(size)]
+
+
+class Side:
+    """One backend's job, and the driver's connections to its workers.
+
+    Args:
+        name: `ft` or `mpi`.
+        size: Number of ranks.
+        scratch: Private directory for the socket and the job's output.
+    """
+
+    def __init__(self, name: str, size: int, scratch: Path) -> None:
+        self.name = name
+        self.size = size
+        self._log = scratch / f"{name}.log"
+        self._address = str(scratch / f"{name}.socket")
+        self._mark = jobdir.new_job_id()  # in the environment of all that stock mpiexec starts
+        self._process: subprocess.Popen[bytes] | None = None
+        self._workers: dict[int, tuple[Channel, int]] = {}  # by rank; the descriptor is a pidfd
+
+    def start(self, module: str, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+        """Starts the job and waits until every rank has reported.
+
+        Args:
+            module: The worker's, run with `python -m`; its first argument is the socket.
+            arguments: Its further arguments.
+            env: Environment variables on top of the usual ones.
+
+        Raises:
+            HvdFtError: The job does not start.
+        """
+        worker = [sys.executable, "-m", module, self._address, *arguments]
+        if self.name == "ft":
+            environment = {**os.environ, **env}
+            run = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live"]
+            command = [*run, "-np", str(self.size), *worker]
+        else:
+            environment = {**stock_environment(), **env, "HOROVOD_FT_JOB": self._mark}
+            command = [*stock_command(self.size, environment), *worker]
+        with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
+            try:
+                listener.bind(self._address)
+            except OSError as error:
+                raise HvdFtError(
+                    f"cannot make the socket {self._address} ({error}); set TMPDIR to a short path"
+                ) from None
+            listener.listen(self.size)
+            self._process = subprocess.Popen(
+                command,
+                env={"TF_CPP_MIN_LOG_LEVEL": "2", **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
+                preexec_fn=die_with_parent,  # noqa: PLW1509  (there is no other thread here)
+            )
+            self._await_workers(listener)
+
+    def _await_workers(self, listener: socket.socket) -> None:
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while len(self._workers) < self.size:
+            self._await([listener], deadline, "started")
+            end, _ = listener.accept()
+            channel = Channel(end)
+            credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            pidfd = os.pidfd_open(_CREDENTIALS.unpack(credentials)[0])
+            # Until its hello is here it has no rank, but it has to be ended with the others.
+            place = -1 - len(self._workers)
+            self._workers[place] = (channel, pidfd)
+            rank = self._receive({place}, deadline, "started")[place]["rank"]
+            self._workers[rank] = self._workers.pop(place)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Lets the workers run in the `with` block."""
+        self._signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGSTOP)
+
+    def ask(self, request: Message, limit_seconds: float) -> list[dict[str, Any]]:
+        """Sends every rank a request; returns their answers in the order of ranks.
+
+        Raises:
+            HvdFtError: A worker died, or has not answered within the limit.
+        """
+        for channel, _ in self._workers.values():
+            try:
+                channel.send(request)
+            except OSError:
+                raise self._error("a worker has died") from None
+        deadline = time.monotonic() + limit_seconds
+        answers = self._receive(set(self._workers), deadline, "answered")
+        return [answers[rank] for rank in range(self.size)]
+
+    def _receive(self, ranks: set[int], deadline: float, what: str) -> dict[int, Message]:
+        answers: dict[int, Message] = {}
+        while missing := ranks - answers.keys():
+            waiting = {self._workers[rank][0].fileno(): rank for rank in missing}
+            for descriptor in self._await(list(waiting), deadline, what):
+                rank = waiting[descriptor]
+                messages = self._workers[rank][0].receive()
+                if messages is None:
+                    raise self._error("a worker has died")
+                if messages:
+                    answers[rank] = messages[0]
+        return answers
+
+    def _await(self, files: Sequence[Any], deadline: float, what: str) -> list[Any]:
+        """Waits until one of the files can be read; returns those that can."""
+        assert self._process
+        with selectors.DefaultSelector() as selector:
+            ended = os.pidfd_open(self._process.pid)
+            try:
+                for file in (*files, ended):
+                    selector.register(file, selectors.EVENT_READ)
+                ready = [key.fileobj for key, _ in selector.select(deadline - time.monotonic())]
+            finally:
+                os.close(ended)
+        if not ready:
+            raise self._error(f"its workers have not {what} in time")
+        if found := [file for file in ready if file != ended]:
+            return found
+        raise self._error(f"the job ended with code {self._process.wait()}")
+
+    def finish(self) -> None:
+        """Lets the job end by itself.
+
+        Raises:
+            HvdFtError: It does not, or not well.
+        """
+        assert self._process
+        self._signal(signal.SIGCONT)
+        for channel, _ in self._workers.values():
+            with contextlib.suppress(OSError):
+                channel.send({"do": "end"})
+        try:
+            code = self._process.wait(END_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"it has not ended within {END_LIMIT_SECONDS:.0f} s") from None
+        if code != 0:
+            raise self._error(f"the job ended with code {code}")
+
+    def close(self) -> None:
+        """Ends whatever is left of the job, stopped or not."""
+        self._signal(signal.SIGCONT)
+        process = self._process
+        if process and process.poll() is None:
+            if self.name == "ft":  # hvdft run clears up after itself; stock mpiexec need not
+                process.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(END_LIMIT_SECONDS)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        while left := job_processes(self._mark):
+            for each in left:
+                with contextlib.suppress(Exception):
+                    each.kill()
+            time.sleep(0.05)  # a killed process takes a moment to go
+        for channel, pidfd in self._workers.values():
+            channel.close()
+            os.close(pidfd)
+        self._workers.clear()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for _, pidfd in self._workers.values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+
+    def _error(self, reason: str) -> HvdFtError:
+        lines = self._log.read_text(errors="replace").split("\n")
+        last = [line.strip() for line in lines if line.strip()][-3:]
+        said = "; its output ends with: " + " | ".join(last) if last else ""
+        return HvdFtError(f"the {self.name} side failed: {reason}{said}")
+
+
+@contextlib.contextmanager
+def started(
+    names: Sequence[str],
+    size: int,
+    module: str,
+    arguments: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Iterator[list[Side]]:
+    """Starts a job for every backend; at the end of the `with` block all have ended.
+
+    Args:
+        names: `ft`, `mpi` or both.
+        size: Number of ranks.
+        module: The workers', see `Side.start`.
+        arguments: Likewise.
+        env: Likewise.
+
+    Yields:
+        The sides, their workers stopped: use them within `Side.turn`.
+
+    Raises:
+        HvdFtError: Something needed is not there, or a job failed.
+    """
+    check_environment()
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvdft-bench-"))
+        stack.callback(mpi_files.sweep)
+        stack.enter_context(_one_stop_signal())
+        sides = []
+        for name in names:
+            side = Side(name, size, Path(scratch))
+            stack.callback(side.close)
+            with side.turn():
+                side.start(module, arguments, env or {})
+            sides.append(side)
+        yield sides
+        for side in sides:
+            side.finish()
+
+
+@contextlib.contextmanager
+def _one_stop_signal() -> Iterator[None]:
+    """Ends the `with` block on a stop signal; further ones do not disturb the clearing up."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for each in heeded:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    # A signal that is ignored, as by nohup, stays ignored.
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,158 @@
+"""`hvdft bench training`: images per second of each side, and what a killed rank costs."""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hvd_ft.bench import sides
+from hvd_ft.bench.memory import MemoryWatch
+from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher import Job, launch
+
+WORKER = "hvd_ft.tensorflow.bench_training"
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        backends: Of `series.BACKENDS`.
+        ranks: Number of ranks, on this host.
+        models: Each one's name and its steps a round.
+        rounds: Of each side, and of each of the runs with and without a kill.
+        snapshot_steps: Steps from one snapshot to the next.
+        turn_limit_seconds: A round that takes longer fails the run.
+    """
+
+    backends: Sequence[str]
+    ranks: int
+    models: dict[str, int]
+    rounds: int
+    snapshot_steps: int
+    turn_limit_seconds: float
+
+    def arguments(self, model: str) -> list[str]:
+        """Returns the worker's flags for a model."""
+        return ["--model", model, "--snapshot-steps", str(self.snapshot_steps)]
+
+
+@dataclass
+class Result:
+    """What was measured of one model.
+
+    Attributes:
+        images: That all ranks use in a round together.
+        seconds: By backend, of each round; the slowest rank's.
+        undisturbed: Seconds of each ft run in which nothing failed.
+        killed: Seconds of each ft run in which one rank was killed; the slowest survivor's.
+        gradient_bytes: A rank reduces in a step.
+        state_bytes: A rank has in a snapshot.
+        arena_bytes: The most that was in use.
+        arena_bound_bytes: 2 · gradients · steps between snapshots, and two snapshots a rank.
+        agent_bytes: The most an agent and its nursery took beside the arena.
+    """
+
+    model: str
+    images: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    undisturbed: list[float] = field(default_factory=list)
+    killed: list[float] = field(default_factory=list)
+    gradient_bytes: int = 0
+    state_bytes: int = 0
+    arena_bytes: int = 0
+    arena_bound_bytes: int = 0
+    agent_bytes: int = 0
+
+    def images_per_second(self, backend: str) -> list[float]:
+        """Returns the throughput of each round."""
+        return [self.images / seconds for seconds in self.seconds[backend]]
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the images per second of stock Horovod ft reaches, by the medians."""
+        if not {"ft", "mpi"} <= self.seconds.keys():
+            return None
+        medians = {name: statistics.median(own) for name, own in self.seconds.items()}
+        return medians["mpi"] / medians["ft"]
+
+    @property
+    def lost_seconds(self) -> float:
+        """What one kill costs, by the medians."""
+        return statistics.median(self.killed) - statistics.median(self.undisturbed)
+
+
+def measure(plan: Plan, show: Show) -> list[Result]:
+    """Measures everything.
+
+    Args:
+        plan: What.
+        show: Is called with what is being done.
+
+    Returns:
+        What came out for each model.
+
+    Raises:
+        HvdFtError: A job failed.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    results = []
+    for model, steps in plan.models.items():
+        result = Result(model)
+        _throughput(plan, model, steps, result, show)
+        if "ft" in plan.backends:
+            for number in range(plan.rounds):
+                for kill in (False, True):
+                    what = "one rank is killed" if kill else "undisturbed"
+                    show(f"{model}: {what}, {number + 1} of {plan.rounds}")
+                    _whole_run(plan, model, steps, kill, result)
+        results.append(result)
+    return results
+
+
+def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
+    show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
+    result.seconds = {name: [] for name in plan.backends}
+    with sides.started(plan.backends, plan.ranks, WORKER, plan.arguments(model)) as started:
+        for number in range(plan.rounds):
+            for side in started if number % 2 == 0 else started[::-1]:
+                show(f"{model}: {side.name}, round {number + 1} of {plan.rounds}")
+                with side.turn():
+                    answers = side.ask({"do": "fit", "steps": steps}, plan.turn_limit_seconds)
+                result.seconds[side.name].append(max(each["seconds"] for each in answers))
+                result.images = plan.ranks * steps * answers[0]["batch"]
+
+
+def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -> None:
+    victim = plan.ranks - 1
+    with tempfile.TemporaryDirectory(prefix="hvdft-bench-") as folder:
+        command = [sys.executable, "-m", WORKER, *plan.arguments(model), "--steps", str(steps)]
+        death = ["--die-rank", str(victim), "--die-step", str(steps // 2)] if kill else []
+        job = Job(plan.ranks, [*command, "--result", folder, *death])
+        memory = MemoryWatch(job.id)
+        code = launch(job, watch=memory)
+        if code > 128:  # a signal
+            raise SystemExit(code)
+        if code:
+            raise HvdFtError(f"the training of {model} ended with code {code}; see its output")
+        ranks = [
+            json.loads((Path(folder) / f"rank-{rank}.json").read_text())
+            for rank in range(plan.ranks)
+        ]
+    # The clock of the killed rank's second process has begun in the middle.
+    (result.killed if kill else result.undisturbed).append(
+        max(each["seconds"] for rank, each in enumerate(ranks) if rank != victim)
+    )
+    result.gradient_bytes, result.state_bytes = ranks[0]["gradient_bytes"], ranks[0]["state_bytes"]
+    result.arena_bound_bytes = (
+        2 * result.gradient_bytes * plan.snapshot_steps + 2 * plan.ranks * result.state_bytes
+    )
+    result.arena_bytes = max(result.arena_bytes, memory.arena_bytes)
+    result.agent_bytes = max(result.agent_bytes, memory.agent_bytes)

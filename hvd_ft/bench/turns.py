@@ -1,0 +1,30 @@
+"""The worker's end: it does what the driver asks, one request after the other."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from hvd_ft import native
+from hvd_ft.channel import Channel, Message
+
+
+def connect(path: str) -> Channel:
+    """Connects to the driver's socket. A worker without an agent will die with its parent.
+
+    It may be stopped (SIGSTOP) when its launcher dies, and could then not end by itself.
+    """
+    if native.worker() is None:
+        native.die_with_parent()
+    end = socket.socket(socket.AF_UNIX)
+    end.connect(path)
+    return Channel(end)
+
+
+def serve(channel: Channel, rank: int, answer: Callable[[Message], dict[str, Any]]) -> None:
+    """Says that this rank is ready, then answers requests until the driver wants no more."""
+    channel.send({"rank": rank})
+    while (messages := channel.receive()) is not None:
+        for message in messages:
+            if message["do"] == "end":
+                return
+            channel.send(answer(message))

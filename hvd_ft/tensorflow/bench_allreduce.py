@@ -1,0 +1,112 @@
+"""The worker of `hvdft bench allreduce`: run with `python -m`, the same on every side.
+
+Without an agent `hvd_ft.tensorflow` is stock Horovod and a State keeps nothing.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import hvd_ft.tensorflow as hvd
+from hvd_ft.bench import known, turns
+
+COMMIT_STEPS = 5  # the op log is cut as often, so that results do not fill the arena
+
+_OPS = {
+    "sum": hvd.Sum,
+    "average": hvd.Average,
+    "min": hvd.Min,
+    "max": hvd.Max,
+    "prod": hvd.Product,
+}
+
+Tensors = list[tf.Tensor]
+
+
+class Measurement:
+    """Allreduces of one series: the type, the operation and the number of tensors are fixed."""
+
+    def __init__(self, dtype: str, op: str, tensors: int) -> None:
+        self._dtype, self._op, self._tensors = dtype, op, tensors
+        self._state = hvd.State(snapshot_steps=1)
+        self._state.sync()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Measures one turn: seconds of each iteration, and how many elements are wrong."""
+        count = request["count"] // self._tensors
+        step, inputs = self._step(count), self._inputs(count, phase=0)
+        outputs = self._iterate(step, inputs, request["warmup"])[1]
+        seconds, outputs = self._iterate(step, inputs, request["iterations"])
+        wrong = self._wrong(outputs, count, phase=0)
+        # The same inputs give the same results, and a stale one would go unnoticed: so once more.
+        other = self._inputs(count, phase=1)
+        wrong += self._wrong(self._iterate(step, other, 1)[1], count, phase=1)
+        return {"seconds": seconds, "wrong": wrong}
+
+    def _iterate(
+        self, step: Callable[[Tensors], Tensors], inputs: Tensors, times: int
+    ) -> tuple[list[float], Tensors]:
+        seconds: list[float] = []
+        outputs: Tensors = []
+        for number in range(1, times + 1):
+            begin = time.perf_counter()
+            outputs = step(inputs)
+            seconds.append(time.perf_counter() - begin)
+            if number % COMMIT_STEPS == 0 or number == times:
+                self._state.commit()
+                # The ranks leave this together: a late one would lengthen the next iteration.
+                hvd.allreduce(tf.zeros([1]), name="together")
+        return seconds, outputs
+
+    def _step(self, count: int) -> Callable[[Tensors], Tensors]:
+        def one(inputs: Tensors) -> Tensors:
+            return [
+                hvd.allreduce(each, op=_OPS[self._op], name=f"bench.{count}.{number}")
+                for number, each in enumerate(inputs)
+            ]
+
+        function: Callable[[Tensors], Tensors] = one if self._tensors == 1 else tf.function(one)
+        return function
+
+    def _inputs(self, count: int, phase: int) -> Tensors:
+        return [
+            tf.constant(
+                known.contribution(
+                    self._op, self._dtype, count, hvd.rank(), hvd.size(), phase=phase + number
+                )
+            )
+            for number in range(self._tensors)
+        ]
+
+    def _wrong(self, outputs: Tensors, count: int, phase: int) -> int:
+        return sum(
+            known.count_wrong(
+                self._op,
+                output.numpy(),
+                known.result(self._op, self._dtype, count, hvd.size(), phase=phase + number),
+            )
+            for number, output in enumerate(outputs)
+        )
+
+
+def main() -> None:
+    """Serves the driver until it wants no more."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("socket")
+    parser.add_argument("--dtype", required=True)
+    parser.add_argument("--op", required=True)
+    parser.add_argument("--tensors", type=int, required=True)
+    options = parser.parse_args()
+    channel = turns.connect(options.socket)
+    tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    hvd.init()
+    measurement = Measurement(options.dtype, options.op, options.tensors)
+    turns.serve(channel, hvd.rank(), measurement.answer)
+
+
+if __name__ == "__main__":
+    main()
