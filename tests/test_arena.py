@@ -108,9 +108,10 @@ WRITE = """\
 from hvd_ft import native
 worker = native.worker()
 worker.loop_begin(0)
-worker.snapshot_write(0, [b"x" * 1000])
+worker.snapshot_room(0, 1000)[:] = b"x" * 1000
+worker.snapshot_publish(0, 1000, 0)
 try:
-    worker.snapshot_write(0, [bytes(40 << 20)])
+    worker.snapshot_room(0, 40 << 20)
 finally:
     assert bytes(worker.snapshot_read(0)) == b"x" * 1000
 """

@@ -9,13 +9,14 @@ callback's hook, the iterator is at hand, and all callbacks are done with the st
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import TrainingLoop
+from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
@@ -107,7 +108,7 @@ class FitLoop:
         """Ends the loop, with a last snapshot unless this process was given it."""
         self._loop.set_step(self.step)
         if self._loop.can_finish():
-            self._write(done=True)
+            self._loop.write(self.step, partial(self._contents, done=True))
         self._loop.end()
         self._model.train_function = self._train_function
 
@@ -124,7 +125,7 @@ class FitLoop:
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:
                 source = self._with_next_batch_drawn()
-            self._write(done=False)
+            self._loop.write(self.step, partial(self._contents, done=False))
         return self._train_function(source)
 
     def _with_next_batch_drawn(self) -> DataIterator:
@@ -135,7 +136,7 @@ class FitLoop:
             raise StopIteration
         return iter(tf.data.Dataset.from_tensors(batch).map(lambda batch: batch.get_value()))
 
-    def _write(self, done: bool) -> None:
+    def _contents(self, done: bool) -> Contents:
         values = {
             "epoch": self._epoch,
             "epoch_step": self._epoch_step,
@@ -145,7 +146,7 @@ class FitLoop:
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
         }
-        self._loop.write(self.step, read(self._variables()), values)
+        return read(self._variables()), values
 
     def _pass_by(self) -> None:
         """Brings everything to where it was when this fit, now over, had ended."""
