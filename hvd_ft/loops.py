@@ -151,7 +151,10 @@ class TrainingLoop:
             return
         begin_ns = time.perf_counter_ns()
         copy_ns = self._writer.settle()
-        stall_ns = self._stall_ns + time.perf_counter_ns() - begin_ns
+        waited_ns = time.perf_counter_ns() - begin_ns
+        self._training_ns += waited_ns
+        self._since_ns += waited_ns  # it is no part of a step
+        stall_ns = self._stall_ns + waited_ns
         # The copy is charged as if it had stopped training too: with every core busy it does.
         self._interval.add_snapshot((stall_ns + copy_ns) / 1e9)
         steps = self._snapshot_steps or self._interval.steps

@@ -339,4 +339,4 @@ def test_local_sums_of_horovods_optimizer_are_kept() -> None:
     model.optimizer._agg_helper = SimpleNamespace(
         counter=counter, locally_aggregated_grads={0: local}
     )
-    assert [id(variable) for variable in fit_variables(model)] == [id(counter), id(local)]
+    assert [id(variable) for variable in fit_variables(model)[-2:]] == [id(counter), id(local)]

@@ -55,6 +55,8 @@ def undisturbed() -> dict[str, dict[int, Result]]:
         ("keras", "1:0:14 1:1:17 0:0:24 2:0:24"),  # one twice; two at once, one the coordinator
         ("keras", f"0:0:start 1:0:init 2:0:prologue 1:1:{STEPS} 0:1:end"),
         ("loop", "2:0:12 0:0:13 2:1:30"),
+        ("large", "1:0:5 2:0:8 0:0:17 2:1:24"),  # in the step in which a snapshot is copied
+        ("chosen", "1:0:4 0:0:26"),
     ],
 )
 def test_killed_ranks_change_nothing(

@@ -71,6 +71,7 @@ class State:
         self._passes: list[int] = []  # batches of each pass over the data that is complete
         self._resumed = False
         self._loop: TrainingLoop | None = None
+        self._kept: list[tf.Variable] = []  # by snapshots; found once a loop, for it takes ms
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
             if hasattr(self, name):
@@ -97,6 +98,7 @@ class State:
         worker = native.worker()
         if worker is None:
             return
+        self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
         if self._loop.begin() is not None:
             self._restore(self._loop)
@@ -155,11 +157,11 @@ class State:
 
     def _contents(self) -> Contents:
         values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
-        return read(self._all()), values
+        return read(self._kept), values
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
-        restore(self._all(), arrays)
+        restore(self._kept, arrays)
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]
         self._resumed = True
