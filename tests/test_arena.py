@@ -10,6 +10,7 @@ from conftest import RunHvdft
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.snapshot_writer import LARGE_SNAPSHOT_BYTES
 
 LIMIT = 1 << 30
 ATTACH = "from hvd_ft import native; native.worker()"
@@ -129,6 +130,38 @@ def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert "the next snapshot needs 40 MiB more, but the arena's filesystem gives none" in said
+
+
+TAKE = """\
+import os, signal
+from hvd_ft import native
+from hvd_ft.snapshot_writer import LARGE_SNAPSHOT_BYTES, SnapshotWriter
+worker = native.worker()
+worker.loop_begin(0)
+
+class Dying(native.Worker):
+    def snapshot_publish(self, loop, size, position):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for which, letter in ((worker, b"a"), (worker, b"b"), (worker, b"c"), (Dying(), b"d")):
+    writer = SnapshotWriter(which)
+    writer.write(0, [memoryview(letter * LARGE_SNAPSHOT_BYTES)])
+    writer.settle()
+"""
+LOOK = """\
+import sys
+from hvd_ft import native
+worker = native.worker()
+worker.loop_begin(0)
+data = bytes(worker.snapshot_read(0))
+print(len(data), data[:1], len(set(data)), file=sys.stderr)
+"""
+
+
+def test_a_kill_before_a_snapshot_is_published_leaves_the_older_one(job: Path) -> None:
+    attach(job, TAKE)
+    assert attach(job, LOOK) == f"{LARGE_SNAPSHOT_BYTES} b'c' 1"
+    assert native.View(str(job)).snapshots(1).count == 3
 
 
 FILL = """\

@@ -87,6 +87,19 @@ def test_the_others_wait_and_are_not_restarted(run_hvdft: RunHvdft, tmp_path: Pa
     assert restored[0].detail > 0
 
 
+def test_the_report_tells_what_snapshots_cost(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    train(run_hvdft, "chosen", "", "--report", str(report))
+    told = read_report(report)
+    for rank in told.facts["ranks"]:
+        costs = rank["snapshots"]
+        taken = [e for e in told.events if (e.type, e.rank) == (EventType.SNAPSHOT, rank["rank"])]
+        assert costs["count"] == len(taken) >= 2, "the first, and the last"
+        assert costs["steps"] >= 1
+        assert 0 < costs["stall_ns"] < costs["training_ns"]
+        assert costs["copy_ns"] > 0
+
+
 OTHER = """\
 import os, signal
 import hvd_ft.tensorflow as hvd
