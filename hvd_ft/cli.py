@@ -246,11 +246,14 @@ def _report(options: argparse.Namespace) -> int:
     from hvd_ft import report
 
     _check_writable(options.picture)
-    events = report.read_report(options.events).events
+    told = report.read_report(options.events)
+    events = told.events
     console = Console()
     found = report.failures(events)
     console.print(report.failures_table(found) if found else "No worker died.")
     console.print(report.states_table(report.intervals(events)))
+    if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
+        console.print(snapshots)
     if options.picture:
         _draw(options.events, options.picture)
     return 0

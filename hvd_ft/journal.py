@@ -81,6 +81,7 @@ class Journal:
             "incarnation": status.incarnation,
             "step": status.step,
             "executed": status.executed,
+            "snapshots": asdict(self._view.snapshots(rank)),
         }
 
 

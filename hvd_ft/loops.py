@@ -4,14 +4,22 @@ Loops are numbered in the order in which the script begins them, whoever runs th
 callback or a `State`), so a restarted script finds its snapshots by counting the same way.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Worker
+from hvd_ft.native import Snapshots, Worker
 from hvd_ft.snapshot import decode, encode
+from hvd_ft.snapshot_interval import (
+    SnapshotInterval,
+    check_snapshot_settings,
+    log_wants_snapshot,
+)
+from hvd_ft.snapshot_writer import SnapshotWriter
+
+Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
 _begun = 0
 _open: "TrainingLoop | None" = None
@@ -22,18 +30,29 @@ class TrainingLoop:
 
     Args:
         worker: this process's attachment to its agent.
-        snapshot_steps: steps from one snapshot to the next, at least 1.
+        snapshot_steps: steps from one snapshot to the next, at least 1; None: chosen so that
+            snapshots cost no more than `snapshot_overhead`.
+        snapshot_overhead: share of the training time.
 
     Raises:
-        HvdFtError: `snapshot_steps` is out of range.
+        HvdFtError: an argument is out of range.
     """
 
-    def __init__(self, worker: Worker, snapshot_steps: int) -> None:
-        check_snapshot_steps(snapshot_steps)
+    def __init__(
+        self, worker: Worker, snapshot_steps: int | None, snapshot_overhead: float
+    ) -> None:
+        check_snapshot_settings(snapshot_steps, snapshot_overhead)
         self.number = -1
         self._worker = worker
         self._snapshot_steps = snapshot_steps
+        self._interval = SnapshotInterval(snapshot_overhead)
+        self._writer = SnapshotWriter(worker)
         self._snapshot_step = 0  # of the latest snapshot
+        self._snapshot_op = 0
+        self._stall_ns = 0  # the latest snapshot's; its copy may still be on its way
+        self._step = 0
+        self._since_ns = 0  # up to then time has been accounted for
+        self._training_ns = 0  # not yet told
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
@@ -48,7 +67,8 @@ class TrainingLoop:
         if _open is not None:
             _open.end()
         self.number, _begun, _open = _begun, _begun + 1, self
-        self._worker.loop_begin(self.number)
+        self._snapshot_op = self._worker.loop_begin(self.number)
+        self._since_ns = time.perf_counter_ns()
         if self._worker.incarnation == 0 or self._worker.snapshot_read(self.number) is None:
             return None
         return self.snapshot()[1]
@@ -64,20 +84,46 @@ class TrainingLoop:
     def jump(self) -> None:
         """Goes on in the op log after the latest snapshot."""
         self._worker.jump(self.number)
+        self._step, self._snapshot_op = self._snapshot_step, self._worker.cursor()
+        self._since_ns = time.perf_counter_ns()
 
     def set_step(self, step: int) -> None:
         """Tells everyone who looks that `step` steps of this loop are done."""
         self._worker.set_step(step)
+        took_ns = self._lap()
+        if step > self._step:
+            self._interval.add_step(took_ns / 1e9 / (step - self._step))
+        self._step = step
 
     def wants_snapshot(self, step: int) -> bool:
         """Tells whether a snapshot is due and possible: no collective may be on its way."""
-        due = step - self._snapshot_step >= self._snapshot_steps
+        steps = self._snapshot_steps
+        if steps is None:
+            if self._writer.busy:
+                return False
+            self._settle()
+            steps = self._interval.steps
+        due = step - self._snapshot_step >= steps
+        if not due and self._snapshot_steps is None:
+            own_ops = self._worker.cursor() - self._snapshot_op
+            due = log_wants_snapshot(self._worker.log(), own_ops)
         return due and self._worker.pending() == 0
 
-    def write(self, step: int, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
-        """Publishes a snapshot of this moment, `step` steps of the loop being done."""
-        self._worker.snapshot_write(self.number, encode(arrays, {**values, "step": step}))
-        self._snapshot_step = step
+    def write(self, step: int, contents: Callable[[], Contents]) -> None:
+        """Takes a snapshot of this moment, `step` steps of the loop being done.
+
+        Args:
+            step: since the loop's beginning.
+            contents: gives what to keep. Arrays of the first kind must never change; a large
+                snapshot is copied and published while training goes on.
+        """
+        self._settle()
+        begin_ns = time.perf_counter_ns()
+        self._snapshot_step, self._snapshot_op = step, self._worker.cursor()
+        arrays, values = contents()
+        self._writer.write(self.number, encode(arrays, {**values, "step": step}))
+        self._stall_ns = time.perf_counter_ns() - begin_ns
+        self._lap()
 
     def can_finish(self) -> bool:
         """Tells whether a last snapshot can be taken: not done yet, no collective on its way."""
@@ -86,15 +132,33 @@ class TrainingLoop:
     def end(self) -> None:
         """Ends the loop; without a last snapshot a restarted process runs its last steps again."""
         global _open
+        self._settle()
+        self._writer.close()
         self._worker.loop_end(self.number)
         if _open is self:
             _open = None
 
+    def _lap(self) -> int:
+        """Counts the time since the last call as training; returns it in ns."""
+        now_ns = time.perf_counter_ns()
+        lap_ns, self._since_ns = now_ns - self._since_ns, now_ns
+        self._training_ns += lap_ns
+        return lap_ns
 
-def check_snapshot_steps(snapshot_steps: int) -> None:
-    """Raises HvdFtError unless `snapshot_steps` is an int of at least 1."""
-    if not isinstance(snapshot_steps, int) or snapshot_steps < 1:
-        raise HvdFtError(
-            f"snapshot_steps={snapshot_steps!r} is not allowed: give the number of steps from one "
-            "snapshot to the next, at least 1"
+    def _settle(self) -> None:
+        """Waits for the snapshot on its way, if there is one, and tells what it has cost."""
+        if self._stall_ns == 0:
+            return
+        begin_ns = time.perf_counter_ns()
+        copy_ns = self._writer.settle()
+        waited_ns = time.perf_counter_ns() - begin_ns
+        self._training_ns += waited_ns
+        self._since_ns += waited_ns  # it is no part of a step
+        stall_ns = self._stall_ns + waited_ns
+        # The copy is charged as if it had stopped training too: with every core busy it does.
+        self._interval.add_snapshot((stall_ns + copy_ns) / 1e9)
+        steps = self._snapshot_steps or self._interval.steps
+        training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
+        self._worker.count_snapshots(
+            Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
         )

@@ -6,9 +6,8 @@ Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; 
 
 import ctypes
 import os
-from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -76,6 +75,35 @@ class Status:
     since_ns: int
 
 
+@dataclass(frozen=True)
+class Snapshots:
+    """What snapshots have cost a rank, over all its incarnations.
+
+    Attributes:
+        count: snapshots published.
+        steps: from the latest one to the next, as chosen; 0 before the first.
+        training_ns: time in training loops.
+        stall_ns: of this, time in which training stood still for snapshots.
+        copy_ns: CPU time of the thread that copies while training goes on.
+    """
+
+    count: int = 0
+    steps: int = 0
+    training_ns: int = 0
+    stall_ns: int = 0
+    copy_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Log:
+    """What the op log holds that snapshots can cut, and how much of that there is room for."""
+
+    bytes: int
+    bytes_room: int
+    ops: int
+    ops_room: int
+
+
 class _Event(ctypes.Structure):
     _fields_ = (
         ("time_ns", c_uint64),
@@ -98,6 +126,14 @@ class _Status(ctypes.Structure):
     )
 
 
+class _Snapshots(ctypes.Structure):
+    _fields_ = tuple((f.name, c_uint64) for f in fields(Snapshots))
+
+
+class _Log(ctypes.Structure):
+    _fields_ = tuple((f.name, c_uint64) for f in fields(Log))
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_error": (c_char_p, []),
     "hvdft_version": (c_char_p, []),
@@ -109,6 +145,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_view_close": (None, [c_void_p]),
     "hvdft_view_size": (c_int, [c_void_p]),
     "hvdft_view_status": (c_int, [c_void_p, c_int, POINTER(_Status)]),
+    "hvdft_view_snapshots": (c_int, [c_void_p, c_int, POINTER(_Snapshots)]),
     "hvdft_view_events": (c_int, [c_void_p, c_uint64, POINTER(_Event), c_int]),
     "hvdft_view_used_bytes": (c_uint64, [c_void_p]),
     "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
@@ -139,12 +176,14 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_worker_loop_end": (c_int, [c_int]),
     "hvdft_worker_loop_ended": (c_int, [c_int]),
     "hvdft_worker_snapshot_room": (c_int, [c_int, c_uint64, POINTER(c_void_p)]),
-    "hvdft_worker_snapshot_publish": (c_int, [c_int, c_uint64]),
+    "hvdft_worker_snapshot_publish": (c_int, [c_int, c_uint64, c_uint64]),
     "hvdft_worker_snapshot_get": (
         c_int,
         [c_int, POINTER(c_void_p), POINTER(c_uint64), POINTER(c_uint64)],
     ),
     "hvdft_worker_jump": (c_int, [c_int]),
+    "hvdft_worker_count_snapshots": (None, [POINTER(_Snapshots)]),
+    "hvdft_worker_log": (None, [POINTER(_Log)]),
     "hvdft_worker_set_step": (None, [c_uint64]),
     "hvdft_worker_orderly_exit": (None, []),
     "hvdft_worker_fatal": (None, [c_char_p]),
@@ -264,6 +303,11 @@ class View:
             State(out.state), out.incarnation, out.pid, out.step, out.executed, out.since_ns
         )
 
+    def snapshots(self, rank: int) -> Snapshots:
+        out = _Snapshots()
+        _checked(_library().hvdft_view_snapshots(self._handle, rank, byref(out)))
+        return Snapshots(*(getattr(out, f.name) for f in fields(Snapshots)))
+
     def events(self, start: int = 0) -> list[Event]:
         return _events(
             lambda at, out, n: _library().hvdft_view_events(self._handle, at, out, n), start
@@ -366,19 +410,16 @@ class Worker:
     def loop_ended(self, loop: int) -> bool:
         return bool(_checked(_library().hvdft_worker_loop_ended(loop)))
 
-    def snapshot_write(self, loop: int, parts: Sequence[Buffer]) -> None:
-        """Writes ``parts`` one after the other as the loop's next snapshot and publishes it."""
-        views = [memoryview(part).cast("B") for part in parts]
-        total = sum(view.nbytes for view in views)
+    def snapshot_room(self, loop: int, size: int) -> memoryview:
+        """Gives room for the loop's next snapshot; valid until it is published."""
         room = c_void_p()
-        _checked(_library().hvdft_worker_snapshot_room(loop, total, byref(room)))
+        _checked(_library().hvdft_worker_snapshot_room(loop, size, byref(room)))
         assert room.value is not None
-        slot = memoryview((ctypes.c_char * max(total, 1)).from_address(room.value)).cast("B")
-        at = 0
-        for view in views:
-            slot[at : at + view.nbytes] = view
-            at += view.nbytes
-        _checked(_library().hvdft_worker_snapshot_publish(loop, total))
+        return memoryview((ctypes.c_char * max(size, 1)).from_address(room.value)).cast("B")[:size]
+
+    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
+        """Publishes what was written there: the state when the cursor was at ``position``."""
+        _checked(_library().hvdft_worker_snapshot_publish(loop, size, position))
 
     def snapshot_read(self, loop: int) -> memoryview | None:
         """The loop's latest snapshot, read-only; valid until the next snapshot call."""
@@ -395,6 +436,16 @@ class Worker:
     def jump(self, loop: int) -> None:
         """Goes on after the loop's latest snapshot."""
         _checked(_library().hvdft_worker_jump(loop))
+
+    def count_snapshots(self, more: Snapshots) -> None:
+        """Adds to what this rank's snapshots have cost (``count`` counts itself)."""
+        _library().hvdft_worker_count_snapshots(byref(_Snapshots(*astuple(more))))
+
+    def log(self) -> Log:
+        """What the op log holds now."""
+        out = _Log()
+        _library().hvdft_worker_log(byref(out))
+        return Log(*(getattr(out, f.name) for f in fields(Log)))
 
     def set_step(self, step: int) -> None:
         """Tells which training step this is, for the live display."""

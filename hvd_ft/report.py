@@ -305,6 +305,30 @@ def failures_table(found: Sequence[Failure]) -> Table:
     return table
 
 
+def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Lays out what snapshots have cost, one rank a row.
+
+    Args:
+        ranks: The facts of every rank, from a report.
+
+    Returns:
+        The table; None if no rank has taken a snapshot.
+    """
+    table = Table(title="Snapshots, and their share of the training time", title_justify="left")
+    for name in ("rank", "taken", "every … steps", "training stood", "copied beside it"):
+        table.add_column(name, justify="left" if name == "rank" else "right")
+    for facts in ranks:
+        costs = facts.get("snapshots", {})  # reports of older versions have none
+        if costs.get("count") and costs["training_ns"]:
+            table.add_row(
+                str(facts["rank"]),
+                str(costs["count"]),
+                str(costs["steps"]),
+                *(f"{costs[part] / costs['training_ns']:.2%}" for part in ("stall_ns", "copy_ns")),
+            )
+    return table if table.row_count else None
+
+
 def states_table(found: Sequence[Interval]) -> Table:
     """Lays out how long each rank spent in each state, in seconds, one rank a row."""
     states = [state for state in State if state is not State.DONE]

@@ -32,7 +32,7 @@ def encode(arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> list[
 
     Returns:
         Byte buffers to be written one after the other. They are views of `arrays`, not copies:
-        write them before the arrays change.
+        write them before the arrays change. Arrays among the values are copied.
 
     Raises:
         HvdFtError: names the array or value that cannot be kept.
@@ -100,7 +100,7 @@ class _Packer:
         if isinstance(value, np.generic):
             return {_TAG: "scalar", **self.add(name, np.asarray(value))}
         if isinstance(value, np.ndarray):
-            return {_TAG: "array", **self.add(name, value)}
+            return {_TAG: "array", **self.add(name, value.copy())}
         if type(value) is list:
             return [self.pack(f"{name}[{i}]", item) for i, item in enumerate(value)]
         if type(value) is tuple:

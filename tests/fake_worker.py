@@ -1,13 +1,13 @@
 """A worker without an agent: op log, loops and snapshots in memory, outliving incarnations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from hvd_ft import loops, native
-from hvd_ft.native import Event
+from hvd_ft.native import Event, Log, Snapshots
 
 
 @dataclass
@@ -36,6 +36,10 @@ class FakeWorker:
         self.busy = 0
         self.jumps: list[int] = []
         self.orderly = False
+        self.snapshots = 0
+        self.costs: list[Snapshots] = []
+        self.log_facts = Log(0, 1, 0, 1)
+        self._room = bytearray()
         self._arena = arena
         self._cursor = 0
 
@@ -64,11 +68,23 @@ class FakeWorker:
     def loop_ended(self, loop: int) -> bool:
         return self._arena.loops[loop].ended
 
-    def snapshot_write(self, loop: int, parts: Sequence[memoryview]) -> None:
+    def snapshot_room(self, loop: int, size: int) -> memoryview:
+        self._room = bytearray(size)
+        return memoryview(self._room)
+
+    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
         place = self._arena.loops[loop]
-        place.data, place.position = b"".join(parts), self._cursor
+        place.data, place.position = bytes(self._room), position
+        assert len(place.data) == size
         for op in range(place.begin, place.position):
             self._arena.log[op] = None
+        self.snapshots += 1
+
+    def count_snapshots(self, more: Snapshots) -> None:
+        self.costs.append(more)
+
+    def log(self) -> Log:
+        return self.log_facts
 
     def snapshot_read(self, loop: int) -> memoryview | None:
         data = self._arena.loops[loop].data

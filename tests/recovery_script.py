@@ -62,22 +62,27 @@ def data() -> tf.data.Dataset:
     return pairs.shuffle(len(x), seed=1).batch(BATCH)
 
 
-def make_model() -> tf.keras.Model:
+def make_model(units: int = 8) -> tf.keras.Model:
     layers = tf.keras.layers
     model = tf.keras.Sequential(
-        [layers.Dense(8, input_shape=(6,)), layers.BatchNormalization(), layers.Dense(1)]
+        [
+            layers.Dense(units, input_shape=(6,)),
+            layers.BatchNormalization(),
+            *([layers.Dense(units)] if units > 8 else []),
+            layers.Dense(1),
+        ]
     )
     return model
 
 
-def keras() -> tf.keras.Model:
-    model = make_model()
+def keras(units: int = 8, snapshot_steps: int | None = 5) -> tf.keras.Model:
+    model = make_model(units)
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01))
     model.compile(optimizer, "mse", metrics=["mae"])
     callbacks = [
         Step(),
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-        hvd.callbacks.FaultTolerance(snapshot_steps=5),
+        hvd.callbacks.FaultTolerance(snapshot_steps),
         hvd.callbacks.MetricAverageCallback(),
     ]
     model.fit(data(), epochs=EPOCHS, callbacks=callbacks, verbose=0)
@@ -108,6 +113,14 @@ def loop() -> tf.keras.Model:
     return model
 
 
+STYLES = {
+    "keras": keras,
+    "loop": loop,
+    "large": lambda: keras(600, 4),  # 4 MB a snapshot: copied while the next step runs
+    "chosen": lambda: keras(600, None),
+}
+
+
 def main() -> None:
     tf.keras.utils.set_random_seed(1 + int(os.environ["HOROVOD_RANK"]))
     tf.config.experimental.enable_op_determinism()
@@ -117,7 +130,7 @@ def main() -> None:
     hvd.init()
     hvd_tf.broadcast_object({"of": hvd.rank()}, 0)
     place("prologue")
-    model = keras() if sys.argv[1] == "keras" else loop()
+    model = STYLES[sys.argv[1]]()
     place("end")
     total = hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="end")
     assert total == hvd.size()

@@ -10,6 +10,8 @@ from conftest import RunHvdft
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.report import read_report
+from hvd_ft.snapshot_writer import LARGE_SNAPSHOT_BYTES
 
 LIMIT = 1 << 30
 ATTACH = "from hvd_ft import native; native.worker()"
@@ -108,9 +110,10 @@ WRITE = """\
 from hvd_ft import native
 worker = native.worker()
 worker.loop_begin(0)
-worker.snapshot_write(0, [b"x" * 1000])
+worker.snapshot_room(0, 1000)[:] = b"x" * 1000
+worker.snapshot_publish(0, 1000, 0)
 try:
-    worker.snapshot_write(0, [bytes(40 << 20)])
+    worker.snapshot_room(0, 40 << 20)
 finally:
     assert bytes(worker.snapshot_read(0)) == b"x" * 1000
 """
@@ -128,6 +131,39 @@ def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert "the next snapshot needs 40 MiB more, but the arena's filesystem gives none" in said
+
+
+TAKE = """\
+import os, signal
+from hvd_ft import native
+from hvd_ft.report import read_report
+from hvd_ft.snapshot_writer import LARGE_SNAPSHOT_BYTES, SnapshotWriter
+worker = native.worker()
+worker.loop_begin(0)
+
+class Dying(native.Worker):
+    def snapshot_publish(self, loop, size, position):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for which, letter in ((worker, b"a"), (worker, b"b"), (worker, b"c"), (Dying(), b"d")):
+    writer = SnapshotWriter(which)
+    writer.write(0, [memoryview(letter * LARGE_SNAPSHOT_BYTES)])
+    writer.settle()
+"""
+LOOK = """\
+import sys
+from hvd_ft import native
+worker = native.worker()
+worker.loop_begin(0)
+data = bytes(worker.snapshot_read(0))
+print(len(data), data[:1], len(set(data)), file=sys.stderr)
+"""
+
+
+def test_a_kill_before_a_snapshot_is_published_leaves_the_older_one(job: Path) -> None:
+    attach(job, TAKE)
+    assert attach(job, LOOK) == f"{LARGE_SNAPSHOT_BYTES} b'c' 1"
+    assert native.View(str(job)).snapshots(1).count == 3
 
 
 FILL = """\
@@ -152,3 +188,32 @@ def test_reaching_the_limit_is_told_before_anything_is_lost(
     complaints = [line for line in ended.err.splitlines() if "take snapshots more often" in line]
     assert len(complaints) == 1, ended.err
     assert "Traceback" not in ended.err
+
+
+KEEP_ROOM = """\
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+often = 2 if hvd.rank() == 1 else None
+state = hvd.State(snapshot_steps=often, snapshot_overhead=1e-9)
+state.sync()
+while state.batch < 60:
+    hvd.allreduce(tf.ones([1 << 20]), name="x")  # 4 MiB each, more than fit
+    state.batch += 1
+    state.commit()
+"""
+
+
+def test_snapshots_come_early_when_the_log_fills(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script, report = tmp_path / "keep_room.py", tmp_path / "report.jsonl"
+    script.write_text(KEEP_ROOM)
+    ended = run_hvdft(
+        ["run", "-np", "2", "--report", str(report), sys.executable, str(script)],
+        env={"HOROVOD_FT_ARENA_BYTES": "96M"},
+    )
+    assert ended.code == 0, ended.err
+    costs = [rank["snapshots"] for rank in read_report(report).facts["ranks"]]
+    assert costs[0]["steps"] > 60, "by its budget alone it would take none"
+    assert 4 <= costs[0]["count"] <= 15, "the room is that of some ten steps"
+    assert costs[1]["count"] == 30

@@ -47,6 +47,10 @@ def test_reduce_and_heap(program):
     subprocess.run([program("reduce_test")], check=True, timeout=60)
 
 
+def test_what_workers_are_told_about_the_logs_room(program):
+    subprocess.run([program("log_room_test")], check=True, timeout=60)
+
+
 def test_random_kills_never_spoil_a_sum(program):
     kill_test = program("kill_test")
     for ranks, seed in ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5)):

@@ -1,6 +1,7 @@
 """A fit that is killed and resumed ends as if nothing had happened, bit for bit."""
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,10 @@ from keras_script import (  # noqa: E402
     make_model,
 )
 
+from hvd_ft import snapshot_interval, snapshot_writer  # noqa: E402
 from hvd_ft.errors import HvdFtError  # noqa: E402
+from hvd_ft.snapshot_interval import FIRST_STEPS  # noqa: E402
+from hvd_ft.snapshot_writer import SnapshotWriter  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow.data import carries_state  # noqa: E402
 from hvd_ft.tensorflow.variables import fit_variables, model_variables  # noqa: E402
@@ -41,7 +45,7 @@ def train(
     worker: FakeWorker,
     kill_after: int | None,
     *,
-    every: int = 3,
+    every: int | None = 3,
     compile_args: Callable[[], dict[str, Any]] = dict,
     more: Sequence[Any] = (),
 ) -> tuple[keras.Model, dict[str, list[float]]]:
@@ -116,6 +120,37 @@ def test_it_may_die_at_any_step(kill_after: int, resumed_at: int) -> None:
     weights, history, batches = undisturbed("reshuffle")
     model, resumed_history, worker = resumed("reshuffle", kill_after)
     assert worker.jumps == ([0] if resumed_at else [])
+    assert model.seen == batches[resumed_at:]
+    assert_same(contents(model), weights)
+    assert resumed_history == history
+
+
+@pytest.mark.parametrize(("every", "resumed_at"), [(2, 10), (None, FIRST_STEPS)])
+def test_what_is_copied_beside_training_is_the_boundarys(
+    every: int | None, resumed_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the test above, but everything is left to the other thread, which waits for an update."""
+    monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
+    monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
+    monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first one only
+    stepped = threading.Event()
+    finish = SnapshotWriter._finish
+
+    def late(*args: Any) -> int:
+        assert stepped.wait(30)
+        return finish(*args)
+
+    class Stepped(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            stepped.clear()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            stepped.set()
+
+    weights, history, batches = undisturbed("reshuffle")
+    monkeypatch.setattr(SnapshotWriter, "_finish", late)
+    model, resumed_history, worker = resumed("reshuffle", 11, every=every, more=[Stepped()])
+    assert worker.jumps == [0]
     assert model.seen == batches[resumed_at:]
     assert_same(contents(model), weights)
     assert resumed_history == history
@@ -339,4 +374,4 @@ def test_local_sums_of_horovods_optimizer_are_kept() -> None:
     model.optimizer._agg_helper = SimpleNamespace(
         counter=counter, locally_aggregated_grads={0: local}
     )
-    assert [id(variable) for variable in fit_variables(model)] == [id(counter), id(local)]
+    assert [id(variable) for variable in fit_variables(model)[-2:]] == [id(counter), id(local)]

@@ -55,6 +55,8 @@ def undisturbed() -> dict[str, dict[int, Result]]:
         ("keras", "1:0:14 1:1:17 0:0:24 2:0:24"),  # one twice; two at once, one the coordinator
         ("keras", f"0:0:start 1:0:init 2:0:prologue 1:1:{STEPS} 0:1:end"),
         ("loop", "2:0:12 0:0:13 2:1:30"),
+        ("large", "1:0:5 2:0:8 0:0:17 2:1:24"),  # in the step in which a snapshot is copied
+        ("chosen", "1:0:4 0:0:26"),
     ],
 )
 def test_killed_ranks_change_nothing(
@@ -83,6 +85,19 @@ def test_the_others_wait_and_are_not_restarted(run_hvdft: RunHvdft, tmp_path: Pa
     restored = [e for e in events if e.type is EventType.RESTORED]
     assert len(restored) == 1
     assert restored[0].detail > 0
+
+
+def test_the_report_tells_what_snapshots_cost(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    train(run_hvdft, "chosen", "", "--report", str(report))
+    told = read_report(report)
+    for rank in told.facts["ranks"]:
+        costs = rank["snapshots"]
+        taken = [e for e in told.events if (e.type, e.rank) == (EventType.SNAPSHOT, rank["rank"])]
+        assert costs["count"] == len(taken) >= 2, "the first, and the last"
+        assert costs["steps"] >= 1
+        assert 0 < costs["stall_ns"] < costs["training_ns"]
+        assert costs["copy_ns"] > 0
 
 
 OTHER = """\

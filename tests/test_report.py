@@ -171,6 +171,20 @@ def test_a_report_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None
         report.read_report(tmp_path / "run.jsonl")
 
 
+def test_the_cost_of_snapshots() -> None:
+    costs = {"count": 7, "steps": 40, "training_ns": 10**10, "stall_ns": 5 * 10**7, "copy_ns": 0}
+    ranks = [{"rank": 0, "snapshots": costs}, {"rank": 1, "snapshots": {**costs, "count": 0}}]
+    console = Console(file=io.StringIO(), width=80)
+    table = report.snapshots_table(ranks)
+    assert table is not None
+    assert table.row_count == 1
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    *_, row, _ = console.file.getvalue().splitlines()
+    assert row.replace("│", " ").split() == ["0", "7", "40", "0.50%", "0.00%"]
+    assert report.snapshots_table([{"rank": 0}]) is None
+
+
 def test_tables_show_the_numbers() -> None:
     console = Console(file=io.StringIO(), width=80)
     console.print(report.failures_table(report.failures(one_failure(), {(1, 0): KILLED_NS})))

@@ -29,6 +29,8 @@ class LogKeeper {
   int append(uint64_t count);
   int append_one(uint64_t id, const OpHead& op, const char* tail);
   int grown(uint64_t offset, uint64_t bytes, const char* what, uint64_t* place);
+  uint64_t heap_bytes(uint64_t offset) const;
+  void publish_room();
   void drop(uint64_t id);
 
   Node& node_;
@@ -36,6 +38,7 @@ class LogKeeper {
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last
   uint64_t backed_ = 0;         // bytes of the heap that have memory
+  uint64_t kept_bytes_ = 0;     // bytes of the heap that nothing will free
   std::vector<uint64_t> positions_;
 };
 

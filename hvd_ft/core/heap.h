@@ -21,6 +21,7 @@ class Heap {
     bytes = rounded(bytes);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       if (it->second < bytes) continue;
+      allocated_ += bytes;
       uint64_t offset = it->first, rest = it->second - bytes;
       free_.erase(it);
       if (rest > 0) free_[offset + bytes] = rest;
@@ -29,11 +30,13 @@ class Heap {
     if (bytes > limit_ - top_) return kFull;
     uint64_t offset = top_;
     top_ += bytes;
+    allocated_ += bytes;
     return offset;
   }
 
   void release(uint64_t offset, uint64_t bytes) {
     auto it = free_.emplace(offset, rounded(bytes)).first;
+    allocated_ -= rounded(bytes);
     auto next = std::next(it);
     if (next != free_.end() && it->first + it->second == next->first) {
       it->second += next->second;
@@ -49,14 +52,16 @@ class Heap {
   }
 
   uint64_t top() const { return top_; }  // highest offset ever used
+  uint64_t allocated() const { return allocated_; }
 
- private:
   // Zero bytes still get a place of their own, so that offsets stay distinct.
   static uint64_t rounded(uint64_t bytes) {
     return (bytes + (bytes == 0) + kAlign - 1) / kAlign * kAlign;
   }
 
+ private:
   uint64_t limit_;
+  uint64_t allocated_ = 0;
   uint64_t top_ = 0;
   std::map<uint64_t, uint64_t> free_;  // offset → bytes, never two that touch
 };

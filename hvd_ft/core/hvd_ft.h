@@ -90,6 +90,15 @@ typedef struct {
   uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
 } hvdft_status;
 
+// What snapshots have cost a rank, over all its incarnations.
+typedef struct {
+  uint64_t count;        // snapshots published
+  uint64_t steps;        // from the latest one to the next, as chosen
+  uint64_t training_ns;  // time in training loops
+  uint64_t stall_ns;     // of this, time in which training stood still for snapshots
+  uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
+} hvdft_snapshots;
+
 HVDFT_API const char* hvdft_error(void);
 HVDFT_API const char* hvdft_version(void);
 
@@ -112,6 +121,7 @@ HVDFT_API hvdft_view* hvdft_view_open(const char* dir);  // NULL: see hvdft_erro
 HVDFT_API void hvdft_view_close(hvdft_view* view);
 HVDFT_API int hvdft_view_size(hvdft_view* view);
 HVDFT_API int hvdft_view_status(hvdft_view* view, int rank, hvdft_status* out);
+HVDFT_API int hvdft_view_snapshots(hvdft_view* view, int rank, hvdft_snapshots* out);
 // Copies events [from, from + capacity); returns how many there were.
 HVDFT_API int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out,
                                 int capacity);
@@ -220,12 +230,20 @@ HVDFT_API uint64_t hvdft_worker_pending(void);
 HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
 HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
 HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
+// Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
-HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes);
+// `position`: the cursor at the moment whose state it holds.
+HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);
 // 1 and the latest snapshot, or 0.
 HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, uint64_t* bytes,
                                         uint64_t* position);
 HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
+HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
+// What the log holds that snapshots can cut, and how much of that the arena has room for.
+typedef struct {
+  uint64_t bytes, bytes_room, ops, ops_room;
+} hvdft_log;
+HVDFT_API void hvdft_worker_log(hvdft_log* out);
 
 HVDFT_API void hvdft_worker_set_step(uint64_t step);
 HVDFT_API void hvdft_worker_orderly_exit(void);

@@ -66,6 +66,8 @@ struct RankBlock {
   uint64_t mail_term;
   uint64_t mail_bytes;
   Loop loops[kMaxLoops];
+  std::atomic<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
+  std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
 
   // Written by the agent; `state` also by its live worker.
   alignas(64) std::atomic<uint64_t> reduced;  // place up to which its agent has done its segments
@@ -92,6 +94,8 @@ struct NodeHeader {
   std::atomic<uint64_t> log_length;
   std::atomic<uint64_t> kept;        // entries of the kept index
   std::atomic<uint64_t> cut;         // records cut so far
+  std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
+  std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
   std::atomic<uint64_t> answered;    // number of the proposal << 1 | accepted
 
   // Written by the coordinator.

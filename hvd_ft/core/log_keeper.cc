@@ -10,7 +10,9 @@ namespace hvdft {
 bool LogKeeper::step() {
   bool joins = answer_joins();
   bool proposal = answer_proposal();
-  return cut() || joins || proposal;
+  bool cuts = cut();
+  publish_room();
+  return cuts || joins || proposal;
 }
 
 bool LogKeeper::answer_joins() {
@@ -141,12 +143,28 @@ bool LogKeeper::cut() {
                  "loops; put them into a loop with snapshots");
       return false;
     }
-    node_.kept()[kept].store(node_.index()[id % kIndexEntries].load());
+    uint64_t entry = node_.index()[id % kIndexEntries].load();
+    kept_bytes_ += heap_bytes(entry - 1);
+    node_.kept()[kept].store(entry);
     h.kept.store(kept + 1, std::memory_order_release);
     node_.index()[id % kIndexEntries].store(0, std::memory_order_release);
   }
   for (uint64_t id : cut.drop) drop(id);
   return !cut.drop.empty();
+}
+
+// What the record at `offset` and its result take.
+uint64_t LogKeeper::heap_bytes(uint64_t offset) const {
+  Record record;
+  std::memcpy(&record, node_.heap() + offset, sizeof record);
+  return Heap::rounded(record.op.result_bytes) + Heap::rounded(record.bytes());
+}
+
+void LogKeeper::publish_room() {
+  NodeHeader& h = node_.header();
+  uint64_t others = h.used_bytes.load() - backed_ + kept_bytes_;
+  h.log_bytes.store(heap_.allocated() - kept_bytes_);
+  h.log_room.store(node_.limit() > others ? node_.limit() - others : 0);
 }
 
 void LogKeeper::drop(uint64_t id) {

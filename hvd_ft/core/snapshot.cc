@@ -10,6 +10,7 @@
 using hvdft::fail;
 using hvdft::Loop;
 using hvdft::Mapping;
+using hvdft::RankBlock;
 using hvdft::the_worker;
 using hvdft::Worker;
 
@@ -27,12 +28,37 @@ int unpublished_slot(const Loop& loop) {
   return published == 0 ? 0 : 1 - static_cast<int>(published & 1);
 }
 
-// The slot being written or read; one at a time.
-Mapping& slot_mapping() {
-  static std::unique_ptr<Mapping> mapping;
-  mapping = std::make_unique<Mapping>();
-  return *mapping;
-}
+// A slot as this process has it mapped. Mapping anew costs a fault for every page, so the
+// slots being written stay mapped; the one being read has a mapping of its own.
+class Slot {
+ public:
+  // The first `bytes` of a loop's slot, or nullptr and an error.
+  char* map(int loop, int slot, uint64_t bytes, bool writable) {
+    uint64_t size = hvdft::align_up(bytes + (bytes == 0), hvdft::kPage);
+    if (mapping_ != nullptr && loop == loop_ && slot == slot_ && size <= bytes_) {
+      return mapping_->data();
+    }
+    const hvdft::RankFile& file = *the_worker()->file;
+    mapping_ = std::make_unique<Mapping>();
+    if (mapping_->map(file.fd(), hvdft::slot_offset(file.limit(), loop, slot), size, writable) !=
+        HVDFT_OK) {
+      mapping_.reset();
+      return nullptr;
+    }
+    loop_ = loop;
+    slot_ = slot;
+    bytes_ = size;
+    return mapping_->data();
+  }
+
+ private:
+  std::unique_ptr<Mapping> mapping_;
+  int loop_ = -1, slot_ = -1;
+  uint64_t bytes_ = 0;
+};
+
+Slot written[2];
+Slot being_read;
 
 }  // namespace
 
@@ -87,21 +113,19 @@ int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
     if (code != HVDFT_OK) return code;
     loop->backed[slot].store(size);
   }
-  Mapping& mapping = slot_mapping();
-  int code = mapping.map(w.file->fd(), offset, size, true);
-  *room = mapping.data();
-  return code;
+  *room = written[slot].map(number, slot, bytes, true);
+  return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }
 
-int hvdft_worker_snapshot_publish(int number, uint64_t bytes) {
+int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
   int slot = unpublished_slot(*loop);
-  uint64_t position = w.cursor.load();
   loop->bytes[slot] = bytes;
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
+  w.block().snapshot_count.fetch_add(1);
   w.event(HVDFT_EV_SNAPSHOT, position);
   w.node->ring_agents();  // to the cutting of the log all agents have to come along
   return HVDFT_OK;
@@ -113,15 +137,11 @@ int hvdft_worker_snapshot_get(int number, const void** data, uint64_t* bytes,
   if (loop == nullptr) return HVDFT_EINVAL;
   uint64_t published = loop->published.load(std::memory_order_acquire);
   if (published == 0) return 0;
-  Worker& w = *the_worker();
   int slot = static_cast<int>(published & 1);
   *bytes = loop->bytes[slot];
   *position = (published >> 1) - 1;
-  Mapping& mapping = slot_mapping();
-  int code = mapping.map(w.file->fd(), hvdft::slot_offset(w.file->limit(), number, slot),
-                         hvdft::align_up(*bytes + (*bytes == 0), hvdft::kPage), false);
-  *data = mapping.data();
-  return code == HVDFT_OK ? 1 : code;
+  *data = being_read.map(number, slot, *bytes, false);
+  return *data != nullptr ? 1 : HVDFT_ESYS;
 }
 
 int hvdft_worker_jump(int number) {
@@ -135,4 +155,21 @@ int hvdft_worker_jump(int number) {
   w.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_ring();
   return HVDFT_OK;
+}
+
+void hvdft_worker_count_snapshots(const hvdft_snapshots* more) {
+  RankBlock& block = the_worker()->block();
+  block.snapshot_steps.store(more->steps);
+  block.training_ns.fetch_add(more->training_ns);
+  block.stall_ns.fetch_add(more->stall_ns);
+  block.copy_ns.fetch_add(more->copy_ns);
+}
+
+void hvdft_worker_log(hvdft_log* out) {
+  auto& h = the_worker()->node->header();
+  out->bytes = h.log_bytes.load();
+  out->bytes_room = h.log_room.load();
+  uint64_t settled = h.cut.load() + h.kept.load();  // before the length, which only grows
+  out->ops = h.log_length.load() - settled;
+  out->ops_room = hvdft::kIndexEntries;
 }

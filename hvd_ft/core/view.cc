@@ -27,6 +27,16 @@ int hvdft_view_status(hvdft_view* view, int rank, hvdft_status* out) {
   return HVDFT_OK;
 }
 
+int hvdft_view_snapshots(hvdft_view* view, int rank, hvdft_snapshots* out) {
+  auto& block = view->node->rank(rank);
+  out->count = block.snapshot_count.load();
+  out->steps = block.snapshot_steps.load();
+  out->training_ns = block.training_ns.load();
+  out->stall_ns = block.stall_ns.load();
+  out->copy_ns = block.copy_ns.load();
+  return HVDFT_OK;
+}
+
 int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out, int capacity) {
   return view->node->read_events(from, out, capacity);
 }

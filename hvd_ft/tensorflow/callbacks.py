@@ -8,7 +8,8 @@ from keras.src.backend import RandomGenerator
 from tensorflow import keras
 
 from hvd_ft import native
-from hvd_ft.loops import TrainingLoop, check_snapshot_steps
+from hvd_ft.loops import TrainingLoop
+from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.fit_loop import FitLoop
 
 
@@ -22,18 +23,22 @@ class FaultTolerance(keras.callbacks.Callback):
     Without an agent it does nothing.
 
     Args:
-        snapshot_steps: steps (batches) from one snapshot to the next, at least 1.
+        snapshot_steps: steps (batches) from one snapshot to the next, at least 1; None: chosen by
+            `snapshot_overhead`.
+        snapshot_overhead: share of the training time that snapshots may take.
 
     Raises:
-        HvdFtError: `snapshot_steps` is out of range.
+        HvdFtError: an argument is out of range.
     """
 
     _supports_tf_logs = True  # it does not look at logs, so Keras need not convert them for it
 
-    def __init__(self, snapshot_steps: int = 10) -> None:
+    def __init__(
+        self, snapshot_steps: int | None = None, snapshot_overhead: float = DEFAULT_OVERHEAD
+    ) -> None:
         super().__init__()
-        check_snapshot_steps(snapshot_steps)
-        self._snapshot_steps = snapshot_steps
+        check_snapshot_settings(snapshot_steps, snapshot_overhead)
+        self._snapshots = (snapshot_steps, snapshot_overhead)
         self._fit: FitLoop | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -42,7 +47,7 @@ class FaultTolerance(keras.callbacks.Callback):
             return
         if worker.rank == 0 and worker.incarnation == 0:
             _warn_of_unkept_generators(self.model)
-        loop = TrainingLoop(worker, self._snapshot_steps)
+        loop = TrainingLoop(worker, *self._snapshots)
         self._fit = FitLoop(self.model, self.params, loop)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

@@ -9,17 +9,18 @@ callback's hook, the iterator is at hand, and all callbacks are done with the st
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import TrainingLoop
+from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
-from hvd_ft.tensorflow.variables import fit_variables, model_variables, read, restore
+from hvd_ft.tensorflow.variables import fit_variables, read, restore
 
 
 class FitLoop:
@@ -41,6 +42,7 @@ class FitLoop:
         self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
+        self._variables: list[tf.Variable] = []  # found once an epoch: the search takes ms
         self._data: Any = None  # Keras's data handler
         self._epoch = 0
         self._epoch_step = 0  # steps done in this epoch
@@ -89,6 +91,7 @@ class FitLoop:
         if not self._begun:
             raise _two_say_where_to_begin()
         self._epoch = epoch
+        self._variables = []
 
     def begin_step(self, epoch_step: int) -> None:
         """`epoch_step` steps of this epoch are done."""
@@ -107,7 +110,7 @@ class FitLoop:
         """Ends the loop, with a last snapshot unless this process was given it."""
         self._loop.set_step(self.step)
         if self._loop.can_finish():
-            self._write(done=True)
+            self._loop.write(self.step, partial(self._contents, done=True))
         self._loop.end()
         self._model.train_function = self._train_function
 
@@ -124,7 +127,7 @@ class FitLoop:
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:
                 source = self._with_next_batch_drawn()
-            self._write(done=False)
+            self._loop.write(self.step, partial(self._contents, done=False))
         return self._train_function(source)
 
     def _with_next_batch_drawn(self) -> DataIterator:
@@ -135,7 +138,7 @@ class FitLoop:
             raise StopIteration
         return iter(tf.data.Dataset.from_tensors(batch).map(lambda batch: batch.get_value()))
 
-    def _write(self, done: bool) -> None:
+    def _contents(self, done: bool) -> Contents:
         values = {
             "epoch": self._epoch,
             "epoch_step": self._epoch_step,
@@ -145,7 +148,9 @@ class FitLoop:
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
         }
-        self._loop.write(self.step, read(self._variables()), values)
+        # The first step has made all of them.
+        self._variables = self._variables or fit_variables(self._model)
+        return read(self._variables), values
 
     def _pass_by(self) -> None:
         """Brings everything to where it was when this fit, now over, had ended."""
@@ -170,14 +175,11 @@ class FitLoop:
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
         position = after_passes(self._data._dataset, iterator, batches, over=values["done"])
-        restore(self._variables(), arrays)
+        restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
         restore_rng_state(values["rng"])
         self._loop.jump()
         return position
-
-    def _variables(self) -> list[tf.Variable]:
-        return [*model_variables(self._model), *fit_variables(self._model)]
 
     def _check_epoch_length(self) -> None:
         steps = self._params["steps"]

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import TrainingLoop, check_snapshot_steps
+from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.snapshot import decode, encode
+from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
@@ -33,7 +34,9 @@ class State:
         model: Keras model, built.
         optimizer: its Keras optimizer; the one it was compiled with if left out.
         variables: further tf.Variables.
-        snapshot_steps: commits from one snapshot to the next, at least 1.
+        snapshot_steps: commits from one snapshot to the next, at least 1; None: chosen by
+            `snapshot_overhead`.
+        snapshot_overhead: share of the training time that snapshots may take.
         values: anything made of None, bool, int, float, str, numpy arrays, lists, tuples and
             dicts; may be set at any time.
 
@@ -50,10 +53,11 @@ class State:
         model: tf.keras.Model | None = None,
         optimizer: Any = None,
         variables: Sequence[tf.Variable] = (),
-        snapshot_steps: int = 10,
+        snapshot_steps: int | None = None,
+        snapshot_overhead: float = DEFAULT_OVERHEAD,
         **values: Any,
     ) -> None:
-        check_snapshot_steps(snapshot_steps)
+        check_snapshot_settings(snapshot_steps, snapshot_overhead)
         if model is not None and not model.built:
             raise HvdFtError(
                 f"the model {model.name} is not built, so State cannot keep its variables: call "
@@ -62,11 +66,12 @@ class State:
         self.model = model
         self.optimizer = optimizer or getattr(model, "optimizer", None)
         self._variables = list(variables)
-        self._snapshot_steps = snapshot_steps
+        self._snapshots = (snapshot_steps, snapshot_overhead)
         self._commits = 0
         self._passes: list[int] = []  # batches of each pass over the data that is complete
         self._resumed = False
         self._loop: TrainingLoop | None = None
+        self._kept: list[tf.Variable] = []  # by snapshots; found once a loop, for it takes ms
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
             if hasattr(self, name):
@@ -93,12 +98,13 @@ class State:
         worker = native.worker()
         if worker is None:
             return
-        self._loop = TrainingLoop(worker, self._snapshot_steps)
+        self._kept = self._all()
+        self._loop = TrainingLoop(worker, *self._snapshots)
         if self._loop.begin() is not None:
             self._restore(self._loop)
 
     def commit(self) -> None:
-        """Marks the end of a step; every `snapshot_steps`-th time it takes a snapshot.
+        """Marks the end of a step; takes a snapshot when one is due.
 
         Make it the last thing in the loop's body: a restarted process goes on at the body's
         beginning.
@@ -111,7 +117,7 @@ class State:
             return
         self._loop.set_step(self._commits)
         if self._loop.wants_snapshot(self._commits):
-            self._write(self._loop)
+            self._loop.write(self._commits, self._contents)
 
     def finish(self) -> None:
         """Marks the end of the loop, so that a process restarted later passes it at once.
@@ -122,7 +128,7 @@ class State:
         if self._loop is None:
             return
         if self._loop.can_finish():
-            self._write(self._loop)
+            self._loop.write(self._commits, self._contents)
         self._loop.end()
         self._loop = None
 
@@ -149,13 +155,13 @@ class State:
         self._passes.append(self.batch)
         self.epoch, self.batch = self.epoch + 1, 0
 
-    def _write(self, loop: TrainingLoop) -> None:
+    def _contents(self) -> Contents:
         values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
-        loop.write(self._commits, read(self._all()), values)
+        return read(self._kept), values
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
-        restore(self._all(), arrays)
+        restore(self._kept, arrays)
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]
         self._resumed = True

@@ -34,16 +34,15 @@ def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
 
 
 def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
-    """Returns what exists only once a model is being fitted.
+    """Returns what a model is made of while it is being fitted.
 
-    These are the compiled metrics and what Horovod has summed up locally
-    (`backward_passes_per_step`).
+    Besides the model's own these are the compiled metrics' variables and what Horovod has summed up
+    locally (`backward_passes_per_step`).
     """
     metrics = [variable for metric in model.metrics for variable in metric.variables]
     helper = getattr(model.optimizer, "_agg_helper", None)
     local = [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
-    known = {id(variable) for variable in model_variables(model)}
-    return [variable for variable in unique(metrics, local) if id(variable) not in known]
+    return unique(model_variables(model), metrics, local)
 
 
 def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:

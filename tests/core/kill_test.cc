@@ -131,7 +131,7 @@ struct Script {
     uint64_t content[] = {next, state};
     CHECK(hvdft_worker_snapshot_room(0, sizeof content, &room) == HVDFT_OK);
     std::memcpy(room, content, sizeof content);
-    CHECK(hvdft_worker_snapshot_publish(0, sizeof content) == HVDFT_OK);
+    CHECK(hvdft_worker_snapshot_publish(0, sizeof content, hvdft_worker_cursor()) == HVDFT_OK);
   }
 
   void restore() {

@@ -1,0 +1,97 @@
+"""What snapshots cost a training: none, a chosen interval, and one every 10 steps.
+
+README.md in this folder tells what is measured; `python -m experiments.snapshot_cost.run --help`
+the flags.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.report import read_report
+
+HERE = Path(__file__).resolve().parent
+SNAPSHOTS = ("none", "chosen", "10")
+
+
+def measure(width: int, steps: int, snapshots: str, ranks: int) -> dict[str, object]:
+    """Runs one training.
+
+    Args:
+        width: of the model's layers.
+        steps: of the training.
+        snapshots: as train.py takes it.
+        ranks: of the job.
+
+    Returns:
+        A row of results.csv; shares in percent of the training time, of the rank with the most.
+
+    Raises:
+        HvdFtError: the job failed.
+    """
+    flags = ["--width", str(width), "--steps", str(steps), "--snapshots", snapshots]
+    with tempfile.TemporaryDirectory() as scratch:
+        report = str(Path(scratch) / "report.jsonl")
+        launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(ranks), "--report", report]
+        ended = subprocess.run(
+            [*launch, sys.executable, str(HERE / "train.py"), *flags],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
+        costs = [rank["snapshots"] for rank in read_report(report).facts["ranks"]]
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
+    result = {name: round(value, 2) for name, value in json.loads(line[7:]).items()}
+
+    def percent(part: str) -> float:
+        return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
+
+    return {
+        "width": width,
+        "ranks": ranks,
+        "steps": steps,
+        "snapshots": snapshots,
+        **result,
+        "taken": costs[0]["count"],
+        "every_steps": costs[0]["steps"],
+        "stall_percent": percent("stall_ns"),
+        "copy_percent": percent("copy_ns"),
+    }
+
+
+def main() -> int:
+    """Measures, the kinds of snapshots taking turns; writes results.csv."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--widths", type=int, nargs="*", default=[200, 1400, 2000])
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    options = parser.parse_args()
+    rows = []
+    for _ in range(options.repeats):
+        for width in options.widths:
+            for snapshots in SNAPSHOTS:
+                row = measure(width, options.steps, snapshots, options.ranks)
+                print(row, flush=True)
+                rows.append(row)
+                with (options.output / "results.csv").open("w", newline="") as file:
+                    writer = csv.DictWriter(file, list(rows[0]))
+                    writer.writeheader()
+                    writer.writerows(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HvdFtError as error:
+        sys.exit(f"hvdft: {error}")

@@ -1,0 +1,84 @@
+"""How many steps lie between two snapshots: a rule over what steps and snapshots have taken.
+
+Pure: `loops.py` holds the clock. Every rank decides for itself, for the log is cut at the oldest of
+all ranks' latest snapshots wherever these lie. The rules, the first one that applies:
+
+1. The log must not outgrow the arena. When half of its room is taken, those ranks take a snapshot
+   at once whose latest one lies in the log's older half: only theirs can free something. That goes
+   over the budget if it has to.
+2. The first snapshot comes after a few steps, so that an early crash costs little.
+3. Then as few steps as the budget allows. So there is no bound on what has to be replayed but the
+   budget's: snapshots of 0.1 s at 1 % are 10 s of training apart.
+4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and everyone who
+   follows the job is woken by a snapshot.
+"""
+
+from collections import deque
+from math import ceil
+from statistics import fmean, median
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import Log
+
+FIRST_STEPS = 3
+SHORTEST_SECONDS = 0.2
+DEFAULT_OVERHEAD = 0.01
+_RECENT_STEPS = 64
+_RECENT_SNAPSHOTS = 4
+
+
+class SnapshotInterval:
+    """The number of steps from one snapshot to the next.
+
+    Args:
+        overhead: share of the training time that snapshots may take.
+    """
+
+    def __init__(self, overhead: float) -> None:
+        self._overhead = overhead
+        self._steps: deque[float] = deque(maxlen=_RECENT_STEPS)
+        self._snapshots: deque[float] = deque(maxlen=_RECENT_SNAPSHOTS)
+
+    def add_step(self, seconds: float) -> None:
+        """A step has taken `seconds`, without the snapshot after it."""
+        self._steps.append(seconds)
+
+    def add_snapshot(self, seconds: float) -> None:
+        """A snapshot has cost `seconds`."""
+        self._snapshots.append(seconds)
+
+    @property
+    def steps(self) -> int:
+        """From the latest snapshot to the next."""
+        if not self._snapshots or not self._steps:
+            return FIRST_STEPS
+        # The mean of snapshots, as a dear one has to be paid for too; the median of steps, as a
+        # step in which the others waited for a dead rank, or traced a function, tells nothing.
+        cost, step = fmean(self._snapshots), median(self._steps)
+        seconds = max(cost / self._overhead, SHORTEST_SECONDS)
+        return max(ceil(seconds / max(step, 1e-9)), 1)
+
+
+def log_wants_snapshot(log: Log, own_ops: int) -> bool:
+    """Tells whether this rank should take a snapshot because the log fills up.
+
+    Args:
+        log: what it holds.
+        own_ops: ops since this rank's latest snapshot.
+    """
+    fills = 2 * log.bytes > log.bytes_room or 2 * log.ops > log.ops_room
+    return fills and own_ops > 0 and 2 * own_ops >= log.ops
+
+
+def check_snapshot_settings(steps: int | None, overhead: float) -> None:
+    """Raises HvdFtError unless `steps` is None or an int of at least 1 and 0 < `overhead` < 1."""
+    if steps is not None and (not isinstance(steps, int) or steps < 1):
+        raise HvdFtError(
+            f"snapshot_steps={steps!r} is not allowed: give the number of steps from one snapshot "
+            "to the next, at least 1, or None to have it chosen"
+        )
+    if not isinstance(overhead, int | float) or not 0 < overhead < 1:
+        raise HvdFtError(
+            f"snapshot_overhead={overhead!r} is not allowed: give the share of training time that "
+            "snapshots may take, above 0 and below 1, such as 0.01"
+        )

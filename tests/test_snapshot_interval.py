@@ -1,0 +1,111 @@
+"""The rule for the number of steps between two snapshots, against made-up times."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import Log
+from hvd_ft.snapshot_interval import (
+    FIRST_STEPS,
+    SHORTEST_SECONDS,
+    SnapshotInterval,
+    check_snapshot_settings,
+    log_wants_snapshot,
+)
+
+
+def train(
+    overhead: float, steps: int, step: float, snapshot: float, noise: float = 0.0
+) -> tuple[list[int], float]:
+    """Trains by the rule's word; returns the steps with a snapshot, and the share they took."""
+    interval = SnapshotInterval(overhead)
+    draw = random.Random(1)
+    taken, cost, time = [0], 0.0, 0.0
+
+    def noisy(seconds: float) -> float:
+        return seconds * (1 + noise * draw.expovariate(1))
+
+    for number in range(1, steps + 1):
+        took = noisy(step) + (5.0 if number == 1 else 0.0)  # the first step traces functions
+        interval.add_step(took)
+        time += took
+        if number - taken[-1] >= interval.steps:
+            taken.append(number)
+            spent = noisy(snapshot) * (4 if len(taken) < 4 else 1)  # fresh memory costs its faults
+            interval.add_snapshot(spent)
+            cost += spent
+            time += spent
+    return taken[1:], cost / time
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.parametrize("overhead", [0.01, 0.03])
+@pytest.mark.parametrize(
+    ("step", "snapshot"), [(0.01, 0.003), (0.2, 0.05), (0.001, 0.01), (1.0, 0.2)]
+)
+def test_a_long_training_stays_within_its_budget(
+    overhead: float, step: float, snapshot: float, noise: float
+) -> None:
+    taken, share = train(overhead, 20_000, step, snapshot, noise)
+    assert taken[0] == FIRST_STEPS
+    assert share <= overhead * 1.05
+    # And it does not save for nothing, once the dear first ones are paid for.
+    expected = max(snapshot / overhead, SHORTEST_SECONDS) / step
+    assert taken[-1] - taken[-2] <= 1 + expected * (1 + 2 * noise)
+
+
+def test_cheap_snapshots_are_not_taken_all_the_time() -> None:
+    taken, _ = train(0.01, 10_000, 0.001, 1e-6)
+    assert {after - before for before, after in pairwise(taken[9:])} == {200}
+
+
+def test_steps_longer_than_the_interval_all_get_a_snapshot() -> None:
+    taken, share = train(0.01, 100, 60.0, 0.1)
+    assert taken == list(range(FIRST_STEPS, 101))
+    assert share < 0.01
+
+
+def test_one_endless_step_changes_nothing() -> None:
+    interval = SnapshotInterval(0.01)
+    for _ in range(20):
+        interval.add_step(0.1)
+    interval.add_snapshot(0.05)
+    before = interval.steps
+    interval.add_step(600.0)  # the others waited for a dead rank
+    assert interval.steps == before == 50
+
+
+def test_one_dear_snapshot_is_paid_back_and_forgotten() -> None:
+    interval = SnapshotInterval(0.01)
+    interval.add_step(0.1)
+    for seconds in (0.05, 0.05, 0.05, 0.85):
+        interval.add_snapshot(seconds)
+    assert interval.steps == 250
+    for _ in range(4):
+        interval.add_snapshot(0.05)
+    assert interval.steps == 50
+
+
+@pytest.mark.parametrize(
+    ("log", "own_ops", "wanted"),
+    [
+        (Log(50, 100, 60, 1000), 60, False),  # there is room
+        (Log(51, 100, 60, 1000), 60, True),  # nobody has a newer snapshot than this rank
+        (Log(51, 100, 60, 1000), 30, True),
+        (Log(51, 100, 60, 1000), 29, False),  # another rank's is what holds the log
+        (Log(51, 100, 1, 1000), 0, False),
+        (Log(1, 100, 501, 1000), 501, True),  # the index fills too
+        (Log(0, 0, 0, 1000), 5, False),
+    ],
+)
+def test_the_log_asks_those_whose_snapshot_is_old(log: Log, own_ops: int, wanted: bool) -> None:
+    assert log_wants_snapshot(log, own_ops) is wanted
+
+
+@pytest.mark.parametrize("overhead", [0, 1, -0.1, "0.01", float("nan")])
+def test_the_budget_is_checked(overhead: float) -> None:
+    check_snapshot_settings(None, 0.01)
+    with pytest.raises(HvdFtError, match="snapshot_overhead="):
+        check_snapshot_settings(None, overhead)
