@@ -54,9 +54,9 @@ def run(
 @pytest.mark.parametrize(
     ("before", "body", "op"),
     [
-        ("", "if rank == 0: reduce('second')", "op 1, 'ALLREDUCE sum float32 [2] .*second"),
-        ("", "if rank == 1: os._exit(0)\nreduce('second')", "op 1, 'ALLREDUCE sum .*second"),
-        ("if rank == 1: sys.exit()", "", "op 0, 'ALLREDUCE sum float32 [2] .*first"),
+        ("", "if rank == 0: reduce('second')", "op 1, 'ALLREDUCE sum float32 [2] "),
+        ("", "if rank == 1: os._exit(0)\nreduce('second')", "op 1, 'ALLREDUCE sum float32 [2] "),
+        ("if rank == 1: sys.exit()", "", "op 0, 'ALLREDUCE sum float32 [2] "),
     ],
     ids=["one collective fewer", "os._exit", "before init"],
 )
@@ -65,8 +65,7 @@ def test_a_rank_that_ends_while_others_wait_is_an_error(
 ) -> None:
     ended = run(run_hvdft, tmp_path, body, before)
     assert ended.code == 1
-    pattern = f"hvdft: rank 1 has ended, but rank 0 waits for it in {op}".replace("[2]", r"\[2\]")
-    assert re.search(pattern, ended.err), ended.err
+    assert f"hvdft: rank 1 has ended, but rank 0 waits for it in {op}" in ended.err
     assert "restarting" not in ended.err
     assert "Traceback" not in ended.err
 
@@ -100,7 +99,7 @@ total = reduce("second")
 if rank == {victim} and incarnation == 0:
     until_other_is_done()
     os.kill(os.getpid(), signal.SIGKILL)
-print("TOTAL", total, incarnation)
+os.write(1, f"TOTAL {{total}} {{incarnation}}\\n".encode())
 """
     ended = run(run_hvdft, tmp_path, body)
     assert ended.code == 0, ended.err
@@ -109,16 +108,19 @@ print("TOTAL", total, incarnation)
     assert f"hvdft: rank {victim} is back" in ended.err
 
 
+@pytest.mark.parametrize("victim", ["nobody", "rank 1"])
 def test_ranks_may_end_and_begin_again_at_different_times(
-    run_hvdft: RunHvdft, tmp_path: Path
+    run_hvdft: RunHvdft, tmp_path: Path, victim: str
 ) -> None:
-    body = """
+    die = "os.kill(os.getpid(), signal.SIGKILL)" if victim == "rank 1" else "pass"
+    body = f"""
 hvd.shutdown()
-if rank == 1: time.sleep(4)  # longer than the grace for a rank that has left
+if rank == 1: time.sleep(3.5)  # longer than the grace for a rank that has left
 hvd.init()
 total = reduce("second")
+if rank == 1 and incarnation == 0: {die}
 if rank == 1: until_other_is_done()
-print("TOTAL", total, flush=True)
+os.write(1, f"TOTAL {{total}}\\n".encode())
 if rank == 0: os._exit(0)
 """
     ended = run(run_hvdft, tmp_path, body)
@@ -155,7 +157,11 @@ def test_horovodrun_gives_a_code_that_is_not_0(run_hvdft: RunHvdft, tmp_path: Pa
     bin_folder = Path(sys.executable).parent
     ended = run_hvdft(
         ["-np", "2", str(bin_folder / "hvdft"), "agent", sys.executable, str(script)],
-        env={**mpi_environment(), "HOROVOD_FT_MAX_FAILURES": "0", "PATH": os.environ["PATH"]},
+        env={
+            **mpi_environment(),
+            "HOROVOD_FT_MAX_FAILURES": "0",
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        },
         program=[str(bin_folder / "horovodrun")],
     )
     assert ended.code != 0

@@ -1,4 +1,5 @@
 // Ranks that end: what they say, and that nobody waits for them for ever.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -48,11 +49,14 @@ void hvdft_worker_leave(void) {
   w.join_request = 0;
   w.block().pending.store(0);
   w.block().left_ns.store(hvdft::now_ns());
+  w.block().left_at.store(std::max(w.block().left_at.load(), w.cursor.load() + 1));
   w.block().sessions.fetch_add(1, std::memory_order_release);
 }
 
-uint64_t hvdft_worker_contributed(void) {
-  return hvdft::ops_contributed(the_worker()->block());
+uint64_t hvdft_worker_owed(void) {
+  Worker& w = *the_worker();
+  bool known_end = w.cursor.load() < w.block().left_at.load();
+  return known_end ? 0 : hvdft::ops_contributed(w.block());
 }
 
 int hvdft_worker_ended_peer(void) {

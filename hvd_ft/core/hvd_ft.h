@@ -222,8 +222,9 @@ HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.
 HVDFT_API void hvdft_worker_pend(int64_t tensors);
 HVDFT_API uint64_t hvdft_worker_pending(void);
-// Ops this rank has contributed to, in any incarnation.
-HVDFT_API uint64_t hvdft_worker_contributed(void);
+// So many ops a script that calls hvd.shutdown() now must have executed: those that earlier
+// incarnations took part in, unless one of them had called it here or later, too.
+HVDFT_API uint64_t hvdft_worker_owed(void);
 
 // A rank that has ended, or left this session some time ago, without having contributed to the
 // next op; -1 if there is none. Who waits for the next op waits for ever then, and stops the job

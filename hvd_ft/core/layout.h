@@ -69,6 +69,7 @@ struct RankBlock {
   std::atomic<int64_t> pending;    // tensors; its agent clears this, `executed`, `asleep` and
   std::atomic<uint64_t> asleep;    // `sessions` of a dead one. 1 << 32 | its ticket; 0: awake
   std::atomic<uint64_t> left_ns;   // when the latest session ended
+  std::atomic<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
   std::atomic<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
   std::atomic<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];

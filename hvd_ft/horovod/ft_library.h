@@ -15,7 +15,7 @@ struct FtLibrary {
   X(worker_caught_up)                                                                              \
   X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \
   X(worker_record) X(worker_input) X(worker_contribute) X(worker_wait_complete)                    \
-  X(worker_executed) X(worker_pend) X(worker_contributed) X(worker_ended_peer)                   \
+  X(worker_executed) X(worker_pend) X(worker_owed) X(worker_ended_peer)                   \
   X(worker_stop_for_peer) X(worker_fatal)
 #define HVDFT_MEMBER(name) decltype(&hvdft_##name) name;
   HVDFT_FUNCTIONS(HVDFT_MEMBER)

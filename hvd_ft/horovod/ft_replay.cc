@@ -113,7 +113,7 @@ void FtController::CheckReplayMoves(uint64_t log_length) {
 
 // An incarnation that ends before it has done what an earlier one did.
 void FtController::CheckReplayedToTheEnd() {
-  uint64_t done = ft().worker_cursor(), before = ft().worker_contributed();
+  uint64_t done = ft().worker_cursor(), before = ft().worker_owed();
   if (done >= before) {
     return;
   }
