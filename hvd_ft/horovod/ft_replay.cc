@@ -32,7 +32,7 @@ std::string FirstLine(const char* text) { return std::string(text, std::strcspn(
 struct Found {
   bool any = false;
   uint64_t id = 0;
-  std::string line; // its signature
+  std::string line; // its signature; "" if it was an error, in which the ranks' signatures differ
 };
 
 Found Find(const std::string& name, uint64_t from, uint64_t log_length) {
@@ -48,8 +48,8 @@ Found Find(const std::string& name, uint64_t from, uint64_t log_length) {
     std::string line;
     for (auto& other : response.tensor_names()) {
       std::getline(lines, line);
-      if (other == name && response.response_type() != Response::ERROR) {
-        return {true, id, line};
+      if (other == name) {
+        return {true, id, response.response_type() == Response::ERROR ? "" : line};
       }
     }
   }
@@ -96,7 +96,7 @@ void FtController::CheckReplayMoves(uint64_t log_length) {
   for (auto& entry : requested_) {
     Found found = Find(entry.first, next.id, log_length);
     std::string mine = FtSignature(entry.second);
-    if (found.any && found.line != mine) {
+    if (!found.line.empty() && found.line != mine) {
       StopOther(rank_, found.id, found.line, mine);
     }
     if (quiet < replay_timeout_) {
