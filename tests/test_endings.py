@@ -10,7 +10,6 @@ import pytest
 from conftest import Ended, RunHvdft
 
 from hvd_ft.environment import mpi_environment
-from hvd_ft.last_words import last_words
 
 SCRIPT = """\
 import os, signal, sys, time
@@ -166,18 +165,3 @@ def test_horovodrun_gives_a_code_that_is_not_0(run_hvdft: RunHvdft, tmp_path: Pa
     )
     assert ended.code != 0
     assert "KeyError: 'x' (" in ended.err + ended.out
-
-
-def deep() -> None:
-    raise OSError("first line\n  second line " + "x" * 400)
-
-
-def test_last_words_are_one_line_with_the_place() -> None:
-    try:
-        deep()
-    except OSError as error:
-        text = last_words(error, error.__traceback__)
-    line = deep.__code__.co_firstlineno + 1
-    assert text.startswith("OSError: first line second line xxx")
-    assert text.endswith(f"… ({__file__}:{line})")
-    assert last_words(KeyboardInterrupt(), None) == "KeyboardInterrupt"
