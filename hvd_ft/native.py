@@ -6,7 +6,7 @@ Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; 
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from functools import cache
@@ -104,6 +104,20 @@ class Log:
     ops_room: int
 
 
+@dataclass(frozen=True)
+class Watch:
+    """What tells whether a rank's worker gets on; `asleep`: it waits and nobody has rung since."""
+
+    state: State
+    incarnation: int
+    pending: int
+    asleep: bool
+    contributed: int
+    executed: int
+    announced: int
+    step: int
+
+
 class _Event(ctypes.Structure):
     _fields_ = (
         ("time_ns", c_uint64),
@@ -134,6 +148,20 @@ class _Log(ctypes.Structure):
     _fields_ = tuple((f.name, c_uint64) for f in fields(Log))
 
 
+class _Watch(ctypes.Structure):
+    _fields_ = (
+        ("state", c_uint32),
+        ("incarnation", c_uint32),
+        ("pending", c_int64),
+        ("asleep", c_uint32),
+        ("reserved", c_uint32),
+        ("contributed", c_uint64),
+        ("executed", c_uint64),
+        ("announced", c_uint64),
+        ("step", c_uint64),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_error": (c_char_p, []),
     "hvdft_version": (c_char_p, []),
@@ -146,6 +174,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_view_size": (c_int, [c_void_p]),
     "hvdft_view_status": (c_int, [c_void_p, c_int, POINTER(_Status)]),
     "hvdft_view_snapshots": (c_int, [c_void_p, c_int, POINTER(_Snapshots)]),
+    "hvdft_view_watch": (c_int, [c_void_p, c_int, POINTER(_Watch)]),
     "hvdft_view_events": (c_int, [c_void_p, c_uint64, POINTER(_Event), c_int]),
     "hvdft_view_used_bytes": (c_uint64, [c_void_p]),
     "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
@@ -161,6 +190,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_agent_wait": (c_int, [c_void_p, c_uint64, c_int]),
     "hvdft_agent_wake": (None, [c_void_p]),
     "hvdft_agent_orderly_exit": (c_int, [c_void_p]),
+    "hvdft_agent_last_words": (None, [c_void_p, c_char_p, c_int]),
     "hvdft_agent_event_count": (c_uint64, [c_void_p]),
     "hvdft_agent_fatal_text": (
         c_int,
@@ -186,6 +216,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_worker_log": (None, [POINTER(_Log)]),
     "hvdft_worker_set_step": (None, [c_uint64]),
     "hvdft_worker_orderly_exit": (None, []),
+    "hvdft_worker_last_words": (None, [c_char_p]),
     "hvdft_worker_fatal": (None, [c_char_p]),
     "hvdft_worker_event_count": (c_uint64, []),
     "hvdft_worker_events": (c_int, [c_uint64, POINTER(_Event), c_int]),
@@ -308,6 +339,20 @@ class View:
         _checked(_library().hvdft_view_snapshots(self._handle, rank, byref(out)))
         return Snapshots(*(getattr(out, f.name) for f in fields(Snapshots)))
 
+    def watch(self, rank: int) -> Watch:
+        out = _Watch()
+        _checked(_library().hvdft_view_watch(self._handle, rank, byref(out)))
+        return Watch(
+            State(out.state),
+            out.incarnation,
+            out.pending,
+            bool(out.asleep),
+            out.contributed,
+            out.executed,
+            out.announced,
+            out.step,
+        )
+
     def events(self, start: int = 0) -> list[Event]:
         return _events(
             lambda at, out, n: _library().hvdft_view_events(self._handle, at, out, n), start
@@ -354,6 +399,12 @@ class Agent:
     def worker_ended_orderly(self) -> bool:
         return bool(_library().hvdft_agent_orderly_exit(self._handle))
 
+    def last_words(self) -> str:
+        """Why the present incarnation failed, in its own words; "" if it said none."""
+        text = ctypes.create_string_buffer(512)
+        _library().hvdft_agent_last_words(self._handle, text, len(text))
+        return text.value.decode(errors="replace")
+
     def fatal_text(self) -> tuple[str, int, int] | None:
         """Message, exit code and rank of what stopped the job; None while it is not stopped."""
         text = ctypes.create_string_buffer(1024)
@@ -369,6 +420,11 @@ class Agent:
         return int(_library().hvdft_agent_event_count(self._handle))
 
 
+def in_job() -> bool:
+    """Whether an agent has started this process."""
+    return "HOROVOD_FT_DIR" in os.environ
+
+
 @cache
 def worker() -> "Worker | None":
     """This process's attachment to its job, or None when no agent started it.
@@ -376,7 +432,7 @@ def worker() -> "Worker | None":
     Raises:
         HvdFtError: an agent's environment is there, but its arena is missing or not this job's.
     """
-    if "HOROVOD_FT_DIR" not in os.environ:
+    if not in_job():
         return None
     _checked(_library().hvdft_worker_open())
     return Worker()
@@ -454,6 +510,10 @@ class Worker:
     def orderly_exit(self) -> None:
         """The script ends by itself; whatever its exit code, it is not to be restarted."""
         _library().hvdft_worker_orderly_exit()
+
+    def last_words(self, text: str) -> None:
+        """Why this process is about to fail, in one line; the first one counts."""
+        _library().hvdft_worker_last_words(text.encode(errors="replace"))
 
     def fatal(self, message: str) -> None:
         """Stops the job with exit code 1 and this message."""

@@ -33,6 +33,30 @@ class Stop:
     failed: bool
 
 
+@dataclass(frozen=True)
+class End:
+    """How a worker has ended.
+
+    Attributes:
+        status: as from wait(2).
+        orderly: whether the worker announced that it ends by itself.
+        step: at which training step.
+        reason: what is known besides the status: its last words, or that it was stuck; or "".
+        replayed: ops it has executed.
+        owed: ops that its rank has taken part in, in this or an earlier incarnation.
+    """
+
+    status: int
+    orderly: bool
+    step: int = 0
+    reason: str = ""
+    replayed: int = 0
+    owed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({describe(self.status)})" if self.reason else describe(self.status)
+
+
 class RestartPolicy:
     """The rules for one rank.
 
@@ -45,19 +69,29 @@ class RestartPolicy:
         self._rank = rank
         self._settings = settings
         self._failures: deque[float] = deque()
+        self._failed = False  # ever
 
-    def ended(self, status: int, orderly: bool, now: float) -> Done | Restart | Stop:
+    def ended(self, end: End, now: float) -> Done | Restart | Stop:
         """Judges the end of the rank's worker.
 
         Args:
-            status: as from wait(2).
-            orderly: whether the worker announced that it ends by itself.
+            end: what is known of it.
             now: seconds on any steady clock.
         """
-        code = os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(end.status)
+        if code == 0 and end.replayed < end.owed and self._failed:
+            return Stop(
+                1,
+                f"rank {self._rank} cannot be replayed: the restarted script ended after "
+                f"{end.replayed} collectives, but before its restart it took part in {end.owed}; "
+                "likely a branch on time, files, random numbers or hvd.incarnation(); a restarted "
+                "script must do the same collectives in the same order",
+                False,
+            )
         if code == 0:
             return Done()
-        if orderly and code > 0:
+        self._failed = True
+        if end.orderly and code > 0:
             return Stop(code, f"the worker of rank {self._rank} ended with exit code {code}", False)
         window = self._settings.failure_window_seconds
         self._failures.append(now)
@@ -68,7 +102,7 @@ class RestartPolicy:
         return Stop(
             code if code > 0 else 128 - code,
             f"rank {self._rank} failed {len(self._failures)} times within {window:g} s, the last "
-            f"time with {describe(status)}: see its output above "
+            f"time at step {end.step}: {end}; see its output above "
             f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})",
             True,
         )

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
 
@@ -24,6 +25,7 @@ class Settings:
     replay_timeout_seconds: float = 60.0  # by default at most half of the recovery's
     max_failures: int = 3
     failure_window_seconds: float = 300.0
+    hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -59,12 +61,20 @@ class Settings:
             failure_window_seconds=_seconds(
                 env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
             ),
+            hang_timeout_seconds=_seconds(env, "HOROVOD_FT_HANG_TIMEOUT_SECONDS", None),
         )
         if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(
                 f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {settings.replay_timeout_seconds:g} and "
                 f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {recovery:g}: a replay is a part of a "
                 "recovery, so give the first one less"
+            )
+        hang, window = settings.hang_timeout_seconds, settings.failure_window_seconds
+        if hang and hang * settings.max_failures >= window:
+            raise HvdFtError(
+                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS is {hang:g}, so {settings.max_failures} hangs "
+                f"take longer than HOROVOD_FT_FAILURE_WINDOW_SECONDS, {window:g}, and a worker "
+                "that always hangs would be restarted for ever: give the window more"
             )
         return settings
 
@@ -147,7 +157,10 @@ def is_job_id(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9]{1,48}", text) is not None
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+Default = TypeVar("Default", float, None)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: Default) -> float | Default:
     value = env.get(name)
     if not value:
         return default

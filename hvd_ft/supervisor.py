@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from hvd_ft import native
 from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
+from hvd_ft.hang import LOOKS, HangRule, Stuck
 from hvd_ft.journal import Journal
 from hvd_ft.nursery import WORKER, NurseryProcess
-from hvd_ft.policy import Done, RestartPolicy, Stop
+from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -79,6 +80,10 @@ class Supervisor:
         self._launchers = launchers
         self._selector = selectors.DefaultSelector()
         self._policy = RestartPolicy(rank.rank, settings)
+        hang = settings.hang_timeout_seconds
+        self._hang_rule = HangRule(rank.rank, hang) if hang else None
+        self._look_at = _NEVER  # time.monotonic()'s, for the hang rule
+        self._stuck: Stuck | None = None  # this incarnation, so it was killed
         self._incarnation = 0
         self._pid: int | None = None  # of the worker; 0 between the order and the nursery's report
         self._failed_ns = 0  # when the latest worker died, CLOCK_MONOTONIC
@@ -122,6 +127,8 @@ class Supervisor:
 
     def _start(self) -> None:
         self._pid = 0
+        self._stuck = None
+        self._look_at = time.monotonic() if self._hang_rule else _NEVER
         env = {**self._rank.env, "HOROVOD_FT_INCARNATION": str(self._incarnation)}
         self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd())
 
@@ -163,7 +170,8 @@ class Supervisor:
     def _on_worker_ended(self, status: int, time_ns: int) -> None:
         if self._over:
             return
-        verdict = self._policy.ended(status, self._agent.worker_ended_orderly(), time_ns / 1e9)
+        end = self._end(status)
+        verdict = self._policy.ended(end, time_ns / 1e9)
         if isinstance(verdict, Done):
             self._back_by = _NEVER
             self._agent.done(status)
@@ -181,12 +189,23 @@ class Supervisor:
         if isinstance(verdict, Stop):
             self._agent.fatal(verdict.exit_code, verdict.message)
             return
-        step = self._view.status(self._rank.rank).step
+        died = f"{self._stuck}; killed" if self._stuck else f"died ({describe(status)})"
         self._incarnation += 1
         self._start()
         _say(
-            f"rank {self._rank.rank} died ({describe(status)}) at step {step}; "
+            f"rank {self._rank.rank} {died} at step {end.step}; "
             f"restarting as incarnation {self._incarnation}"
+        )
+
+    def _end(self, status: int) -> End:
+        watch = self._view.watch(self._rank.rank)
+        return End(
+            status=status,
+            orderly=self._agent.worker_ended_orderly(),
+            step=watch.step,
+            reason=str(self._stuck) if self._stuck else self._agent.last_words(),
+            replayed=watch.executed,
+            owed=watch.contributed,
         )
 
     @property
@@ -273,7 +292,13 @@ class Supervisor:
     # -------------------------------------------------------------- time and signals
 
     def _next_deadline(self) -> float:
-        return min(self._back_by, self._kill_at, self._leave_at, self._commands.deadline or _NEVER)
+        return min(
+            self._back_by,
+            self._kill_at,
+            self._leave_at,
+            self._look_at,
+            self._commands.deadline or _NEVER,
+        )
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
@@ -284,6 +309,19 @@ class Supervisor:
         if self._back_by <= now:
             self._back_by = _NEVER
             self._check_back()
+        if self._look_at <= now:
+            self._look_for_hang(now)
+
+    def _look_for_hang(self, now: float) -> None:
+        assert self._hang_rule and self._settings.hang_timeout_seconds
+        self._look_at = now + self._settings.hang_timeout_seconds / LOOKS
+        if not self._pid or self._over:
+            return
+        ranks = {rank: self._view.watch(rank) for rank in range(self._view.size)}
+        self._stuck = self._hang_rule.observe(now, ranks)
+        if self._stuck:
+            self._nursery.kill(WORKER, signal.SIGKILL)
+            self._look_at = _NEVER  # until the next incarnation is started
 
     def _check_back(self) -> None:
         # The state, not the events: the ring of events may have gone round before we looked.

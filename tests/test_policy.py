@@ -1,7 +1,7 @@
 import pytest
 
 from hvd_ft.commands import describe
-from hvd_ft.policy import Done, Restart, RestartPolicy, Stop
+from hvd_ft.policy import Done, End, Restart, RestartPolicy, Stop
 from hvd_ft.settings import Settings
 
 KILLED = 9
@@ -15,42 +15,60 @@ def policy(failures: int = 2) -> RestartPolicy:
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_exit_code_0_is_the_end_of_the_work(orderly: bool) -> None:
-    assert policy().ended(0, orderly, 0.0) == Done()
+    assert policy().ended(End(0, orderly), 0.0) == Done()
 
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_killed_worker_is_restarted(orderly: bool) -> None:
-    assert policy().ended(KILLED, orderly, 0.0) == Restart()
+    assert policy().ended(End(KILLED, orderly), 0.0) == Restart()
 
 
 def test_an_uncaught_exception_is_a_failure() -> None:
-    assert policy().ended(EXIT_1, False, 0.0) == Restart()
+    assert policy().ended(End(EXIT_1, False), 0.0) == Restart()
 
 
 def test_an_orderly_exit_ends_the_job_with_its_code() -> None:
     message = "the worker of rank 3 ended with exit code 7"
-    assert policy().ended(EXIT_7, True, 0.0) == Stop(7, message, failed=False)
+    assert policy().ended(End(EXIT_7, True), 0.0) == Stop(7, message, failed=False)
 
 
 @pytest.mark.parametrize(("status", "code"), [(KILLED, 137), (EXIT_7, 7)])
 def test_one_failure_too_many_ends_the_job(status: int, code: int) -> None:
     rules = policy(failures=2)
-    verdicts = [rules.ended(status, False, now) for now in (0.0, 50.0, 99.0)]
+    verdicts = [rules.ended(End(status, False, step=12), now) for now in (0.0, 50.0, 99.0)]
     assert verdicts[:2] == [Restart(), Restart()]
     stop = verdicts[2]
     assert isinstance(stop, Stop)
     assert (stop.exit_code, stop.failed) == (code, True)
     assert stop.message.startswith("rank 3 failed 3 times within 100 s")
-    assert describe(status) in stop.message
+    assert f"the last time at step 12: {describe(status)};" in stop.message
+
+
+def test_the_last_words_are_in_the_final_error() -> None:
+    stop = policy(failures=0).ended(End(EXIT_1, False, 3, "ValueError: bad (a.py:7)"), 0.0)
+    assert isinstance(stop, Stop)
+    assert "at step 3: ValueError: bad (a.py:7) (exit code 1);" in stop.message
+
+
+def test_a_restarted_script_that_ends_too_early_stops_the_job() -> None:
+    rules = policy()
+    early = End(0, orderly=True, replayed=5, owed=7)
+    assert rules.ended(early, 0.0) == Done(), "the first incarnation may leave an op to the agents"
+    rules.ended(End(KILLED, False), 1.0)
+    stop = rules.ended(early, 2.0)
+    assert isinstance(stop, Stop)
+    assert (stop.exit_code, stop.failed) == (1, False)
+    assert "ended after 5 collectives, but before its restart it took part in 7" in stop.message
+    assert rules.ended(End(0, orderly=True, replayed=7, owed=7), 3.0) == Done()
 
 
 def test_old_failures_do_not_count() -> None:
     rules = policy(failures=1)
-    assert [rules.ended(KILLED, False, now) for now in (0.0, 101.0, 202.0)] == [Restart()] * 3
+    assert [rules.ended(End(KILLED, False), now) for now in (0.0, 101.0, 202.0)] == [Restart()] * 3
 
 
 def test_with_no_failures_allowed_the_first_one_ends_the_job() -> None:
-    assert isinstance(policy(failures=0).ended(KILLED, False, 0.0), Stop)
+    assert isinstance(policy(failures=0).ended(End(KILLED, False), 0.0), Stop)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,10 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "50",
             "HOROVOD_FT_MAX_FAILURES": "0",
             "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
+            "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
         }
     )
-    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 50.0, 0, 1000.0)
+    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 50.0, 0, 1000.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_bytes_may_have_a_suffix(text: str, count: int) -> None:
         ("RECOVERY_TIMEOUT_SECONDS", "-5", "above 0"),
         ("RECOVERY_TIMEOUT_SECONDS", "nan", "above 0"),
         ("FAILURE_WINDOW_SECONDS", "inf", "above 0"),
+        ("HANG_TIMEOUT_SECONDS", "0", "above 0"),
         ("MAX_FAILURES", "-1", "whole number"),
         ("MAX_FAILURES", "2.5", "whole number"),
         ("MAX_FAILURES", "²", "whole number"),
@@ -119,3 +121,11 @@ def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
     assert Settings.from_env(recovery).replay_timeout_seconds == 15
     with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 30"):
         Settings.from_env({**recovery, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "30"})
+
+
+def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
+    env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "100"}
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_FAILURE_WINDOW_SECONDS, 300"):
+        Settings.from_env(env)
+    wider = {**env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1000"}
+    assert Settings.from_env(wider).hang_timeout_seconds == 100.0

@@ -53,6 +53,11 @@ void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
 
 void hvdft_agent_failed(hvdft_agent* agent, int status) {
   agent->block().pid.store(0);
+  // The worker is dead: what it published of itself alone is not its successor's.
+  agent->block().executed.store(0);
+  agent->block().pending.store(0);
+  agent->block().asleep.store(0);
+  agent->block().sessions.store(0);
   agent->announce(HVDFT_RESTARTING);
   agent->node().push_event(HVDFT_EV_FAILED, agent->engine->rank(),
                            agent->block().incarnation.load(), static_cast<uint32_t>(status));
@@ -89,6 +94,13 @@ void hvdft_agent_wake(hvdft_agent* agent) { ring(agent->node().header().event_be
 
 int hvdft_agent_orderly_exit(hvdft_agent* agent) {
   return agent->block().orderly_exit.load() == agent->block().incarnation.load() + 1;
+}
+
+void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity) {
+  RankBlock& block = agent->block();
+  bool said = block.last_words_of.load(std::memory_order_acquire) == block.incarnation.load() + 1;
+  strncpy(out, said ? block.last_words : "", static_cast<size_t>(capacity) - 1);
+  out[capacity - 1] = '\0';
 }
 
 uint64_t hvdft_agent_event_count(hvdft_agent* agent) {

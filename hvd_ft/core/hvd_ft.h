@@ -31,7 +31,7 @@ enum {
 
 // What the agents do with an op's inputs.
 enum {
-  HVDFT_NONE = 0,    // nothing to compute: barrier, error, shutdown
+  HVDFT_NONE = 0,    // nothing to compute: barrier, error
   HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
   HVDFT_COPY = 2,    // the root's input is the result
   HVDFT_CONCAT = 3   // the ranks' inputs one after the other, in rank order
@@ -45,9 +45,6 @@ enum {
 };
 
 enum { HVDFT_SUM = 0, HVDFT_MIN = 1, HVDFT_MAX = 2, HVDFT_PRODUCT = 3 };
-
-// Flags of a record.
-enum { HVDFT_SHUTDOWN = 1 };  // Horovod agreed to shut down
 
 // State of a rank, as agents and workers publish it.
 enum {
@@ -98,6 +95,18 @@ typedef struct {
   uint64_t stall_ns;     // of this, time in which training stood still for snapshots
   uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
 } hvdft_snapshots;
+// What tells whether a worker gets on. Two looks that are equal: it has done nothing between.
+typedef struct {
+  uint32_t state;
+  uint32_t incarnation;
+  int64_t pending;       // tensors handed to Horovod and not yet executed
+  uint32_t asleep;       // its Horovod thread waits, and nobody has rung since
+  uint32_t reserved;
+  uint64_t contributed;  // how far in the log, by segments
+  uint64_t executed;     // ops
+  uint64_t announced;    // announcements, twice
+  uint64_t step;
+} hvdft_watch;
 
 HVDFT_API const char* hvdft_error(void);
 HVDFT_API const char* hvdft_version(void);
@@ -122,6 +131,7 @@ HVDFT_API void hvdft_view_close(hvdft_view* view);
 HVDFT_API int hvdft_view_size(hvdft_view* view);
 HVDFT_API int hvdft_view_status(hvdft_view* view, int rank, hvdft_status* out);
 HVDFT_API int hvdft_view_snapshots(hvdft_view* view, int rank, hvdft_snapshots* out);
+HVDFT_API int hvdft_view_watch(hvdft_view* view, int rank, hvdft_watch* out);
 // Copies events [from, from + capacity); returns how many there were.
 HVDFT_API int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out,
                                 int capacity);
@@ -145,6 +155,8 @@ HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* 
 HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
 HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);   // ends hvdft_agent_wait, from any thread
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself
+// What the worker of the present incarnation said last; "" if nothing.
+HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
 HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
                                      int* rank);
@@ -169,7 +181,9 @@ HVDFT_API void hvdft_worker_ring(void);  // ends the wait: from the worker's oth
 HVDFT_API uint64_t hvdft_worker_term(void);
 HVDFT_API int hvdft_worker_joined(void);
 HVDFT_API int hvdft_worker_join(uint64_t log_length);
-HVDFT_API void hvdft_worker_leave(void);  // it has to join again (hvd.init after hvd.shutdown)
+// The session is over, from hvd.init to hvd.shutdown: this rank takes part in nothing until it
+// joins again, which begins its next session.
+HVDFT_API void hvdft_worker_leave(void);
 // This rank is where the others are: replay is over. Only the first call counts.
 HVDFT_API void hvdft_worker_caught_up(void);
 HVDFT_API int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes);
@@ -179,7 +193,7 @@ HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
 
 typedef struct {
   uint32_t kind, dtype, reduce, root;
-  uint32_t flags, waits;        // waits: the op is complete only when every rank has been there
+  uint32_t waits;               // the op is complete only when every rank has been there
   uint64_t result_bytes;
   const uint64_t* block_bytes;  // HVDFT_CONCAT: one per rank; else NULL
   const void* response;         // Horovod's Response, serialised; opaque to the core
@@ -197,7 +211,7 @@ HVDFT_API uint64_t hvdft_worker_cursor(void);
 typedef struct {
   uint64_t id;
   uint32_t kind, dtype, reduce, root;
-  uint32_t flags, waits;
+  uint32_t waits;
   uint64_t result_bytes;
   const uint64_t* block_bytes;
   const void* result;           // the node's result, valid once complete
@@ -222,8 +236,18 @@ HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_contribute(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
 
-HVDFT_API void hvdft_worker_set_pending(uint64_t tensors);  // queued, not yet executed
+// Tensors queued and not yet executed: adds `tensors`, which may be negative.
+HVDFT_API void hvdft_worker_pend(int64_t tensors);
 HVDFT_API uint64_t hvdft_worker_pending(void);
+// So many ops a script that calls hvd.shutdown() now must have executed: those that earlier
+// incarnations took part in, unless one of them had called it here or later, too.
+HVDFT_API uint64_t hvdft_worker_owed(void);
+
+// A rank that has ended, or left this session some time ago, without having contributed to the
+// next op; -1 if there is none. Who waits for the next op waits for ever then, and stops the job
+// with a message that names `wanted`.
+HVDFT_API int hvdft_worker_ended_peer(void);
+HVDFT_API void hvdft_worker_stop_for_peer(int rank, const char* wanted);
 
 // Training loops and their snapshots. Loops are numbered from 0 in the order in which the
 // script begins them; each has two slots.
@@ -247,6 +271,8 @@ HVDFT_API void hvdft_worker_log(hvdft_log* out);
 
 HVDFT_API void hvdft_worker_set_step(uint64_t step);
 HVDFT_API void hvdft_worker_orderly_exit(void);
+// Why this process is about to fail, in one line; the first one counts.
+HVDFT_API void hvdft_worker_last_words(const char* text);
 HVDFT_API void hvdft_worker_fatal(const char* message);  // stops the job with exit code 1
 HVDFT_API uint64_t hvdft_worker_event_count(void);
 HVDFT_API int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity);

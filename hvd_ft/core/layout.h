@@ -29,6 +29,7 @@ constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
 constexpr uint64_t kProposalBytes = 4 << 20;
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLastWordsBytes = 512;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "the arena needs lock-free atomics");
 
@@ -65,6 +66,13 @@ struct RankBlock {
   std::atomic<uint64_t> mail_sequence;  // odd while the mail is being written
   uint64_t mail_term;
   uint64_t mail_bytes;
+  std::atomic<int64_t> pending;    // tensors; its agent clears this, `executed`, `asleep` and
+  std::atomic<uint64_t> asleep;    // `sessions` of a dead one. 1 << 32 | its ticket; 0: awake
+  std::atomic<uint64_t> left_ns;   // when the latest session ended
+  std::atomic<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
+  std::atomic<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
+  std::atomic<uint32_t> last_words_of;  // incarnation + 1
+  char last_words[kLastWordsBytes];
   Loop loops[kMaxLoops];
   std::atomic<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
@@ -80,6 +88,11 @@ struct RankBlock {
   alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
   std::atomic<uint64_t> mail_taken;
 };
+
+// Ops to which it has given all of its input.
+inline uint64_t ops_contributed(const RankBlock& block) {
+  return op_of(block.contributed.load());
+}
 
 struct Event {
   std::atomic<uint64_t> published;  // number of the event + 1
@@ -119,7 +132,7 @@ struct NodeHeader {
 // What was agreed about an op. Behind it lie block_bytes[], the response, the signature.
 struct OpHead {
   uint32_t kind, dtype, reduce, root;
-  uint32_t flags, waits;
+  uint32_t waits;
   uint64_t result_bytes;
   uint64_t response_bytes;
   uint64_t signature_bytes;  // with its zero

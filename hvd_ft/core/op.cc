@@ -47,7 +47,7 @@ class Walk {
         case hvdft::Step::kWait: {
           w_.about_to_wait();
           if (w_.stopped()) return HVDFT_ESTOPPED;
-          hvdft::wait_bell(w_.block().worker_bell, ticket, -1);
+          w_.sleep(ticket, -1);
           break;
         }
         case hvdft::Step::kFinished:

@@ -152,6 +152,7 @@ int hvdft_worker_jump(int number) {
   Worker& w = *the_worker();
   uint64_t position = (published >> 1) - 1;
   w.cursor.store(position);
+  w.block().executed.store(position);
   w.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_ring();
   return HVDFT_OK;

@@ -37,6 +37,20 @@ int hvdft_view_snapshots(hvdft_view* view, int rank, hvdft_snapshots* out) {
   return HVDFT_OK;
 }
 
+int hvdft_view_watch(hvdft_view* view, int rank, hvdft_watch* out) {
+  auto& block = view->node->rank(rank);
+  uint64_t asleep = block.asleep.load();
+  out->state = block.state.load(std::memory_order_acquire);
+  out->incarnation = block.incarnation.load();
+  out->pending = block.pending.load();
+  out->asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_bell.load();
+  out->contributed = block.contributed.load();
+  out->executed = block.executed.load();
+  out->announced = block.mail_sequence.load();
+  out->step = block.step.load();
+  return HVDFT_OK;
+}
+
 int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out, int capacity) {
   return view->node->read_events(from, out, capacity);
 }

@@ -39,7 +39,15 @@ void Worker::set_state(uint32_t state) const {
   block().state.store(state, std::memory_order_release);
 }
 
+bool Worker::sleep(uint32_t ticket, int timeout_ms) {
+  block().asleep.store(uint64_t{1} << 32 | ticket);
+  bool rung = wait_bell(block().worker_bell, ticket, timeout_ms);
+  block().asleep.store(0);
+  return rung;
+}
+
 void Worker::about_to_wait() {
+  stop_for_ended_peer();
   std::lock_guard<std::mutex> guard(watch_);
   if (blocked_since_ == 0) blocked_since_ = now_ns();
   if (waiting_ || block().state.load() != HVDFT_RUNNING) return;
@@ -104,9 +112,9 @@ uint32_t hvdft_worker_ticket(void) { return the_worker()->block().worker_bell.lo
 
 int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
   Worker& w = *the_worker();
-  if (w.pending.load() > 0) w.about_to_wait();
+  if (w.block().pending.load() > 0) w.about_to_wait();
   if (w.stopped()) return HVDFT_ESTOPPED;
-  return hvdft::wait_bell(w.block().worker_bell, ticket, timeout_ms);
+  return w.sleep(ticket, timeout_ms);
 }
 
 void hvdft_worker_ring(void) { hvdft::ring(the_worker()->block().worker_bell); }
@@ -122,8 +130,6 @@ int hvdft_worker_joined(void) {
   return w.join_request != 0 &&
          w.block().joined.load(std::memory_order_acquire) == w.join_request;
 }
-
-void hvdft_worker_leave(void) { the_worker()->join_request = 0; }
 
 int hvdft_worker_join(uint64_t log_length) {
   Worker& w = *the_worker();
@@ -198,7 +204,7 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   for (int i = 0; i < count; ++i) {
     const hvdft_op& op = ops[i];
     uint64_t blocks = op.block_bytes != nullptr ? static_cast<uint64_t>(w.node->size()) : 0;
-    hvdft::OpHead head{op.kind,  op.dtype, op.reduce,       op.root,           op.flags,
+    hvdft::OpHead head{op.kind,  op.dtype, op.reduce,       op.root,
                        op.waits, op.result_bytes, op.response_bytes,
                        std::strlen(op.signature) + 1, blocks};
     uint64_t block_bytes = blocks * sizeof(uint64_t);
@@ -246,7 +252,6 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   out->dtype = op.dtype;
   out->reduce = op.reduce;
   out->root = op.root;
-  out->flags = op.flags;
   out->waits = op.waits;
   out->result_bytes = op.result_bytes;
   out->block_bytes = op.blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
@@ -257,8 +262,10 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   return HVDFT_OK;
 }
 
-void hvdft_worker_set_pending(uint64_t tensors) { the_worker()->pending.store(tensors); }
-uint64_t hvdft_worker_pending(void) { return the_worker()->pending.load(); }
+void hvdft_worker_pend(int64_t tensors) { the_worker()->block().pending.fetch_add(tensors); }
+uint64_t hvdft_worker_pending(void) {
+  return static_cast<uint64_t>(the_worker()->block().pending.load());
+}
 
 void hvdft_worker_set_step(uint64_t step) { the_worker()->block().step.store(step); }
 

@@ -17,7 +17,6 @@ struct Worker {
   std::unique_ptr<RankFile> file;
 
   std::atomic<uint64_t> cursor{0};   // id of the next op to execute
-  std::atomic<uint64_t> pending{0};  // tensors queued, not yet executed
   std::atomic<uint64_t> replayed{0};  // ops executed before catching up
   std::atomic<bool> caught_up{false};
   uint64_t join_request = 0;  // of this attachment; 0: none yet
@@ -33,6 +32,12 @@ struct Worker {
   // with the first wait, ends with the first progress.
   void about_to_wait();
   void progressed();
+
+  // Sleeps on this rank's bell, and lets be seen that it does: see hang.py.
+  bool sleep(uint32_t ticket, int timeout_ms);
+
+  // Stops the job if the next op is agreed, but a rank that ended has not contributed to it.
+  void stop_for_ended_peer() const;
 
  private:
   std::mutex watch_;  // between this worker's own threads; never shared with a process

@@ -1,9 +1,7 @@
 #include "ft_controller.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
-#include <sstream>
 #include <stdexcept>
 
 #include "../process_set.h"
@@ -17,8 +15,6 @@ namespace {
 
 // So many requests fit into a mailbox at once whatever their names.
 constexpr size_t kRequestsPerAnnouncement = 1000;
-constexpr char kSameCollectives[] =
-    "a restarted script must do the same collectives in the same order";
 constexpr int kWaitMs = 1000; // for the stall inspector; all else rings
 
 int IntFromEnv(const char* name, int otherwise) {
@@ -75,10 +71,9 @@ void FtController::DoInitialization() {
   const char* timeout = std::getenv("HOROVOD_FT_REPLAY_TIMEOUT_SECONDS"); // checked by the agent
   replay_timeout_ = std::chrono::duration<double>(timeout ? std::strtod(timeout, nullptr) : 60);
   replay_moved_ = Clock::now();
-  ft().worker_leave();
 
   tensor_queue_.SetAdmission(Admit, [this](size_t added) {
-    ft().worker_set_pending(queued_ += added);
+    ft().worker_pend(static_cast<int64_t>(added));
     Wake();
   });
 }
@@ -96,6 +91,11 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     if (NextFromLog(list)) {
       return list;
     }
+    if (shutdown_requested) {
+      Leave();
+      list.set_shutdown(true);
+      return list;
+    }
     uint64_t log_length = ft().worker_log_length();
     if (ft().worker_cursor() < log_length) {
       CheckReplayMoves(log_length);
@@ -104,11 +104,12 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     } else {
       ft().worker_caught_up();
       FollowTerm(term);
-      Announce(shutdown_requested);
+      Announce();
       if (is_coordinator_) {
-        Coordinate(shutdown_requested, state);
+        Coordinate(state);
       }
     }
+    CheckPeers();
     FtCheck(ft().worker_wait(ticket, kWaitMs));
   }
 }
@@ -119,6 +120,22 @@ void FtController::CollectQueued() {
   for (auto& request : requests) {
     unannounced_.push_back(request.tensor_name());
     requested_[request.tensor_name()] = std::move(request);
+    replay_moved_ = Clock::now();
+  }
+}
+
+// Others learn of it by the state of this rank: they have nothing to do for it.
+void FtController::Leave() {
+  CheckReplayedToTheEnd();
+  ft().worker_caught_up();
+  ft().worker_leave();
+}
+
+// What this rank waits for may be something that a rank which has ended cannot give any more.
+void FtController::CheckPeers() {
+  int peer = requested_.empty() ? -1 : ft().worker_ended_peer();
+  if (peer >= 0) {
+    ft().worker_stop_for_peer(peer, FtSignature(requested_.begin()->second).c_str());
   }
 }
 
@@ -132,13 +149,6 @@ bool FtController::NextFromLog(ResponseList& list) {
     return false;
   }
   FtCheck(code);
-  if (record.flags & HVDFT_SHUTDOWN) {
-    ft().worker_contribute(record.id);
-    ft().worker_executed(record.id);
-    ft().worker_caught_up();
-    list.set_shutdown(true);
-    return true;
-  }
   Response response;
   Response::ParseFromBytes(response, static_cast<const uint8_t*>(record.response));
   if (!Requested(response)) {
@@ -163,38 +173,6 @@ bool FtController::Requested(const Response& response) const {
   return true;
 }
 
-void FtController::CheckSignature(const hvdft_record& record, const Response& response) {
-  if (response.response_type() == Response::ERROR) {
-    return; // its requests differed between ranks, that is the error
-  }
-  std::istringstream agreed(record.signature);
-  for (auto& name : response.tensor_names()) {
-    std::string line, mine = FtSignature(requested_.at(name));
-    std::getline(agreed, line);
-    if (line != mine) {
-      FtStop("rank " + std::to_string(rank_) + ": op " + std::to_string(record.id) +
-           " is not what was agreed: the log has '" + line + "', the script asks for '" + mine +
-           "'; " + kSameCollectives);
-    }
-  }
-}
-
-// A restarted script that asks for other collectives than the log has would wait for ever.
-void FtController::CheckReplayMoves(uint64_t log_length) {
-  if (requested_.empty()) {
-    replay_moved_ = Clock::now(); // it computes
-  } else if (Clock::now() - replay_moved_ > replay_timeout_) {
-    hvdft_record record;
-    FtCheck(ft().worker_record(ft().worker_cursor(), &record));
-    std::string next(record.signature, std::strcspn(record.signature, "\n"));
-    FtStop("rank " + std::to_string(rank_) + " cannot be replayed: op " +
-         std::to_string(record.id) + " of " + std::to_string(log_length) + " is '" + next +
-         "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
-         std::to_string(static_cast<int>(replay_timeout_.count())) + " the script has asked for '" +
-         FtSignature(requested_.begin()->second) + "'; " + kSameCollectives);
-  }
-}
-
 hvdft_record FtController::TakeRecord() {
   hvdft_record record = executing_.front();
   executing_.pop_front();
@@ -202,7 +180,7 @@ hvdft_record FtController::TakeRecord() {
 }
 
 void FtController::Executed(const hvdft_record& record, size_t tensors) {
-  ft().worker_set_pending(queued_ -= tensors);
+  ft().worker_pend(-static_cast<int64_t>(tensors));
   ft().worker_executed(record.id);
 }
 
@@ -214,18 +192,17 @@ void FtController::FollowTerm(uint64_t term) {
   }
   term_ = term;
   message_table_.clear();
-  shutdown_announced_ = shutdown_proposed_ = shutdown_seen_ = false;
   unannounced_.clear();
   for (auto& entry : requested_) {
     unannounced_.push_back(entry.first);
   }
 }
 
-void FtController::Announce(bool shutdown_requested) {
+void FtController::Announce() {
   if (is_coordinator_) {
     return; // it looks at its own requests itself
   }
-  while (!unannounced_.empty() || (shutdown_requested && !shutdown_announced_)) {
+  while (!unannounced_.empty()) {
     RequestList requests;
     size_t count = std::min(unannounced_.size(), kRequestsPerAnnouncement);
     for (size_t i = 0; i < count; ++i) {
@@ -234,7 +211,6 @@ void FtController::Announce(bool shutdown_requested) {
         requests.add_request(request->second);
       }
     }
-    requests.set_shutdown(shutdown_requested);
     std::string bytes;
     RequestList::SerializeToString(requests, bytes);
     int code = ft().worker_announce(term_, bytes.data(), bytes.size());
@@ -243,7 +219,6 @@ void FtController::Announce(bool shutdown_requested) {
       return; // the coordinator rings when it has taken the last one
     }
     unannounced_.erase(unannounced_.begin(), unannounced_.begin() + static_cast<long>(count));
-    shutdown_announced_ = shutdown_requested;
   }
 }
 

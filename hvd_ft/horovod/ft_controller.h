@@ -8,7 +8,6 @@
 #ifndef HOROVOD_FT_CONTROLLER_H
 #define HOROVOD_FT_CONTROLLER_H
 
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <string>
@@ -64,15 +63,20 @@ private:
   void CollectQueued();
   bool NextFromLog(ResponseList& list);
   bool Requested(const Response& response) const;
-  void CheckSignature(const hvdft_record& record, const Response& response);
-  void CheckReplayMoves(uint64_t log_length);
+  void Leave();
+  void CheckPeers();
   void FollowTerm(uint64_t term);
-  void Announce(bool shutdown_requested);
-  void Coordinate(bool shutdown_requested, HorovodGlobalState& state);
-  bool TakeAnnouncements(std::vector<std::string>& ready);
+  void Announce();
+  void Coordinate(HorovodGlobalState& state);
+  void TakeAnnouncements(std::vector<std::string>& ready);
   void Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
             ResponseList& list);
-  void Propose(const ResponseList& list, bool shutdown);
+  void Propose(const ResponseList& list);
+
+  // In ft_replay.cc: whether a restarted script asks for what the log has. They stop the job.
+  void CheckSignature(const hvdft_record& record, const Response& response);
+  void CheckReplayMoves(uint64_t log_length);
+  void CheckReplayedToTheEnd();
 
   // Requests this rank has made and not yet executed; the announced ones among them may
   // have to be announced again in a new term.
@@ -80,10 +84,6 @@ private:
   std::deque<std::string> unannounced_;
   std::deque<hvdft_record> executing_;
   uint64_t term_ = 0;
-  bool shutdown_announced_ = false;
-  bool shutdown_proposed_ = false;
-  bool shutdown_seen_ = false;        // coordinator: in this term, from any rank
-  std::atomic<uint64_t> queued_{0};   // tensors handed to Horovod and not yet executed
   Clock::time_point replay_moved_;
   std::chrono::duration<double> replay_timeout_{60};
 };

@@ -10,24 +10,26 @@
 namespace horovod {
 namespace common {
 
-void FtController::Coordinate(bool shutdown_requested, HorovodGlobalState& state) {
+void FtController::Coordinate(HorovodGlobalState& state) {
   std::vector<std::string> ready;
-  bool shutdown = TakeAnnouncements(ready) || shutdown_requested;
+  TakeAnnouncements(ready);
   if (stall_inspector_.ShouldPerformCheck()) {
-    shutdown |= stall_inspector_.CheckForStalledTensors(global_ranks_);
+    if (stall_inspector_.CheckForStalledTensors(global_ranks_)) {
+      FtStop("tensors were stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: Horovod "
+             "has named them and the missing ranks above");
+    }
     stall_inspector_.UpdateCheckTime();
   }
-  if (ready.empty() && (!shutdown || shutdown_proposed_)) {
+  if (ready.empty()) {
     return;
   }
   ResponseList list;
   Fuse(ready, state, list);
-  shutdown_proposed_ = shutdown;
-  Propose(list, shutdown);
+  Propose(list);
 }
 
-// Tensors that all ranks have announced now; true if a rank asks for shutdown.
-bool FtController::TakeAnnouncements(std::vector<std::string>& ready) {
+// Tensors that all ranks have announced now.
+void FtController::TakeAnnouncements(std::vector<std::string>& ready) {
   auto count = [&](const Request& request) {
     bool complete = IncrementTensorCount(request);
     stall_inspector_.RecordUncachedTensorStart(request.tensor_name(), request.request_rank(),
@@ -51,10 +53,8 @@ bool FtController::TakeAnnouncements(std::vector<std::string>& ready) {
       for (auto& request : requests.requests()) {
         count(request);
       }
-      shutdown_seen_ |= requests.shutdown();
     }
   }
-  return shutdown_seen_;
 }
 
 void FtController::Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
@@ -129,7 +129,7 @@ hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
 
 } // namespace
 
-void FtController::Propose(const ResponseList& list, bool shutdown) {
+void FtController::Propose(const ResponseList& list) {
   size_t count = list.responses().size();
   std::vector<std::string> bytes(count), signatures(count);
   std::vector<std::vector<uint64_t>> blocks(count);
@@ -144,12 +144,6 @@ void FtController::Propose(const ResponseList& list, bool shutdown) {
     ops.back().response = bytes[i].data();
     ops.back().response_bytes = bytes[i].size();
     ops.back().signature = signatures[i].c_str();
-  }
-  if (shutdown) {
-    ops.push_back({});
-    ops.back().flags = HVDFT_SHUTDOWN;
-    ops.back().response = "";
-    ops.back().signature = "shutdown";
   }
   // If a rank joined meanwhile the answer is "again": everyone announces anew in the new term.
   FtCheck(ft().worker_propose(term_, ops.data(), static_cast<int>(ops.size())));

@@ -12,6 +12,9 @@ from horovod.common.exceptions import HorovodInternalError
 
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.last_words import keep_last_words
+
+keep_last_words()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
@@ -85,10 +88,10 @@ def _prepare_exit(worker: native.Worker) -> None:
         previous(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
-        # An ordinary end would go on to Horovod's shutdown, which ends the other ranks as well.
+        # An ordinary end would go on to Horovod's shutdown: this rank would have left the others.
         os._exit(1)
 
     sys.excepthook = die
-    # Horovod registers its shutdown, a collective, after this, so it comes before: who dies in it
-    # has not ended yet.
+    # Horovod registers its shutdown after this, so it comes before: who dies in it has not ended
+    # yet.
     atexit.register(worker.orderly_exit)

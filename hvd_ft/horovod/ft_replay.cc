@@ -1,0 +1,131 @@
+// A restarted script has to ask for what the log has. Whether it does, and what is likely the
+// cause if not.
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "ft_controller.h"
+#include "ft_signature.h"
+#include "ft_stop.h"
+
+namespace horovod {
+namespace common {
+
+namespace {
+
+constexpr char kSameCollectives[] =
+    "a restarted script must do the same collectives in the same order";
+constexpr char kOtherContents[] =
+    "only type, shape or options differ: likely the data or the model is not the same as before";
+constexpr char kOtherOrder[] =
+    "the log has it later: likely the order is not fixed, as by iterating over a set or an "
+    "unseeded shuffle";
+constexpr char kOtherBranch[] =
+    "the log has it nowhere after that: likely a branch on time, files, random numbers or "
+    "hvd.incarnation()";
+constexpr std::chrono::seconds kQuiet(1); // so long nothing moves before the log is searched
+constexpr uint64_t kSearchedOps = 4096;
+
+std::string FirstLine(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
+
+// Where the log has the next op on a tensor of that name, from `from` on.
+struct Found {
+  bool any = false;
+  uint64_t id = 0;
+  std::string line; // its signature; "" if it was an error, in which the ranks' signatures differ
+};
+
+Found Find(const std::string& name, uint64_t from, uint64_t log_length) {
+  uint64_t end = std::min(log_length, from + kSearchedOps);
+  for (uint64_t id = from; id < end; ++id) {
+    hvdft_record record;
+    if (ft().worker_record(id, &record) != HVDFT_OK) {
+      continue;
+    }
+    Response response;
+    Response::ParseFromBytes(response, static_cast<const uint8_t*>(record.response));
+    std::istringstream lines(record.signature);
+    std::string line;
+    for (auto& other : response.tensor_names()) {
+      std::getline(lines, line);
+      if (other == name) {
+        return {true, id, response.response_type() == Response::ERROR ? "" : line};
+      }
+    }
+  }
+  return {};
+}
+
+[[noreturn]] void StopOther(int rank, uint64_t id, const std::string& agreed,
+                            const std::string& mine) {
+  FtStop("rank " + std::to_string(rank) + ": op " + std::to_string(id) +
+         " is not what was agreed: the log has '" + agreed + "', the script asks for '" + mine +
+         "'; " + kOtherContents + "; " + kSameCollectives);
+}
+
+} // namespace
+
+void FtController::CheckSignature(const hvdft_record& record, const Response& response) {
+  if (response.response_type() == Response::ERROR) {
+    return; // its requests differed between ranks, that is the error
+  }
+  std::istringstream agreed(record.signature);
+  for (auto& name : response.tensor_names()) {
+    std::string line, mine = FtSignature(requested_.at(name));
+    std::getline(agreed, line);
+    if (line != mine) {
+      StopOther(rank_, record.id, line, mine);
+    }
+  }
+}
+
+// A restarted script that asks for other collectives than the log has would wait for ever. The
+// tensors of one step may come in another order than before, and the rest may still be computed:
+// so what is asked for too early is an error only when nothing has moved for the whole timeout.
+void FtController::CheckReplayMoves(uint64_t log_length) {
+  if (requested_.empty()) {
+    replay_moved_ = Clock::now(); // it computes
+    return;
+  }
+  auto quiet = Clock::now() - replay_moved_;
+  if (quiet < kQuiet && quiet < replay_timeout_) {
+    return;
+  }
+  hvdft_record next;
+  FtCheck(ft().worker_record(ft().worker_cursor(), &next));
+  for (auto& entry : requested_) {
+    Found found = Find(entry.first, next.id, log_length);
+    std::string mine = FtSignature(entry.second);
+    if (!found.line.empty() && found.line != mine) {
+      StopOther(rank_, found.id, found.line, mine);
+    }
+    if (quiet < replay_timeout_) {
+      continue;
+    }
+    FtStop("rank " + std::to_string(rank_) + " cannot be replayed: op " +
+           std::to_string(next.id) + " of " + std::to_string(log_length) + " is '" +
+           FirstLine(next.signature) + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
+           std::to_string(static_cast<int>(replay_timeout_.count())) +
+           " the script has asked for '" + mine + "'; " +
+           (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
+  }
+}
+
+// An incarnation that ends before it has done what an earlier one did.
+void FtController::CheckReplayedToTheEnd() {
+  uint64_t done = ft().worker_cursor(), before = ft().worker_owed();
+  if (done >= before) {
+    return;
+  }
+  hvdft_record next;
+  bool cut = ft().worker_record(done, &next) != HVDFT_OK;
+  FtStop("rank " + std::to_string(rank_) + " cannot be replayed: the restarted script ends after " +
+         std::to_string(done) + " collectives, but before its restart it took part in " +
+         std::to_string(before) + "; the next one was " +
+         (cut ? "in a training loop" : "'" + FirstLine(next.signature) + "'") +
+         "; likely a branch on time, files, random numbers or hvd.incarnation(); " +
+         kSameCollectives);
+}
+
+} // namespace common
+} // namespace horovod

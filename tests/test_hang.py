@@ -1,0 +1,154 @@
+"""Stuck workers: the rule alone, then real jobs with stopped and looping workers."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import RunHvdft
+
+from hvd_ft.hang import HangRule, Stuck
+from hvd_ft.native import State, Watch
+
+COMPUTES = Watch(State.RUNNING, 0, 0, True, 5, 5, 10, 5)
+WAITS = replace(COMPUTES, pending=1)
+RUNG = replace(WAITS, asleep=False)  # and did not wake up
+
+
+def judged(mine: Watch, *others: Watch, seconds: int = 10) -> Stuck | None:
+    """What the rule with 10 s says of rank 0 after so many seconds without a change."""
+    rule = HangRule(0, 10.0)
+    ranks = dict(enumerate((mine, *others)))
+    verdicts = [rule.observe(now, ranks) for now in range(100, 101 + seconds)]
+    assert verdicts[:10] == [None] * 10
+    return verdicts[-1]
+
+
+def test_who_waits_rightly_is_not_stuck() -> None:
+    assert judged(WAITS, WAITS, COMPUTES, seconds=50) is None
+
+
+def test_who_lets_others_wait_is_stuck() -> None:
+    assert judged(COMPUTES, WAITS, COMPUTES, WAITS) == Stuck(10.0, [1, 3])
+    assert judged(COMPUTES, WAITS, seconds=9) is None
+
+
+def test_while_nobody_waits_nobody_is_stuck() -> None:
+    assert judged(COMPUTES, COMPUTES, replace(WAITS, state=State.DONE), seconds=50) is None
+
+
+def test_who_was_rung_and_does_not_wake_up_is_stuck() -> None:
+    assert judged(RUNG, replace(WAITS, state=State.DONE)) == Stuck(10.0, [])
+    assert judged(RUNG, RUNG) == Stuck(10.0, [1]), "all are stopped"
+
+
+def test_who_starts_and_lets_others_wait_is_stuck() -> None:
+    assert judged(replace(COMPUTES, state=State.STARTING), WAITS) == Stuck(10.0, [1])
+
+
+@pytest.mark.parametrize("state", [State.RESTARTING, State.REPLAYING, State.DONE])
+def test_whom_the_recovery_timeout_covers_is_not_judged(state: State) -> None:
+    assert judged(replace(COMPUTES, state=state), WAITS, seconds=50) is None
+
+
+@pytest.mark.parametrize("field", ["contributed", "executed", "announced", "step", "pending"])
+def test_whatever_it_does_is_a_sign_of_life(field: str) -> None:
+    rule = HangRule(0, 10.0)
+    for now in range(50):
+        mine = replace(RUNG, **{field: 1 + now // 9})
+        assert rule.observe(now, {0: mine, 1: WAITS}) is None
+
+
+def test_the_ring_just_before_a_look_is_no_hang() -> None:
+    rule = HangRule(0, 10.0)
+    for now in range(50):
+        assert rule.observe(now, {0: WAITS, 1: WAITS}) is None
+    assert rule.observe(50, {0: RUNG, 1: WAITS}) is None
+    assert rule.observe(51, {0: WAITS, 1: WAITS}) is None
+
+
+def test_others_that_have_just_begun_to_wait_do_not_count() -> None:
+    rule = HangRule(0, 10.0)
+    for now in range(50):
+        assert rule.observe(now, {0: COMPUTES, 1: COMPUTES}) is None
+    for now in range(50, 60):
+        assert rule.observe(now, {0: COMPUTES, 1: WAITS}) is None
+    assert rule.observe(60, {0: COMPUTES, 1: WAITS}) == Stuck(60.0, [1])
+
+
+def test_a_machine_that_stood_still_is_no_hang() -> None:
+    rule = HangRule(0, 10.0)
+    for now in range(9):
+        rule.observe(now, {0: COMPUTES, 1: WAITS})
+    assert rule.observe(1000, {0: COMPUTES, 1: WAITS}) is None
+    for now in range(1001, 1010):
+        assert rule.observe(now, {0: COMPUTES, 1: WAITS}) is None
+    assert rule.observe(1010, {0: COMPUTES, 1: WAITS}) is not None
+
+
+def test_in_words() -> None:
+    assert str(Stuck(5.0, [0, 1])) == "was stuck: ranks 0, 1 waited 5.0 s for it"
+    assert str(Stuck(5.0, [2])) == "was stuck: rank 2 waited 5.0 s for it"
+    assert str(Stuck(5.0, [])) == "was stuck: it did not go on for 5.0 s"
+
+
+# ---------------------------------------------------------------- real jobs
+
+JOB = """\
+import os, signal, threading, time
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+me = hvd.rank() == 1 and hvd.incarnation() == 0
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+total = 0.0
+for step in range(6):
+    if me and step == 3:
+        {hang}
+    total += float(hvd.allreduce(tf.constant(float(step)), op=hvd.Sum, name="x"))
+os.write(1, f"TOTAL {total} {hvd.incarnation()}\\n".encode())  # in one piece
+"""
+
+HANGS = {
+    "stopped": "stop()",
+    "loops": "while True: pass",
+    # Stopped while it waits: rank 0 comes later, and the sum is complete without it.
+    "stopped in a collective": "threading.Timer(0.5, stop).start()",
+}
+
+
+@pytest.mark.parametrize("how", HANGS)
+def test_a_stuck_worker_is_killed_and_restarted(
+    run_hvdft: RunHvdft, tmp_path: Path, how: str
+) -> None:
+    script = tmp_path / "job.py"
+    late = "    if hvd.rank() == 0 and step == 3: time.sleep(1)\n" if "in a" in how else ""
+    text = JOB.replace("{hang}", HANGS[how])
+    script.write_text(text.replace("    total +=", f"{late}    total +="))
+    ended = run_hvdft(
+        ["run", "-np", "2", sys.executable, str(script)],
+        env={"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5"},
+    )
+    assert ended.code == 0, ended.err
+    assert sorted(ended.out.splitlines()) == ["TOTAL 30.0 0", "TOTAL 30.0 1"]
+    [line] = [line for line in ended.err.splitlines() if "was stuck" in line]
+    assert line.startswith("hvdft: rank 1 was stuck: ")
+    assert "; killed at step 0; restarting as incarnation 1" in line
+    if how == "stopped":
+        assert "rank 0 waited 2." in line
+
+
+def test_who_always_hangs_stops_the_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB.replace("{hang}", HANGS["stopped"]))
+    env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5", "HOROVOD_FT_MAX_FAILURES": "0"}
+    ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)], env=env)
+    assert ended.code == 137
+    assert "hvdft: rank 1 failed 1 times within 300 s" in ended.err
+    assert "was stuck: rank 0 waited" in ended.err
