@@ -1,13 +1,15 @@
 """Real jobs whose ranks are killed end with the weights of an undisturbed job, bit for bit."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import RunHvdft
 
-from hvd_ft.native import EventType
+from hvd_ft.drills import Drill, parse
+from hvd_ft.native import Event, EventType, Point
 from hvd_ft.report import read_report
 
 SCRIPT = str(Path(__file__).with_name("recovery_script.py"))
@@ -24,11 +26,22 @@ class Result:
     statistics: str
 
 
-def train(run_hvdft: RunHvdft, style: str, kills: str, *flags: str) -> dict[int, Result]:
+@dataclass(frozen=True)
+class Run:
+    """A job that ended well."""
+
+    results: dict[int, Result]
+    events: list[Event]
+
+
+def train(run_hvdft: RunHvdft, tmp_path: Path, style: str, drills: Sequence[str] = ()) -> Run:
+    report = tmp_path / f"{style}.jsonl"
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    flags = ["-np", str(RANKS), "--report", str(report), *inject]
     ended = run_hvdft(
-        ["run", "-np", str(RANKS), *flags, sys.executable, SCRIPT, style],
+        ["run", *flags, sys.executable, SCRIPT, style],
         timeout=150,
-        env={"KILLS": kills, "HOROVOD_FT_MAX_FAILURES": "10"},
+        env={"HOROVOD_FT_MAX_FAILURES": "10"},
     )
     assert ended.code == 0, ended.err
     results = {}
@@ -37,50 +50,95 @@ def train(run_hvdft: RunHvdft, style: str, kills: str, *flags: str) -> dict[int,
             _, rank, incarnation, weights, statistics = line.split()
             results[int(rank)] = Result(int(incarnation), weights, statistics)
     assert sorted(results) == list(range(RANKS)), ended.out
-    return results
+    struck = [line.partition("hvdft: drill: ")[2] for line in ended.err.splitlines()]
+    assert sorted(filter(None, struck)) == sorted(drills), ended.err
+    return Run(results, read_report(report).events)
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> dict[str, dict[int, Result]]:
-    """Results by style, filled as they are needed."""
+def undisturbed() -> dict[str, Run]:
+    """Runs by style, filled as they are needed."""
     return {}
 
 
-@pytest.mark.parametrize(
-    ("style", "kills"),
-    [
-        ("keras", "1:0:13"),
-        ("keras", "0:0:20 1:0:28:raise 2:0:28:exit"),  # the coordinator; other ways to die
-        ("keras", "0:0:1 1:0:5 2:0:6"),  # before any snapshot, and around the first
-        ("keras", "1:0:14 1:1:17 0:0:24 2:0:24"),  # one twice; two at once, one the coordinator
-        ("keras", f"0:0:start 1:0:init 2:0:prologue 1:1:{STEPS} 0:1:end"),
-        ("loop", "2:0:12 0:0:13 2:1:30"),
-    ],
-)
+# Every point of a worker's life, ranks at once, ranks in turn, and every way to die.
+DRILLS = {
+    "at the start and in negotiation": (
+        "keras",
+        *("rank=0,point=start", "rank=1,point=attach", "rank=2,point=join"),  # all at once
+        *(
+            "rank=0,incarnation=1,point=propose,step=3",
+            "rank=1,incarnation=1,point=announce,step=4",
+        ),
+        "rank=0,incarnation=2,point=proposed,step=9",
+    ),
+    "in an op that others have entered": (
+        "keras",
+        *("rank=0,point=copy_in,step=6", "rank=1,point=contribute,step=7"),
+        *("rank=2,point=wait,step=12", "rank=2,incarnation=1,point=copy_out,step=24"),
+        *("rank=2,incarnation=2,point=executed,step=24", "rank=1,incarnation=1,op=0,point=replay"),
+    ),
+    "around snapshots and during the recovery of others": (
+        "keras",
+        *("rank=0,point=snapshot_write", "rank=1,point=snapshot_publish,step=10"),
+        *("rank=2,point=snapshot_published,step=10", "rank=2,incarnation=1,point=restore"),
+        *("rank=1,incarnation=1,point=replay,step=5", "rank=0,incarnation=1,point=restore"),
+    ),
+    "after the last step, while rank 0 still has to come back": (
+        "keras",
+        *(f"rank=0,point=copy_out,step={STEPS}", "rank=1,point=exit", "rank=2,point=end"),
+        *("rank=2,incarnation=1,point=end", "rank=2,incarnation=2,point=exit"),
+    ),
+    "in every way": (
+        "keras",
+        *("rank=0,step=20,signal=SEGV", "rank=1,step=20,signal=ABRT", "rank=2,step=20,exit=1"),
+        *("rank=1,incarnation=1,step=24,raise", "rank=2,incarnation=1,step=24"),
+        "rank=1,incarnation=2,step=24,signal=TERM",  # the same rank a third time
+    ),
+    "with a State": (
+        "loop",
+        *("rank=2,step=12", "rank=0,step=13", "rank=1,point=snapshot_write,raise"),
+        *("rank=2,incarnation=1,point=restore", "rank=1,incarnation=1,point=replay,step=5"),
+    ),
+}
+
+
+def test_the_drills_leave_no_point_out() -> None:
+    drilled = {parse(text).point for _, *drills in DRILLS.values() for text in drills}
+    assert drilled == set(Point)
+
+
+@pytest.mark.parametrize("name", DRILLS)
 def test_killed_ranks_change_nothing(
-    run_hvdft: RunHvdft, undisturbed: dict[str, dict[int, Result]], style: str, kills: str
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, name: str
 ) -> None:
+    style, *drills = DRILLS[name]
     if style not in undisturbed:
-        undisturbed[style] = train(run_hvdft, style, "")
-        assert len({result.weights for result in undisturbed[style].values()}) == 1
-        assert len({result.statistics for result in undisturbed[style].values()}) == RANKS
-    results = train(run_hvdft, style, kills)
-    for rank, result in results.items():
-        expected = undisturbed[style][rank]
+        undisturbed[style] = train(run_hvdft, tmp_path, style)
+        expected = undisturbed[style].results.values()
+        assert len({result.weights for result in expected}) == 1
+        assert len({result.statistics for result in expected}) == RANKS
+    run = train(run_hvdft, tmp_path, style, drills)
+    for rank, result in run.results.items():
+        expected = undisturbed[style].results[rank]
         assert result.weights == expected.weights, rank
         assert result.statistics == expected.statistics, rank
-        deaths = [word for word in kills.split() if word.startswith(f"{rank}:")]
-        assert result.incarnation == len(deaths)
+    died = [(e.rank, e.incarnation, e.detail) for e in run.events if e.type is EventType.FAILED]
+    assert sorted(died) == sorted(
+        (d.rank, d.incarnation, wait_status(d)) for d in map(parse, drills)
+    )
+
+
+def wait_status(drill: Drill) -> int:
+    """How a worker ends that does this drill, as from wait(2); Python exits with 1 if it raises."""
+    return drill.value if drill.way == "s" else (drill.value or 1) << 8
 
 
 def test_the_others_wait_and_are_not_restarted(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    report = tmp_path / "report.jsonl"
-    results = train(run_hvdft, "keras", "1:0:13", "--report", str(report))
-    assert [results[rank].incarnation for rank in range(RANKS)] == [0, 1, 0]
-    events = read_report(report).events
-    assert [e.rank for e in events if e.type is EventType.FAILED] == [1]
-    assert {e.rank for e in events if e.type is EventType.WAITED} == {0, 2}
-    restored = [e for e in events if e.type is EventType.RESTORED]
+    run = train(run_hvdft, tmp_path, "keras", ["rank=1,step=13"])
+    assert [run.results[rank].incarnation for rank in range(RANKS)] == [0, 1, 0]
+    assert {e.rank for e in run.events if e.type is EventType.WAITED} == {0, 2}
+    restored = [e for e in run.events if e.type is EventType.RESTORED]
     assert len(restored) == 1
     assert restored[0].detail > 0
 

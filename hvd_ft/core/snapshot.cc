@@ -5,11 +5,13 @@
 
 #include "bell.h"
 #include "error.h"
+#include "inject.h"
 #include "worker.h"
 
 using hvdft::fail;
 using hvdft::Loop;
 using hvdft::Mapping;
+using hvdft::pass_point;
 using hvdft::the_worker;
 using hvdft::Worker;
 
@@ -100,8 +102,10 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes) {
   int slot = unpublished_slot(*loop);
   uint64_t position = w.cursor.load();
   loop->bytes[slot] = bytes;
+  pass_point(HVDFT_AT_SNAPSHOT_PUBLISH, position);
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
+  pass_point(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
   w.event(HVDFT_EV_SNAPSHOT, position);
   hvdft::ring(w.node->rank(0).agent_bell);
   return HVDFT_OK;
@@ -131,6 +135,7 @@ int hvdft_worker_jump(int number) {
   if (published == 0) return fail(HVDFT_EINVAL, "training loop %d has no snapshot", number);
   Worker& w = *the_worker();
   uint64_t position = (published >> 1) - 1;
+  pass_point(HVDFT_AT_RESTORE, position);
   w.cursor.store(position);
   w.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_ring();

@@ -7,8 +7,10 @@
 
 #include "bell.h"
 #include "error.h"
+#include "inject.h"
 
 using hvdft::fail;
+using hvdft::pass_point;
 using hvdft::RankBlock;
 using hvdft::the_worker;
 using hvdft::Worker;
@@ -129,6 +131,7 @@ int hvdft_worker_join(uint64_t log_length) {
   Worker& w = *the_worker();
   w.join_request = static_cast<uint64_t>(w.incarnation + 1) << 40 | log_length;
   if (w.block().join_request.exchange(w.join_request) != w.join_request) {
+    pass_point(HVDFT_AT_JOIN, w.cursor.load());
     hvdft::ring(w.node->rank(0).agent_bell);
   }
   return HVDFT_OK;
@@ -158,6 +161,7 @@ int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
   block.mail_term = term;
   block.mail_bytes = bytes;
   std::memcpy(w.node->mail(w.rank), blob, bytes);
+  pass_point(HVDFT_AT_ANNOUNCE, w.cursor.load());
   block.mail_sequence.store(sequence + 2, std::memory_order_seq_cst);
   hvdft::ring(w.node->rank(0).worker_bell);
   return HVDFT_OK;
@@ -216,7 +220,9 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   }
   h.proposal_term = term;
   h.proposal_count = static_cast<uint32_t>(count);
+  pass_point(HVDFT_AT_PROPOSE, w.cursor.load());
   h.proposed.store(number + 1, std::memory_order_release);
+  pass_point(HVDFT_AT_PROPOSED, w.cursor.load());
   hvdft::ring(w.node->rank(0).agent_bell);
   return answered(number + 1);
 }
@@ -277,6 +283,7 @@ int hvdft_worker_contribute(uint64_t id) {
   Worker& w = *the_worker();
   if (w.block().contributed.load() > id) return HVDFT_OK;
   w.block().contributed.store(id + 1, std::memory_order_seq_cst);
+  pass_point(HVDFT_AT_CONTRIBUTE, id);
   // Whoever sees that it is the last one rings. Should it be killed in between, its agent
   // rings when it sees it dead.
   for (int r = 0; r < w.node->size(); ++r) {
@@ -297,6 +304,7 @@ int hvdft_worker_wait_complete(uint64_t id) {
     if (complete) return HVDFT_OK;
     w.about_to_wait();
     if (w.stopped()) return HVDFT_ESTOPPED;
+    pass_point(HVDFT_AT_WAIT, id);
     hvdft::wait_bell(w.block().worker_bell, ticket, -1);
   }
 }
@@ -304,8 +312,12 @@ int hvdft_worker_wait_complete(uint64_t id) {
 int hvdft_worker_executed(uint64_t id) {
   Worker& w = *the_worker();
   w.progressed();
-  if (!w.caught_up.load()) w.replayed.fetch_add(1);
+  if (!w.caught_up.load()) {
+    w.replayed.fetch_add(1);
+    if (w.incarnation > 0) pass_point(HVDFT_AT_REPLAY, id);
+  }
   w.block().executed.store(id + 1);
+  pass_point(HVDFT_AT_EXECUTED, id);
   w.cursor.store(id + 1);
   return HVDFT_OK;
 }

@@ -15,7 +15,7 @@ struct FtLibrary {
   X(worker_caught_up)                                                                              \
   X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \
   X(worker_record) X(worker_input) X(worker_contribute) X(worker_wait_complete)                    \
-  X(worker_executed) X(worker_set_pending) X(worker_fatal)
+  X(worker_executed) X(worker_set_pending) X(worker_fatal) X(worker_point)
 #define HVDFT_MEMBER(name) decltype(&hvdft_##name) name;
   HVDFT_FUNCTIONS(HVDFT_MEMBER)
 #undef HVDFT_MEMBER

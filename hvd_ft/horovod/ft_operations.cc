@@ -29,11 +29,13 @@ bool Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries
   if (room != nullptr) {
     timeline.ActivityStartAll(entries, FT_COPY_IN);
     copy_in(static_cast<char*>(room));
+    ft().worker_point(HVDFT_AT_COPY_IN, record.id);
     timeline.ActivityEndAll(entries);
   }
   FtCheck(ft().worker_contribute(record.id));
   timeline.ActivityStartAll(entries, FT_WAIT_PEER);
   FtCheck(ft().worker_wait_complete(record.id));
+  ft().worker_point(HVDFT_AT_COPY_OUT, record.id);
   timeline.ActivityEndAll(entries);
   return room != nullptr;
 }

@@ -12,6 +12,7 @@ from horovod.common.exceptions import HorovodInternalError
 
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.native import Point
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
@@ -39,6 +40,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             )
     _prepare_exit(worker)
     _horovod.init()
+    _prepare_end(worker)
     hooks.start()
 
 
@@ -92,3 +94,10 @@ def _prepare_exit(worker: native.Worker) -> None:
     # Horovod registers its shutdown, a collective, after this, so it comes before: who dies in it
     # has not ended yet.
     atexit.register(worker.orderly_exit)
+    atexit.register(lambda: native.pass_point(Point.EXIT, worker.cursor()))
+
+
+@cache
+def _prepare_end(worker: native.Worker) -> None:
+    # Registered after Horovod's shutdown, so it comes before.
+    atexit.register(lambda: native.pass_point(Point.END, worker.cursor()))
