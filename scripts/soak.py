@@ -309,14 +309,14 @@ def main() -> int:
     console.print(f"{RANKS} ranks train, workers are killed for {options.minutes:g} min; "
                   f"seed {seed}")  # fmt: skip
     chance = random.Random(seed)
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
         soak = Soak(console, live if console.is_terminal else None)
         with contextlib.suppress(KeyboardInterrupt):
             soak.undisturbed()
             until = time.monotonic() + options.minutes * 60
             while time.monotonic() < until:
                 soak.disturbed(chance, until)
-        live.update(soak.tally.table(), refresh=True)
+    console.print(soak.tally.table())
     return 1 if soak.tally.failed or not soak.tally.jobs else 0
 
 

@@ -1,4 +1,4 @@
-"""The parts of the soak that need no job: who is killed when, and how a hang is told."""
+"""The soak: who is killed when, and how a hang is noticed and told."""
 
 import importlib.util
 import random
@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from hvd_ft.launcher import Job, launch
 from hvd_ft.native import State, Status
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "soak.py"
@@ -70,6 +71,24 @@ def test_stillness_counts_from_the_last_change(soak: ModuleType) -> None:
 
 def test_a_hang_names_who_was_waited_for(soak: ModuleType) -> None:
     assert soak.waited_for(Ranks()) == ("rank 1, replaying, incarnation 2, pid 21, 88 ops executed")
+
+
+STANDS_STILL = "import signal; from hvd_ft import native; native.worker(); signal.pause()"
+
+
+def test_a_job_that_stands_still_is_ended_and_says_where(
+    soak: ModuleType, arena_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_FT_ARENA_DIR", str(arena_dir))
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+    monkeypatch.setattr(soak, "HANG_SECONDS", 1.0)
+    monkeypatch.setattr(soak, "LAST_WORDS_SECONDS", 1.0)
+    shown = soak.Display(None, soak.Tally())
+    killer = soak.Killer(soak.Plan(random.Random(1), 0), 0.0)
+    with pytest.raises(soak.Hang, match=r"no progress for 1 s; waited for rank 0, .*; rank 1, "):
+        launch(Job(2, [sys.executable, "-c", STANDS_STILL]), shown, killer)
+    assert any("Fatal Python error: Aborted" in line for line in shown.lines)
+    assert not list(arena_dir.glob("*/*/"))
 
 
 @pytest.mark.parametrize("what", ["wrong", "hangs", "broken"])
