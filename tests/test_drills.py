@@ -1,6 +1,9 @@
 """Drills: what `--inject` takes, what it refuses, and what a worker gets of it."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,37 @@ def test_a_worker_gets_only_its_own_drills() -> None:
     assert drills.drill_environment(given, 1, 0) == {drills.VARIABLE: entries}
     assert drills.drill_environment(given, 1, 1) == {}
     assert drills.drill_environment(given, 2, 0) == {}
+
+
+PASSES = """\
+from hvd_ft.native import Point, pass_point
+
+pass_point(Point.CONTRIBUTE, 119)
+pass_point(Point.WAIT, 120)
+try:
+    pass_point(Point.STEP)
+except RuntimeError:
+    print("raised", flush=True)
+pass_point(Point.STEP)
+pass_point(Point.CONTRIBUTE, 120)
+print("not here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), [("exit=3", 3), ("signal=KILL", -9), ("signal=SEGV", -11)]
+)
+def test_each_drill_strikes_once_at_its_place_and_says_so(way: str, code: int) -> None:
+    texts = [f"rank=1,op=120,{way}", "rank=1,point=step,raise"]
+    env = drills.drill_environment([drills.parse(text) for text in texts], 1, 0)
+    ended = subprocess.run(
+        [sys.executable, "-c", PASSES],
+        env={**os.environ, **env},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (ended.returncode, ended.stdout) == (code, "raised\n")
+    said = ended.stderr.splitlines()
+    assert said == [f"hvdft: drill: {text}" for text in reversed(texts)]

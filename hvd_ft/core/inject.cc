@@ -34,22 +34,23 @@ struct Drill {
 };
 
 // HOROVOD_FT_INJECT, as drills.py wrote it: point:op:step:way:value:text;...
+std::deque<Drill> read_environment() {
+  std::deque<Drill> found;
+  const char* list = std::getenv("HOROVOD_FT_INJECT");
+  std::istringstream entries(list == nullptr ? "" : list);
+  for (std::string entry; std::getline(entries, entry, ';');) {
+    Drill& drill = found.emplace_back();
+    int end = 0;
+    std::sscanf(entry.c_str(), "%d:%ld:%ld:%c:%d:%n", &drill.point, &drill.op, &drill.step,
+                &drill.way, &drill.value, &end);
+    drill.text = entry.substr(static_cast<size_t>(end));
+  }
+  drills.store(static_cast<int>(found.size()));
+  return found;
+}
+
 std::deque<Drill>& all_drills() {
-  static std::deque<Drill> all;
-  static const bool read = [] {
-    const char* list = std::getenv("HOROVOD_FT_INJECT");
-    std::istringstream entries(list == nullptr ? "" : list);
-    for (std::string entry; std::getline(entries, entry, ';');) {
-      Drill& drill = all.emplace_back();
-      int end = 0;
-      std::sscanf(entry.c_str(), "%d:%ld:%ld:%c:%d:%n", &drill.point, &drill.op, &drill.step,
-                  &drill.way, &drill.value, &end);
-      drill.text = entry.substr(static_cast<size_t>(end));
-    }
-    drills.store(static_cast<int>(all.size()));
-    return true;
-  }();
-  static_cast<void>(read);
+  static std::deque<Drill> all = read_environment();
   return all;
 }
 
