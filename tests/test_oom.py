@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -17,11 +18,10 @@ from hvd_ft.report import read_report
 
 SCRIPT = str(Path(__file__).with_name("oom_script.py"))
 LIMIT = 64 << 20
-# Where a version of control groups lies, its limit, and the file that counts the kills.
-VERSIONS = (
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"),
-    ("/sys/fs/cgroup", "memory.max", "memory.events"),
-)
+# Where a version of control groups lies, the file with the limit, that for swap (if the kernel
+# counts it) and what to write there, and the file that counts the kills.
+V1 = ("memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", LIMIT, "memory.oom_control")
+V2 = ("", "memory.max", "memory.swap.max", 0, "memory.events")
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,26 @@ class MemoryGroup:
 
 @pytest.fixture
 def memory_group() -> Iterator[MemoryGroup]:
-    for root, limit, counter in VERSIONS:
-        path = Path(root) / f"hvd-ft-test-{uuid.uuid4().hex[:8]}"
+    for root, limit, swap, swap_limit, counter in (V1, V2):
+        path = Path("/sys/fs/cgroup", root) / f"hvd-ft-test-{uuid.uuid4().hex[:8]}"
         try:
             path.mkdir()
         except OSError:
             continue
         try:
             (path / limit).write_text(str(LIMIT))
-            yield MemoryGroup(path, counter)
-            return
-        except FileNotFoundError:  # another version's folder, or without the memory controller
-            continue
-        finally:
+            if (path / swap).exists():
+                (path / swap).write_text(str(swap_limit))
+            subprocess.run(["sh", "-c", f"echo $$ > {path}/cgroup.procs"], check=True)  # may join
+        except (
+            OSError,
+            subprocess.CalledProcessError,
+        ):  # another version's folder, or without the memory controller
             path.rmdir()
+            continue
+        yield MemoryGroup(path, counter)
+        path.rmdir()
+        return
     pytest.skip("no memory control group can be made here (it takes root and a writable cgroup)")
 
 
