@@ -1,5 +1,6 @@
 """Real jobs whose ranks are killed end with the weights of an undisturbed job, bit for bit."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,15 +126,16 @@ def compare(
     for rank, result in run.results.items():
         assert result.weights == undisturbed[style].results[rank].weights, rank
         assert result.statistics == undisturbed[style].results[rank].statistics, rank
-    died = [(e.rank, e.incarnation, e.detail) for e in run.events if e.type is EventType.FAILED]
-    meant = [(drill.rank, drill.incarnation, wait_status(drill)) for drill in map(parse, drills)]
-    assert sorted(died) == sorted(meant)
+    died = [e for e in run.events if e.type is EventType.FAILED]
+    codes = [(e.rank, e.incarnation, os.waitstatus_to_exitcode(e.detail)) for e in died]
+    meant = [(drill.rank, drill.incarnation, exit_code(drill)) for drill in map(parse, drills)]
+    assert sorted(codes) == sorted(meant)
     return run
 
 
-def wait_status(drill: Drill) -> int:
-    """How a worker ends that does this drill, as from wait(2); Python exits with 1 if it raises."""
-    return drill.value if drill.way == "s" else (drill.value or 1) << 8
+def exit_code(drill: Drill) -> int:
+    """How a worker ends that does this drill; Python exits with 1 when it raises."""
+    return -drill.value if drill.way == "s" else drill.value or 1
 
 
 OTHER = """\
