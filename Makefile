@@ -4,7 +4,7 @@ VENV := .venv/bin
 CORE := $(wildcard hvd_ft/core/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo test lint sanitize bench clean
+.PHONY: help setup core horovod demo soak test lint sanitize bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-9s%s\n", $$1, $$2}'
@@ -14,6 +14,9 @@ setup: ## .venv with the pinned packages, the core, the patched Horovod; again: 
 
 demo: setup ## 4 ranks train, one is killed, training goes on
 	@$(VENV)/python scripts/demo.py
+
+soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw
+	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 test: setup ## all tests; what is skipped is listed with its reason
 	@$(VENV)/python -m pytest

@@ -12,6 +12,7 @@ from typing import NoReturn
 from hvd_ft import __version__, jobdir, mpi_files, native
 from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
+from hvd_ft.drills import Drill, check_ranks, parse
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.journal import Journal, check_report
@@ -34,12 +35,14 @@ class Plan:
         command: the worker's command line.
         hooks: shell commands by name: `on-failure`, `on-restart`.
         report: file for the job's events, or None.
+        drills: deaths of workers, of all ranks.
         settings: of the user.
     """
 
     command: Sequence[str]
     hooks: Mapping[str, str]
     report: str | None
+    drills: Sequence[Drill]
     settings: Settings
 
 
@@ -124,6 +127,9 @@ def _plan(argv: Sequence[str]) -> Plan:
     parser.add_argument("--on-failure", metavar="CMD", help="run CMD when the worker dies")
     parser.add_argument("--on-restart", metavar="CMD", help="run CMD when the rank is back")
     parser.add_argument("--report", metavar="FILE", help="write the job's events as JSON Lines")
+    parser.add_argument(
+        "--inject", metavar="DRILL", action="append", default=[], help="see hvdft run --help"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -136,6 +142,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         command=command,
         hooks={hook: text for hook, text in hooks.items() if text},
         report=options.report,
+        drills=[parse(text) for text in options.inject],
         settings=Settings.from_env(os.environ),
     )
 
@@ -147,13 +154,14 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
+    meeting.agree("the check of --inject", lambda: check_ranks(plan.drills, meeting.size))
     with contextlib.ExitStack() as stack:
         job, directory = _make_files(meeting, plan.settings, nursery, stack)
         env = {
             **worker_environment(os.environ, meeting.rank, meeting.size, job, directory),
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
         }
-        rank = Rank(meeting.rank, job, plan.command, env)
+        rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
         view = native.View(directory)
         stack.callback(view.close)
         agent = native.Agent(directory, job, meeting.rank)

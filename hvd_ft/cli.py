@@ -127,6 +127,14 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
     run.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
     run.add_argument(
+        "--inject",
+        metavar="DRILL",
+        action="append",
+        default=[],
+        help="have a worker die, such as rank=2,step=30,signal=KILL; may be given again "
+        "(docs/usage.md, Drills)",
+    )
+    run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
@@ -173,7 +181,12 @@ def _run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="hvdft-") as scratch:
         report = options.report or (os.path.join(scratch, "events") if options.picture else None)
         job = launcher.Job(
-            options.num_proc, command, options.on_failure, options.on_restart, report
+            options.num_proc,
+            command,
+            options.on_failure,
+            options.on_restart,
+            report,
+            options.inject,
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))

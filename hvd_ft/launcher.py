@@ -19,6 +19,7 @@ from typing import IO, Protocol
 import psutil
 
 from hvd_ft import jobdir, mpi_files
+from hvd_ft.drills import check_ranks, parse
 from hvd_ft.environment import check_environment, mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import View, die_with_parent
@@ -42,6 +43,7 @@ class Job:
         on_failure: Shell command that the agent runs when its worker has died, or None.
         on_restart: Shell command that the agent runs when its worker is back, or None.
         report: File for the events of the run, one JSON object a line, or None.
+        inject: Drills, such as `rank=2,step=30,signal=KILL`.
         id: The job's id; its directory is named after it.
     """
 
@@ -50,6 +52,7 @@ class Job:
     on_failure: str | None = None
     on_restart: str | None = None
     report: str | None = None
+    inject: Sequence[str] = ()
     id: str = field(default_factory=jobdir.new_job_id)
 
 
@@ -108,6 +111,7 @@ def check_job(job: Job) -> None:
     """
     if job.size < 1:
         raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
+    check_ranks([parse(text) for text in job.inject], job.size)
     environment = job_environment(job)
     # The agents find the command by the job's PATH, in which this Python's programs come first.
     found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
@@ -145,6 +149,8 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     ):
         if value is not None:
             command += [flag, value]
+    for drill in job.inject:
+        command += ["--inject", drill]
     return [*command, "--", *job.command]
 
 

@@ -43,6 +43,30 @@ class EventType(IntEnum):
     SNAPSHOT = 8
 
 
+class Point(IntEnum):
+    """A point in a worker's life at which a drill can strike."""
+
+    START = 0
+    ATTACH = 1
+    JOIN = 2
+    ANNOUNCE = 3
+    PROPOSE = 4
+    PROPOSED = 5
+    COPY_IN = 6
+    CONTRIBUTE = 7
+    WAIT = 8
+    COPY_OUT = 9
+    EXECUTED = 10
+    STEP = 11
+    SNAPSHOT_WRITE = 12
+    SNAPSHOT_PUBLISH = 13
+    SNAPSHOT_PUBLISHED = 14
+    RESTORE = 15
+    REPLAY = 16
+    END = 17
+    EXIT = 18
+
+
 class WaitResult(IntEnum):
     """Why :meth:`Agent.wait` came back."""
 
@@ -214,6 +238,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_worker_jump": (c_int, [c_int]),
     "hvdft_worker_count_snapshots": (None, [POINTER(_Snapshots)]),
     "hvdft_worker_log": (None, [POINTER(_Log)]),
+    "hvdft_worker_point": (c_int, [c_int, c_uint64]),
     "hvdft_worker_set_step": (None, [c_uint64]),
     "hvdft_worker_orderly_exit": (None, []),
     "hvdft_worker_last_words": (None, [c_char_p]),
@@ -425,6 +450,16 @@ def in_job() -> bool:
     return "HOROVOD_FT_DIR" in os.environ
 
 
+def pass_point(point: Point, op: int = 0) -> None:
+    """Passes a point of this worker's life, about op ``op``.
+
+    Raises:
+        RuntimeError: a drill says so; other drills end the process.
+    """
+    if _library().hvdft_worker_point(point, op):
+        raise RuntimeError(f"a drill (--inject) at the point {point.name.lower()}")
+
+
 @cache
 def worker() -> "Worker | None":
     """This process's attachment to its job, or None when no agent started it.
@@ -434,6 +469,7 @@ def worker() -> "Worker | None":
     """
     if not in_job():
         return None
+    pass_point(Point.ATTACH)
     _checked(_library().hvdft_worker_open())
     return Worker()
 
@@ -506,6 +542,7 @@ class Worker:
     def set_step(self, step: int) -> None:
         """Tells which training step this is, for the live display."""
         _library().hvdft_worker_set_step(step)
+        pass_point(Point.STEP, self.cursor())
 
     def orderly_exit(self) -> None:
         """The script ends by itself; whatever its exit code, it is not to be restarted."""

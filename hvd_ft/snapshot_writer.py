@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from hvd_ft.native import Worker
+from hvd_ft.native import Point, Worker, pass_point
 
 LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth a look by the other thread
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below, the copy is quicker than what two threads cost each other
@@ -61,6 +61,7 @@ class SnapshotWriter:
                 to[:] = source
             else:
                 later.append((to, source))
+            pass_point(Point.SNAPSHOT_WRITE, position)
         if small:
             self._worker.snapshot_publish(loop, size, position)
         else:
@@ -86,5 +87,6 @@ class SnapshotWriter:
         begin = time.thread_time_ns()
         while later:
             np.copyto(*later.pop())  # lets other threads run Python meanwhile
+            pass_point(Point.SNAPSHOT_WRITE, position)
         self._worker.snapshot_publish(loop, size, position)
         return time.thread_time_ns() - begin

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hvd_ft import native
 from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
+from hvd_ft.drills import Drill, drill_environment
 from hvd_ft.hang import LOOKS, HangRule, Stuck
 from hvd_ft.journal import Journal
 from hvd_ft.nursery import WORKER, NurseryProcess
@@ -35,13 +36,15 @@ class Rank:
         rank: its number.
         job: the job's id.
         argv: the worker's command line.
-        env: the worker's environment, but for the incarnation.
+        env: the worker's environment, but for the incarnation and its drills.
+        drills: deaths of workers, of any rank.
     """
 
     rank: int
     job: str
     argv: Sequence[str]
     env: dict[str, str]
+    drills: Sequence[Drill] = ()
 
 
 class Supervisor:
@@ -129,7 +132,11 @@ class Supervisor:
         self._pid = 0
         self._stuck = None
         self._look_at = time.monotonic() if self._hang_rule else _NEVER
-        env = {**self._rank.env, "HOROVOD_FT_INCARNATION": str(self._incarnation)}
+        env = {
+            **self._rank.env,
+            "HOROVOD_FT_INCARNATION": str(self._incarnation),
+            **drill_environment(self._rank.drills, self._rank.rank, self._incarnation),
+        }
         self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd())
 
     def _on_nursery(self) -> None:

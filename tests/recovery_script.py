@@ -1,55 +1,21 @@
-"""Trains, dies where KILLS says, and prints a hash of the final weights.
-
-KILLS holds words like `1:0:13`: rank 1 in incarnation 0 kills itself at the end of step 13, counted
-over the whole training, or at one of the places `start`, `init`, `prologue`, `end`. With a fourth
-part it dies otherwise: `raise` (an uncaught exception) or `exit` (os._exit).
-"""
+"""Trains and prints a hash of the final weights; `keras` trains by fit, `loop` by a State."""
 
 import hashlib
 import os
-import signal
 import sys
 from typing import Any
 
-KILLS = {
-    (rank, incarnation, where): how
-    for rank, incarnation, where, *how in (w.split(":") for w in os.environ["KILLS"].split())
-}
+import numpy as np
+import tensorflow as tf
 
-
-def place(where: str | int) -> None:
-    """Dies here if KILLS says so."""
-    rank, incarnation = os.environ["HOROVOD_RANK"], os.environ["HOROVOD_FT_INCARNATION"]
-    how = KILLS.get((rank, incarnation, str(where)))
-    if how == ["raise"]:
-        raise RuntimeError("as KILLS says")
-    if how == ["exit"]:
-        os._exit(1)
-    if how is not None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-place("start")
-
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-import hvd_ft.tensorflow as hvd_tf  # noqa: E402
-import hvd_ft.tensorflow.keras as hvd  # noqa: E402
+import hvd_ft.tensorflow as hvd_tf
+import hvd_ft.tensorflow.keras as hvd
 
 EPOCHS, STEPS, BATCH = 3, 12, 4
 
 
-class Step(tf.keras.callbacks.Callback):
-    """Counts steps, and does a collective of its own at the end of an epoch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.step = 0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.step += 1
-        place(self.step)
+class EpochEnd(tf.keras.callbacks.Callback):
+    """Does a collective of its own at the end of an epoch."""
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         hvd.allreduce(tf.constant(float(epoch)), name="epoch")
@@ -80,7 +46,7 @@ def keras(units: int = 8, snapshot_steps: int | None = 5) -> tf.keras.Model:
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01))
     model.compile(optimizer, "mse", metrics=["mae"])
     callbacks = [
-        Step(),
+        EpochEnd(),
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.FaultTolerance(snapshot_steps),
         hvd.callbacks.MetricAverageCallback(),
@@ -100,14 +66,12 @@ def loop() -> tf.keras.Model:
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    state = hvd_tf.State(model=model, optimizer=optimizer, snapshot_steps=5, step=0, loss=0.0)
+    state = hvd_tf.State(model=model, optimizer=optimizer, snapshot_steps=5, loss=0.0)
     state.sync()
     pairs = data()
     while state.epoch < EPOCHS:
         for x, y in state.batches(pairs):
             state.loss += float(train_step(x, y))
-            state.step += 1
-            place(state.step)
         hvd.allreduce(tf.constant(float(state.epoch)), name="epoch")
     state.finish()
     return model
@@ -126,12 +90,9 @@ def main() -> None:
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    place("init")
     hvd.init()
     hvd_tf.broadcast_object({"of": hvd.rank()}, 0)
-    place("prologue")
     model = STYLES[sys.argv[1]]()
-    place("end")
     total = hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="end")
     assert total == hvd.size()
     trained = {id(v): v for v in model.trainable_variables}.values()

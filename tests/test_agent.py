@@ -104,6 +104,28 @@ def test_a_worker_that_dies_is_started_again(run_agents: RunAgents) -> None:
     ]
 
 
+def test_a_drill_is_handed_to_its_worker_only(run_agents: RunAgents) -> None:
+    ended = run_agents(
+        'tell(rank, incarnation, "HOROVOD_FT_INJECT" in os.environ)\n'
+        "if rank == 1 and incarnation < 2: die()",
+        *("--inject", "rank=1,step=1,incarnation=1"),
+    )
+    assert ended.code == 0
+    assert sorted(ended.out.split("\n")) == ["", "0 0 False", "1 0 False", "1 1 True", "1 2 False"]
+
+
+@pytest.mark.parametrize(
+    ("drill", "said"),
+    [("rank=2,step=1", "the job's ranks are 0 to 1"), ("rank=0", "give one of step=N, op=N and")],
+)
+def test_a_drill_that_cannot_be_is_said_once(run_agents: RunAgents, drill: str, said: str) -> None:
+    ended = run_agents("tell(rank)", "--inject", drill)
+    assert (ended.code, ended.out) == (2, "")
+    [message] = messages(ended)
+    assert message.startswith(f"hvdft: --inject '{drill}': ")
+    assert said in message
+
+
 def test_one_agent_needs_no_launcher(run_hvdft: RunHvdft) -> None:
     code = "import os; print(os.environ['HOROVOD_SIZE'])"
     ended = run_hvdft([sys.executable, "-c", code], env=mpi_environment(), program=AGENT)

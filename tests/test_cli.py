@@ -80,6 +80,8 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "-H", "localhost:1,n1:1", "true"], "n1 is not this host"),
         (["run", "-np", "2", "-H", "localhost:x", "true"], "'x' is no number of slots"),
         (["run", "-np", "2", "-H", "localhost:1", "true"], "has 1 slots for 2 ranks"),
+        (["run", "-np", "2", "--inject", "rank=2,step=1", "true"], "the job's ranks are 0 to 1"),
+        (["run", "-np", "2", "--inject", "rank=0", "true"], "give one of step=N, op=N and point="),
         (["run", "-np", "2", "--report", "none/r", "true"], "cannot write none/r"),
         (["run", "-np", "2", "--picture", "none/p", "true"], "cannot write none/p"),
         (["report"], "required: FILE"),
@@ -101,11 +103,13 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_run_starts_the_job_as_told(hvdft: Run, started: list[launcher.Job]) -> None:
     code, _, _ = hvdft(
         *("run", "-np", "4", "-H", "localhost:4", "--on-failure", "a", "--on-restart", "b"),
+        *("--inject", "rank=3,step=1", "--inject", "rank=0,op=5"),
         *("--report", "r", "--no-live", "python", "train.py", "-np", "9", "--report", "x"),
     )
     assert code == 7
     [job] = started
     assert (job.size, job.on_failure, job.on_restart, job.report) == (4, "a", "b", "r")
+    assert job.inject == ["rank=3,step=1", "rank=0,op=5"]
     assert job.command == ["python", "train.py", "-np", "9", "--report", "x"]
 
 

@@ -1,13 +1,16 @@
 """Real jobs whose ranks are killed end with the weights of an undisturbed job, bit for bit."""
 
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import RunHvdft
 
-from hvd_ft.native import EventType
+from hvd_ft.drills import Drill, parse
+from hvd_ft.native import Event, EventType, Point
 from hvd_ft.report import read_report
 
 SCRIPT = str(Path(__file__).with_name("recovery_script.py"))
@@ -24,11 +27,22 @@ class Result:
     statistics: str
 
 
-def train(run_hvdft: RunHvdft, style: str, kills: str, *flags: str) -> dict[int, Result]:
+@dataclass(frozen=True)
+class Run:
+    """A job that ended well."""
+
+    results: dict[int, Result]
+    events: list[Event]
+
+
+def train(run_hvdft: RunHvdft, tmp_path: Path, style: str, drills: Sequence[str] = ()) -> Run:
+    report = tmp_path / f"{style}.jsonl"
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    flags = ["-np", str(RANKS), "--report", str(report), *inject]
     ended = run_hvdft(
-        ["run", "-np", str(RANKS), *flags, sys.executable, SCRIPT, style],
+        ["run", *flags, sys.executable, SCRIPT, style],
         timeout=150,
-        env={"KILLS": kills, "HOROVOD_FT_MAX_FAILURES": "10"},
+        env={"HOROVOD_FT_MAX_FAILURES": "10"},
     )
     assert ended.code == 0, ended.err
     results = {}
@@ -37,60 +51,113 @@ def train(run_hvdft: RunHvdft, style: str, kills: str, *flags: str) -> dict[int,
             _, rank, incarnation, weights, statistics = line.split()
             results[int(rank)] = Result(int(incarnation), weights, statistics)
     assert sorted(results) == list(range(RANKS)), ended.out
-    return results
+    struck = [line.partition("hvdft: drill: ")[2] for line in ended.err.splitlines()]
+    assert sorted(filter(None, struck)) == sorted(drills), ended.err
+    return Run(results, read_report(report).events)
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> dict[str, dict[int, Result]]:
-    """Results by style, filled as they are needed."""
+def undisturbed() -> dict[str, Run]:
+    """Runs by style, filled as they are needed."""
     return {}
 
 
+# Every point of a worker's life, every way to die, ranks at once and ranks in turn.
+DRILLS = {
+    "in negotiation and in ops": [
+        *("rank=0,point=start", "rank=1,point=attach", "rank=2,point=join"),  # all at once
+        *(
+            "rank=0,incarnation=1,point=propose,step=3",
+            "rank=1,incarnation=1,point=announce,step=4",
+        ),
+        *("rank=2,incarnation=1,point=wait,step=6", "rank=0,incarnation=2,point=proposed,step=9"),
+        *("rank=1,incarnation=2,point=contribute,step=11", "rank=2,incarnation=2,point=executed"),
+        "rank=0,incarnation=3,point=copy_in,step=14",
+    ],
+    "around snapshots, in the recovery of others, after the last step": [
+        *("rank=0,point=snapshot_write,step=10", "rank=1,point=snapshot_publish,step=10"),
+        *("rank=2,point=snapshot_published,step=10", "rank=0,incarnation=1,point=restore"),
+        *("rank=1,incarnation=1,point=replay,step=5", "rank=2,incarnation=1,point=restore"),
+        # Rank 0 has to come back to its last step while the others have ended, and one dies.
+        *(f"rank=0,incarnation=2,point=copy_out,step={STEPS}", "rank=2,incarnation=2,point=end"),
+        "rank=1,incarnation=2,point=exit",
+    ],
+    "in every way": [
+        *("rank=0,step=20,signal=SEGV", "rank=1,step=20,signal=ABRT", "rank=2,op=12,exit=1"),
+        *("rank=1,incarnation=1,step=24,raise", "rank=2,incarnation=1,step=24,signal=TERM"),
+    ],
+}
+ONE_RANK = ("step=13", "incarnation=1,point=restore", "incarnation=2,point=snapshot_write,raise")
+DRILLS_OF_ONE = [f"rank=1,{drill}" for drill in ONE_RANK]
+
+
+def test_no_point_is_left_out() -> None:
+    drills = [*DRILLS_OF_ONE, *(text for texts in DRILLS.values() for text in texts)]
+    assert {parse(text).point for text in drills} == set(Point)
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_killed_ranks_change_nothing(
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, name: str
+) -> None:
+    compare(run_hvdft, undisturbed, tmp_path, "keras", DRILLS[name])
+
+
 @pytest.mark.parametrize(
-    ("style", "kills"),
+    ("style", "drills"),
     [
-        ("keras", "1:0:13"),
-        ("keras", "0:0:20 1:0:28:raise 2:0:28:exit"),  # the coordinator; other ways to die
-        ("keras", "0:0:1 1:0:5 2:0:6"),  # before any snapshot, and around the first
-        ("keras", "1:0:14 1:1:17 0:0:24 2:0:24"),  # one twice; two at once, one the coordinator
-        ("keras", f"0:0:start 1:0:init 2:0:prologue 1:1:{STEPS} 0:1:end"),
-        ("loop", "2:0:12 0:0:13 2:1:30"),
-        ("large", "1:0:5 2:0:8 0:0:17 2:1:24"),  # in the step in which a snapshot is copied
-        ("chosen", "1:0:4 0:0:26"),
+        # In the steps in which a snapshot is copied while training goes on.
+        (
+            "large",
+            ["rank=1,step=5", "rank=2,step=8", "rank=0,step=17", "rank=2,incarnation=1,step=24"],
+        ),
+        ("chosen", ["rank=1,step=4", "rank=0,step=26"]),
     ],
 )
-def test_killed_ranks_change_nothing(
-    run_hvdft: RunHvdft, undisturbed: dict[str, dict[int, Result]], style: str, kills: str
+def test_large_snapshots(
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, style: str, drills: list[str]
 ) -> None:
+    compare(run_hvdft, undisturbed, tmp_path, style, drills)
+
+
+def test_the_others_wait_and_are_not_restarted(
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path
+) -> None:
+    run = compare(run_hvdft, undisturbed, tmp_path, "loop", DRILLS_OF_ONE)
+    assert [run.results[rank].incarnation for rank in range(RANKS)] == [0, 3, 0]
+    assert {e.rank for e in run.events if e.type is EventType.WAITED} == {0, 2}
+    restored = [(e.rank, e.incarnation) for e in run.events if e.type is EventType.RESTORED]
+    assert restored == [(1, 2), (1, 3)]
+
+
+def compare(
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, style: str, drills: list[str]
+) -> Run:
+    """Runs the script with drills: each has to strike, and none to change the weights."""
     if style not in undisturbed:
-        undisturbed[style] = train(run_hvdft, style, "")
-        assert len({result.weights for result in undisturbed[style].values()}) == 1
-        assert len({result.statistics for result in undisturbed[style].values()}) == RANKS
-    results = train(run_hvdft, style, kills)
-    for rank, result in results.items():
-        expected = undisturbed[style][rank]
-        assert result.weights == expected.weights, rank
-        assert result.statistics == expected.statistics, rank
-        deaths = [word for word in kills.split() if word.startswith(f"{rank}:")]
-        assert result.incarnation == len(deaths)
+        undisturbed[style] = train(run_hvdft, tmp_path, style)
+        expected = undisturbed[style].results.values()
+        assert len({result.weights for result in expected}) == 1
+        assert len({result.statistics for result in expected}) == RANKS
+    run = train(run_hvdft, tmp_path, style, drills)
+    for rank, result in run.results.items():
+        assert result.weights == undisturbed[style].results[rank].weights, rank
+        assert result.statistics == undisturbed[style].results[rank].statistics, rank
+    died = [e for e in run.events if e.type is EventType.FAILED]
+    codes = [(e.rank, e.incarnation, os.waitstatus_to_exitcode(e.detail)) for e in died]
+    meant = [(drill.rank, drill.incarnation, exit_code(drill)) for drill in map(parse, drills)]
+    assert sorted(codes) == sorted(meant)
+    return run
 
 
-def test_the_others_wait_and_are_not_restarted(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    report = tmp_path / "report.jsonl"
-    results = train(run_hvdft, "keras", "1:0:13", "--report", str(report))
-    assert [results[rank].incarnation for rank in range(RANKS)] == [0, 1, 0]
-    events = read_report(report).events
-    assert [e.rank for e in events if e.type is EventType.FAILED] == [1]
-    assert {e.rank for e in events if e.type is EventType.WAITED} == {0, 2}
-    restored = [e for e in events if e.type is EventType.RESTORED]
-    assert len(restored) == 1
-    assert restored[0].detail > 0
+def exit_code(drill: Drill) -> int:
+    """How a worker ends that does this drill; Python exits with 1 when it raises."""
+    return -drill.value if drill.way == "s" else drill.value or 1
 
 
 def test_the_report_tells_what_snapshots_cost(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    report = tmp_path / "report.jsonl"
-    train(run_hvdft, "chosen", "", "--report", str(report))
-    told = read_report(report)
+    train(run_hvdft, tmp_path, "chosen")
+    told = read_report(tmp_path / "chosen.jsonl")
     for rank in told.facts["ranks"]:
         costs = rank["snapshots"]
         taken = [e for e in told.events if (e.type, e.rank) == (EventType.SNAPSHOT, rank["rank"])]

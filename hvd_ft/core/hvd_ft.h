@@ -107,6 +107,29 @@ typedef struct {
   uint64_t announced;    // announcements, twice
   uint64_t step;
 } hvdft_watch;
+// Points in a worker's life at which a drill (hvdft run --inject) can strike; docs/usage.md
+// tells where each one is.
+enum {
+  HVDFT_AT_START = 0,
+  HVDFT_AT_ATTACH = 1,
+  HVDFT_AT_JOIN = 2,
+  HVDFT_AT_ANNOUNCE = 3,
+  HVDFT_AT_PROPOSE = 4,
+  HVDFT_AT_PROPOSED = 5,
+  HVDFT_AT_COPY_IN = 6,
+  HVDFT_AT_CONTRIBUTE = 7,
+  HVDFT_AT_WAIT = 8,
+  HVDFT_AT_COPY_OUT = 9,
+  HVDFT_AT_EXECUTED = 10,
+  HVDFT_AT_STEP = 11,
+  HVDFT_AT_SNAPSHOT_WRITE = 12,
+  HVDFT_AT_SNAPSHOT_PUBLISH = 13,
+  HVDFT_AT_SNAPSHOT_PUBLISHED = 14,
+  HVDFT_AT_RESTORE = 15,
+  HVDFT_AT_REPLAY = 16,
+  HVDFT_AT_END = 17,
+  HVDFT_AT_EXIT = 18
+};
 
 HVDFT_API const char* hvdft_error(void);
 HVDFT_API const char* hvdft_version(void);
@@ -268,6 +291,10 @@ typedef struct {
   uint64_t bytes, bytes_room, ops, ops_room;
 } hvdft_log;
 HVDFT_API void hvdft_worker_log(hvdft_log* out);
+
+// Passes a point, about op `op`; a drill that is due there strikes. Before
+// hvdft_worker_open() too. Returns 1 if the drill is that the caller raises an exception.
+HVDFT_API int hvdft_worker_point(int point, uint64_t op);
 
 HVDFT_API void hvdft_worker_set_step(uint64_t step);
 HVDFT_API void hvdft_worker_orderly_exit(void);

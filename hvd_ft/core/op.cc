@@ -1,9 +1,11 @@
 // The worker's part of an op: gives its input segment by segment, takes the result likewise.
 #include "bell.h"
 #include "error.h"
+#include "inject.h"
 #include "worker.h"
 
 using hvdft::overlap;
+using hvdft::pass_point;
 using hvdft::place;
 using hvdft::Range;
 using hvdft::Record;
@@ -47,6 +49,7 @@ class Walk {
         case hvdft::Step::kWait: {
           w_.about_to_wait();
           if (w_.stopped()) return HVDFT_ESTOPPED;
+          pass_point(HVDFT_AT_WAIT, record_.id);
           w_.sleep(ticket, -1);
           break;
         }
@@ -74,10 +77,12 @@ class Walk {
       copies_.copy_in(copies_.context, part.from - mine_.from, part.bytes(),
                       slot + (part.from - all.from));
     }
+    if (segment == segments_ / 2) pass_point(HVDFT_AT_COPY_IN, record_.id);
     uint64_t next = segment + 1;
     w_.block().contributed.store(
         next < segments_ ? place(record_.id, next) : place(record_.id + 1, 0),
         std::memory_order_seq_cst);
+    if (next == segments_) pass_point(HVDFT_AT_CONTRIBUTE, record_.id);
     // Whoever sees that it is the last one rings. Should it be killed in between, its agent
     // rings when it sees it dead.
     if (!all_contributed(w_, place(record_.id, segment))) return;
@@ -87,6 +92,7 @@ class Walk {
 
   void take(uint64_t segment) {
     Range all = range(segment);
+    if (segment == segments_ / 2) pass_point(HVDFT_AT_COPY_OUT, record_.id);
     if (copies_.copy_out == nullptr || all.bytes() == 0) return;
     copies_.copy_out(copies_.context, all.from, all.bytes(),
                      w_.node->heap() + record_.result_offset + all.from);
@@ -121,8 +127,12 @@ int hvdft_worker_contribute(uint64_t id) {
 int hvdft_worker_executed(uint64_t id) {
   Worker& w = *the_worker();
   w.progressed();
-  if (!w.caught_up.load()) w.replayed.fetch_add(1);
+  if (!w.caught_up.load()) {
+    w.replayed.fetch_add(1);
+    if (w.incarnation > 0) pass_point(HVDFT_AT_REPLAY, id);
+  }
   w.block().executed.store(id + 1);
+  pass_point(HVDFT_AT_EXECUTED, id);
   w.cursor.store(id + 1);
   return HVDFT_OK;
 }

@@ -5,12 +5,14 @@
 
 #include "bell.h"
 #include "error.h"
+#include "inject.h"
 #include "worker.h"
 
 using hvdft::fail;
 using hvdft::Loop;
 using hvdft::Mapping;
 using hvdft::RankBlock;
+using hvdft::pass_point;
 using hvdft::the_worker;
 using hvdft::Worker;
 
@@ -123,9 +125,11 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   Worker& w = *the_worker();
   int slot = unpublished_slot(*loop);
   loop->bytes[slot] = bytes;
+  pass_point(HVDFT_AT_SNAPSHOT_PUBLISH, position);
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
   w.block().snapshot_count.fetch_add(1);
+  pass_point(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
   w.event(HVDFT_EV_SNAPSHOT, position);
   w.node->ring_agents();  // to the cutting of the log all agents have to come along
   return HVDFT_OK;
@@ -151,6 +155,7 @@ int hvdft_worker_jump(int number) {
   if (published == 0) return fail(HVDFT_EINVAL, "training loop %d has no snapshot", number);
   Worker& w = *the_worker();
   uint64_t position = (published >> 1) - 1;
+  pass_point(HVDFT_AT_RESTORE, position);
   w.cursor.store(position);
   w.block().executed.store(position);
   w.event(HVDFT_EV_RESTORED, position);

@@ -7,8 +7,10 @@
 
 #include "bell.h"
 #include "error.h"
+#include "inject.h"
 
 using hvdft::fail;
+using hvdft::pass_point;
 using hvdft::RankBlock;
 using hvdft::the_worker;
 using hvdft::Worker;
@@ -135,6 +137,7 @@ int hvdft_worker_join(uint64_t log_length) {
   Worker& w = *the_worker();
   w.join_request = static_cast<uint64_t>(w.incarnation + 1) << 40 | log_length;
   if (w.block().join_request.exchange(w.join_request) != w.join_request) {
+    pass_point(HVDFT_AT_JOIN, w.cursor.load());
     hvdft::ring(w.node->rank(0).agent_bell);
   }
   return HVDFT_OK;
@@ -164,6 +167,7 @@ int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
   block.mail_term = term;
   block.mail_bytes = bytes;
   std::memcpy(w.node->mail(w.rank), blob, bytes);
+  pass_point(HVDFT_AT_ANNOUNCE, w.cursor.load());
   block.mail_sequence.store(sequence + 2, std::memory_order_seq_cst);
   hvdft::ring(w.node->rank(0).worker_bell);
   return HVDFT_OK;
@@ -222,7 +226,9 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   }
   h.proposal_term = term;
   h.proposal_count = static_cast<uint32_t>(count);
+  pass_point(HVDFT_AT_PROPOSE, w.cursor.load());
   h.proposed.store(number + 1, std::memory_order_release);
+  pass_point(HVDFT_AT_PROPOSED, w.cursor.load());
   hvdft::ring(w.node->rank(0).agent_bell);
   return answered(number + 1);
 }

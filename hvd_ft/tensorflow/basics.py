@@ -13,6 +13,7 @@ from horovod.common.exceptions import HorovodInternalError
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.last_words import keep_last_words
+from hvd_ft.native import Point
 
 keep_last_words()
 
@@ -42,6 +43,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             )
     _prepare_exit(worker)
     _horovod.init()
+    _prepare_end(worker)
     hooks.start()
 
 
@@ -95,3 +97,10 @@ def _prepare_exit(worker: native.Worker) -> None:
     # Horovod registers its shutdown after this, so it comes before: who dies in it has not ended
     # yet.
     atexit.register(worker.orderly_exit)
+    atexit.register(lambda: native.pass_point(Point.EXIT, worker.cursor()))
+
+
+@cache
+def _prepare_end(worker: native.Worker) -> None:
+    # Registered after Horovod's shutdown, so it comes before.
+    atexit.register(lambda: native.pass_point(Point.END, worker.cursor()))

@@ -1,0 +1,327 @@
+"""Trains again and again while workers are killed at random, and counts what was survived.
+
+`make soak MINUTES=10` runs this. The job is examples/digits_keras.py on 4 ranks. Its final weights
+have to be those of an undisturbed run, bit for bit, whoever was killed, when and how.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher import Job, launch
+from hvd_ft.live import Ranks, ranks_table
+from hvd_ft.native import EventType, State, View
+from hvd_ft.report import read_report
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "examples" / "digits_keras.py"
+OUT = ROOT / "out"
+RANKS = 4
+EPOCHS = 40  # of 25 steps
+STRIKES = 12  # a job, or it would never end
+WAYS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
+TICK_SECONDS = 0.25  # the launcher's
+HANG_SECONDS = 60.0  # without any progress
+LAST_WORDS_SECONDS = 3.0  # for the tracebacks of a job that hangs
+KEPT_LINES = 2000
+
+
+@dataclass
+class Tally:
+    """What has been survived so far, and what has not.
+
+    Attributes:
+        jobs: that ended.
+        kills: workers killed, by signal, in jobs that ended well.
+        together: of these, killed at the same moment as another one.
+        in_recovery: of these, killed while a rank was on its way back.
+        wrong: jobs with other weights than undisturbed.
+        hangs: jobs that made no progress.
+        broken: jobs that ended with an error.
+    """
+
+    jobs: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    together: int = 0
+    in_recovery: int = 0
+    wrong: int = 0
+    hangs: int = 0
+    broken: int = 0
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.wrong or self.hangs or self.broken)
+
+    def table(self) -> Table:
+        """Lays it out."""
+        table = Table(title="Soak", title_justify="left", show_header=False)
+        ways = ", ".join(f"{count} {name}" for name, count in sorted(self.kills.items()))
+        table.add_row("jobs", str(self.jobs))
+        table.add_row("kills survived", f"{self.kills.total()}" + (f" ({ways})" if ways else ""))
+        table.add_row("  several at once", str(self.together))
+        table.add_row("  during a recovery", str(self.in_recovery))
+        table.add_row("wrong weights", str(self.wrong))
+        table.add_row("hangs", str(self.hangs))
+        table.add_row("jobs ended with an error", str(self.broken))
+        return table
+
+
+class Plan:
+    """Who is killed, when and how, in one job.
+
+    Args:
+        chance: where it is drawn from.
+        strikes: how often somebody is killed.
+    """
+
+    def __init__(self, chance: random.Random, strikes: int) -> None:
+        self._chance = chance
+        self._left = strikes
+        self._wait: float | None = None
+
+    def due(self, now: float) -> bool:
+        """Tells whether the next strike is due; `now` is in seconds on any steady clock."""
+        if self._left == 0:
+            return False
+        if self._wait is None:
+            # A third comes while those killed last are on their way back.
+            longest = 3 if self._chance.random() < 1 / 3 else 8
+            self._wait = now + self._chance.uniform(0, longest)
+        if now < self._wait:
+            return False
+        self._wait = None
+        self._left -= 1
+        return True
+
+    def victims(self, ranks: Sequence[int]) -> list[tuple[int, signal.Signals]]:
+        """Draws some of `ranks`, mostly one, and how each is killed."""
+        [count] = self._chance.choices((1, 2, len(ranks)), (75, 20, 5))
+        chosen = self._chance.sample(ranks, min(count, len(ranks)))
+        return [(rank, self._chance.choice(WAYS)) for rank in chosen]
+
+    def moment(self) -> float:
+        """Draws the seconds from a tick of the launcher to the kill."""
+        return self._chance.uniform(0, TICK_SECONDS)
+
+
+class Stillness:
+    """Notices when a job makes no progress; seconds are on any steady clock."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._since = 0.0
+
+    def seconds(self, view: Ranks, now: float) -> float:
+        """Returns for how long nothing has changed."""
+        ranks = [view.status(rank) for rank in range(view.size)]
+        seen = [(status.executed, status.incarnation, status.state) for status in ranks]
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since
+
+
+def waited_for(view: Ranks) -> str:
+    """Says which ranks have executed the fewest ops: the others wait for them."""
+    ranks = {rank: view.status(rank) for rank in range(view.size)}
+    least = min(status.executed for status in ranks.values())
+    return "; ".join(
+        f"rank {rank}, {status.state.name.lower()}, incarnation {status.incarnation}, "
+        f"pid {status.pid}, {status.executed} ops executed"
+        for rank, status in ranks.items()
+        if status.executed == least
+    )
+
+
+class Hang(Exception):
+    """The job makes no progress."""
+
+
+class Killer:
+    """Watches a job, kills workers by a plan, and raises Hang when it stands still."""
+
+    def __init__(self, plan: Plan, until: float) -> None:
+        self._plan = plan
+        self._until = until
+        self._stillness = Stillness()
+        self._hang: tuple[float, str] | None = None
+        self.together = 0
+        self.in_recovery = 0
+
+    def __call__(self, view: View) -> None:
+        now = time.monotonic()
+        if self._hang:
+            if now > self._hang[0] + LAST_WORDS_SECONDS:
+                raise Hang(self._hang[1])
+        elif self._stillness.seconds(view, now) > HANG_SECONDS:
+            self._hang = now, f"no progress for {HANG_SECONDS:.0f} s; waited for {waited_for(view)}"
+            for rank in range(view.size):
+                _kill(view.status(rank).pid, signal.SIGABRT)  # Python's fault handler tells where
+        elif now < self._until and self._plan.due(now):
+            time.sleep(self._plan.moment())
+            self._strike(view)
+
+    def _strike(self, view: View) -> None:
+        ranks = {rank: view.status(rank) for rank in range(view.size)}
+        away = any(s.state in (State.RESTARTING, State.REPLAYING) for s in ranks.values())
+        victims = self._plan.victims([rank for rank, status in ranks.items() if status.pid])
+        for rank, way in victims:
+            _kill(ranks[rank].pid, way)
+        self.together += len(victims) if len(victims) > 1 else 0
+        self.in_recovery += len(victims) if away else 0
+
+
+def _kill(pid: int, way: signal.Signals) -> None:
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, way)
+
+
+class Display:
+    """Shows the tally and the ranks on a terminal, and keeps the job's last lines."""
+
+    takes_output = True
+
+    def __init__(self, live: Live | None, tally: Tally) -> None:
+        self._live = live
+        self._tally = tally
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def update(self, view: Ranks) -> None:
+        """Draws it again."""
+        if self._live:
+            ranks = ranks_table(view, time.monotonic_ns())
+            self._live.update(Group(self._tally.table(), ranks), refresh=True)
+
+    def output(self, line: str) -> None:
+        """Keeps a line."""
+        self.lines.append(line)
+
+
+class Soak:
+    """Runs jobs and counts.
+
+    Args:
+        console: where the report goes.
+        live: for the live lines, or None.
+    """
+
+    def __init__(self, console: Console, live: Live | None) -> None:
+        self._console = console
+        self._live = live
+        self.tally = Tally()
+        self._expected: str | None = None
+
+    def undisturbed(self) -> None:
+        """Runs the job as it should be.
+
+        Raises:
+            HvdFtError: it failed.
+        """
+        digests, trouble = self._run(Killer(Plan(random.Random(), 0), 0), Display(None, self.tally))
+        if trouble or len(digests) != 1:
+            raise HvdFtError(f"the undisturbed job failed: {trouble or 'the weights differ'}")
+        [self._expected] = digests
+
+    def disturbed(self, chance: random.Random, until: float) -> None:
+        """Runs the job, kills its workers, and counts what comes of it.
+
+        Args:
+            chance: where victims and moments are drawn from.
+            until: when killing ends, on the clock of `time.monotonic`.
+        """
+        number = self.tally.jobs + 1
+        killer = Killer(Plan(chance, STRIKES), until)
+        shown = Display(self._live, self.tally)
+        digests, trouble = self._run(killer, shown)
+        self.tally.jobs = number
+        if trouble is None and digests != {self._expected}:
+            self.tally.wrong += 1
+            trouble = f"the weights are {sorted(digests)}, not {self._expected}"
+        if trouble:
+            log = OUT / f"soak-failed-{number}.log"
+            log.write_text("\n".join([*shown.lines, ""]))
+            self._console.print(f"[bold red]job {number}: {trouble}[/]; its output is in {log}")
+            return
+        deaths = self._deaths()
+        self.tally.kills += deaths
+        self.tally.together += killer.together
+        self.tally.in_recovery += killer.in_recovery
+        self._console.print(f"job {number}: {deaths.total()} kills, weights as undisturbed")
+
+    def _run(self, killer: Killer, shown: Display) -> tuple[set[str], str | None]:
+        """Runs one job; returns the digests of the ranks' weights, and what went wrong."""
+        (OUT / "soak.jsonl").unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix="hvdft-soak-") as results:
+            flags = ["--epochs", str(EPOCHS), "--result", results]
+            job = Job(RANKS, [sys.executable, str(SCRIPT), *flags], report=str(OUT / "soak.jsonl"))
+            try:
+                code = launch(job, shown, killer)
+            except Hang as hang:
+                self.tally.hangs += 1
+                return set(), str(hang)
+            if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+                raise KeyboardInterrupt
+            ends = [json.loads(path.read_text()) for path in Path(results).iterdir()]
+        if code != 0 or len(ends) != RANKS:
+            self.tally.broken += 1
+            return set(), f"it ended with exit code {code} and {len(ends)} of {RANKS} results"
+        return {end["weights_sha256"] for end in ends}, None
+
+    @staticmethod
+    def _deaths() -> Counter[str]:
+        """Counts the deaths in the last job's report, by signal."""
+        events = read_report(OUT / "soak.jsonl").events
+        deaths = [event.detail for event in events if event.type is EventType.FAILED]
+        return Counter(
+            signal.Signals(-code).name if code < 0 else f"exit {code}"
+            for code in map(os.waitstatus_to_exitcode, deaths)
+        )
+
+
+def main() -> int:
+    """Runs the soak; returns 0 if everything was survived."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10, help="how long workers are killed")
+    parser.add_argument("--seed", type=int, help="of the draw of victims and moments")
+    options = parser.parse_args()
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    os.environ.update(HOROVOD_FT_MAX_FAILURES="9999", PYTHONFAULTHANDLER="1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    OUT.mkdir(exist_ok=True)
+    console = Console()
+    console.print(f"{RANKS} ranks train, workers are killed for {options.minutes:g} min; "
+                  f"seed {seed}")  # fmt: skip
+    chance = random.Random(seed)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        soak = Soak(console, live if console.is_terminal else None)
+        with contextlib.suppress(KeyboardInterrupt):
+            soak.undisturbed()
+            until = time.monotonic() + options.minutes * 60
+            while time.monotonic() < until:
+                soak.disturbed(chance, until)
+    console.print(soak.tally.table())
+    return 1 if soak.tally.failed or not soak.tally.jobs else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HvdFtError as error:
+        sys.exit(f"hvdft: {error}")
