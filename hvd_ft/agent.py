@@ -18,7 +18,9 @@ from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
 from hvd_ft.nursery import NurseryProcess
+from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
+from hvd_ft.spare_keeper import SPARES, keeper_command
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 
@@ -34,12 +36,14 @@ class Plan:
         command: the worker's command line.
         hooks: shell commands by name: `on-failure`, `on-restart`.
         report: file for the job's events, or None.
+        spares: how many processes wait, ready to become a worker.
         settings: of the user.
     """
 
     command: Sequence[str]
     hooks: Mapping[str, str]
     report: str | None
+    spares: int
     settings: Settings
 
 
@@ -124,11 +128,14 @@ def _plan(argv: Sequence[str]) -> Plan:
     parser.add_argument("--on-failure", metavar="CMD", help="run CMD when the worker dies")
     parser.add_argument("--on-restart", metavar="CMD", help="run CMD when the rank is back")
     parser.add_argument("--report", metavar="FILE", help="write the job's events as JSON Lines")
+    parser.add_argument("--spares", type=int, default=0, metavar="N", help="warm spares, as run's")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
     check_environment()
+    if options.spares > 0:
+        PythonCommand.parse(command)
     if options.report:
         check_report(options.report)
     hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
@@ -136,6 +143,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         command=command,
         hooks={hook: text for hook, text in hooks.items() if text},
         report=options.report,
+        spares=options.spares,
         settings=Settings.from_env(os.environ),
     )
 
@@ -170,6 +178,8 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             journal=journal,
             launchers=launchers_above(),
         )
+        if plan.spares > 0 and meeting.rank == 0:
+            nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
         if journal:
             stop = agent.fatal_text()

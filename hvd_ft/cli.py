@@ -125,6 +125,13 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
     run.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
     run.add_argument(
+        "--spares",
+        type=_spares,
+        default=0,
+        metavar="N",
+        help="keep N processes that have imported TensorFlow, to take the place of dead ones",
+    )
+    run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
@@ -156,6 +163,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _spares(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of spares, 0 or more")
+    return int(text)
+
+
 def _run(options: argparse.Namespace) -> int:
     from hvd_ft import launcher
     from hvd_ft.live import display
@@ -171,7 +184,8 @@ def _run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="hvdft-") as scratch:
         report = options.report or (os.path.join(scratch, "events") if options.picture else None)
         job = launcher.Job(
-            options.num_proc, command, options.on_failure, options.on_restart, report
+            options.num_proc, command, options.on_failure, options.on_restart, report,
+            options.spares,
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))

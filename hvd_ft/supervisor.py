@@ -19,6 +19,7 @@ from hvd_ft.journal import Journal
 from hvd_ft.nursery import WORKER, NurseryProcess
 from hvd_ft.policy import Done, RestartPolicy, Stop
 from hvd_ft.settings import Settings
+from hvd_ft.spare_keeper import SPARES
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
@@ -123,7 +124,9 @@ class Supervisor:
     def _start(self) -> None:
         self._pid = 0
         env = {**self._rank.env, "HOROVOD_FT_INCARNATION": str(self._incarnation)}
-        self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd())
+        # A first start finds no spare: those are prepared when all ranks run.
+        again = self._incarnation > 0
+        self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd(), spare=again)
 
     def _on_nursery(self) -> None:
         messages = self._nursery.channel.receive()
@@ -143,6 +146,9 @@ class Supervisor:
                 _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
             elif message["name"] == WORKER:
                 self._on_worker(message)
+            elif message["name"] == SPARES:
+                if message["report"] != "started" and not self._over:
+                    _say("nobody prepares spares any more; the job goes on without them")
             elif message["report"] != "started":
                 self._on_command_ended(message)
 
@@ -150,6 +156,8 @@ class Supervisor:
         if message["report"] == "started":
             self._pid = message["pid"]
             self._agent.started(self._incarnation, message["pid"])
+            if message["spare"]:
+                _say(f"rank {self._rank.rank}: a spare (pid {message['pid']}) has taken over")
         elif message["report"] == "refused":
             self._pid = None
             self._agent.fatal(127, f"rank {self._rank.rank}: {message['error']}")

@@ -12,6 +12,9 @@ from horovod.common.exceptions import HorovodInternalError
 
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
+
+leave_horovod_unconverted()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
