@@ -45,7 +45,7 @@ def main() -> None:
     command = PythonCommand.parse(options.command)
     directory = command.import_directory(options.cwd)
     source = command.source(options.cwd)
-    modules = installed(imported_modules(source), directory) if source else []
+    modules = installed(imported_modules(source, directory), directory) if source else []
     argv = [sys.executable, "-m", "hvd_ft.spare", directory, _NEEDED, *modules]
     _keep(SparePool(options.count), argv, spare_environment(os.environ))
 

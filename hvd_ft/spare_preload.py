@@ -9,27 +9,41 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def imported_modules(source: Path) -> list[str]:
-    """Finds what a script imports at its top level.
+def imported_modules(source: Path, directory: str) -> list[str]:
+    """Finds what a script, and the user's modules that it imports, import at their top level.
 
     Args:
         source: the script's file.
+        directory: what the script has first in sys.path; what is found there is the user's.
 
     Returns:
-        Absolute module names in the script's order, `from` imports without their names; none of a
-        file that cannot be parsed, about which Python will say more.
+        Absolute module names, `from` imports without their names. A file that cannot be parsed has
+        none; Python will say more about it.
     """
+    found: dict[str, None] = {}
+    sources = [source]
+    for file in sources:
+        for name in _imports(file):
+            if name not in found:
+                found[name] = None
+                path = Path(directory, *name.split("."))
+                files = [path.with_name(f"{path.name}.py"), path / "__init__.py"]
+                sources += [file for file in files if file.is_file()]
+    return list(found)
+
+
+def _imports(file: Path) -> list[str]:
     try:
-        tree = ast.parse(source.read_bytes())
+        tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    found: dict[str, None] = {}
+    names = []
     for node in tree.body:
         if isinstance(node, ast.Import):
-            found |= dict.fromkeys(alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found[node.module] = None
-    return list(found)
+            names.append(node.module)
+    return names
 
 
 def installed(modules: Iterable[str], directory: str) -> list[str]:

@@ -2,13 +2,15 @@
 
 KILLS holds words like `1:0:13`: rank 1 in incarnation 0 kills itself at the end of step 13, counted
 over the whole training, or at one of the places `start`, `init`, `prologue`, `end`. With a fourth
-part it dies otherwise: `raise` (an uncaught exception) or `exit` (os._exit).
+part it dies otherwise: `raise` (an uncaught exception) or `exit` (os._exit), or not before the
+job's warm spare of a number is ready: `spare1`.
 """
 
 import hashlib
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 KILLS = {
@@ -25,6 +27,11 @@ def place(where: str | int) -> None:
         raise RuntimeError("as KILLS says")
     if how == ["exit"]:
         os._exit(1)
+    if how and how[0].startswith("spare"):
+        ready = os.path.join(os.environ["HOROVOD_FT_DIR"], f"ready-{how[0].removeprefix('spare')}")
+        give_up = time.monotonic() + 60
+        while not os.path.exists(ready) and time.monotonic() < give_up:
+            time.sleep(0.02)
     if how is not None:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -66,14 +66,15 @@ def test_only_installed_packages_are_imported_beforehand(tmp_path: Path) -> None
         "import os, numpy as np\nimport psutil, mine, nowhere\nfrom rich.table import Table\n"
         "from . import x\ndef later():\n    import sklearn\n"
     )
-    (tmp_path / "mine.py").write_text("")
+    (tmp_path / "mine.py").write_text("import mine, matplotlib.figure")
     (tmp_path / "psutil.py").write_text("")  # the script's own, whatever is installed
-    found = imported_modules(script)
-    assert found == ["os", "numpy", "psutil", "mine", "nowhere", "rich.table"]
-    assert installed(found, str(tmp_path)) == ["numpy", "rich.table"]
+    found = imported_modules(script, str(tmp_path))
+    theirs = ["os", "numpy", "psutil", "mine", "nowhere", "rich.table"]
+    assert found == [*theirs, "matplotlib.figure"]
+    assert installed(found, str(tmp_path)) == ["numpy", "rich.table", "matplotlib.figure"]
 
 
 def test_a_script_that_is_none_has_no_imports(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import (")
-    assert imported_modules(script) == []
+    assert imported_modules(script, str(tmp_path)) == []
