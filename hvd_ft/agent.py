@@ -17,10 +17,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
-from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery import SPARES, NurseryProcess
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
-from hvd_ft.spare_keeper import SPARES, keeper_command
+from hvd_ft.spare_keeper import keeper_command
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 

@@ -9,7 +9,7 @@ that its children leave behind, even in sessions of their own, comes to it.
 A worker can be a warm spare: then the spare's holder (spare_holder.py) is its parent and buries it,
 and the nursery passes orders and reports on.
 
-Orders:    job(dir)   start(name, argv, env, cwd, spare)   kill(name, signal)
+Orders:    job(dir)   start(name, argv, env, cwd, spare)   go   kill(name, signal)
            limit(seconds, text)
 Reports:   started(name, pid, time_ns, spare)   refused(name, error)
            exited(name, pid, status, time_ns)   stubborn(pids)
@@ -32,7 +32,9 @@ from hvd_ft.child import begin_child
 from hvd_ft.jobdir import JobDirectory
 from hvd_ft.taken_spare import TakenSpare
 
-WORKER = "worker"  # when the process of this name dies, what it left behind is killed
+WORKER = "worker"
+SPARES = "spares"  # the keeper of warm spares
+_FAMILIES = {WORKER, SPARES}  # when a process of these names dies, what it left behind is killed
 
 
 class NurseryProcess:
@@ -73,6 +75,10 @@ class NurseryProcess:
         """
         order = {"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd, "spare": spare}
         self._order(order)
+
+    def go(self) -> None:
+        """Has a worker begin that was reported as a spare: not before everybody knows of it."""
+        self._order({"do": "go"})
 
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it still runs."""
@@ -170,7 +176,7 @@ class _Nursery:
         ready, _, _ = select.select(sources, [], [], left)
         if self._limit and not ready:
             self._end_agent(self._limit[1])
-        if self._deaths in ready and WORKER in self._reap():
+        if self._deaths in ready and _FAMILIES & self._reap():
             self._bury({child.pid for child in self._children.values()})
         if self._taken is not None and self._taken.fileno() in ready:
             self._hear_of_taken(self._taken)
@@ -191,6 +197,8 @@ class _Nursery:
         elif message["do"] == "limit":
             seconds = message["seconds"]
             self._limit = seconds and (time.monotonic() + seconds, message["text"])
+        elif message["do"] == "go" and self._taken:
+            self._taken.go()
         elif message["do"] == "kill" and self._taken and message["name"] == WORKER:
             self._taken.kill(message["signal"])
         elif message["do"] == "kill" and message["name"] in self._children:

@@ -7,7 +7,7 @@ passes signals on, and ends everything when the connection ends. The socket's na
 the spare is ready; one that still imports can be taken too, for what it has to import a new process
 would have to import from the beginning.
 
-Orders:         (target, is_module, arguments, env, cwd) with the streams; then kill(signal)
+Orders:         (target, is_module, arguments, env, cwd) with the streams; then go, and kill(signal)
 Reports:        started(pid, time_ns)   exited(status, time_ns)
 To the keeper:  ready   taken
 """
@@ -152,8 +152,7 @@ class _Holder:
             self._tell(self._keeper, {"report": "taken"})
             started = {"report": "started", "pid": self._pid, "time_ns": time.monotonic_ns()}
             self._tell(taker, started)
-            with contextlib.suppress(OSError):  # a spare that has just died: we shall see it
-                send_order(self._spare, order, streams)
+            self._order, self._streams = order, [os.dup(stream) for stream in streams]
         finally:
             for stream in streams:
                 os.close(stream)
@@ -174,8 +173,17 @@ class _Holder:
                 if messages is None:
                     return
                 for message in messages:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(self._pid, message["signal"])
+                    self._follow(message)
+
+    def _follow(self, message: Message) -> None:
+        if message["do"] == "go":
+            with contextlib.suppress(OSError):  # a spare that has just died: we shall see it
+                send_order(self._spare, self._order, self._streams)
+            for stream in self._streams:
+                os.close(stream)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, message["signal"])
 
     def _spare_is_dead(self) -> bool:
         with contextlib.suppress(BlockingIOError):

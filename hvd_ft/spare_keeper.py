@@ -4,12 +4,16 @@ Rank 0's nursery starts it as a process of its own. It forks a holder for every 
 """
 
 import argparse
+import contextlib
 import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
 
+import psutil
+
 from hvd_ft import native
+from hvd_ft.burial import bury
 from hvd_ft.channel import Channel
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.spare import EXIT_UNFIT
@@ -17,7 +21,6 @@ from hvd_ft.spare_holder import fork_holder
 from hvd_ft.spare_pool import SparePool, may_prepare
 from hvd_ft.spare_preload import imported_modules, installed
 
-SPARES = "spares"  # the keeper's name in the nursery
 _NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
 _LOOK_AGAIN_SECONDS = 0.1  # at the ranks' states, while a spare is missing
 _OF_A_RANK = {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_FT_DIR"}
@@ -75,7 +78,20 @@ def _keep(pool: SparePool, argv: Sequence[str], env: Mapping[str, str]) -> None:
                 pid = holders.pop(spare)[0]
                 channel.close()
                 status = os.waitpid(pid, 0)[1]
+                _bury_orphans({pid for pid, _ in holders.values()})
                 pool.ended(spare, os.waitstatus_to_exitcode(status) == EXIT_UNFIT)
+
+
+def _bury_orphans(holders: set[int]) -> None:
+    """Ends what came to us because a holder was killed before it could bury it."""
+
+    def reap() -> None:
+        for child in psutil.Process().children():
+            if child.pid not in holders:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(child.pid, os.WNOHANG)
+
+    bury(reap, spared=holders)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from hvd_ft import native
 from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
 from hvd_ft.journal import Journal
-from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.nursery import SPARES, WORKER, NurseryProcess
 from hvd_ft.policy import Done, RestartPolicy, Stop
 from hvd_ft.settings import Settings
-from hvd_ft.spare_keeper import SPARES
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
@@ -157,6 +156,7 @@ class Supervisor:
             self._pid = message["pid"]
             self._agent.started(self._incarnation, message["pid"])
             if message["spare"]:
+                self._nursery.go()  # it attaches at once, and has to be known by then
                 _say(f"rank {self._rank.rank}: a spare (pid {message['pid']}) has taken over")
         elif message["report"] == "refused":
             self._pid = None

@@ -35,7 +35,7 @@ class TakenSpare:
     def take(
         cls, directory: str, argv: Sequence[str], env: dict[str, str], cwd: str
     ) -> "TakenSpare | None":
-        """Has a spare run a command with the caller's standard streams.
+        """Has a spare get ready to run a command with the caller's standard streams.
 
         Args:
             directory: of the job.
@@ -93,6 +93,11 @@ class TakenSpare:
     def fileno(self) -> int:
         """Returns the descriptor to wait on: readable when `ended` has something to say."""
         return self._connection.fileno()
+
+    def go(self) -> None:
+        """Has it begin, now that everybody knows of it."""
+        with contextlib.suppress(OSError):
+            self._connection.send({"do": "go"})
 
     def kill(self, number: int) -> None:
         """Sends a signal to the worker's process group."""

@@ -60,9 +60,15 @@ def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
     TensorFlow traces a step that makes variables twice. Tracing only what makes them (slots, and
     the metrics, for which the loss has to be known) takes a fraction of that.
     """
-    if type(model).train_step is not tf.keras.Model.train_step or not model.trainable_variables:
+    optimizer = model.optimizer
+    if (
+        type(model).train_step is not tf.keras.Model.train_step
+        or not isinstance(optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
+        or not model.trainable_variables  # not built yet
+    ):
         return
-    build_optimizer(model.optimizer, model.trainable_variables)
+    with tf.name_scope(optimizer.name or "optimizer"):  # as the step would
+        optimizer.build(model.trainable_variables)
 
     def measure(iterator: Any) -> Any:
         x, y, weight = tf.keras.utils.unpack_x_y_sample_weight(next(iterator))
