@@ -134,7 +134,9 @@ def _plan(argv: Sequence[str]) -> Plan:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
     check_environment()
-    if options.spares > 0:
+    if options.spares < 0:
+        raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
+    if options.spares:
         PythonCommand.parse(command)
     if options.report:
         check_report(options.report)
@@ -178,7 +180,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             journal=journal,
             launchers=launchers_above(),
         )
-        if plan.spares > 0 and meeting.rank == 0:
+        if plan.spares and meeting.rank == 0:
             nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
         if journal:

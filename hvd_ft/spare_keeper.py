@@ -18,7 +18,7 @@ from hvd_ft.channel import Channel
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.spare import EXIT_UNFIT
 from hvd_ft.spare_holder import fork_holder
-from hvd_ft.spare_pool import SparePool, may_prepare
+from hvd_ft.spare_pool import MAXIMUM_EARLY_DEATHS, SparePool, may_prepare
 from hvd_ft.spare_preload import imported_modules, installed
 
 _NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
@@ -38,7 +38,7 @@ def keeper_command(count: int, command: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Keeps spares until it is killed."""
+    """Keeps spares until it is killed, or has given up and said so."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)
     parser.add_argument("cwd", help="the worker's")
@@ -79,7 +79,16 @@ def _keep(pool: SparePool, argv: Sequence[str], env: Mapping[str, str]) -> None:
                 channel.close()
                 status = os.waitpid(pid, 0)[1]
                 _bury_orphans({pid for pid, _ in holders.values()})
-                pool.ended(spare, os.waitstatus_to_exitcode(status) == EXIT_UNFIT)
+                unfit = os.waitstatus_to_exitcode(status) == EXIT_UNFIT
+                had_given_up = pool.given_up
+                pool.ended(spare, unfit)
+                if pool.given_up and not had_given_up and not unfit:  # one that is unfit says so itself
+                    print(
+                        f"hvdft: {MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
+                        "imported; the job goes on without spares",
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
 
 def _bury_orphans(holders: set[int]) -> None:

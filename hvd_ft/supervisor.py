@@ -146,7 +146,7 @@ class Supervisor:
             elif message["name"] == WORKER:
                 self._on_worker(message)
             elif message["name"] == SPARES:
-                if message["report"] != "started" and not self._over:
+                if message["report"] != "started" and message.get("status", 1) and not self._over:
                     _say("nobody prepares spares any more; the job goes on without them")
             elif message["report"] != "started":
                 self._on_command_ended(message)
