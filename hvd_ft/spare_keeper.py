@@ -82,7 +82,8 @@ def _keep(pool: SparePool, argv: Sequence[str], env: Mapping[str, str]) -> None:
                 unfit = os.waitstatus_to_exitcode(status) == EXIT_UNFIT
                 had_given_up = pool.given_up
                 pool.ended(spare, unfit)
-                if pool.given_up and not had_given_up and not unfit:  # one that is unfit says so itself
+                # One that is unfit says so itself.
+                if pool.given_up and not had_given_up and not unfit:
                     print(
                         f"hvdft: {MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
                         "imported; the job goes on without spares",
