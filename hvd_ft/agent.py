@@ -18,8 +18,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
-from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery import SPARES, NurseryProcess
+from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
+from hvd_ft.spare_keeper import keeper_command
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 
@@ -36,6 +38,7 @@ class Plan:
         hooks: shell commands by name: `on-failure`, `on-restart`.
         report: file for the job's events, or None.
         drills: deaths of workers, of all ranks.
+        spares: how many processes wait, ready to become a worker.
         settings: of the user.
     """
 
@@ -43,6 +46,7 @@ class Plan:
     hooks: Mapping[str, str]
     report: str | None
     drills: Sequence[Drill]
+    spares: int
     settings: Settings
 
 
@@ -130,11 +134,16 @@ def _plan(argv: Sequence[str]) -> Plan:
     parser.add_argument(
         "--inject", metavar="DRILL", action="append", default=[], help="see hvdft run --help"
     )
+    parser.add_argument("--spares", type=int, default=0, metavar="N", help="warm spares, as run's")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
     check_environment()
+    if options.spares < 0:
+        raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
+    if options.spares:
+        PythonCommand.parse(command)
     if options.report:
         check_report(options.report)
     hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
@@ -143,6 +152,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         hooks={hook: text for hook, text in hooks.items() if text},
         report=options.report,
         drills=[parse(text) for text in options.inject],
+        spares=options.spares,
         settings=Settings.from_env(os.environ),
     )
 
@@ -178,6 +188,8 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             journal=journal,
             launchers=launchers_above(),
         )
+        if plan.spares and meeting.rank == 0:
+            nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
         if journal:
             stop = agent.fatal_text()

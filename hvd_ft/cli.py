@@ -135,6 +135,13 @@ def _add_run(commands: _Commands) -> None:
         "(docs/usage.md, Drills)",
     )
     run.add_argument(
+        "--spares",
+        type=_spares,
+        default=0,
+        metavar="N",
+        help="keep N processes that have imported TensorFlow, to take the place of dead ones",
+    )
+    run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
@@ -166,6 +173,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _spares(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of spares, 0 or more")
+    return int(text)
+
+
 def _run(options: argparse.Namespace) -> int:
     from hvd_ft import launcher
     from hvd_ft.live import display
@@ -187,6 +200,7 @@ def _run(options: argparse.Namespace) -> int:
             options.on_restart,
             report,
             options.inject,
+            options.spares,
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))

@@ -23,6 +23,7 @@ from hvd_ft.drills import check_ranks, parse
 from hvd_ft.environment import check_environment, mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import View, die_with_parent
+from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.worker_start import check_command
 
@@ -44,6 +45,7 @@ class Job:
         on_restart: Shell command that the agent runs when its worker is back, or None.
         report: File for the events of the run, one JSON object a line, or None.
         inject: Drills, such as `rank=2,step=30,signal=KILL`.
+        spares: How many processes wait on the node, ready to become a worker.
         id: The job's id; its directory is named after it.
     """
 
@@ -53,6 +55,7 @@ class Job:
     on_restart: str | None = None
     report: str | None = None
     inject: Sequence[str] = ()
+    spares: int = 0
     id: str = field(default_factory=jobdir.new_job_id)
 
 
@@ -116,6 +119,8 @@ def check_job(job: Job) -> None:
     # The agents find the command by the job's PATH, in which this Python's programs come first.
     found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
     check_command([found or job.command[0], *job.command[1:]] if job.command else [])
+    if job.spares:
+        PythonCommand.parse([found or job.command[0], *job.command[1:]])
     check_environment()
     Settings.from_env(os.environ).arena_limit_bytes()
 
@@ -151,6 +156,8 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
             command += [flag, value]
     for drill in job.inject:
         command += ["--inject", drill]
+    if job.spares:
+        command += ["--spares", str(job.spares)]
     return [*command, "--", *job.command]
 
 

@@ -6,9 +6,13 @@ Hydra kills together with the agent's session: the socket then ends, and the nur
 started, clears the job directory if it is the last one there, and goes. It is a subreaper, so all
 that its children leave behind, even in sessions of their own, comes to it.
 
-Orders:    job(dir)   start(name, argv, env, cwd)   kill(name, signal)   limit(seconds, text)
-Reports:   started(name, pid, time_ns)   refused(name, error)   exited(name, pid, status, time_ns)
-           stubborn(pids)
+A worker can be a warm spare: then the spare's holder (spare_holder.py) is its parent and buries it,
+and the nursery passes orders and reports on.
+
+Orders:    job(dir)   start(name, argv, env, cwd, spare)   go   kill(name, signal)
+           limit(seconds, text)
+Reports:   started(name, pid, time_ns, spare)   refused(name, error)
+           exited(name, pid, status, time_ns)   stubborn(pids)
 """
 
 import contextlib
@@ -24,9 +28,13 @@ from typing import NoReturn
 from hvd_ft import mpi_files, native
 from hvd_ft.burial import bury
 from hvd_ft.channel import Channel, Message
+from hvd_ft.child import begin_child
 from hvd_ft.jobdir import JobDirectory
+from hvd_ft.taken_spare import TakenSpare
 
-WORKER = "worker"  # when the process of this name dies, what it left behind is killed
+WORKER = "worker"
+SPARES = "spares"  # the keeper of warm spares
+_FAMILIES = {WORKER, SPARES}  # when a process of these names dies, what it left behind is killed
 
 
 class NurseryProcess:
@@ -58,9 +66,19 @@ class NurseryProcess:
         """Has the nursery lock the job's directory, and clear it at the end if it is the last."""
         self._order({"do": "job", "dir": directory})
 
-    def start(self, name: str, argv: list[str], env: dict[str, str], cwd: str) -> None:
-        """Starts a process in a session of its own; `started` or `refused` will be reported."""
-        self._order({"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd})
+    def start(
+        self, name: str, argv: list[str], env: dict[str, str], cwd: str, spare: bool = False
+    ) -> None:
+        """Starts a process in a session of its own; `started` or `refused` will be reported.
+
+        With `spare` a warm spare becomes this process, if the job has one.
+        """
+        order = {"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd, "spare": spare}
+        self._order(order)
+
+    def go(self) -> None:
+        """Has a worker begin that was reported as a spare: not before everybody knows of it."""
+        self._order({"do": "go"})
 
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it still runs."""
@@ -125,6 +143,7 @@ class _Nursery:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._taken: TakenSpare | None = None  # the worker, if it was a spare
         self._job: JobDirectory | None = None
         self._agent = os.getppid()
         self._limit: tuple[float, str] | None = None  # when on time.monotonic's clock, what to say
@@ -142,6 +161,8 @@ class _Nursery:
             while self._one_round():
                 pass
         finally:
+            if self._taken is not None:
+                self._taken.end()
             self._bury(spared=set())
             if self._job is not None:
                 self._job.leave()
@@ -149,11 +170,16 @@ class _Nursery:
 
     def _one_round(self) -> bool:
         left = None if self._limit is None else max(0.0, self._limit[0] - time.monotonic())
-        ready, _, _ = select.select([self._deaths, self._channel.fileno()], [], [], left)
+        sources = [self._deaths, self._channel.fileno()]
+        if self._taken is not None:
+            sources.append(self._taken.fileno())
+        ready, _, _ = select.select(sources, [], [], left)
         if self._limit and not ready:
             self._end_agent(self._limit[1])
-        if self._deaths in ready and WORKER in self._reap():
+        if self._deaths in ready and _FAMILIES & self._reap():
             self._bury({child.pid for child in self._children.values()})
+        if self._taken is not None and self._taken.fileno() in ready:
+            self._hear_of_taken(self._taken)
         if self._channel.fileno() in ready:
             messages = self._channel.receive()
             if messages is None:
@@ -166,10 +192,15 @@ class _Nursery:
         if message["do"] == "job":
             self._job = JobDirectory.join(message["dir"])
         elif message["do"] == "start":
-            self._start(message["name"], message["argv"], message["env"], message["cwd"])
+            if not (message["spare"] and self._take_spare(message)):
+                self._start(message["name"], message["argv"], message["env"], message["cwd"])
         elif message["do"] == "limit":
             seconds = message["seconds"]
             self._limit = seconds and (time.monotonic() + seconds, message["text"])
+        elif message["do"] == "go" and self._taken:
+            self._taken.go()
+        elif message["do"] == "kill" and self._taken and message["name"] == WORKER:
+            self._taken.kill(message["signal"])
         elif message["do"] == "kill" and message["name"] in self._children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._children[message["name"]].pid, message["signal"])
@@ -187,7 +218,7 @@ class _Nursery:
                 env=env,
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_begin_child,  # noqa: PLW1509  (the nursery has one thread)
+                preexec_fn=begin_child,  # noqa: PLW1509  (the nursery has one thread)
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             # An OSError names the file, which may be the working directory.
@@ -196,8 +227,31 @@ class _Nursery:
             return
         self._children[name] = child
         self._report(
-            {"report": "started", "name": name, "pid": child.pid, "time_ns": time.monotonic_ns()}
+            {
+                "report": "started",
+                "name": name,
+                "pid": child.pid,
+                "spare": False,
+                "time_ns": time.monotonic_ns(),
+            }
         )
+
+    def _take_spare(self, order: Message) -> bool:
+        """Has a spare become the worker; False if there is none that fits."""
+        assert self._job is not None
+        self._taken = TakenSpare.take(self._job.path, order["argv"], order["env"], order["cwd"])
+        if self._taken is None:
+            return False
+        started = {"report": "started", "name": WORKER, "pid": self._taken.pid, "spare": True}
+        self._report({**started, "time_ns": self._taken.started_ns})
+        return True
+
+    def _hear_of_taken(self, taken: TakenSpare) -> None:
+        if (end := taken.ended()) is not None:
+            self._taken = None
+            status, time_ns = end
+            exited = {"report": "exited", "name": WORKER, "pid": taken.pid, "status": status}
+            self._report({**exited, "time_ns": time_ns})
 
     def _report(self, message: Message) -> None:
         # Without an agent nobody wants to know; the end of the socket is seen by receive().
@@ -230,12 +284,3 @@ class _Nursery:
                     )
                     names.add(name)
         return names
-
-
-def _begin_child() -> None:
-    """Runs in the new process before exec: the default signals, and dying with the nursery."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    native.die_with_parent()

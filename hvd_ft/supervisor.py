@@ -18,7 +18,7 @@ from hvd_ft.commands import Commands, describe
 from hvd_ft.drills import Drill, drill_environment
 from hvd_ft.hang import LOOKS, HangRule, Stuck
 from hvd_ft.journal import Journal
-from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.nursery import SPARES, WORKER, NurseryProcess
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
 
@@ -137,7 +137,9 @@ class Supervisor:
             "HOROVOD_FT_INCARNATION": str(self._incarnation),
             **drill_environment(self._rank.drills, self._rank.rank, self._incarnation),
         }
-        self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd())
+        # A first start finds no spare: those are prepared when all ranks run.
+        again = self._incarnation > 0
+        self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd(), spare=again)
 
     def _on_nursery(self) -> None:
         messages = self._nursery.channel.receive()
@@ -157,6 +159,9 @@ class Supervisor:
                 _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
             elif message["name"] == WORKER:
                 self._on_worker(message)
+            elif message["name"] == SPARES:
+                if message["report"] != "started" and message.get("status", 1) and not self._over:
+                    _say("nobody prepares spares any more; the job goes on without them")
             elif message["report"] != "started":
                 self._on_command_ended(message)
 
@@ -164,6 +169,9 @@ class Supervisor:
         if message["report"] == "started":
             self._pid = message["pid"]
             self._agent.started(self._incarnation, message["pid"])
+            if message["spare"]:
+                self._nursery.go()  # it attaches at once, and has to be known by then
+                _say(f"rank {self._rank.rank}: a spare (pid {message['pid']}) has taken over")
         elif message["report"] == "refused":
             self._pid = None
             self._agent.fatal(127, f"rank {self._rank.rank}: {message['error']}")

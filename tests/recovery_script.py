@@ -1,8 +1,14 @@
-"""Trains and prints a hash of the final weights; `keras` trains by fit, `loop` by a State."""
+"""Trains and prints a hash of the final weights; `keras` trains by fit, `loop` by a State.
+
+AWAIT_SPARES may hold words like `1:12:2`: at the end of step 12 rank 1 waits until the job's warm
+spare of number 2 is ready, so that a drill of the next step finds it.
+"""
 
 import hashlib
 import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +18,22 @@ import hvd_ft.tensorflow as hvd_tf
 import hvd_ft.tensorflow.keras as hvd
 
 EPOCHS, STEPS, BATCH = 3, 12, 4
+AWAITED = {
+    (int(rank), int(step)): number
+    for rank, step, number in (w.split(":") for w in os.environ.get("AWAIT_SPARES", "").split())
+}
 
 
-class EpochEnd(tf.keras.callbacks.Callback):
-    """Does a collective of its own at the end of an epoch."""
+class StepEnds(tf.keras.callbacks.Callback):
+    """Waits for spares, and does a collective of its own at the end of an epoch."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        step = int(self.model.optimizer.iterations)
+        if (hvd.rank(), step) in AWAITED and hvd.incarnation() == 0:
+            ready = Path(os.environ["HOROVOD_FT_DIR"], f"ready-{AWAITED[hvd.rank(), step]}")
+            give_up = time.monotonic() + 60
+            while not ready.exists() and time.monotonic() < give_up:
+                time.sleep(0.02)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         hvd.allreduce(tf.constant(float(epoch)), name="epoch")
@@ -46,7 +64,7 @@ def keras(units: int = 8, snapshot_steps: int | None = 5) -> tf.keras.Model:
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01))
     model.compile(optimizer, "mse", metrics=["mae"])
     callbacks = [
-        EpochEnd(),
+        StepEnds(),
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.FaultTolerance(snapshot_steps),
         hvd.callbacks.MetricAverageCallback(),

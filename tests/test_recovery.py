@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,17 +32,25 @@ class Run:
     """A job that ended well."""
 
     results: dict[int, Result]
-    events: list[Event]
+    events: Sequence[Event]
+    err: str
 
 
-def train(run_hvdft: RunHvdft, tmp_path: Path, style: str, drills: Sequence[str] = ()) -> Run:
+def train(
+    run_hvdft: RunHvdft,
+    tmp_path: Path,
+    style: str,
+    drills: Sequence[str] = (),
+    flags: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Run:
     report = tmp_path / f"{style}.jsonl"
     inject = [word for drill in drills for word in ("--inject", drill)]
-    flags = ["-np", str(RANKS), "--report", str(report), *inject]
     ended = run_hvdft(
-        ["run", *flags, sys.executable, SCRIPT, style],
+        ["run", "-np", str(RANKS), "--report", str(report), *inject, *flags]
+        + [sys.executable, SCRIPT, style],
         timeout=150,
-        env={"HOROVOD_FT_MAX_FAILURES": "10"},
+        env={"HOROVOD_FT_MAX_FAILURES": "10", **(env or {})},
     )
     assert ended.code == 0, ended.err
     results = {}
@@ -53,7 +61,7 @@ def train(run_hvdft: RunHvdft, tmp_path: Path, style: str, drills: Sequence[str]
     assert sorted(results) == list(range(RANKS)), ended.out
     struck = [line.partition("hvdft: drill: ")[2] for line in ended.err.splitlines()]
     assert sorted(filter(None, struck)) == sorted(drills), ended.err
-    return Run(results, read_report(report).events)
+    return Run(results, read_report(report).events, ended.err)
 
 
 @pytest.fixture(scope="module")

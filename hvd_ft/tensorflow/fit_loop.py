@@ -20,7 +20,7 @@ from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
-from hvd_ft.tensorflow.variables import fit_variables, read, restore
+from hvd_ft.tensorflow.variables import fit_variables, make_step_variables, read, restore
 
 
 class FitLoop:
@@ -167,6 +167,7 @@ class FitLoop:
         """
         # Tracing a step makes all variables (weights, slots, metrics) and runs nothing. Keras
         # would trace it next in any case.
+        make_step_variables(self._model, iterator)
         step = self._train_function
         if not hasattr(step, "get_concrete_function"):  # run_eagerly
             step = tf.function(step)

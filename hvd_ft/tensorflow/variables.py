@@ -53,6 +53,31 @@ def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
         optimizer.build(variables)
 
 
+def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
+    """Makes what Keras's own training step makes while it is traced; runs nothing of it.
+
+    TensorFlow traces a step that makes variables twice. Tracing only what makes them (slots, and
+    the metrics, for which the loss has to be known) takes a fraction of that.
+    """
+    optimizer = model.optimizer
+    if (
+        type(model).train_step is not tf.keras.Model.train_step
+        or not isinstance(optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
+        or not model.trainable_variables  # not built yet
+    ):
+        return
+    with tf.name_scope(optimizer.name or "optimizer"):  # as the step would
+        optimizer.build(model.trainable_variables)
+
+    def measure(iterator: Any) -> Any:
+        x, y, weight = tf.keras.utils.unpack_x_y_sample_weight(next(iterator))
+        y_pred = model(x, training=True)
+        model.compute_loss(x, y, y_pred, weight)
+        return model.compute_metrics(x, y, y_pred, weight)
+
+    tf.function(measure, autograph=False).get_concrete_function(iterator)
+
+
 def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
     """Returns the variables' contents by number and name, on a CPU without copying them."""
     return {

@@ -1,0 +1,195 @@
+"""How long a job stands still when a rank is killed: with a warm spare, without, and a bare start.
+
+README.md in this folder tells what is measured; `python -m experiments.recovery_time.run --help`
+the flags.
+"""
+
+import argparse
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from hvd_ft.environment import check_environment
+from hvd_ft.errors import HvdFtError
+from hvd_ft.report import failures, read_report
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RANKS = 4
+VICTIM = 2
+DIE_STEP = 50
+SIDES = {
+    "bare": "bare start\nto the first step",
+    "restart": "kill to next step,\nno spare",
+    "spare": "kill to next step,\nwarm spare",
+}
+LIMIT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One start or one recovery, in seconds.
+
+    Attributes:
+        repeat: From 0.
+        side: One of SIDES.
+        seconds: `bare`: from the command to the end of its first step. Otherwise from the SIGKILL
+            until the last rank has completed the step after.
+        process_start: Of the parts of a recovery see `hvd_ft.report.Failure`; None of `bare`.
+    """
+
+    repeat: int
+    side: str
+    seconds: float
+    process_start: float | None = None
+    script_start: float | None = None
+    restore: float | None = None
+    replay: float | None = None
+
+
+def run_script(launch: Sequence[str], flags: Sequence[str], times: str, log: Path) -> None:
+    """Runs train.py to its end.
+
+    Args:
+        launch: The words before Python's.
+        flags: Of train.py.
+        times: Directory for its files.
+        log: Takes the output.
+
+    Raises:
+        HvdFtError: It failed.
+    """
+    script = [sys.executable, "-m", "experiments.recovery_time.train", "--times", times]
+    with log.open("ab") as output:
+        ended = subprocess.run(
+            [*launch, *script, *flags],
+            cwd=ROOT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    if ended.returncode != 0:
+        raise HvdFtError(f"the training failed; its output is in {log}")
+
+
+def read_times(folder: str, rank: int) -> dict[tuple[str, int], int]:
+    """Returns by event (`step` or `killed`) and step when it was, in ns."""
+    lines = Path(folder, str(rank)).read_text().splitlines()
+    return {(word, int(step)): int(ns) for word, step, ns in map(str.split, lines)}
+
+
+def bare_start(repeat: int, log: Path) -> Measurement:
+    """Measures the script alone, until its first step is done."""
+    with tempfile.TemporaryDirectory() as times:
+        begin = time.monotonic_ns()
+        run_script([], ["--epochs", "1"], times, log)
+        done = read_times(times, 0)["step", 1]
+    return Measurement(repeat, "bare", (done - begin) / 1e9)
+
+
+def recovery(repeat: int, side: str, log: Path) -> Measurement:
+    """Measures a job in which one rank is killed."""
+    spares = ["--spares", "1"] if side == "spare" else []
+    flags = ["--die-rank", str(VICTIM), "--die-step", str(DIE_STEP)]
+    flags += ["--await-spare"] if spares else []
+    with tempfile.TemporaryDirectory() as times, tempfile.TemporaryDirectory() as scratch:
+        report = f"{scratch}/report.jsonl"
+        job = ["run", "-np", str(RANKS), "--no-live", "--report", report, *spares]
+        run_script([sys.executable, "-m", "hvd_ft.cli", *job], flags, times, log)
+        killed = read_times(times, VICTIM)["killed", DIE_STEP]
+        done = max(read_times(times, rank)["step", DIE_STEP + 1] for rank in range(RANKS))
+        [failure] = failures(read_report(report).events)
+    return Measurement(
+        repeat,
+        side,
+        (done - killed) / 1e9,
+        failure.process_start,
+        failure.script_start,
+        failure.restore,
+        failure.replay,
+    )
+
+
+def write_csv(path: Path, rows: Iterable[Measurement]) -> None:
+    """Writes the measurements, one a line, in milliseconds' precision."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Measurement)])
+        writer.writeheader()
+        for row in rows:
+            cells = asdict(row).items()
+            writer.writerow({k: round(v, 4) if isinstance(v, float) else v for k, v in cells})
+
+
+def plot(rows: Sequence[Measurement]) -> Figure:
+    """Draws medians as bars and every single measurement as a point."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for place, (side, colour) in enumerate(zip(SIDES, ("#999999", "#0072B2", "#009E73"))):  # noqa: B905
+        own = [row.seconds for row in rows if row.side == side]
+        median = statistics.median(own)
+        axes.bar(place, median, 0.6, color=colour)
+        axes.plot([place] * len(own), own, "k.", markersize=5)
+        axes.annotate(f"{median:.2f} s", (place, 0.1), ha="center", color="white")
+    axes.set_xticks(range(len(SIDES)), list(SIDES.values()))
+    axes.set_ylabel("seconds")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def table(rows: Sequence[Measurement]) -> str:
+    """Returns medians and spread as a Markdown table."""
+    parts = ("process_start", "script_start", "restore", "replay")
+    lines = ["| | seconds | " + " | ".join(part.replace("_", " ") for part in parts) + " |"]
+    lines.append("|---" * (len(parts) + 2) + "|")
+    for side, name in SIDES.items():
+        own = [row for row in rows if row.side == side]
+        seconds = [row.seconds for row in own]
+        cells = [f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"]
+        for part in parts:
+            known = [value for row in own if (value := getattr(row, part)) is not None]
+            cells.append(f"{statistics.median(known):.3f}" if known else "")
+        lines.append(f"| {' '.join(name.split())} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measures, alternating the sides; writes results.csv and plot.png, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    options = parser.parse_args()
+    check_environment()
+    options.output.mkdir(parents=True, exist_ok=True)
+    log = ROOT / "out" / "recovery_time.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("")
+    rows: list[Measurement] = []
+    for repeat in range(options.repeats):
+        # Who goes first changes, so that no side has the warmer machine.
+        for side in SIDES if repeat % 2 == 0 else reversed(SIDES):
+            row = bare_start(repeat, log) if side == "bare" else recovery(repeat, side, log)
+            rows.append(row)
+            print(f"{repeat} {side:8} {row.seconds:.3f} s", flush=True)
+            write_csv(options.output / "results.csv", rows)
+    plot(rows).savefig(options.output / "plot.png", dpi=150)
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HvdFtError as error:
+        sys.exit(f"hvdft: {error}")

@@ -1,0 +1,15 @@
+"""How a process of the user's begins, whoever starts it."""
+
+import contextlib
+import signal
+
+from hvd_ft import native
+
+
+def begin_child() -> None:
+    """Runs in the new process before exec: the default signals, and dying with its parent."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    native.die_with_parent()

@@ -1,0 +1,86 @@
+"""The order that makes a spare a worker, and the sockets where it can be given.
+
+The order is one JSON message that brings the standard streams along. The sockets lie in the job's
+directory; their names tell whether the spare is ready.
+"""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+
+from hvd_ft.channel import Message
+
+PREPARING, READY = "preparing-", "ready-"  # the sockets' names begin so
+TIMEOUT_SECONDS = 2.0  # for either side to send what it owes the other
+STREAMS = 3
+_HEADER = struct.Struct("!I")
+_MAXIMUM_BYTES = 16 << 20
+
+
+def send_order(end: socket.socket, order: Message, streams: Sequence[int]) -> None:
+    """Sends an order.
+
+    Args:
+        end: a connected, blocking Unix stream socket.
+        order: JSON.
+        streams: descriptors of stdin, stdout and stderr.
+
+    Raises:
+        OSError: the other end is gone, or does not read within the socket's timeout.
+    """
+    body = json.dumps(order).encode("ascii")
+    # Descriptors come with the first bytes; the rest may take several writes.
+    socket.send_fds(end, [_HEADER.pack(len(body))], list(streams))
+    end.sendall(body)
+
+
+def receive_order(end: socket.socket) -> tuple[Message, list[int]]:
+    """Receives what `send_order` sent.
+
+    Args:
+        end: a connected, blocking Unix stream socket.
+
+    Returns:
+        The order, and the streams' descriptors, which are the caller's now.
+
+    Raises:
+        OSError: the other end is gone, is late, or sends something else.
+    """
+    header, streams, _, _ = socket.recv_fds(end, _HEADER.size, STREAMS)
+    try:
+        if len(header) != _HEADER.size or len(streams) != STREAMS:
+            raise ConnectionError("this is no order")
+        (length,) = _HEADER.unpack(header)
+        if length > _MAXIMUM_BYTES:
+            raise ConnectionError("this is no order")
+        body = b""
+        while len(body) < length:
+            more = end.recv(length - len(body))
+            if not more:
+                raise ConnectionResetError("the order ends early")
+            body += more
+        return json.loads(body), streams
+    except (OSError, ValueError) as error:
+        for stream in streams:
+            socket.close(stream)
+        raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
+
+
+def takeable(names: Iterable[str]) -> list[str]:
+    """Chooses the sockets of spares from the names in a job's directory, the best first.
+
+    Ready ones come first. One that still imports is better than none: what it has to import a new
+    process would have to import from the beginning.
+    """
+    found = [name for name in names if name.startswith((PREPARING, READY))]
+    return sorted(found, key=lambda name: (not name.startswith(READY), name))
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Raises PermissionError unless the process at the other end is the same user's."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", peer)
+    if user != os.geteuid():
+        raise PermissionError(f"user {user} is at the other end")
