@@ -41,14 +41,15 @@ def train(
     tmp_path: Path,
     style: str,
     drills: Sequence[str] = (),
+    *,
     flags: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Run:
     report = tmp_path / f"{style}.jsonl"
     inject = [word for drill in drills for word in ("--inject", drill)]
+    flags = ["-np", str(RANKS), "--report", str(report), *inject, *flags]
     ended = run_hvdft(
-        ["run", "-np", str(RANKS), "--report", str(report), *inject, *flags]
-        + [sys.executable, SCRIPT, style],
+        ["run", *flags, sys.executable, SCRIPT, style],
         timeout=150,
         env={"HOROVOD_FT_MAX_FAILURES": "10", **(env or {})},
     )

@@ -24,7 +24,7 @@ def test_two_ranks_killed_one_after_the_other(run_hvdft: RunHvdft, tmp_path: Pat
     undisturbed = train(run_hvdft, tmp_path, "keras").results
     drills = ["rank=1,step=13", "rank=2,step=20", "rank=2,incarnation=1,point=start"]
     flags, env = ["--spares", "1"], {"AWAIT_SPARES": "1:12:1 2:19:2"}
-    run = train(run_hvdft, tmp_path, "keras", drills, flags, env)
+    run = train(run_hvdft, tmp_path, "keras", drills, flags=flags, env=env)
     assert run.err.count(TAKEN) == 2
     for rank in range(RANKS):
         assert run.results[rank].weights == undisturbed[rank].weights
