@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Point
+from hvd_ft.facts import Point
 
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
 _KEYS = ("rank", "incarnation", "point", "op", "step", "signal", "exit", "raise")

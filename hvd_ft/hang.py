@@ -14,7 +14,7 @@ Workers that are being restarted, or are replaying, have the recovery timeout to
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvd_ft.native import State, Watch
+from hvd_ft.facts import State, Watch
 
 LOOKS = 8  # within the timeout
 _WATCHED = (State.STARTING, State.RUNNING, State.WAITING)

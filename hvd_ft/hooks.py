@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hvd_ft import native
 from hvd_ft.commands import describe
-from hvd_ft.native import Event, EventType
+from hvd_ft.facts import Event, EventType
 
 _WAIT_MS = 60_000
 

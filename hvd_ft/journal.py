@@ -11,7 +11,8 @@ from typing import Any
 
 from hvd_ft import __version__
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Event, View
+from hvd_ft.facts import Event
+from hvd_ft.native import View
 
 
 class Journal:

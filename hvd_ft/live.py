@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.native import State, Status
+from hvd_ft.facts import State, Status
 
 STYLES = {
     State.STARTING: "dim",

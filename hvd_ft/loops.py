@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hvd_ft.native import Snapshots, Worker
+from hvd_ft.facts import Snapshots
+from hvd_ft.native import Worker
 from hvd_ft.snapshot import decode, encode
 from hvd_ft.snapshot_interval import (
     SnapshotInterval,

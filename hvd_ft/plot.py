@@ -10,7 +10,7 @@ from matplotlib.container import Container
 from matplotlib.figure import Figure
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Event, State
+from hvd_ft.facts import Event, State
 from hvd_ft.report import NS, failures, intervals
 
 # Okabe and Ito's colours stay apart for the colour-blind; the hatches do so without colour.

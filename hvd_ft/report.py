@@ -16,7 +16,7 @@ from typing import Any
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Event, EventType, State
+from hvd_ft.facts import Event, EventType, State
 
 NS = 1e9
 PARTS = ("detect", "process start", "import", "restore", "replay", "total")

@@ -18,7 +18,7 @@ from math import ceil
 from statistics import fmean, median
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Log
+from hvd_ft.facts import Log
 
 FIRST_STEPS = 3
 SHORTEST_SECONDS = 0.2

@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from hvd_ft.native import Point, Worker, pass_point
+from hvd_ft.facts import Point
+from hvd_ft.native import Worker, pass_point
 
 LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth a look by the other thread
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below, the copy is quicker than what two threads cost each other

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from hvd_ft.native import State
+from hvd_ft.facts import State
 
 MAXIMUM_EARLY_DEATHS = 3  # of spares that were killed while they were being prepared
 

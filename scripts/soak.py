@@ -24,9 +24,10 @@ from rich.live import Live
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.facts import EventType, State
 from hvd_ft.launcher import Job, launch
 from hvd_ft.live import Ranks, ranks_table
-from hvd_ft.native import EventType, State, View
+from hvd_ft.native import View
 from hvd_ft.report import read_report
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvd_ft import loops, native
-from hvd_ft.native import Event, Log, Snapshots
+from hvd_ft.facts import Event, Log, Snapshots
 
 
 @dataclass

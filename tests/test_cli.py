@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hvd_ft import __version__, cli, launcher, live
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import State, Status
+from hvd_ft.facts import State, Status
 
 Run = Callable[..., tuple[int, str, str]]
 

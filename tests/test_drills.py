@@ -10,7 +10,7 @@ import pytest
 
 from hvd_ft import drills
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Point
+from hvd_ft.facts import Point
 
 HEADER = Path(drills.__file__).parent / "core" / "hvd_ft.h"
 
@@ -91,7 +91,8 @@ def test_a_worker_gets_only_its_own_drills() -> None:
 
 
 PASSES = """\
-from hvd_ft.native import Point, pass_point
+from hvd_ft.facts import Point
+from hvd_ft.native import pass_point
 
 pass_point(Point.CONTRIBUTE, 119)
 pass_point(Point.WAIT, 120)

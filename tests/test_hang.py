@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import RunHvdft
 
+from hvd_ft.facts import State, Watch
 from hvd_ft.hang import HangRule, Stuck
-from hvd_ft.native import State, Watch
 
 COMPUTES = Watch(State.RUNNING, 0, 0, True, 5, 5, 10, 5)
 WAITS = replace(COMPUTES, pending=1)

@@ -9,8 +9,8 @@ from fake_worker import FakeArena, incarnation
 
 from hvd_ft import hooks, native
 from hvd_ft.commands import describe
+from hvd_ft.facts import Event, EventType
 from hvd_ft.hooks import Peer, PeerEvents, Restart
-from hvd_ft.native import Event, EventType
 
 SECOND = 10**9
 KILLED = 9  # a wait status

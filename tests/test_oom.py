@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import RunHvdft
 
-from hvd_ft.native import EventType
+from hvd_ft.facts import EventType
 from hvd_ft.report import read_report
 
 SCRIPT = str(Path(__file__).with_name("oom_script.py"))

@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from synthetic import KILLED_NS, one_failure
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import State
+from hvd_ft.facts import State
 from hvd_ft.plot import COLOURS, save_states, states_figure
 
 

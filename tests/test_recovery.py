@@ -10,7 +10,7 @@ import pytest
 from conftest import RunHvdft
 
 from hvd_ft.drills import Drill, parse
-from hvd_ft.native import Event, EventType, Point
+from hvd_ft.facts import Event, EventType, Point
 from hvd_ft.report import read_report
 
 SCRIPT = str(Path(__file__).with_name("recovery_script.py"))

@@ -10,7 +10,7 @@ from synthetic import KILLED_NS, MS, event, one_failure
 
 from hvd_ft import report
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Event, EventType, State
+from hvd_ft.facts import Event, EventType, State
 
 
 def test_a_failure_is_taken_apart() -> None:

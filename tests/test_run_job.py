@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft.native import EventType
+from hvd_ft.facts import EventType
 from hvd_ft.report import failures, read_report
 
 RunJob = Callable[..., Ended]

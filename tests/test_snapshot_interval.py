@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import Log
+from hvd_ft.facts import Log
 from hvd_ft.snapshot_interval import (
     FIRST_STEPS,
     SHORTEST_SECONDS,

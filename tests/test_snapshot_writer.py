@@ -7,8 +7,8 @@ import pytest
 from fake_worker import FakeArena, FakeWorker, incarnation
 
 from hvd_ft import snapshot_writer
+from hvd_ft.facts import Log
 from hvd_ft.loops import TrainingLoop
-from hvd_ft.native import Log
 from hvd_ft.snapshot import decode, encode
 from hvd_ft.snapshot_interval import FIRST_STEPS
 from hvd_ft.snapshot_writer import LARGE_SNAPSHOT_BYTES, SnapshotWriter

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from hvd_ft.facts import State, Status
 from hvd_ft.launcher import Job, launch
-from hvd_ft.native import State, Status
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "soak.py"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_ft.native import State
+from hvd_ft.facts import State
 from hvd_ft.spare_order import takeable
 from hvd_ft.spare_pool import MAXIMUM_EARLY_DEATHS, SparePool, fits, may_prepare
 

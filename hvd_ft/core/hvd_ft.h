@@ -102,7 +102,7 @@ typedef struct {
   int64_t pending;       // tensors handed to Horovod and not yet executed
   uint32_t asleep;       // its Horovod thread waits, and nobody has rung since
   uint32_t reserved;
-  uint64_t contributed;  // how far in the log, by segments
+  uint64_t contributed;  // ops
   uint64_t executed;     // ops
   uint64_t announced;    // announcements, twice
   uint64_t step;

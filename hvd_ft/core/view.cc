@@ -44,7 +44,7 @@ int hvdft_view_watch(hvdft_view* view, int rank, hvdft_watch* out) {
   out->incarnation = block.incarnation.load();
   out->pending = block.pending.load();
   out->asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_bell.load();
-  out->contributed = block.contributed.load();
+  out->contributed = hvdft::ops_contributed(block);
   out->executed = block.executed.load();
   out->announced = block.mail_sequence.load();
   out->step = block.step.load();

@@ -12,8 +12,8 @@ from horovod.common.exceptions import HorovodInternalError
 
 from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.facts import Point
 from hvd_ft.last_words import keep_last_words
-from hvd_ft.native import Point
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 
 keep_last_words()

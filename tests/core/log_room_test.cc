@@ -38,6 +38,8 @@ void execute(int count) {
     op.response = "";
     op.signature = "op";
     CHECK(hvdft_worker_propose(hvdft_worker_term(), &op, 1) == HVDFT_OK);
+    hvdft_copies no_data{};
+    CHECK(hvdft_worker_run(hvdft_worker_cursor(), &no_data) == HVDFT_OK);
     hvdft_worker_executed(hvdft_worker_cursor());
   }
 }
