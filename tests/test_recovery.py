@@ -79,7 +79,7 @@ DRILLS = {
             "rank=0,incarnation=1,point=propose,step=3",
             "rank=1,incarnation=1,point=announce,step=4",
         ),
-        *("rank=2,incarnation=1,point=wait,step=6", "rank=0,incarnation=2,point=proposed,step=9"),
+        *("rank=2,incarnation=1,point=wait", "rank=0,incarnation=2,point=proposed,step=9"),
         *("rank=1,incarnation=2,point=contribute,step=11", "rank=2,incarnation=2,point=executed"),
         "rank=0,incarnation=3,point=copy_in,step=14",
     ],
@@ -188,9 +188,10 @@ dense, sparse = tf.ones([4 if again == "shape" else 3]), tf.ones([2])
 
 @tf.function
 def step(order):
-    for name in order:
-        with tf.control_dependencies([] if name == order[0] else [first]):
-            first = hvd.allreduce(dense if name == "dense" else sparse, name=name)
+    first = hvd.allreduce(dense if order[0] == "dense" else sparse, name=order[0])
+    with tf.control_dependencies([first]):
+        second = hvd.allreduce(dense if order[1] == "dense" else sparse, name=order[1])
+    return first, second  # or they are pruned
 
 
 step(("sparse", "dense") if again == "order" else ("dense", "sparse"))
