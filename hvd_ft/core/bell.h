@@ -6,6 +6,7 @@
 #define HVD_FT_BELL_H
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,6 +36,19 @@ inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_
             timeout_ms < 0 ? nullptr : &limit, nullptr, 0);
   }
   return bell.load(std::memory_order_seq_cst) != ticket;
+}
+
+// What collectives wait for mostly comes within microseconds. Until then others may have the
+// CPU, but it does not go idle: waking an idle one costs more than all the rest of a small op
+// (docs/performance.md has figures). True if the bell has moved on.
+inline bool yield_for_bell(std::atomic<uint32_t>& bell, uint32_t ticket) {
+  constexpr uint64_t kYieldNs = 8000;
+  uint64_t end = now_ns() + kYieldNs;
+  while (bell.load(std::memory_order_seq_cst) == ticket) {
+    if (now_ns() > end) return false;
+    sched_yield();
+  }
+  return true;
 }
 
 }  // namespace hvdft

@@ -1,4 +1,4 @@
-// The agent's thread: drives the sequencer (rank 0's agent) and reduces this agent's segments
+// The agent's thread: drives the sequencer (rank 0's agent) and reduces this agent's slices
 // of every op, straight out of the arenas of all ranks into one result.
 #ifndef HVD_FT_ENGINE_H
 #define HVD_FT_ENGINE_H
@@ -55,7 +55,7 @@ class Engine {
   void run();
   bool reduce_next();
   bool all_contributed(uint64_t at) const;
-  void work_on(const Record& record, uint64_t segment);
+  void work_on(const Record& record, uint64_t segment, Range slice);
 
   int rank_ = 0;
   std::unique_ptr<Node> node_;

@@ -87,6 +87,7 @@ struct RankBlock {
   // Written by the sequencer (rank 0's agent), and by the coordinator (rank 0's worker).
   alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
   std::atomic<uint64_t> mail_taken;
+  std::atomic<uint32_t> mail_awaited;  // by its owner, who has more to say
 };
 
 // Ops to which it has given all of its input.

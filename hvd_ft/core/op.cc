@@ -64,10 +64,19 @@ class Walk {
     return hvdft::segment_range(segment, record_.op.result_bytes);
   }
 
+  // So many agents, those of the first ranks, have a part in it.
+  int slices(uint64_t segment) const {
+    return static_cast<int>(hvdft::slices_of(range(segment).bytes(),
+                                             static_cast<uint64_t>(w_.node->size())));
+  }
+
   bool is_complete(uint64_t segment) const {
-    auto agent = static_cast<int>(segment % static_cast<uint64_t>(w_.node->size()));
-    return w_.node->rank(agent).reduced.load(std::memory_order_seq_cst) >
-           place(record_.id, segment);
+    for (int r = 0; r < slices(segment); ++r) {
+      if (w_.node->rank(r).reduced.load(std::memory_order_seq_cst) <= place(record_.id, segment)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   void give(uint64_t segment) {
@@ -86,8 +95,7 @@ class Walk {
     // Whoever sees that it is the last one rings. Should it be killed in between, its agent
     // rings when it sees it dead.
     if (!all_contributed(w_, place(record_.id, segment))) return;
-    auto agent = static_cast<int>(segment % static_cast<uint64_t>(w_.node->size()));
-    hvdft::ring(w_.node->rank(agent).agent_bell);
+    for (int r = 0; r < slices(segment); ++r) hvdft::ring(w_.node->rank(r).agent_bell);
   }
 
   void take(uint64_t segment) {

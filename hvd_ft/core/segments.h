@@ -1,9 +1,9 @@
 // How an op's data travels: in segments, several of them on their way at once.
 //
 // A rank's input area is a window of a few segments that is used again and again, so that
-// what one process writes there the next one still finds in the processor's cache. Segment s
-// of an op is reduced by one agent, that of rank s mod size. A *place* is an op id and a
-// segment packed into one word: how far a rank has contributed, how far an agent has reduced.
+// what one process writes there the next one still finds in the processor's cache. The agents
+// share a segment: each reduces a slice of it. A *place* is an op id and a segment packed into
+// one word: how far a rank has contributed, how far an agent has reduced.
 //
 // A state machine: it knows numbers only. worker and engine drive it with what they see in
 // shared memory; tests try every interleaving.
@@ -15,8 +15,9 @@
 
 namespace hvdft {
 
-constexpr uint64_t kSegmentBytes = 256 << 10;  // measured: docs/performance.md
-constexpr uint64_t kWindow = 8;                // segments a rank may be ahead of the agents
+constexpr uint64_t kSegmentBytes = 512 << 10;  // measured: docs/performance.md
+constexpr uint64_t kWindow = 4;                // segments a rank may be ahead of the agents
+constexpr uint64_t kSliceBytes = 64 << 10;     // the least
 constexpr uint64_t kInputBytes = kWindow * kSegmentBytes;
 
 constexpr uint64_t kSegmentBits = 24;  // of a place; 4 TiB in one op
@@ -45,12 +46,24 @@ constexpr Range segment_range(uint64_t segment, uint64_t bytes) {
   return overlap({segment * kSegmentBytes, (segment + 1) * kSegmentBytes}, {0, bytes});
 }
 
-// Where the agent of rank `agent` goes on after the place `at`, in an op of so many segments:
-// its next segment there, or the next op.
-constexpr uint64_t next_place(uint64_t at, uint64_t segments, uint64_t agent, uint64_t size) {
-  uint64_t segment = segment_of(at);
-  uint64_t own = segment <= agent ? agent : segment + (size + agent - segment % size) % size;
-  return own < segments ? place(op_of(at), own) : place(op_of(at) + 1, 0);
+// The agents share a segment: each reduces a slice. A short one is not worth waking all of them
+// for: so many, those of the first ranks, have a slice.
+constexpr uint64_t slices_of(uint64_t segment_bytes, uint64_t size) {
+  return std::clamp(segment_bytes / kSliceBytes, uint64_t{1}, size);
+}
+
+// The slice of agent `agent`, in bytes of the segment; slices begin at cache lines' boundaries.
+constexpr Range slice_range(uint64_t segment_bytes, uint64_t agent, uint64_t size) {
+  uint64_t slices = slices_of(segment_bytes, size);
+  if (agent >= slices) return {segment_bytes, segment_bytes};
+  constexpr uint64_t line = 64;
+  uint64_t lines = (segment_bytes + line - 1) / line;
+  return {lines * agent / slices * line,
+          std::min(lines * (agent + 1) / slices * line, segment_bytes)};
+}
+
+constexpr uint64_t next_place(uint64_t at, uint64_t segments) {
+  return segment_of(at) + 1 < segments ? at + 1 : place(op_of(at) + 1, 0);
 }
 
 enum class Step { kContribute, kTake, kWait, kFinished };

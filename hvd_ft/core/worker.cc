@@ -42,6 +42,7 @@ void Worker::set_state(uint32_t state) const {
 }
 
 bool Worker::sleep(uint32_t ticket, int timeout_ms) {
+  if (yield_for_bell(block().worker_bell, ticket)) return true;
   block().asleep.store(uint64_t{1} << 32 | ticket);
   bool rung = wait_bell(block().worker_bell, ticket, timeout_ms);
   block().asleep.store(0);
@@ -161,7 +162,8 @@ int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
   if (sequence % 2 == 1) {
     ++sequence;  // an earlier incarnation was killed while writing
   } else if (block.mail_term == term && block.mail_taken.load() != sequence) {
-    return HVDFT_AGAIN;
+    block.mail_awaited.store(1);  // and only then look again
+    if (block.mail_taken.load() != sequence) return HVDFT_AGAIN;
   }
   block.mail_sequence.store(sequence + 1, std::memory_order_seq_cst);
   block.mail_term = term;
@@ -186,7 +188,7 @@ int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;
   from.mail_taken.store(sequence, std::memory_order_seq_cst);
-  hvdft::ring(from.worker_bell);
+  if (from.mail_awaited.exchange(0) != 0) hvdft::ring(from.worker_bell);
   *blob = copy.data();
   return static_cast<int64_t>(bytes);
 }
