@@ -97,6 +97,7 @@ class Supervisor:
         self._events_seen = 0
         self._outcome = native.WaitResult.TIMEOUT
         self._over = False
+        self._said = False
         self.launcher_lost = False
 
     def run(self) -> int:
@@ -270,13 +271,18 @@ class Supervisor:
             self._over = True
             self._leave_at = time.monotonic() + GRACE_SECONDS
             self._back_by = _NEVER
-            stop = self._agent.fatal_text()
-            if stop and stop[2] == self._rank.rank:
-                _say(stop[0])
+            self._say_why()
             if self._pid is not None:
                 self._nursery.kill(WORKER, signal.SIGTERM)
                 self._kill_at = time.monotonic() + GRACE_SECONDS
                 self._leave_at += 2 * GRACE_SECONDS
+
+    def _say_why(self) -> None:
+        """Says why the job stops, if it was this rank that stopped it; once."""
+        stop = self._agent.fatal_text()
+        if stop and stop[2] == self._rank.rank and not self._said:
+            self._said = True
+            _say(stop[0])
 
     def _read_events(self) -> None:
         events = self._view.events(self._events_seen)
@@ -365,6 +371,8 @@ class Supervisor:
         self._selector.unregister(pidfd)
         name = self._launchers[pidfd]
         self._agent.fatal(128 + signal.SIGTERM, f"{name} was killed, so the job ends")
+        # At once: when the first agent has left, Hydra kills the others.
+        self._say_why()
         self.launcher_lost = True
 
     def _on_command_ended(self, message: Message) -> None:

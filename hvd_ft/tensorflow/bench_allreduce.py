@@ -79,7 +79,7 @@ class Measurement:
                 used += [output[:1] for output in outputs]
             return outputs + used
 
-        function: Callable[[Tensors], Tensors] = tf.function(several)
+        function: Callable[[Tensors], Tensors] = tf.function(several, autograph=False)
         return function
 
     def _inputs(self, count: int, phase: int) -> Tensors:
