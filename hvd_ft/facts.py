@@ -40,17 +40,18 @@ class Point(IntEnum):
     PROPOSED = 5
     COPY_IN = 6
     CONTRIBUTE = 7
-    WAIT = 8
-    COPY_OUT = 9
-    EXECUTED = 10
-    STEP = 11
-    SNAPSHOT_WRITE = 12
-    SNAPSHOT_PUBLISH = 13
-    SNAPSHOT_PUBLISHED = 14
-    RESTORE = 15
-    REPLAY = 16
-    END = 17
-    EXIT = 18
+    REDUCE = 8
+    WAIT = 9
+    COPY_OUT = 10
+    EXECUTED = 11
+    STEP = 12
+    SNAPSHOT_WRITE = 13
+    SNAPSHOT_PUBLISH = 14
+    SNAPSHOT_PUBLISHED = 15
+    RESTORE = 16
+    REPLAY = 17
+    END = 18
+    EXIT = 19
 
 
 class WaitResult(IntEnum):

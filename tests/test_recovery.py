@@ -94,6 +94,8 @@ DRILLS = {
     "in every way": [
         *("rank=0,step=20,signal=SEGV", "rank=1,step=20,signal=ABRT", "rank=2,op=12,exit=1"),
         *("rank=1,incarnation=1,step=24,raise", "rank=2,incarnation=1,step=24,signal=TERM"),
+        # The others wait for it in an op: it is the last to contribute, so it reduces.
+        "rank=0,incarnation=1,point=reduce",
     ],
 }
 ONE_RANK = ("step=13", "incarnation=1,point=restore", "incarnation=2,point=snapshot_write,raise")

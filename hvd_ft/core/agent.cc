@@ -2,24 +2,29 @@
 #include <cstring>
 
 #include "bell.h"
-#include "engine.h"
+#include "claims.h"
 #include "error.h"
+#include "log_keeper.h"
 
-using hvdft::Engine;
+using hvdft::Arenas;
+using hvdft::LogKeeper;
 using hvdft::Node;
 using hvdft::RankBlock;
 using hvdft::ring;
 
 struct hvdft_agent {
-  std::unique_ptr<Engine> engine;
-  RankBlock& block() { return node().rank(engine->rank()); }
-  Node& node() { return engine->node(); }
-  // After a change that both workers and agents may be waiting for.
-  void announce(uint32_t state) {
+  int rank;
+  std::unique_ptr<Arenas> arenas;
+  std::unique_ptr<LogKeeper> keeper;  // rank 0's alone has one
+  RankBlock& block() { return node().rank(rank); }
+  Node& node() { return arenas->node(); }
+  // The worker has ended. Others may wait for what it had claimed, or for a ring that it owed.
+  void bury(uint32_t state) {
+    arenas->take_over(rank);
+    block().pid.store(0);
     block().since_ns.store(hvdft::now_ns());
     block().state.store(state, std::memory_order_release);
     node().ring_workers();
-    node().ring_agents();
   }
 };
 
@@ -32,13 +37,14 @@ int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit
 }
 
 hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank) {
-  auto engine = Engine::open(dir, job, rank);
-  if (!engine) return nullptr;
-  return new hvdft_agent{std::move(engine)};
+  auto arenas = Arenas::open(dir, job, Node::kAgent, rank);
+  if (!arenas) return nullptr;
+  auto keeper = rank == 0 ? std::make_unique<LogKeeper>(arenas->node()) : nullptr;
+  return new hvdft_agent{rank, std::move(arenas), std::move(keeper)};
 }
 
 int hvdft_agent_start(hvdft_agent* agent) {
-  agent->engine->start();
+  if (agent->keeper) agent->keeper->start();
   return HVDFT_OK;
 }
 
@@ -48,30 +54,28 @@ void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
   auto number = static_cast<uint32_t>(incarnation);
   agent->block().incarnation.store(number);
   agent->block().pid.store(pid);
-  agent->node().push_event(HVDFT_EV_STARTED, agent->engine->rank(), number, pid);
+  agent->node().push_event(HVDFT_EV_STARTED, agent->rank, number, pid);
 }
 
 void hvdft_agent_failed(hvdft_agent* agent, int status) {
-  agent->block().pid.store(0);
   // The worker is dead: what it published of itself alone is not its successor's.
   agent->block().executed.store(0);
   agent->block().pending.store(0);
   agent->block().asleep.store(0);
   agent->block().sessions.store(0);
-  agent->announce(HVDFT_RESTARTING);
-  agent->node().push_event(HVDFT_EV_FAILED, agent->engine->rank(),
+  agent->bury(HVDFT_RESTARTING);
+  agent->node().push_event(HVDFT_EV_FAILED, agent->rank,
                            agent->block().incarnation.load(), static_cast<uint32_t>(status));
 }
 
 void hvdft_agent_done(hvdft_agent* agent, int status) {
-  agent->block().pid.store(0);
-  agent->announce(HVDFT_DONE);
-  agent->node().push_event(HVDFT_EV_DONE, agent->engine->rank(),
+  agent->bury(HVDFT_DONE);
+  agent->node().push_event(HVDFT_EV_DONE, agent->rank,
                            agent->block().incarnation.load(), static_cast<uint32_t>(status));
 }
 
 void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message) {
-  agent->node().stop(agent->engine->rank(), exit_code, message);
+  agent->node().stop(agent->rank, exit_code, message);
 }
 
 int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms) {

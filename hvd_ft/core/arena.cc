@@ -123,10 +123,9 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
     return nullptr;
   }
   node->offsets_ = node_offsets(static_cast<int>(header.size));
-  // Workers get the results read-only: no stray write of theirs can spoil the log.
   if (node->control_.map(fd, 0, node->offsets_.heap, role != kViewer) != HVDFT_OK ||
       node->heap_.map(fd, node->offsets_.heap, align_up(header.limit_bytes, kPage),
-                      role == kAgent) != HVDFT_OK) {
+                      role != kViewer) != HVDFT_OK) {
     return nullptr;
   }
   return node;
@@ -147,12 +146,10 @@ const Record* Node::record(uint64_t id) const {
   return record->id == id ? record : nullptr;
 }
 
-void Node::ring_workers() const {
-  for (int r = 0; r < size(); ++r) ring(rank(r).worker_bell);
-}
+void Node::ring_worker(int r) const { ring(rank(r).worker_bell, rank(r).asleep); }
 
-void Node::ring_agents() const {
-  for (int r = 0; r < size(); ++r) ring(rank(r).agent_bell);
+void Node::ring_workers() const {
+  for (int r = 0; r < size(); ++r) ring_worker(r);
 }
 
 void Node::push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t detail) const {
@@ -202,7 +199,6 @@ void Node::stop(int rank, int code, const char* text) const {
   }
   ring(h.event_bell);
   ring_workers();
-  ring_agents();
 }
 
 int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const {

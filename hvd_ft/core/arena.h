@@ -56,8 +56,8 @@ class Node {
   // The log's entry of op `id`, or nullptr if it is cut or not yet there.
   const Record* record(uint64_t id) const;
 
+  void ring_worker(int rank) const;
   void ring_workers() const;
-  void ring_agents() const;
   void push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t detail) const;
   int read_events(uint64_t from, hvdft_event* out, int capacity) const;
   // Stops the job; the first message counts.

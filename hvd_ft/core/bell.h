@@ -28,6 +28,14 @@ inline void ring(std::atomic<uint32_t>& bell) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// The same, where who waits has stored something in `asleep` before: a system call less when it
+// does not sleep.
+inline void ring(std::atomic<uint32_t>& bell, const std::atomic<uint64_t>& asleep) {
+  bell.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep.load(std::memory_order_seq_cst) == 0) return;
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 // Sleeps until the bell has moved on from `ticket`, or timeout_ms (negative: no limit) is over.
 inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_ms) {
   timespec limit{timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};

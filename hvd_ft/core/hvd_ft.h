@@ -29,7 +29,7 @@ enum {
   HVDFT_ECUT = -6      // this op is cut from the log
 };
 
-// What the agents do with an op's inputs.
+// What is done with an op's inputs.
 enum {
   HVDFT_NONE = 0,    // nothing to compute: barrier, error
   HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
@@ -95,6 +95,7 @@ typedef struct {
   uint64_t stall_ns;     // of this, time in which training stood still for snapshots
   uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
 } hvdft_snapshots;
+
 // What tells whether a worker gets on. Two looks that are equal: it has done nothing between.
 typedef struct {
   uint32_t state;
@@ -107,6 +108,7 @@ typedef struct {
   uint64_t announced;    // announcements, twice
   uint64_t step;
 } hvdft_watch;
+
 // Points in a worker's life at which a drill (hvdft run --inject) can strike; docs/usage.md
 // tells where each one is.
 enum {
@@ -118,17 +120,18 @@ enum {
   HVDFT_AT_PROPOSED = 5,
   HVDFT_AT_COPY_IN = 6,
   HVDFT_AT_CONTRIBUTE = 7,
-  HVDFT_AT_WAIT = 8,
-  HVDFT_AT_COPY_OUT = 9,
-  HVDFT_AT_EXECUTED = 10,
-  HVDFT_AT_STEP = 11,
-  HVDFT_AT_SNAPSHOT_WRITE = 12,
-  HVDFT_AT_SNAPSHOT_PUBLISH = 13,
-  HVDFT_AT_SNAPSHOT_PUBLISHED = 14,
-  HVDFT_AT_RESTORE = 15,
-  HVDFT_AT_REPLAY = 16,
-  HVDFT_AT_END = 17,
-  HVDFT_AT_EXIT = 18
+  HVDFT_AT_REDUCE = 8,
+  HVDFT_AT_WAIT = 9,
+  HVDFT_AT_COPY_OUT = 10,
+  HVDFT_AT_EXECUTED = 11,
+  HVDFT_AT_STEP = 12,
+  HVDFT_AT_SNAPSHOT_WRITE = 13,
+  HVDFT_AT_SNAPSHOT_PUBLISH = 14,
+  HVDFT_AT_SNAPSHOT_PUBLISHED = 15,
+  HVDFT_AT_RESTORE = 16,
+  HVDFT_AT_REPLAY = 17,
+  HVDFT_AT_END = 18,
+  HVDFT_AT_EXIT = 19
 };
 
 HVDFT_API const char* hvdft_error(void);
@@ -166,7 +169,7 @@ HVDFT_API uint64_t hvdft_view_log_records(hvdft_view* view);  // not cut
 // ---------------------------------------------------------------- agent
 typedef struct hvdft_agent hvdft_agent;
 HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank);
-HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // the engine's thread
+HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's: the thread that keeps the log
 HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
 HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);
 HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);
@@ -216,7 +219,6 @@ HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
 
 typedef struct {
   uint32_t kind, dtype, reduce, root;
-  uint32_t waits;               // the op is complete only when every rank has been there
   uint64_t result_bytes;
   const uint64_t* block_bytes;  // HVDFT_CONCAT: one per rank; else NULL
   const void* response;         // Horovod's Response, serialised; opaque to the core
@@ -224,8 +226,8 @@ typedef struct {
   const char* signature;        // what was agreed, readable; compared on replay
 } hvdft_op;
 
-// Coordinator: asks that `count` ops be appended to the log. Returns OK when they are, or
-// AGAIN when the term has changed meanwhile and they are not.
+// Coordinator: asks that `count` ops be appended to the log. Waits only for the answer to the
+// proposal before. If the term changes meanwhile they are not appended.
 HVDFT_API int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count);
 
 // The log. The cursor is the id of the next op this worker has to execute.
@@ -234,7 +236,6 @@ HVDFT_API uint64_t hvdft_worker_cursor(void);
 typedef struct {
   uint64_t id;
   uint32_t kind, dtype, reduce, root;
-  uint32_t waits;
   uint64_t result_bytes;
   const uint64_t* block_bytes;
   const void* result;           // the node's result, valid once complete
@@ -244,19 +245,20 @@ typedef struct {
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
-// Executing op `id`: its data is copied in and out by the caller, a stretch at a time. `from`
-// counts from the beginning of this rank's input, or of the op's result.
+// Executing ops, several at once. Data is copied in and out by the caller, a stretch at a time.
+// `from` counts from the beginning of this rank's input, or of the op's result.
 typedef struct {
   void (*copy_in)(void* context, uint64_t from, uint64_t bytes, void* to);
   void (*copy_out)(void* context, uint64_t from, uint64_t bytes, const void* result);  // or NULL
   void* context;
 } hvdft_copies;
-// Gives what this rank still owes and waits until the op is complete.
-HVDFT_API int hvdft_worker_run(uint64_t id, const hvdft_copies* copies);
+// Begins an op, in the log's order; `copies` are called by hvdft_worker_advance.
+HVDFT_API int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies);
+// Does what can be done now, for the ops begun, without waiting. 1 when the oldest of them is
+// complete: it is no longer among them. HVDFT_AGAIN: wait on the doorbell. HVDFT_ESTOPPED.
+HVDFT_API int hvdft_worker_advance(void);
 // 1 if this rank has given nothing to the op yet; 0 if an earlier incarnation has.
 HVDFT_API int hvdft_worker_owes(uint64_t id);
-// For an op without data that nobody waits for.
-HVDFT_API int hvdft_worker_contribute(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
 
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.

@@ -19,7 +19,7 @@ namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 2;
+constexpr uint32_t kLayoutVersion = 3;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -55,19 +55,19 @@ struct Loop {
 
 struct RankBlock {
   alignas(64) std::atomic<uint32_t> worker_bell;  // anyone rings
-  alignas(64) std::atomic<uint32_t> agent_bell;   // anyone rings
 
-  // Written by the worker.
+  // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
+  // dead one.
+  std::atomic<uint64_t> asleep;  // 1 << 32 | its ticket; 0: awake
   alignas(64) std::atomic<uint64_t> contributed;  // place up to which it has given its input
-  std::atomic<uint64_t> executed;
+  alignas(64) std::atomic<uint64_t> executed;
   std::atomic<uint64_t> step;
   std::atomic<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
   std::atomic<uint32_t> orderly_exit;  // incarnation + 1
   std::atomic<uint64_t> mail_sequence;  // odd while the mail is being written
   uint64_t mail_term;
   uint64_t mail_bytes;
-  std::atomic<int64_t> pending;    // tensors; its agent clears this, `executed`, `asleep` and
-  std::atomic<uint64_t> asleep;    // `sessions` of a dead one. 1 << 32 | its ticket; 0: awake
+  std::atomic<int64_t> pending;    // tensors
   std::atomic<uint64_t> left_ns;   // when the latest session ended
   std::atomic<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
   std::atomic<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
@@ -78,8 +78,7 @@ struct RankBlock {
   std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
 
   // Written by the agent; `state` also by its live worker.
-  alignas(64) std::atomic<uint64_t> reduced;  // place up to which its agent has done its segments
-  std::atomic<uint32_t> state;
+  alignas(64) std::atomic<uint32_t> state;
   std::atomic<uint32_t> incarnation;
   std::atomic<uint64_t> since_ns;
   std::atomic<uint64_t> pid;
@@ -100,8 +99,17 @@ struct Event {
   hvdft_event event;
 };
 
+// Which worker reduces, or has reduced, the segment that lies in a slot of the window. Written by
+// workers, and by the agent of a dead owner.
+struct alignas(64) Claim {
+  std::atomic<uint64_t> word;
+};
+
 struct NodeHeader {
   FileHeader file;
+  alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
+
+  Claim claims[kWindow];
 
   // Written by the sequencer.
   alignas(64) std::atomic<uint64_t> term;
@@ -110,7 +118,7 @@ struct NodeHeader {
   std::atomic<uint64_t> cut;         // records cut so far
   std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
   std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
-  std::atomic<uint64_t> answered;    // number of the proposal << 1 | accepted
+  std::atomic<uint64_t> answered;    // number of the proposal
 
   // Written by the coordinator.
   alignas(64) std::atomic<uint64_t> proposed;  // number of the proposal
@@ -133,7 +141,6 @@ struct NodeHeader {
 // What was agreed about an op. Behind it lie block_bytes[], the response, the signature.
 struct OpHead {
   uint32_t kind, dtype, reduce, root;
-  uint32_t waits;
   uint64_t result_bytes;
   uint64_t response_bytes;
   uint64_t signature_bytes;  // with its zero
@@ -146,8 +153,10 @@ struct OpHead {
 // An entry of the log, in the heap; its tail behind it.
 struct Record {
   uint64_t id;
+  uint64_t first_segment;  // its number
   uint64_t result_offset;
   OpHead op;
+  uint64_t end_segment() const { return first_segment + segments_of(op.result_bytes); }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
 };
 

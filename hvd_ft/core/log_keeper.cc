@@ -1,18 +1,33 @@
-#include <algorithm>
 #include <cstring>
 
 #include "bell.h"
-#include "engine.h"
 #include "error.h"
+#include "log_keeper.h"
 
 namespace hvdft {
 
-bool LogKeeper::step() {
-  bool joins = answer_joins();
-  bool proposal = answer_proposal();
-  bool cuts = cut();
-  publish_room();
-  return cuts || joins || proposal;
+LogKeeper::~LogKeeper() {
+  if (!thread_.joinable()) return;
+  closing_ = true;
+  ring(node_.header().keeper_bell);
+  thread_.join();
+}
+
+void LogKeeper::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void LogKeeper::run() {
+  auto& bell = node_.header().keeper_bell;
+  while (!closing_) {
+    uint32_t ticket = bell.load(std::memory_order_seq_cst);
+    bool joins = answer_joins();
+    bool proposal = answer_proposal();
+    bool cuts = cut();
+    publish_room();
+    if (joins || proposal || cuts || yield_for_bell(bell, ticket)) continue;
+    wait_bell(bell, ticket, -1);
+  }
 }
 
 bool LogKeeper::answer_joins() {
@@ -35,7 +50,7 @@ bool LogKeeper::answer_joins() {
 bool LogKeeper::answer_proposal() {
   NodeHeader& h = node_.header();
   uint64_t number = h.proposed.load(std::memory_order_acquire);
-  if (number == h.answered.load(std::memory_order_relaxed) >> 1) return false;
+  if (number == h.answered.load(std::memory_order_relaxed)) return false;
   bool accepted = h.proposal_term == sequencer_.term();
   if (accepted && append(h.proposal_count) != HVDFT_OK) {
     node_.stop(0, 1, hvdft_error());
@@ -43,7 +58,7 @@ bool LogKeeper::answer_proposal() {
   }
   if (accepted) sequencer_.propose(h.proposal_term, h.proposal_count);
   h.log_length.store(sequencer_.log_length(), std::memory_order_release);
-  h.answered.store(number << 1 | accepted, std::memory_order_release);
+  h.answered.store(number, std::memory_order_release);
   node_.ring_workers();
   return true;
 }
@@ -88,7 +103,7 @@ int LogKeeper::append_one(uint64_t id, const OpHead& op, const char* tail) {
     return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
-  Record record{id, 0, op};
+  Record record{id, segments_, 0, op};
   int code = grown(heap_.allocate(op.result_bytes), op.result_bytes, "the result of the next op",
                    &record.result_offset);
   if (code != HVDFT_OK) return code;
@@ -98,16 +113,11 @@ int LogKeeper::append_one(uint64_t id, const OpHead& op, const char* tail) {
   std::memcpy(node_.heap() + offset, &record, sizeof record);
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   index.store(offset + 1, std::memory_order_release);
+  segments_ = record.end_segment();
   return HVDFT_OK;
 }
 
 bool LogKeeper::cut() {
-  // An agent that has nothing to do in an op passes it only when it wakes; until then it may
-  // look at the record. So nothing is cut that lies before it.
-  uint64_t passed = UINT64_MAX;
-  for (int r = 0; r < node_.size(); ++r) {
-    passed = std::min(passed, op_of(node_.rank(r).reduced.load(std::memory_order_acquire)));
-  }
   // Workers publish snapshots far more often than they matter: look only when one moved.
   std::vector<uint64_t> positions;
   for (int r = 0; r < node_.size(); ++r) {
@@ -115,8 +125,7 @@ bool LogKeeper::cut() {
       uint64_t begin = loop.begin.load(std::memory_order_acquire);
       if (begin == 0) break;
       positions.push_back(begin);
-      uint64_t published = loop.published.load(std::memory_order_acquire);
-      positions.push_back(std::min(published >> 1, passed + 1));
+      positions.push_back(loop.published.load(std::memory_order_acquire) >> 1);
     }
     positions.push_back(0);
   }

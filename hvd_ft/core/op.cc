@@ -1,135 +1,118 @@
-// The worker's part of an op: gives its input segment by segment, takes the result likewise.
-#include "bell.h"
-#include "error.h"
+// The worker's part of the ops it has begun: gives its input segment by segment, reduces what is
+// there to be reduced, takes the results.
+#include <algorithm>
+
 #include "inject.h"
 #include "worker.h"
 
+using hvdft::BegunOp;
 using hvdft::overlap;
 using hvdft::pass_point;
 using hvdft::place;
 using hvdft::Range;
 using hvdft::Record;
+using hvdft::Step;
 using hvdft::the_worker;
 using hvdft::Worker;
 
 namespace {
 
-bool all_contributed(const Worker& w, uint64_t at) {
-  for (int r = 0; r < w.node->size(); ++r) {
-    if (w.node->rank(r).contributed.load(std::memory_order_seq_cst) <= at) return false;
-  }
-  return true;
+const BegunOp& begun_op(const Worker& w, uint64_t number) {
+  auto after = [](uint64_t n, const BegunOp& op) { return n < op.record->first_segment; };
+  return *(std::upper_bound(w.begun.begin(), w.begun.end(), number, after) - 1);
 }
 
-// What this worker has still to do in one op.
-class Walk {
- public:
-  Walk(Worker& worker, const Record& record, const hvdft_copies& copies)
-      : w_(worker),
-        record_(record),
-        copies_(copies),
-        segments_(hvdft::segments_of(record.op.result_bytes)),
-        mine_(hvdft::contribution(record, w_.rank)) {
-    // An earlier incarnation may have given all, or some segments of this op.
-    uint64_t at = w_.block().contributed.load();
-    given_ = hvdft::op_of(at) > record.id ? segments_ : hvdft::segment_of(at);
-  }
+// A segment of an op that this worker has begun.
+struct Segment {
+  Segment(const Worker& w, uint64_t n)
+      : op(begun_op(w, n)),
+        record(*op.record),
+        number(n),
+        index(n - record.first_segment),
+        range(hvdft::segment_range(index, record.op.result_bytes)) {}
+  // Where drills strike that are to find an op half done.
+  bool in_the_middle() const { return index == hvdft::segments_of(record.op.result_bytes) / 2; }
+  bool last() const { return number + 1 == record.end_segment(); }
 
-  int run() {
-    for (;;) {
-      uint32_t ticket = hvdft_worker_ticket();
-      auto complete = [&](uint64_t segment) { return is_complete(segment); };
-      switch (hvdft::next_step(segments_, given_, taken_, complete)) {
-        case hvdft::Step::kContribute:
-          give(given_++);
-          break;
-        case hvdft::Step::kTake:
-          take(taken_++);
-          break;
-        case hvdft::Step::kWait: {
-          w_.about_to_wait();
-          if (w_.stopped()) return HVDFT_ESTOPPED;
-          pass_point(HVDFT_AT_WAIT, record_.id);
-          w_.sleep(ticket, -1);
-          break;
-        }
-        case hvdft::Step::kFinished:
-          return HVDFT_OK;
-      }
-    }
-  }
-
- private:
-  Range range(uint64_t segment) const {
-    return hvdft::segment_range(segment, record_.op.result_bytes);
-  }
-
-  // So many agents, those of the first ranks, have a part in it.
-  int slices(uint64_t segment) const {
-    return static_cast<int>(hvdft::slices_of(range(segment).bytes(),
-                                             static_cast<uint64_t>(w_.node->size())));
-  }
-
-  bool is_complete(uint64_t segment) const {
-    for (int r = 0; r < slices(segment); ++r) {
-      if (w_.node->rank(r).reduced.load(std::memory_order_seq_cst) <= place(record_.id, segment)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  void give(uint64_t segment) {
-    Range all = range(segment), part = overlap(all, mine_);
-    if (part.bytes() > 0) {
-      char* slot = w_.file->input() + segment % hvdft::kWindow * hvdft::kSegmentBytes;
-      copies_.copy_in(copies_.context, part.from - mine_.from, part.bytes(),
-                      slot + (part.from - all.from));
-    }
-    if (segment == segments_ / 2) pass_point(HVDFT_AT_COPY_IN, record_.id);
-    uint64_t next = segment + 1;
-    w_.block().contributed.store(
-        next < segments_ ? place(record_.id, next) : place(record_.id + 1, 0),
-        std::memory_order_seq_cst);
-    if (next == segments_) pass_point(HVDFT_AT_CONTRIBUTE, record_.id);
-    // Whoever sees that it is the last one rings. Should it be killed in between, its agent
-    // rings when it sees it dead.
-    if (!all_contributed(w_, place(record_.id, segment))) return;
-    for (int r = 0; r < slices(segment); ++r) hvdft::ring(w_.node->rank(r).agent_bell);
-  }
-
-  void take(uint64_t segment) {
-    Range all = range(segment);
-    if (segment == segments_ / 2) pass_point(HVDFT_AT_COPY_OUT, record_.id);
-    if (copies_.copy_out == nullptr || all.bytes() == 0) return;
-    copies_.copy_out(copies_.context, all.from, all.bytes(),
-                     w_.node->heap() + record_.result_offset + all.from);
-  }
-
-  Worker& w_;
-  const Record& record_;
-  const hvdft_copies& copies_;
-  uint64_t segments_, given_, taken_ = 0;
-  Range mine_;  // of the result: where this rank's input goes
+  const BegunOp& op;
+  const Record& record;
+  uint64_t number, index;
+  Range range;
 };
+
+void give(Worker& w, const Segment& s) {
+  Range part = overlap(s.range, s.op.mine);
+  if (part.bytes() > 0) {
+    char* slot = w.file->input() + s.number % hvdft::kWindow * hvdft::kSegmentBytes;
+    s.op.copies.copy_in(s.op.copies.context, part.from - s.op.mine.from, part.bytes(),
+                        slot + (part.from - s.range.from));
+  }
+  if (s.in_the_middle()) pass_point(HVDFT_AT_COPY_IN, s.record.id);
+  w.block().contributed.store(
+      hvdft::place_after(s.record.id, s.index, hvdft::segments_of(s.record.op.result_bytes)),
+      std::memory_order_seq_cst);
+  if (s.last()) pass_point(HVDFT_AT_CONTRIBUTE, s.record.id);
+}
+
+void take(Worker& w, const Segment& s) {
+  if (s.in_the_middle()) pass_point(HVDFT_AT_COPY_OUT, s.record.id);
+  if (s.op.copies.copy_out == nullptr || s.range.bytes() == 0) return;
+  s.op.copies.copy_out(s.op.copies.context, s.range.from, s.range.bytes(),
+                       w.node->heap() + s.record.result_offset + s.range.from);
+}
+
+void ring_others(const Worker& w) {
+  for (int r = 0; r < w.node->size(); ++r) {
+    if (r != w.rank) w.node->ring_worker(r);
+  }
+}
 
 }  // namespace
 
+int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies) {
+  Worker& w = *the_worker();
+  const Record& record = *w.node->record(id);
+  w.begun.push_back({&record, *copies, hvdft::contribution(record, w.rank)});
+  w.lane.begin(id, record.first_segment, hvdft::segments_of(record.op.result_bytes),
+               w.block().contributed.load());
+  return HVDFT_OK;
+}
+
+int hvdft_worker_advance(void) {
+  Worker& w = *the_worker();
+  auto& lane = w.lane;
+  if (w.begun.empty()) return HVDFT_AGAIN;
+  auto stage = [&](uint64_t n) { return w.arenas->stage(*begun_op(w, n).record, n); };
+  bool given = false, reduced = false;  // and nobody has been told
+  for (;;) {
+    Step step = lane.next(stage);
+    // One segment this worker reduces itself sooner than another would be awake.
+    bool help_wanted = given && step == Step::kReduce && lane.given - lane.looked > 1;
+    bool news = reduced && (step == Step::kTake || step == Step::kWait);
+    if (help_wanted || news) ring_others(w);
+    if (step != Step::kContribute) given = false;
+    if (news) reduced = false;
+
+    if (step == Step::kContribute) {
+      give(w, Segment(w, lane.given++));
+      given = true;
+    } else if (step == Step::kReduce) {
+      Segment s(w, lane.looked++);
+      reduced |= w.arenas->claim_and_reduce(s.record, s.number, w.rank);
+    } else if (step == Step::kTake) {
+      Segment s(w, lane.taken++);
+      take(w, s);
+      if (!s.last()) continue;
+      w.begun.pop_front();
+      return 1;
+    } else {
+      return w.stopped() ? HVDFT_ESTOPPED : HVDFT_AGAIN;
+    }
+  }
+}
+
 int hvdft_worker_owes(uint64_t id) {
   return the_worker()->block().contributed.load() <= place(id, 0);
-}
-
-int hvdft_worker_run(uint64_t id, const hvdft_copies* copies) {
-  Worker& w = *the_worker();
-  return Walk(w, *w.node->record(id), *copies).run();
-}
-
-int hvdft_worker_contribute(uint64_t id) {
-  Worker& w = *the_worker();
-  if (!hvdft_worker_owes(id)) return HVDFT_OK;
-  w.block().contributed.store(place(id + 1, 0), std::memory_order_seq_cst);
-  if (all_contributed(w, place(id, 0))) hvdft::ring(w.node->rank(0).agent_bell);
-  return HVDFT_OK;
 }
 
 int hvdft_worker_executed(uint64_t id) {

@@ -1,12 +1,14 @@
-// How an op's data travels: in segments, several of them on their way at once.
+// How ops' data travel: in segments, many of them on their way at once.
 //
-// A rank's input area is a window of a few segments that is used again and again, so that
-// what one process writes there the next one still finds in the processor's cache. The agents
-// share a segment: each reduces a slice of it. A *place* is an op id and a segment packed into
-// one word: how far a rank has contributed, how far an agent has reduced.
+// The segments of all ops, one op after the other, are numbered through. A rank's input area is a
+// window of some slots that are used again and again, so that what is written there the reader
+// still finds in the processor's cache; segment n lies in slot n % kWindow. When all ranks have
+// contributed to a segment any worker may *claim* it and reduce it: whoever runs anyway does the
+// work, and nobody has to be woken for it. The claim is one word in shared memory and names its
+// owner, so what a dead worker had claimed its agent can do again.
 //
-// A state machine: it knows numbers only. worker and engine drive it with what they see in
-// shared memory; tests try every interleaving.
+// A state machine: it knows numbers only. op.cc drives it with what it sees in shared memory;
+// segments_test.cc tries every interleaving.
 #ifndef HVD_FT_SEGMENTS_H
 #define HVD_FT_SEGMENTS_H
 
@@ -15,12 +17,12 @@
 
 namespace hvdft {
 
-constexpr uint64_t kSegmentBytes = 512 << 10;  // measured: docs/performance.md
-constexpr uint64_t kWindow = 4;                // segments a rank may be ahead of the agents
-constexpr uint64_t kSliceBytes = 64 << 10;     // the least
+constexpr uint64_t kSegmentBytes = 64 << 10;  // measured: docs/performance.md
+constexpr uint64_t kWindow = 32;              // segments a rank may be ahead of the slowest
 constexpr uint64_t kInputBytes = kWindow * kSegmentBytes;
 
-constexpr uint64_t kSegmentBits = 24;  // of a place; 4 TiB in one op
+// A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
+constexpr uint64_t kSegmentBits = 28;  // of a place; 16 TiB in one op
 
 constexpr uint64_t place(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
 constexpr uint64_t op_of(uint64_t place) { return place >> kSegmentBits; }
@@ -29,6 +31,11 @@ constexpr uint64_t segment_of(uint64_t place) { return place & ((1 << kSegmentBi
 // An op without data has one segment too, so that it is complete at some time.
 constexpr uint64_t segments_of(uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+
+// The place after segment `segment` of `segments` of op `op`.
+constexpr uint64_t place_after(uint64_t op, uint64_t segment, uint64_t segments) {
+  return segment + 1 < segments ? place(op, segment + 1) : place(op + 1, 0);
 }
 
 // A stretch of an op's result, in bytes.
@@ -46,41 +53,70 @@ constexpr Range segment_range(uint64_t segment, uint64_t bytes) {
   return overlap({segment * kSegmentBytes, (segment + 1) * kSegmentBytes}, {0, bytes});
 }
 
-// The agents share a segment: each reduces a slice. A short one is not worth waking all of them
-// for: so many, those of the first ranks, have a slice.
-constexpr uint64_t slices_of(uint64_t segment_bytes, uint64_t size) {
-  return std::clamp(segment_bytes / kSliceBytes, uint64_t{1}, size);
+// ---------------------------------------------------------------- claims
+// A slot's claim: number + 1 of the segment that was claimed there last, its owner, and whether
+// it is reduced. It only ever grows.
+
+constexpr uint64_t kOwnerBits = 9;
+
+constexpr uint64_t claim_word(uint64_t number, int owner, bool reduced) {
+  return (number + 1) << (kOwnerBits + 1) | static_cast<uint64_t>(owner) << 1 | (reduced ? 1 : 0);
+}
+constexpr uint64_t claimed_end(uint64_t word) { return word >> (kOwnerBits + 1); }  // number + 1
+constexpr int owner_of(uint64_t word) {
+  return static_cast<int>(word >> 1 & ((1 << kOwnerBits) - 1));
+}
+constexpr bool in_work(uint64_t word) { return word != 0 && (word & 1) == 0; }
+
+constexpr bool reduced(uint64_t word, uint64_t number) {
+  return claimed_end(word) > number + 1 || (claimed_end(word) == number + 1 && !in_work(word));
 }
 
-// The slice of agent `agent`, in bytes of the segment; slices begin at cache lines' boundaries.
-constexpr Range slice_range(uint64_t segment_bytes, uint64_t agent, uint64_t size) {
-  uint64_t slices = slices_of(segment_bytes, size);
-  if (agent >= slices) return {segment_bytes, segment_bytes};
-  constexpr uint64_t line = 64;
-  uint64_t lines = (segment_bytes + line - 1) / line;
-  return {lines * agent / slices * line,
-          std::min(lines * (agent + 1) / slices * line, segment_bytes)};
+// ---------------------------------------------------------------- a worker's steps
+
+// What is known of a segment.
+enum class Stage { kOpen, kClaimable, kClaimed, kReduced };
+
+// `word` is the claim of the segment's slot. When all have contributed, what lay in the slot
+// before is reduced, or they could not have.
+template <typename Contributed>
+Stage stage_of(uint64_t number, uint64_t word, Contributed all_contributed) {
+  if (reduced(word, number)) return Stage::kReduced;
+  if (claimed_end(word) == number + 1) return Stage::kClaimed;
+  return all_contributed() ? Stage::kClaimable : Stage::kOpen;
 }
 
-constexpr uint64_t next_place(uint64_t at, uint64_t segments) {
-  return segment_of(at) + 1 < segments ? at + 1 : place(op_of(at) + 1, 0);
-}
+enum class Step { kContribute, kReduce, kTake, kWait };
 
-enum class Step { kContribute, kTake, kWait, kFinished };
+// The segments of the ops that a worker has begun and not yet finished.
+struct Lane {
+  uint64_t given = 0;   // the next to contribute to
+  uint64_t looked = 0;  // all before it are claimed by somebody
+  uint64_t taken = 0;   // the next whose result is to be taken
+  uint64_t end = 0;     // after the last op begun
 
-// What a worker does next in an op of which it has contributed the first `contributed`
-// segments and taken the results of the first `taken`; `complete(s)` tells whether segment s
-// is reduced. Contributing comes first, as others wait for it; but a place in the window is
-// free only when the segment that lay there is reduced.
-template <typename Complete>
-Step next_step(uint64_t segments, uint64_t contributed, uint64_t taken, Complete complete,
-               uint64_t window = kWindow) {
-  if (taken == segments) return Step::kFinished;
-  if (contributed < segments && (contributed < window || complete(contributed - window))) {
-    return Step::kContribute;
+  // Op `op` begins, whose first segment is number `first`. `contributed` is the place that this
+  // rank's contributions have reached: an earlier incarnation may have given all, or some segments.
+  void begin(uint64_t op, uint64_t first, uint64_t segments, uint64_t contributed) {
+    if (taken == end) given = looked = taken = first;  // no other is under way
+    end = first + segments;
+    if (op_of(contributed) > op) {
+      given = end;
+    } else if (op_of(contributed) == op) {
+      given = first + segment_of(contributed);
+    }
   }
-  return complete(taken) ? Step::kTake : Step::kWait;
-}
+
+  // What to do next; `stage(n)` tells of segment n. Contributing comes first, as others wait for
+  // it. What this rank has taken is reduced, so a window from there on the slots are free.
+  template <typename StageOf>
+  Step next(StageOf stage, uint64_t window = kWindow) {
+    if (given < end && given < taken + window) return Step::kContribute;
+    while (looked < given && stage(looked) >= Stage::kClaimed) ++looked;
+    if (looked < given && stage(looked) == Stage::kClaimable) return Step::kReduce;
+    return taken < given && stage(taken) == Stage::kReduced ? Step::kTake : Step::kWait;
+  }
+};
 
 }  // namespace hvdft
 

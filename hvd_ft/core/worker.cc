@@ -93,14 +93,14 @@ int hvdft_worker_open(void) {
   auto worker = std::make_unique<Worker>();
   worker->rank = rank;
   worker->incarnation = static_cast<uint32_t>(incarnation);
-  worker->node = hvdft::Node::open(dir, job, hvdft::Node::kWorker);
-  if (!worker->node) return HVDFT_EINVAL;
+  worker->arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kWorker, rank);
+  if (!worker->arenas) return HVDFT_EINVAL;
+  worker->node = &worker->arenas->node();
   if (rank >= worker->node->size()) {
     return fail(HVDFT_EINVAL, "HOROVOD_RANK=%d, but the job has %d ranks; start the script with "
                 "'hvdft run'", rank, worker->node->size());
   }
-  worker->file = hvdft::RankFile::open(dir, job, rank, true);
-  if (!worker->file) return HVDFT_EINVAL;
+  worker->file = &worker->arenas->file(rank);
   worker->set_state(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   worker->event(HVDFT_EV_ATTACHED, worker->node->header().log_length.load());
   hvdft::attached.store(worker.release(), std::memory_order_release);
@@ -117,10 +117,11 @@ int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
   Worker& w = *the_worker();
   if (w.block().pending.load() > 0) w.about_to_wait();
   if (w.stopped()) return HVDFT_ESTOPPED;
+  if (!w.begun.empty()) pass_point(HVDFT_AT_WAIT, w.begun.front().record->id);
   return w.sleep(ticket, timeout_ms);
 }
 
-void hvdft_worker_ring(void) { hvdft::ring(the_worker()->block().worker_bell); }
+void hvdft_worker_ring(void) { the_worker()->node->ring_worker(the_worker()->rank); }
 
 // ---------------------------------------------------------------- negotiation
 
@@ -139,7 +140,7 @@ int hvdft_worker_join(uint64_t log_length) {
   w.join_request = static_cast<uint64_t>(w.incarnation + 1) << 40 | log_length;
   if (w.block().join_request.exchange(w.join_request) != w.join_request) {
     pass_point(HVDFT_AT_JOIN, w.cursor.load());
-    hvdft::ring(w.node->rank(0).agent_bell);
+    hvdft::ring(w.node->header().keeper_bell);
   }
   return HVDFT_OK;
 }
@@ -171,7 +172,7 @@ int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
   std::memcpy(w.node->mail(w.rank), blob, bytes);
   pass_point(HVDFT_AT_ANNOUNCE, w.cursor.load());
   block.mail_sequence.store(sequence + 2, std::memory_order_seq_cst);
-  hvdft::ring(w.node->rank(0).worker_bell);
+  w.node->ring_worker(0);
   return HVDFT_OK;
 }
 
@@ -188,7 +189,7 @@ int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;
   from.mail_taken.store(sequence, std::memory_order_seq_cst);
-  if (from.mail_awaited.exchange(0) != 0) hvdft::ring(from.worker_bell);
+  if (from.mail_awaited.exchange(0) != 0) w.node->ring_worker(rank);
   *blob = copy.data();
   return static_cast<int64_t>(bytes);
 }
@@ -196,22 +197,18 @@ int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
 int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   Worker& w = *the_worker();
   auto& h = w.node->header();
-  auto answered = [&](uint64_t number) {
-    for (;;) {
-      uint32_t ticket = hvdft_worker_ticket();
-      uint64_t answer = h.answered.load(std::memory_order_acquire);
-      if (answer >> 1 >= number) return static_cast<int>((answer & 1) != 0 ? HVDFT_OK : HVDFT_AGAIN);
-      if (hvdft_worker_wait(ticket, -1) < 0) return static_cast<int>(HVDFT_ESTOPPED);
-    }
-  };
   uint64_t number = h.proposed.load();
-  if (answered(number) == HVDFT_ESTOPPED) return HVDFT_ESTOPPED;  // an earlier incarnation's
+  for (;;) {  // the one before is still to be read, perhaps an earlier incarnation's
+    uint32_t ticket = hvdft_worker_ticket();
+    if (h.answered.load(std::memory_order_acquire) >= number) break;
+    if (hvdft_worker_wait(ticket, -1) < 0) return HVDFT_ESTOPPED;
+  }
   char *at = w.node->proposal(), *end = at + hvdft::kProposalBytes;
   for (int i = 0; i < count; ++i) {
     const hvdft_op& op = ops[i];
     uint64_t blocks = op.block_bytes != nullptr ? static_cast<uint64_t>(w.node->size()) : 0;
-    hvdft::OpHead head{op.kind,  op.dtype, op.reduce,       op.root,
-                       op.waits, op.result_bytes, op.response_bytes,
+    hvdft::OpHead head{op.kind,         op.dtype,          op.reduce,
+                       op.root,         op.result_bytes,   op.response_bytes,
                        std::strlen(op.signature) + 1, blocks};
     uint64_t block_bytes = blocks * sizeof(uint64_t);
     uint64_t tail = head.tail_bytes();
@@ -231,8 +228,8 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   pass_point(HVDFT_AT_PROPOSE, w.cursor.load());
   h.proposed.store(number + 1, std::memory_order_release);
   pass_point(HVDFT_AT_PROPOSED, w.cursor.load());
-  hvdft::ring(w.node->rank(0).agent_bell);
-  return answered(number + 1);
+  hvdft::ring(h.keeper_bell);
+  return HVDFT_OK;
 }
 
 // ---------------------------------------------------------------- the log
@@ -260,7 +257,6 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   out->dtype = op.dtype;
   out->reduce = op.reduce;
   out->root = op.root;
-  out->waits = op.waits;
   out->result_bytes = op.result_bytes;
   out->block_bytes = op.blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
   out->result = w.node->heap() + record->result_offset;

@@ -3,23 +3,36 @@
 #define HVD_FT_WORKER_H
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 
-#include "arena.h"
+#include "claims.h"
 
 namespace hvdft {
+
+// An op that this worker has begun and not yet finished.
+struct BegunOp {
+  const Record* record;
+  hvdft_copies copies;
+  Range mine;  // of the result: where this rank's input goes
+};
 
 struct Worker {
   int rank = 0;
   uint32_t incarnation = 0;
-  std::unique_ptr<Node> node;
-  std::unique_ptr<RankFile> file;
+  std::unique_ptr<Arenas> arenas;
+  Node* node = nullptr;      // these two are the arenas'
+  RankFile* file = nullptr;
 
   std::atomic<uint64_t> cursor{0};   // id of the next op to execute
   std::atomic<uint64_t> replayed{0};  // ops executed before catching up
   std::atomic<bool> caught_up{false};
   uint64_t join_request = 0;  // of this attachment; 0: none yet
+
+  // Of the thread that executes ops.
+  std::deque<BegunOp> begun;
+  Lane lane;
 
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }

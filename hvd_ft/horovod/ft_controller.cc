@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 
 #include "../process_set.h"
 #include "ft_signature.h"
@@ -91,19 +92,25 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     if (NextFromLog(list)) {
       return list;
     }
-    if (shutdown_requested) {
+    if (Advance()) {
+      continue;
+    }
+    if (shutdown_requested && flights_.empty()) {
       Leave();
       list.set_shutdown(true);
       return list;
     }
     uint64_t log_length = ft().worker_log_length();
-    if (ft().worker_cursor() < log_length) {
+    if (NextOp() < log_length) {
       CheckReplayMoves(log_length);
     } else if (!ft().worker_joined()) {
       FtCheck(ft().worker_join(log_length));
     } else {
       ft().worker_caught_up();
       FollowTerm(term);
+      if (MoreToCome(ticket)) {
+        continue;
+      }
       Announce();
       if (is_coordinator_) {
         Coordinate(state);
@@ -118,6 +125,9 @@ void FtController::CollectQueued() {
   std::deque<Request> requests;
   tensor_queue_.PopMessagesFromQueue(requests);
   for (auto& request : requests) {
+    if (unannounced_.empty()) {
+      unannounced_since_ = Clock::now();
+    }
     unannounced_.push_back(request.tensor_name());
     requested_[request.tensor_name()] = std::move(request);
     replay_moved_ = Clock::now();
@@ -141,9 +151,13 @@ void FtController::CheckPeers() {
 
 // ---------------------------------------------------------------- following the log
 
+uint64_t FtController::NextOp() const {
+  return ft().worker_cursor() + flights_.size() + executing_.size();
+}
+
 bool FtController::NextFromLog(ResponseList& list) {
   hvdft_record record;
-  int code = ft().worker_record(ft().worker_cursor(), &record);
+  int code = ft().worker_record(NextOp(), &record);
   // Cut: the script is on its way to the loop, from where it jumps to its snapshot.
   if (code == HVDFT_AGAIN || (code == HVDFT_ECUT && requested_.empty())) {
     return false;
@@ -179,9 +193,47 @@ hvdft_record FtController::TakeRecord() {
   return record;
 }
 
-void FtController::Executed(const hvdft_record& record, size_t tensors) {
-  ft().worker_pend(-static_cast<int64_t>(tensors));
-  ft().worker_executed(record.id);
+void FtController::Begin(std::unique_ptr<FtFlight> flight) {
+  hvdft_copies copies{
+      [](void* f, uint64_t from, uint64_t bytes, void* to) {
+        auto& copy = static_cast<FtFlight*>(f)->copy_in;
+        if (copy) {
+          copy(from, bytes, static_cast<char*>(to));
+        }
+      },
+      [](void* f, uint64_t from, uint64_t bytes, const void* result) {
+        auto& copy = static_cast<FtFlight*>(f)->copy_out;
+        if (copy) {
+          copy(from, bytes, static_cast<const char*>(result));
+        }
+      },
+      flight.get()};
+  FtCheck(ft().worker_begin(flight->record.id, &copies));
+  flights_.push_back(std::move(flight));
+}
+
+// Does what can be done for the ops under way; true if one of them is finished now.
+bool FtController::Advance() {
+  int code = flights_.empty() ? HVDFT_AGAIN : ft().worker_advance();
+  if (code == HVDFT_AGAIN) {
+    return false;
+  }
+  FtCheck(code);
+  auto flight = std::move(flights_.front());
+  flights_.pop_front();
+  Finish(*flight);
+  return true;
+}
+
+void FtController::Finish(FtFlight& flight) {
+  Status status = flight.finish();
+  timeline_.ActivityEndAll(flight.entries);
+  ft().worker_pend(-static_cast<int64_t>(flight.tensors));
+  ft().worker_executed(flight.record.id); // before the callbacks: the script goes on with them
+  for (auto& e : flight.entries) {
+    timeline_.End(e.tensor_name, status.ok() ? e.output : nullptr);
+    e.FinishWithCallback(status);
+  }
 }
 
 // ---------------------------------------------------------------- announcing
@@ -196,6 +248,20 @@ void FtController::FollowTerm(uint64_t term) {
   for (auto& entry : requested_) {
     unannounced_.push_back(entry.first);
   }
+}
+
+// Tensors that are announced together are agreed on together, and fused. So while this process's
+// other threads, given the CPU, queue more of them it is not yet time; but no longer than a cycle.
+bool FtController::MoreToCome(uint32_t ticket) {
+  if (unannounced_.empty()) {
+    return false;
+  }
+  auto cycle = std::chrono::duration<double, std::milli>(parameter_manager_.CycleTimeMs());
+  if (Clock::now() - unannounced_since_ > cycle) {
+    return false;
+  }
+  std::this_thread::yield();
+  return ft().worker_ticket() != ticket;
 }
 
 void FtController::Announce() {
@@ -227,10 +293,15 @@ void FtController::Announce() {
 int FtController::GetTypeSize(DataType dtype) { return static_cast<int>(DataType_Size(dtype)); }
 
 void FtController::Barrier(Communicator) {
-  hvdft_record record = TakeRecord();
-  hvdft_copies no_data{};
-  FtCheck(ft().worker_run(record.id, &no_data));
-  Executed(record, 1);
+  auto flight = std::make_unique<FtFlight>(TakeRecord(), std::vector<TensorTableEntry>());
+  flight->tensors = 1; // Horovod calls it back itself
+  Begin(std::move(flight));
+  while (!flights_.empty()) {
+    uint32_t ticket = ft().worker_ticket();
+    if (!Advance()) {
+      FtCheck(ft().worker_wait(ticket, kWaitMs));
+    }
+  }
 }
 
 void FtController::Bcast(void*, size_t, int, Communicator) {

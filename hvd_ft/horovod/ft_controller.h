@@ -10,12 +10,13 @@
 
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "../controller.h"
-#include "ft_library.h"
+#include "ft_flight.h"
 
 namespace horovod {
 namespace common {
@@ -35,8 +36,8 @@ public:
 
   // The log's record of the op that is being executed; ops call it once, in order.
   hvdft_record TakeRecord();
-  // Its part is done: every op ends with this, before its callbacks run.
-  void Executed(const hvdft_record& record, size_t tensors);
+  // Carries the op out while it does other things, and calls its entries back.
+  void Begin(std::unique_ptr<FtFlight> flight);
 
   int GetTypeSize(DataType dtype) override;
   void Barrier(Communicator communicator) override;
@@ -61,11 +62,15 @@ private:
   using Clock = std::chrono::steady_clock;
 
   void CollectQueued();
+  uint64_t NextOp() const;
   bool NextFromLog(ResponseList& list);
+  bool Advance();
+  void Finish(FtFlight& flight);
   bool Requested(const Response& response) const;
   void Leave();
   void CheckPeers();
   void FollowTerm(uint64_t term);
+  bool MoreToCome(uint32_t ticket);
   void Announce();
   void Coordinate(HorovodGlobalState& state);
   void TakeAnnouncements(std::vector<std::string>& ready);
@@ -82,7 +87,9 @@ private:
   // have to be announced again in a new term.
   std::unordered_map<std::string, Request> requested_;
   std::deque<std::string> unannounced_;
-  std::deque<hvdft_record> executing_;
+  Clock::time_point unannounced_since_; // the first of them
+  std::deque<hvdft_record> executing_; // handed to Horovod, which has not yet begun them
+  std::deque<std::unique_ptr<FtFlight>> flights_;
   uint64_t term_ = 0;
   Clock::time_point replay_moved_;
   std::chrono::duration<double> replay_timeout_{60};

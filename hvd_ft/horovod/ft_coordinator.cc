@@ -91,7 +91,6 @@ uint32_t CoreReduce(ReduceOp op) {
 hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
                 std::vector<uint64_t>& blocks) {
   hvdft_op op{};
-  op.waits = 1;
   op.dtype = static_cast<uint32_t>(response.tensor_type());
   auto& sizes = response.tensor_sizes();
   auto& names = response.tensor_names();
@@ -121,8 +120,7 @@ hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
     op.result_bytes = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
     op.block_bytes = blocks.data();
   } else {
-    op.kind = HVDFT_NONE;
-    op.waits = response.response_type() == Response::BARRIER;
+    op.kind = HVDFT_NONE; // a barrier, or an error
   }
   return op;
 }

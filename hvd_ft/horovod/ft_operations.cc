@@ -1,10 +1,9 @@
 #include "ft_operations.h"
 
-#include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "ft_controller.h"
-#include "ft_stop.h"
 
 namespace horovod {
 namespace common {
@@ -14,6 +13,7 @@ namespace {
 constexpr char FT_ALLREDUCE[] = "FT_ALLREDUCE";
 constexpr char FT_ALLGATHER[] = "FT_ALLGATHER";
 constexpr char FT_BROADCAST[] = "FT_BROADCAST";
+constexpr char FT_ERROR[] = "FT_ERROR";
 
 FtController& ControllerOf(HorovodGlobalState* state) {
   return static_cast<FtController&>(*state->global_controller);
@@ -23,53 +23,16 @@ char* Data(const std::shared_ptr<Tensor>& tensor) {
   return static_cast<char*>(const_cast<void*>(tensor->data()));
 }
 
-// The entries of an op as one stretch of memory, although each lies somewhere else.
-class Fused {
-public:
-  explicit Fused(std::vector<TensorTableEntry>& entries) : entries_(entries) {
-    for (auto& e : entries) {
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + e.tensor->size());
-    }
-  }
+// Hands the op over: the controller finishes it, and calls its entries back.
+Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const char* activity) {
+  state->timeline.ActivityStartAll(flight->entries, activity);
+  ControllerOf(state).Begin(std::move(flight));
+  return Status::InProgress();
+}
 
-  // Calls copy(entry, byte in the entry, bytes, byte in the stretch) for each part of it.
-  template <typename Copy> void Each(uint64_t from, uint64_t bytes, Copy copy) {
-    auto first = std::upper_bound(ends_.begin(), ends_.end(), from);
-    uint64_t at = from, end = from + bytes;
-    for (auto i = static_cast<size_t>(first - ends_.begin()); at < end; ++i) {
-      uint64_t begin = i == 0 ? 0 : ends_[i - 1];
-      uint64_t part = std::min(ends_[i], end) - at;
-      if (part > 0) {
-        copy(entries_[i], at - begin, part, at - from);
-      }
-      at += part;
-    }
-  }
-
-private:
-  std::vector<TensorTableEntry>& entries_;
-  std::vector<uint64_t> ends_; // of each entry, in bytes from the first one's beginning
-};
-
-// Gives `copy_in` and `copy_out`, which are called as hvdft_copies tells, to the core.
-template <typename CopyIn, typename CopyOut>
-void Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries,
-         const char* activity, const hvdft_record& record, CopyIn copy_in, CopyOut copy_out) {
-  struct Context {
-    CopyIn& in;
-    CopyOut& out;
-  } context{copy_in, copy_out};
-  hvdft_copies copies{
-      [](void* c, uint64_t from, uint64_t bytes, void* to) {
-        static_cast<Context*>(c)->in(from, bytes, static_cast<char*>(to));
-      },
-      [](void* c, uint64_t from, uint64_t bytes, const void* result) {
-        static_cast<Context*>(c)->out(from, bytes, static_cast<const char*>(result));
-      },
-      &context};
-  state->timeline.ActivityStartAll(entries, activity);
-  FtCheck(ft().worker_run(record.id, &copies));
-  state->timeline.ActivityEndAll(entries);
+std::unique_ptr<FtFlight> NewFlight(HorovodGlobalState* state,
+                                    std::vector<TensorTableEntry>& entries) {
+  return std::make_unique<FtFlight>(ControllerOf(state).TakeRecord(), std::move(entries));
 }
 
 } // namespace
@@ -78,15 +41,12 @@ void Run(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries
 
 Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  auto& controller = ControllerOf(global_state_);
-  hvdft_record record = controller.TakeRecord();
   double prescale = response.prescale_factor(), postscale = response.postscale_factor();
   if (response.reduce_op() == ReduceOp::AVERAGE) {
-    postscale /= controller.GetSize();
+    postscale /= ControllerOf(global_state_).GetSize();
   }
-  Fused fused(entries);
-  auto scale = [&](double factor, TensorTableEntry& e, const char* from, char* to,
-                   uint64_t bytes) {
+  auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
+                      uint64_t bytes) {
     if (factor == 1.0) {
       std::memcpy(to, from, bytes);
     } else {
@@ -94,20 +54,19 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  Run(
-      global_state_, entries, FT_ALLREDUCE, record,
-      [&](uint64_t from, uint64_t bytes, char* to) {
-        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-          scale(prescale, e, Data(e.tensor) + at, to + of, n);
-        });
-      },
-      [&](uint64_t from, uint64_t bytes, const char* result) {
-        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-          scale(postscale, e, result + of, Data(e.output) + at, n);
-        });
-      });
-  controller.Executed(record, entries.size());
-  return Status::OK();
+  auto flight = NewFlight(global_state_, entries);
+  FtFlight& f = *flight;
+  f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      scale(prescale, e, Data(e.tensor) + at, to + of, n);
+    });
+  };
+  f.copy_out = [&f, scale, postscale](uint64_t from, uint64_t bytes, const char* result) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      scale(postscale, e, result + of, Data(e.output) + at, n);
+    });
+  };
+  return Begin(global_state_, std::move(flight), FT_ALLREDUCE);
 }
 
 bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
@@ -119,20 +78,22 @@ bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  auto& controller = ControllerOf(global_state_);
-  hvdft_record record = controller.TakeRecord();
-  auto size = static_cast<size_t>(controller.GetSize());
+  auto flight = NewFlight(global_state_, entries);
+  FtFlight& f = *flight;
+  f.copy_in = [&f](uint64_t from, uint64_t bytes, char* to) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      std::memcpy(to + of, Data(e.tensor) + at, n);
+    });
+  };
+  f.finish = [this, &f, response] { return CopyOut(f, response); };
+  return Begin(global_state_, std::move(flight), FT_ALLGATHER);
+}
 
-  Fused fused(entries);
-  Run(
-      global_state_, entries, FT_ALLGATHER, record,
-      [&](uint64_t from, uint64_t bytes, char* to) {
-        fused.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-          std::memcpy(to + of, Data(e.tensor) + at, n);
-        });
-      },
-      [](uint64_t, uint64_t, const char*) {}); // what it gives is allocated afterwards
-
+// The outputs are as large as all ranks together say. The result lies rank by rank, in each the
+// entries one after the other.
+Status FtAllgather::CopyOut(FtFlight& flight, const Response& response) {
+  auto& entries = flight.entries;
+  auto size = static_cast<size_t>(ControllerOf(global_state_).GetSize());
   std::vector<int64_t> elements(entries.size() * size); // [entry][rank]
   std::vector<int64_t*> rows;
   for (size_t e = 0; e < entries.size(); ++e) {
@@ -140,24 +101,23 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
   }
   int64_t** sizes = rows.data();
   Status status = AllocateOutput(entries, response, sizes);
-  if (status.ok()) {
-    // The result lies rank by rank, in each the entries one after the other.
-    const char* from = static_cast<const char*>(record.result);
-    std::vector<char*> to;
-    for (auto& e : entries) {
-      to.push_back(Data(e.output));
-    }
-    for (size_t rank = 0; rank < size; ++rank) {
-      for (size_t e = 0; e < entries.size(); ++e) {
-        auto bytes = static_cast<size_t>(sizes[e][rank]) *
-                     DataType_Size(entries[e].tensor->dtype());
-        std::memcpy(to[e], from, bytes);
-        to[e] += bytes;
-        from += bytes;
-      }
+  if (!status.ok()) {
+    return status;
+  }
+  const char* from = static_cast<const char*>(flight.record.result);
+  std::vector<char*> to;
+  for (auto& e : entries) {
+    to.push_back(Data(e.output));
+  }
+  for (size_t rank = 0; rank < size; ++rank) {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      auto bytes = static_cast<size_t>(sizes[e][rank]) *
+                   DataType_Size(entries[e].tensor->dtype());
+      std::memcpy(to[e], from, bytes);
+      to[e] += bytes;
+      from += bytes;
     }
   }
-  controller.Executed(record, entries.size());
   return status;
 }
 
@@ -170,25 +130,21 @@ bool FtAllgather::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Response&) {
   WaitForData(entries);
-  auto& controller = ControllerOf(global_state_);
-  hvdft_record record = controller.TakeRecord();
-  auto& e = entries[0];
-  bool root = controller.GetRank() == e.root_rank;
+  auto flight = NewFlight(global_state_, entries);
+  auto& e = flight->entries[0];
+  bool root = ControllerOf(global_state_).GetRank() == e.root_rank;
+  char* input = Data(e.tensor);
+  flight->copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
+    std::memcpy(to, input + from, bytes);
+  };
   // A replayed root takes the logged value too: what it broadcast before is what counts.
-  bool gives = root && ft().worker_owes(record.id);
-  char* output = Data(root ? e.tensor : e.output);
-  Run(
-      global_state_, entries, FT_BROADCAST, record,
-      [&](uint64_t from, uint64_t bytes, char* to) {
-        std::memcpy(to, Data(e.tensor) + from, bytes);
-      },
-      [&](uint64_t from, uint64_t bytes, const char* result) {
-        if (!gives) {
-          std::memcpy(output + from, result, bytes);
-        }
-      });
-  controller.Executed(record, 1);
-  return Status::OK();
+  if (!root || !ft().worker_owes(flight->record.id)) {
+    char* output = root ? input : Data(e.output);
+    flight->copy_out = [output](uint64_t from, uint64_t bytes, const char* result) {
+      std::memcpy(output + from, result, bytes);
+    };
+  }
+  return Begin(global_state_, std::move(flight), FT_BROADCAST);
 }
 
 bool FtBroadcast::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
@@ -199,11 +155,10 @@ bool FtBroadcast::Enabled(const ParameterManager&, const std::vector<TensorTable
 // ---------------------------------------------------------------- error
 
 Status FtError::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
-  auto& controller = ControllerOf(global_state_);
-  hvdft_record record = controller.TakeRecord();
-  FtCheck(ft().worker_contribute(record.id));
-  controller.Executed(record, entries.size());
-  return ErrorOp::Execute(entries, response);
+  auto flight = NewFlight(global_state_, entries);
+  FtFlight& f = *flight;
+  f.finish = [this, &f, response] { return ErrorOp::Execute(f.entries, response); };
+  return Begin(global_state_, std::move(flight), FT_ERROR);
 }
 
 } // namespace common

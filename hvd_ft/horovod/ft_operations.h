@@ -1,10 +1,11 @@
-// Allreduce, allgather and broadcast through the arena: copy this rank's input in, let the
-// agents work, copy the result out. An op that an earlier incarnation took part in is served
+// Allreduce, allgather and broadcast through the arena: what is to be copied in and out. The
+// controller carries them out. An op that an earlier incarnation took part in is served
 // the same way; only what is there already is not done again.
 #ifndef HOROVOD_FT_OPERATIONS_H
 #define HOROVOD_FT_OPERATIONS_H
 
 #include "../ops/collective_operations.h"
+#include "ft_flight.h"
 
 namespace horovod {
 namespace common {
@@ -25,6 +26,9 @@ public:
   bool Enabled(const ParameterManager& param_manager,
                const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
+
+private:
+  Status CopyOut(FtFlight& flight, const Response& response);
 };
 
 class FtBroadcast : public BroadcastOp {

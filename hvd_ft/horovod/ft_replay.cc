@@ -92,7 +92,7 @@ void FtController::CheckReplayMoves(uint64_t log_length) {
     return;
   }
   hvdft_record next;
-  FtCheck(ft().worker_record(ft().worker_cursor(), &next));
+  FtCheck(ft().worker_record(NextOp(), &next));
   for (auto& entry : requested_) {
     Found found = Find(entry.first, next.id, log_length);
     std::string mine = FtSignature(entry.second);

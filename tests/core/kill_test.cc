@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <deque>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,8 +27,9 @@ extern char** environ;
 
 namespace {
 
+constexpr uint64_t kTogether = 3;      // ops that are announced, agreed and under way at once
 constexpr uint64_t kPrologue = 3;      // ops before the loop
-constexpr uint64_t kSnapshotOps = 7;
+constexpr uint64_t kSnapshotOps = 6;
 
 // Some ops have one segment, some more than the window: kills strike between segments too.
 uint64_t elements(uint64_t op) {
@@ -35,13 +37,30 @@ uint64_t elements(uint64_t op) {
   return op % 5 == 0 ? (hvdft::kWindow + 2) * segment + 1 : op % 5 * segment / 3 + 1;
 }
 
+// One op under way, and whose it is.
+struct Flight {
+  uint64_t op;
+  hvdft_record record;
+  static void give(void* self, uint64_t, uint64_t bytes, void* to) {
+    uint64_t value = (static_cast<Flight*>(self)->op + 1) << hvdft_worker_rank();
+    auto* mine = static_cast<uint64_t*>(to);
+    for (uint64_t i = 0; i < bytes / sizeof value; ++i) mine[i] = value;
+  }
+  static void take(void* self, uint64_t, uint64_t bytes, const void* from) {
+    uint64_t expected =
+        (static_cast<Flight*>(self)->op + 1) * ((1u << hvdft_worker_size()) - 1);
+    auto* result = static_cast<const uint64_t*>(from);
+    for (uint64_t i = 0; i < bytes / sizeof expected; ++i) CHECK(result[i] == expected);
+  }
+};
+
 // What a worker carries from op to op: wrong after a bad replay.
 uint64_t mixed(uint64_t state, uint64_t result) { return state * 6364136223846793005u + result; }
 
 struct Script {
   uint64_t ops = 0, state = 0, next = 0;
   uint64_t term = 0, announced = 0;
-  // Coordinator: ranks that announced the next op. As in Horovod, whose tensors have the
+  // Coordinator: ranks that announced the next ops. As in Horovod, whose tensors have the
   // same names in every step, an announcement does not tell which op it is for.
   int counted = 0;
 
@@ -72,27 +91,30 @@ struct Script {
     if (counted < hvdft_worker_size()) return;
     CHECK(counted == hvdft_worker_size());
     counted = 0;
-    hvdft_op op{};
-    op.kind = HVDFT_REDUCE;
-    op.dtype = HVDFT_INT64;
-    op.waits = 1;
-    op.result_bytes = elements(next) * sizeof(int64_t);
-    op.response = "";
-    std::string signature = "op " + std::to_string(next);
-    op.signature = signature.c_str();
-    CHECK(hvdft_worker_propose(term, &op, 1) >= HVDFT_AGAIN);
+    hvdft_op ops[kTogether]{};
+    std::string signatures[kTogether];
+    for (uint64_t i = 0; i < kTogether; ++i) {
+      hvdft_op& op = ops[i];
+      op.kind = HVDFT_REDUCE;
+      op.dtype = HVDFT_INT64;
+      op.result_bytes = elements(next + i) * sizeof(int64_t);
+      op.response = "";
+      signatures[i] = "op " + std::to_string(next + i);
+      op.signature = signatures[i].c_str();
+    }
+    CHECK(hvdft_worker_propose(term, ops, kTogether) == HVDFT_OK);
   }
 
-  hvdft_record next_record() {
+  hvdft_record agreed(uint64_t id) {
     for (;;) {
       uint32_t ticket = hvdft_worker_ticket();
       uint64_t now = hvdft_worker_term();  // before the log: see hvd_ft.h
       hvdft_record record;
-      int code = hvdft_worker_record(next, &record);
+      int code = hvdft_worker_record(id, &record);
       if (code == HVDFT_OK) return record;
       CHECK(code == HVDFT_AGAIN);
       if (!hvdft_worker_joined()) {
-        hvdft_worker_join(next);
+        hvdft_worker_join(id);
       } else {
         hvdft_worker_caught_up();
         follow_term(now);
@@ -103,27 +125,26 @@ struct Script {
     }
   }
 
-  static void give(void* self, uint64_t, uint64_t bytes, void* to) {
-    uint64_t value = (static_cast<Script*>(self)->next + 1) << hvdft_worker_rank();
-    auto* mine = static_cast<uint64_t*>(to);
-    for (uint64_t i = 0; i < bytes / sizeof value; ++i) mine[i] = value;
-  }
-
-  static void take(void* self, uint64_t, uint64_t bytes, const void* from) {
-    uint64_t expected =
-        (static_cast<Script*>(self)->next + 1) * ((1u << hvdft_worker_size()) - 1);
-    auto* result = static_cast<const uint64_t*>(from);
-    for (uint64_t i = 0; i < bytes / sizeof expected; ++i) CHECK(result[i] == expected);
-  }
-
   void step() {
-    hvdft_record record = next_record();
-    CHECK("op " + std::to_string(next) == record.signature);
-    hvdft_copies copies{give, take, this};
-    CHECK(hvdft_worker_run(next, &copies) == HVDFT_OK);
-    state = mixed(state, *static_cast<const uint64_t*>(record.result));
-    hvdft_worker_executed(next);
-    ++next;
+    std::deque<Flight> flights;
+    for (uint64_t op = next; op < next + kTogether; ++op) {
+      flights.push_back({op, agreed(op)});
+      CHECK("op " + std::to_string(op) == flights.back().record.signature);
+      hvdft_copies copies{Flight::give, Flight::take, &flights.back()};
+      CHECK(hvdft_worker_begin(op, &copies) == HVDFT_OK);
+    }
+    while (!flights.empty()) {
+      uint32_t ticket = hvdft_worker_ticket();
+      int code = hvdft_worker_advance();
+      if (code == 1) {
+        state = mixed(state, *static_cast<const uint64_t*>(flights.front().record.result));
+        hvdft_worker_executed(next++);
+        flights.pop_front();
+        continue;
+      }
+      CHECK(code == HVDFT_AGAIN);
+      hvdft_worker_wait(ticket, 10000);
+    }
   }
 
   void snapshot() {

@@ -9,6 +9,7 @@
 #include "bell.h"
 #include "check.h"
 #include "hvd_ft.h"
+#include "run_op.h"
 
 namespace {
 
@@ -38,9 +39,13 @@ void execute(int count) {
     op.response = "";
     op.signature = "op";
     CHECK(hvdft_worker_propose(hvdft_worker_term(), &op, 1) == HVDFT_OK);
-    hvdft_copies no_data{};
-    CHECK(hvdft_worker_run(hvdft_worker_cursor(), &no_data) == HVDFT_OK);
-    hvdft_worker_executed(hvdft_worker_cursor());
+    uint64_t id = hvdft_worker_cursor();
+    for (;;) {
+      uint32_t ticket = hvdft_worker_ticket();
+      if (hvdft_worker_log_length() > id) break;
+      hvdft_worker_wait(ticket, 10000);
+    }
+    run_op(id, hvdft_copies{});
   }
 }
 

@@ -30,8 +30,16 @@ struct Worker {
   uint64_t next = 0, seen_term = 0, seen_length = 0, term = 0;
 };
 
+// Lies there until rank 0's agent, which outlives every worker, has read it.
+struct Proposal {
+  bool there = false;
+  uint64_t term = 0;
+  std::vector<uint64_t> meant;
+};
+
 struct World {
   hvdft::Sequencer sequencer;
+  Proposal proposal;
   Worker workers[kRanks];
   Mail mail[kRanks];
   std::vector<uint64_t> counted;  // coordinator: the ops that were meant
@@ -53,6 +61,10 @@ struct World {
       for (uint64_t v : {uint64_t{m.there}, m.term, m.op}) add(v);
     }
     for (uint64_t op : counted) add(op);
+    add(255);
+    add(proposal.there);
+    add(proposal.term);
+    for (uint64_t op : proposal.meant) add(op);
     return k;
   }
 };
@@ -65,6 +77,8 @@ class Explorer {
   bool explore(const World& world) {
     if (!seen_.insert(world.key()).second) return true;
     bool done = true;
+    World answered = world;
+    if (!answer(answered) || !explore(answered)) return false;
     for (int r = 0; r < kRanks; ++r) {
       done = done && world.workers[r].next == kOps;
       World after = world;
@@ -133,15 +147,22 @@ class Explorer {
       world.counted.push_back(mail.op);
       mail.there = false;
     }
-    if (world.counted.size() < kRanks) return true;
-    std::vector<uint64_t> meant;
-    meant.swap(world.counted);
+    if (world.counted.size() < kRanks || world.proposal.there) return true;
+    world.proposal = {true, w.term, {}};
+    world.proposal.meant.swap(world.counted);
+    return true;
+  }
+
+  static bool answer(World& world) {
+    if (!world.proposal.there) return true;
+    Proposal proposal;
+    std::swap(proposal, world.proposal);
     uint64_t op = world.sequencer.log_length();
-    if (!world.sequencer.propose(w.term, 1)) return true;
-    for (uint64_t m : meant) {
+    if (!world.sequencer.propose(proposal.term, 1)) return true;
+    for (uint64_t m : proposal.meant) {
       if (m != op) return false;
     }
-    return meant.size() == kRanks;
+    return proposal.meant.size() == kRanks;
   }
 
   Rule rule_;

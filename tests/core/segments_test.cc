@@ -1,7 +1,6 @@
-// Every interleaving of workers and agents in two ops of a few segments, with a worker dying at
-// every point: no slot of a window is overwritten before all slices of its segment are reduced,
-// each slice is reduced once and out of the right inputs, and all comes to an end. A last segment
-// may be so short that only some agents have a slice.
+// Every interleaving of workers in two ops of a few segments, with a worker dying at every point:
+// no slot of a window is overwritten before what lies there is reduced, everything is reduced out
+// of the right inputs, nothing is taken before, and all comes to an end.
 #include "segments.h"
 
 #include <array>
@@ -17,90 +16,139 @@ using namespace hvdft;
 namespace {
 
 constexpr uint64_t kOps = 2;
+constexpr uint64_t kMostSegments = 6;
 
 struct World {
-  uint64_t size, window, last_slices;
+  uint64_t size, window;
   std::array<uint64_t, kOps> segments;
 
-  uint64_t slices(uint64_t place) const {
-    bool last = segment_of(place) + 1 == segments[op_of(place)];
-    return last ? std::min(last_slices, size) : size;
+  uint64_t first(uint64_t op) const { return op == 0 ? 0 : segments[0]; }
+  uint64_t end() const { return segments[0] + segments[1]; }
+  uint64_t op_with(uint64_t number) const { return number < segments[0] ? 0 : 1; }
+  uint64_t place_of(uint64_t number) const {
+    return place(op_with(number), number - first(op_with(number)));
   }
 };
 
+// What a worker is at in reducing a segment.
+enum class At { kNothing, kClaiming, kReducing, kMarking };
+
 struct Rank {
-  uint64_t contributed = 0;   // a place, as in shared memory; outlives the worker
-  uint64_t op = 0, taken = 0; // of its worker
-  uint64_t reduced = 0;       // of its agent
-  std::array<uint64_t, 3> slots{};  // the window: the place whose input lies there, + 1
-  auto key() const { return std::tie(contributed, op, taken, reduced, slots); }
+  uint64_t contributed = 0;         // a place, as in shared memory; outlives the worker
+  std::array<uint64_t, 3> slots{};  // the window: the segment whose input lies there, + 1
+  // Of its worker.
+  bool alive = true;
+  Lane lane;
+  uint64_t begun = 0;  // ops
+  At at = At::kNothing;
+  uint64_t number = 0, before = 0;  // what it is at, and the claim as it saw it
+
+  auto key() const {
+    return std::tie(contributed, slots, alive, lane.given, lane.looked, lane.taken, lane.end,
+                    begun, at, number, before);
+  }
   bool operator<(const Rank& other) const { return key() < other.key(); }
 };
 
 struct State {
   std::vector<Rank> ranks;
+  std::array<uint64_t, 3> claims{};
+  std::array<bool, kMostSegments> results{};
   int deaths = 1;  // that may still happen
   bool operator<(const State& o) const {
-    return std::tie(deaths, ranks) < std::tie(o.deaths, o.ranks);
+    return std::tie(deaths, claims, results, ranks) <
+           std::tie(o.deaths, o.claims, o.results, o.ranks);
   }
 };
 
-// Agent `a` does its next segment or passes the op by; false if it has to wait.
-bool agent_step(const World& world, State& state, uint64_t a) {
-  Rank& mine = state.ranks[a];
-  uint64_t at = mine.reduced;
-  if (op_of(at) == kOps) return false;
-  if (a < world.slices(at)) {
-    for (Rank& rank : state.ranks) {
-      if (rank.contributed <= at) return false;
+Stage stage(const World& world, const State& state, uint64_t number) {
+  return stage_of(number, state.claims[number % world.window], [&] {
+    for (const Rank& rank : state.ranks) {
+      if (rank.contributed <= world.place_of(number)) return false;
     }
-    for (Rank& rank : state.ranks) {
-      CHECK(rank.slots[segment_of(at) % world.window] == at + 1);
-    }
-  }
-  mine.reduced = next_place(at, world.segments[op_of(at)]);
-  return true;
+    return true;
+  });
 }
 
-bool reduced(const World& world, const State& state, uint64_t at) {
-  for (uint64_t a = 0; a < world.slices(at); ++a) {
-    if (state.ranks[a].reduced <= at) return false;
-  }
-  return true;
+void reduce(const World& world, State& state, uint64_t number) {
+  for (Rank& rank : state.ranks) CHECK(rank.slots[number % world.window] == number + 1);
+  state.results[number] = true;
+}
+
+void contribute(const World& world, State& state, Rank& mine, uint64_t number) {
+  uint64_t& slot = mine.slots[number % world.window];
+  if (slot != 0) CHECK(stage(world, state, slot - 1) == Stage::kReduced);
+  slot = number + 1;
+  uint64_t op = world.op_with(number);
+  mine.contributed = place_after(op, number - world.first(op), world.segments[op]);
 }
 
 // The worker of rank `r` does its next step; false if it has to wait or is done.
 bool worker_step(const World& world, State& state, uint64_t r) {
   Rank& mine = state.ranks[r];
-  if (mine.op == kOps) return false;
-  uint64_t segments = world.segments[mine.op];
-  uint64_t given = op_of(mine.contributed) > mine.op ? segments : segment_of(mine.contributed);
-  auto complete = [&](uint64_t s) { return reduced(world, state, place(mine.op, s)); };
-  switch (next_step(segments, given, mine.taken, complete, world.window)) {
-    case Step::kContribute: {
-      uint64_t& slot = mine.slots[given % world.window];
-      if (slot != 0) {  // what lay there has been reduced
-        CHECK(reduced(world, state, slot - 1));
+  uint64_t& claim = state.claims[mine.number % world.window];
+  switch (mine.at) {
+    case At::kClaiming:
+      if (claim == mine.before) {
+        claim = claim_word(mine.number, static_cast<int>(r), false);
+        mine.at = At::kReducing;
+      } else {
+        mine.at = At::kNothing;
       }
-      slot = place(mine.op, given) + 1;
-      mine.contributed = given + 1 < segments ? place(mine.op, given + 1) : place(mine.op + 1, 0);
       return true;
-    }
-    case Step::kTake:
-      ++mine.taken;
+    case At::kReducing:
+      reduce(world, state, mine.number);
+      mine.at = At::kMarking;
       return true;
-    case Step::kFinished:
-      ++mine.op;
-      mine.taken = 0;
+    case At::kMarking:
+      claim = claim_word(mine.number, static_cast<int>(r), true);
+      mine.at = At::kNothing;
       return true;
     default:
-      return false;
+      break;
   }
+  Lane lane = mine.lane;
+  Step step = mine.lane.next([&](uint64_t n) { return stage(world, state, n); }, world.window);
+  if (step == Step::kContribute) {
+    contribute(world, state, mine, mine.lane.given++);
+  } else if (step == Step::kReduce) {
+    mine.number = mine.lane.looked++;
+    mine.before = state.claims[mine.number % world.window];
+    // Another may have claimed it since this worker looked.
+    if (claimed_end(mine.before) <= mine.number) mine.at = At::kClaiming;
+  } else if (step == Step::kTake) {
+    CHECK(state.results[mine.lane.taken]);
+    ++mine.lane.taken;
+  } else {
+    return lane.looked != mine.lane.looked;
+  }
+  return true;
+}
+
+void begin(const World& world, Rank& mine) {
+  uint64_t op = mine.begun++;
+  mine.lane.begin(op, world.first(op), world.segments[op], mine.contributed);
+}
+
+// Its agent finds the worker dead: it does what that had claimed, then the next one starts.
+void bury(const World& world, State& state, uint64_t r) {
+  for (uint64_t& claim : state.claims) {
+    if (!in_work(claim) || owner_of(claim) != static_cast<int>(r)) continue;
+    uint64_t number = claimed_end(claim) - 1;
+    reduce(world, state, number);
+    claim = claim_word(number, static_cast<int>(r), true);
+  }
+  Rank next;
+  next.contributed = state.ranks[r].contributed;
+  next.slots = state.ranks[r].slots;
+  state.ranks[r] = next;
 }
 
 size_t explore(const World& world) {
   std::set<State> seen;
-  std::vector<State> open{{std::vector<Rank>(world.size)}};
+  State start;
+  start.ranks.resize(world.size);
+  std::vector<State> open{start};
   auto reach = [&](const State& state) {
     if (seen.insert(state).second) open.push_back(state);
   };
@@ -109,15 +157,24 @@ size_t explore(const World& world) {
     open.pop_back();
     bool moved = false, done = true;
     for (uint64_t r = 0; r < world.size; ++r) {
+      const Rank& mine = state.ranks[r];
+      done = done && mine.alive && mine.begun == kOps && mine.lane.taken == world.end();
       State next = state;
-      if (agent_step(world, next, r)) moved = true, reach(next);
-      next = state;
+      if (!mine.alive) {
+        bury(world, next, r);
+        moved = true, reach(next);
+        continue;
+      }
       if (worker_step(world, next, r)) moved = true, reach(next);
-      done = done && state.ranks[r].op == kOps;
-      if (state.deaths > 0) {  // the next incarnation begins with the first op
+      if (mine.begun < kOps && mine.at == At::kNothing) {
+        next = state;
+        begin(world, next.ranks[r]);
+        moved = true, reach(next);
+      }
+      if (state.deaths > 0) {
         next = state;
         --next.deaths;
-        next.ranks[r].op = next.ranks[r].taken = 0;
+        next.ranks[r].alive = false;
         reach(next);
       }
     }
@@ -129,34 +186,24 @@ size_t explore(const World& world) {
 }  // namespace
 
 int main() {
-  CHECK(next_place(place(7, 0), 1) == place(8, 0));
-  CHECK(next_place(place(7, 3), 9) == place(7, 4));
-  for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, 3 * kSliceBytes - 8, kSegmentBytes}) {
-    for (uint64_t size : {1, 2, 5, 256}) {  // the slices are the segment, without a gap
-      uint64_t at = 0;
-      for (uint64_t a = 0; a < size; ++a) {
-        Range slice = slice_range(bytes, a, size);
-        CHECK(slice.from == at && slice.to >= at);
-        CHECK((a < slices_of(bytes, size)) == (slice.to > at) || bytes == 0);
-        at = slice.to;
-      }
-      CHECK(at == bytes);
-    }
-  }
+  CHECK(place_after(7, 0, 1) == place(8, 0));
+  CHECK(place_after(7, 3, 9) == place(7, 4));
   CHECK(segments_of(0) == 1 && segments_of(1) == 1);
   CHECK(segments_of(kSegmentBytes) == 1 && segments_of(kSegmentBytes + 1) == 2);
   CHECK(segment_range(1, kSegmentBytes + 5).bytes() == 5);
   uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
   CHECK(op_of(place(1, segments_of(huge))) == 1);
   CHECK(segment_range(segments_of(huge) - 1, huge).to == huge);
+  for (int owner : {0, 255}) {
+    uint64_t word = claim_word(uint64_t{1} << 45, owner, false);
+    CHECK(in_work(word) && owner_of(word) == owner && claimed_end(word) == (uint64_t{1} << 45) + 1);
+  }
   size_t states = 0;
   for (uint64_t size : {1, 2, 3}) {
     for (uint64_t window : {1, 2, 3}) {
-      uint64_t most = size == 3 ? 3 : 6;
-      for (uint64_t first = 1; first <= most; ++first) {
-        for (uint64_t last_slices : {uint64_t{1}, size}) {
-          states += explore({size, window, last_slices, {first, most - first + 1}});
-        }
+      uint64_t most = size == 3 ? (window == 2 ? 3 : 2) : size == 2 ? 4 : kMostSegments;
+      for (uint64_t first = 1; first < most; ++first) {
+        states += explore({size, window, {first, most - first}});
       }
     }
   }

@@ -1,0 +1,88 @@
+#include "claims.h"
+
+#include <cstring>
+
+#include "inject.h"
+#include "reduce.h"
+
+namespace hvdft {
+
+std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, Node::Role role,
+                                     int rank) {
+  auto arenas = std::make_unique<Arenas>();
+  arenas->node_ = Node::open(dir, job, role);
+  if (!arenas->node_) return nullptr;
+  for (int r = 0; r < arenas->node_->size(); ++r) {
+    bool mine = role == Node::kWorker && r == rank;
+    arenas->files_.push_back(RankFile::open(dir, job, r, mine));
+    if (!arenas->files_.back()) return nullptr;
+  }
+  return arenas;
+}
+
+bool Arenas::all_contributed(uint64_t place) const {
+  for (int r = 0; r < node_->size(); ++r) {
+    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= place) return false;
+  }
+  return true;
+}
+
+Stage Arenas::stage(const Record& record, uint64_t number) const {
+  return stage_of(number, claim(number).load(std::memory_order_seq_cst), [&] {
+    return all_contributed(place(record.id, number - record.first_segment));
+  });
+}
+
+bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) const {
+  uint64_t before = claim(number).load(std::memory_order_seq_cst);
+  if (claimed_end(before) > number ||
+      !claim(number).compare_exchange_strong(before, claim_word(number, rank, false))) {
+    return false;
+  }
+  pass_point(HVDFT_AT_REDUCE, record.id);
+  reduce_segment(record, number - record.first_segment);
+  claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
+  return true;
+}
+
+void Arenas::take_over(int rank) const {
+  for (const Claim& slot : node_->header().claims) {
+    uint64_t word = slot.word.load(std::memory_order_seq_cst);
+    if (!in_work(word) || owner_of(word) != rank) continue;
+    uint64_t number = claimed_end(word) - 1;
+    const Record& record = record_of(number);
+    reduce_segment(record, number - record.first_segment);
+    claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
+  }
+}
+
+// An op that is not complete is one of the last: nobody has executed it.
+const Record& Arenas::record_of(uint64_t number) const {
+  uint64_t id = node_->header().log_length.load(std::memory_order_acquire) - 1;
+  while (node_->record(id)->first_segment > number) --id;
+  return *node_->record(id);
+}
+
+void Arenas::reduce_segment(const Record& record, uint64_t segment) const {
+  const OpHead& op = record.op;
+  Range range = segment_range(segment, op.result_bytes);
+  uint64_t slot = (record.first_segment + segment) % kWindow;
+  char* result = node_->heap() + record.result_offset + range.from;
+  auto input = [&](size_t rank) { return files_[rank]->input() + slot * kSegmentBytes; };
+  if (op.kind == HVDFT_CONCAT) {
+    for (size_t r = 0; r < files_.size(); ++r) {
+      Range part = overlap(range, contribution(record, static_cast<int>(r)));
+      uint64_t at = part.from - range.from;
+      if (part.bytes() > 0) std::memcpy(result + at, input(r) + at, part.bytes());
+    }
+  } else if (op.kind == HVDFT_COPY) {
+    std::memcpy(result, input(op.root), range.bytes());
+  } else if (op.kind == HVDFT_REDUCE) {
+    const void* inputs[kMaxRanks];
+    for (size_t r = 0; r < files_.size(); ++r) inputs[r] = input(r);
+    reduce(op.dtype, op.reduce, inputs, static_cast<int>(files_.size()), result,
+           range.bytes() / element_bytes(op.dtype));
+  }
+}
+
+}  // namespace hvdft
