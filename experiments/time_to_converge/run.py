@@ -19,8 +19,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.common import end_with, write_csv
-from hvd_ft.bench.sides import stock_command, stock_environment
-from hvd_ft.environment import check_environment
+from hvd_ft.bench.sides import stock_environment
+from hvd_ft.environment import check_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
 
 HERE = Path(__file__).resolve().parent
@@ -66,7 +66,7 @@ def attempt(side: str, epochs: int, death: Sequence[str], log: Path) -> tuple[fl
     """
     if side == "stock":
         environment = stock_environment()
-        launch = stock_command(RANKS, environment)
+        launch = mpiexec_command(RANKS, environment)
     else:
         environment = {**os.environ}
         launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), "--no-live"]
