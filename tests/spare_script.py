@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+from hvd_ft.await_file import await_file
 
 JOB, DIRECTORY = os.environ["HOROVOD_FT_JOB"], Path(os.environ["HOROVOD_FT_DIR"])
 WHAT = sys.argv[1]
@@ -17,11 +17,8 @@ WHAT = sys.argv[1]
 
 def await_spare(number: int) -> None:
     """Waits until the job's spare of that number is ready."""
-    for _ in range(3000):
-        if (DIRECTORY / f"ready-{number}").exists():
-            return
-        time.sleep(0.02)
-    os._exit(9)
+    if not await_file(DIRECTORY / f"ready-{number}", 60):
+        os._exit(9)
 
 
 def kill_waiting_spare() -> None:

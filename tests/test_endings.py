@@ -26,9 +26,10 @@ def reduce(name):
 
 
 def until_other_is_done():
-    view = native.View(os.environ["HOROVOD_FT_DIR"])
+    view, worker, seen = native.View(os.environ["HOROVOD_FT_DIR"]), native.worker(), 0
     while view.status(1 - rank).state is not native.State.DONE:
-        time.sleep(0.05)
+        worker.wait_event(seen, 60_000)
+        seen = worker.event_count
 
 
 {before}

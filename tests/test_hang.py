@@ -95,16 +95,24 @@ def test_in_words() -> None:
 # ---------------------------------------------------------------- real jobs
 
 JOB = """\
-import os, signal, threading, time
+import os, signal, time
 import hvd_ft.tensorflow as hvd
 import tensorflow as tf
+from hvd_ft import native
 
 hvd.init()
-me = hvd.rank() == 1 and hvd.incarnation() == 0
+me = hvd.rank() == {rank} and hvd.incarnation() == 0
 
 
 def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def stop_rank_1_where_it_waits():
+    view = native.View(os.environ["HOROVOD_FT_DIR"])
+    while not (view.watch(1).pending and view.watch(1).asleep):
+        time.sleep(0.01)  # no event tells of it
+    os.kill(view.status(1).pid, signal.SIGSTOP)
 
 
 total = 0.0
@@ -115,12 +123,18 @@ for step in range(6):
 os.write(1, f"TOTAL {total} {hvd.incarnation()}\\n".encode())  # in one piece
 """
 
+# Which rank does what at step 3, so that rank 1 is stuck.
 HANGS = {
-    "stopped": "stop()",
-    "loops": "while True: pass",
-    # Stopped while it waits: rank 0 comes later, and the sum is complete without it.
-    "stopped in a collective": "threading.Timer(0.5, stop).start()",
+    "stopped": (1, "stop()"),
+    "loops": (1, "while True: pass"),
+    # Rank 0 comes later, and the sum is complete without rank 1.
+    "stopped in a collective": (0, "stop_rank_1_where_it_waits()"),
 }
+
+
+def job(how: str) -> str:
+    rank, hang = HANGS[how]
+    return JOB.replace("{rank}", str(rank)).replace("{hang}", hang)
 
 
 @pytest.mark.parametrize("how", HANGS)
@@ -128,9 +142,7 @@ def test_a_stuck_worker_is_killed_and_restarted(
     run_hvdft: RunHvdft, tmp_path: Path, how: str
 ) -> None:
     script = tmp_path / "job.py"
-    late = "    if hvd.rank() == 0 and step == 3: time.sleep(1)\n" if "in a" in how else ""
-    text = JOB.replace("{hang}", HANGS[how])
-    script.write_text(text.replace("    total +=", f"{late}    total +="))
+    script.write_text(job(how))
     ended = run_hvdft(
         ["run", "-np", "2", sys.executable, str(script)],
         env={"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5"},
@@ -146,7 +158,7 @@ def test_a_stuck_worker_is_killed_and_restarted(
 
 def test_who_always_hangs_stops_the_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
-    script.write_text(JOB.replace("{hang}", HANGS["stopped"]))
+    script.write_text(job("stopped"))
     env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5", "HOROVOD_FT_MAX_FAILURES": "0"}
     ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)], env=env)
     assert ended.code == 137
