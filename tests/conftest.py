@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -33,6 +34,12 @@ class Ended:
 
 
 RunHvdft = Callable[..., Ended]
+
+
+@pytest.fixture(scope="session")
+def undisturbed() -> dict[str, Any]:
+    """What `test_recovery.reference` has run so far, by style."""
+    return {}
 
 
 @pytest.fixture
