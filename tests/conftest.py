@@ -52,16 +52,17 @@ def arena_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
-    """Gives a function `run_hvdft(arguments, timeout=60.0, env=None, program=None)`.
+    """Gives a function `run_hvdft(arguments, timeout=120.0, env=None, program=None)`.
 
-    It runs `hvdft`, or the command line `program` in its place, with a hard limit in seconds.
+    It runs `hvdft`, or the command line `program` in its place, with a hard limit in seconds: only
+    what hangs meets it, even on a machine that is busy with other things.
     Then it sees to it that no process that the command has started is left, nor a job directory.
     """
     marks: list[str] = []
 
     def run(
         arguments: list[str],
-        timeout: float = 60.0,
+        timeout: float = 120.0,
         env: dict[str, str] | None = None,
         program: list[str] | None = None,
     ) -> Ended:

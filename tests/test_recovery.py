@@ -14,6 +14,7 @@ from hvd_ft.facts import EventType, Point
 from hvd_ft.report import Report, read_report
 
 SCRIPT = str(Path(__file__).with_name("recovery_script.py"))
+pytestmark = pytest.mark.timeout(600)  # two jobs, one of many restarts
 STEPS = 36
 RANKS = {"keras": 3, "loop": 2, "large": 2, "chosen": 2}  # by style
 # When snapshots are taken changes no weight, so one undisturbed run serves for both.
@@ -52,7 +53,7 @@ def train(
     flags = ["-np", str(RANKS[style]), "--report", str(report), *inject, *flags]
     ended = run_hvdft(
         ["run", *flags, sys.executable, SCRIPT, style],
-        timeout=150,
+        timeout=250,
         env={"HOROVOD_FT_MAX_FAILURES": "10", **(env or {})},
     )
     assert ended.code == 0, ended.err
