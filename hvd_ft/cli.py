@@ -9,7 +9,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.console import Console
 from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
 from hvd_ft.errors import HvdFtError
+from hvd_ft.writable import check_writable
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -71,20 +71,12 @@ def _parser() -> _Parser:
         "agent",
         help="run one rank's agent and its worker; for use under horovodrun or mpirun",
     )
-    build = _add(
-        commands,
-        "build-horovod",
-        "build Horovod with the ft backend into the active environment",
-        "hvdft build-horovod",
-    )
+    purpose = "build Horovod with the ft backend into the active environment"
+    build = _add(commands, "build-horovod", purpose, "hvdft build-horovod")
     build.add_argument("--force", action="store_true", help="build again in any case")
     build.set_defaults(handler=_build_horovod)
-    check = _add(
-        commands,
-        "check",
-        "check that MPI, TensorFlow and Horovod are there and fit",
-        "hvdft check",
-    )
+    purpose = "check that MPI, TensorFlow and Horovod are there and fit"
+    check = _add(commands, "check", purpose, "hvdft check")
     check.set_defaults(handler=_check)
     _add_report(commands)
     add_bench(commands, _add)
@@ -184,8 +176,7 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.live import display
 
     check_hosts(options.hosts, options.num_proc)
-    for path in (options.report, options.picture):
-        _check_writable(path)
+    check_writable(options.report, options.picture)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
@@ -239,14 +230,6 @@ def check_hosts(hosts: str | None, size: int) -> None:
         raise HvdFtError(f"-H {hosts} has {slots} slots for {size} ranks; give -H localhost:{size}")
 
 
-def _check_writable(path: str | None) -> None:
-    if path is None:
-        return
-    directory = Path(path).absolute().parent
-    if Path(path).is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
-
-
 def _draw(report: str, picture: str) -> None:
     from hvd_ft.plot import save_states
     from hvd_ft.report import read_report
@@ -272,7 +255,7 @@ def _check(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from hvd_ft import report
 
-    _check_writable(options.picture)
+    check_writable(options.picture)
     told = report.read_report(options.events)
     events = told.events
     console = Console()

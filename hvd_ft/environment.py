@@ -4,7 +4,9 @@ Everything is looked up without importing TensorFlow or Horovod, so that a check
 """
 
 import os
+import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from hvd_ft import __version__, horovod_source, native
@@ -44,6 +46,25 @@ def mpi_environment() -> dict[str, str]:
         # ... and hand its own CPU mask down to its worker.
         "I_MPI_PIN": "0",
     }
+
+
+def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:
+    """Returns the beginning of a command line that starts processes under Intel MPI.
+
+    Args:
+        size: How many.
+        environment: The whole one of the command; Intel MPI is found by its PATH.
+
+    Raises:
+        HvdFtError: Intel MPI is not there.
+    """
+    # mpirun is a shell script around this program; without the shell we see how it ends.
+    mpiexec = shutil.which(_MPIEXEC, path=environment.get("PATH"))
+    if mpiexec is None:
+        raise HvdFtError(
+            f"Intel MPI's {_MPIEXEC} is not in PATH; run: pip install impi-rt impi-devel"
+        )
+    return [mpiexec, "-np", str(size)]
 
 
 def mpi_root() -> Path:

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import IO, Protocol
 
-import psutil
-
 from hvd_ft import jobdir, mpi_files
 from hvd_ft.drills import check_ranks, parse
-from hvd_ft.environment import check_environment, mpi_environment
+from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job_processes import end_processes
 from hvd_ft.native import View, die_with_parent
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
@@ -140,13 +139,8 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     Raises:
         HvdFtError: There is no Intel MPI.
     """
-    # mpirun is a shell script around this program; without the shell we see how it ends.
-    mpiexec = shutil.which("mpiexec.hydra", path=environment.get("PATH"))
-    if mpiexec is None:
-        raise HvdFtError(
-            "Intel MPI's mpiexec.hydra is not in PATH; run: pip install impi-rt impi-devel"
-        )
-    command = [mpiexec, "-np", str(job.size), sys.executable, "-m", "hvd_ft.agent"]
+    command = mpiexec_command(job.size, environment)
+    command += [sys.executable, "-m", "hvd_ft.agent"]
     for flag, value in (
         ("--on-failure", job.on_failure),
         ("--on-restart", job.on_restart),
@@ -159,20 +153,6 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     if job.spares:
         command += ["--spares", str(job.spares)]
     return [*command, "--", *job.command]
-
-
-def job_processes(job_id: str) -> list[psutil.Process]:
-    """Finds this user's processes of a job by the job's id in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if (
-                process.pid != os.getpid()
-                and process.status() != psutil.STATUS_ZOMBIE
-                and process.environ().get("HOROVOD_FT_JOB") == job_id
-            ):
-                found.append(process)
-    return found
 
 
 @contextlib.contextmanager
@@ -314,31 +294,9 @@ class _Run:
         if self.mpirun.poll() is None:
             self._kill()
             self.mpirun.wait()
-        _end_processes(self.job.id)
+        end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
         jobdir.sweep_stale(self.arena_dir)
         mpi_files.sweep()
-
-
-def _end_processes(job_id: str) -> None:
-    _await_ends(job_processes(job_id))
-    # A process may have started another one before it was killed, so look until there is none.
-    while left := job_processes(job_id):
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        _await_ends(left)
-
-
-def _await_ends(processes: Sequence[psutil.Process]) -> None:
-    # psutil.wait_procs() would wait for zombies, which some containers keep for ever.
-    deadline = time.monotonic() + CLEAR_LIMIT_SECONDS
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(process.pid)
-            try:
-                select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
-            finally:
-                os.close(descriptor)
 
 
 class _Lines:

@@ -94,6 +94,7 @@ class _Holder:
         try:
             taker = self._wait_for_taker()
             if taker is not None:
+                self._tell(self._keeper, {"report": "taken"})
                 self._serve(taker)
         finally:
             bury(self._reap)
@@ -149,7 +150,6 @@ class _Holder:
             if not fits(self._env, order["env"]):
                 taker.close()  # it will start a process of its own
                 return None
-            self._tell(self._keeper, {"report": "taken"})
             started = {"report": "started", "pid": self._pid, "time_ns": time.monotonic_ns()}
             self._tell(taker, started)
             self._order, self._streams = order, [os.dup(stream) for stream in streams]

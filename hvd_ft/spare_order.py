@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from hvd_ft.channel import Message
+from hvd_ft.peer import peer_of
 
 PREPARING, READY = "preparing-", "ready-"  # the sockets' names begin so
 TIMEOUT_SECONDS = 2.0  # for either side to send what it owes the other
@@ -80,7 +81,6 @@ def takeable(names: Iterable[str]) -> list[str]:
 
 def check_peer(connection: socket.socket) -> None:
     """Raises PermissionError unless the process at the other end is the same user's."""
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", peer)
+    user = peer_of(connection).user
     if user != os.geteuid():
         raise PermissionError(f"user {user} is at the other end")

@@ -7,7 +7,6 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
 from hvd_ft.drills import Drill, drill_environment
 from hvd_ft.hang import LOOKS, HangRule, Stuck
+from hvd_ft.job_news import JobNews
 from hvd_ft.journal import Journal
 from hvd_ft.nursery import SPARES, WORKER, NurseryProcess
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
@@ -24,7 +24,6 @@ from hvd_ft.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
-_WAIT_MS = 60_000
 _NEVER = float("inf")
 
 
@@ -95,7 +94,6 @@ class Supervisor:
         self._leave_at = _NEVER
         self._nursery_lost = False
         self._events_seen = 0
-        self._outcome = native.WaitResult.TIMEOUT
         self._over = False
         self._said = False
         self.launcher_lost = False
@@ -106,7 +104,7 @@ class Supervisor:
         Returns:
             The job's exit code.
         """
-        with self._selector, _signal_socket() as signals, self._job_news() as news:
+        with self._selector, _signal_socket() as signals, JobNews(self._agent) as news:
             self._on_readable(signals, lambda: self._on_signal(signals))
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
@@ -123,7 +121,7 @@ class Supervisor:
         return stop[1] if stop else 0
 
     def _on_readable(
-        self, source: socket.socket | Channel | int, react: Callable[[], None]
+        self, source: socket.socket | Channel | JobNews | int, react: Callable[[], None]
     ) -> None:
         self._selector.register(source, selectors.EVENT_READ, react)
 
@@ -237,37 +235,10 @@ class Supervisor:
 
     # -------------------------------------------------------------- the job
 
-    @contextlib.contextmanager
-    def _job_news(self) -> Iterator[int]:
-        """Yields a descriptor that is readable when something happened in the job."""
-        news = os.eventfd(0, os.EFD_CLOEXEC)
-        ended = threading.Event()
-
-        def watch() -> None:
-            seen = 0
-            while not ended.is_set():
-                self._outcome = self._agent.wait(seen, _WAIT_MS)
-                seen = self._agent.event_count
-                os.eventfd_write(news, 1)
-                if self._outcome in (native.WaitResult.STOPPED, native.WaitResult.ALL_DONE):
-                    return
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield news
-        finally:
-            ended.set()
-            self._agent.wake()
-            watcher.join()
-            os.close(news)
-
-    def _on_news(self, news: int) -> None:
-        os.eventfd_read(news)
+    def _on_news(self, news: JobNews) -> None:
+        news.take()
         self._read_events()
-        if self._over:
-            return
-        if self._outcome in (native.WaitResult.STOPPED, native.WaitResult.ALL_DONE):
+        if news.over and not self._over:
             self._over = True
             self._leave_at = time.monotonic() + GRACE_SECONDS
             self._back_by = _NEVER

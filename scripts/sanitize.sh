@@ -3,12 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
+HVDFT_TEST_DIR=$(mktemp -d /dev/shm/hvdft-sanitize-XXXXXX)
+export HVDFT_TEST_DIR
+trap 'rm -rf "$out" "$HVDFT_TEST_DIR"' EXIT
 flags=(-std=c++17 -O1 -g -Wall -Wextra -pthread -fno-sanitize-recover=all -Ihvd_ft/core)
 for sanitizer in address,undefined thread; do
   # The fences beside sequence counters are unknown to the thread sanitizer; the counters are not.
-  for test in sequencer_test segments_test negotiation_test reduce_test kill_test; do
-    "${CXX:-g++}" "${flags[@]}" -Wno-tsan "-fsanitize=$sanitizer" "tests/core/$test.cc" \
+  for source in tests/core/*_test.cc; do
+    test=$(basename "$source" .cc)
+    "${CXX:-g++}" "${flags[@]}" -Wno-tsan "-fsanitize=$sanitizer" "$source" \
       hvd_ft/core/*.cc -o "$out/$test"
     arguments=()
     [ "$test" = kill_test ] && arguments=(3 1500 5 1)

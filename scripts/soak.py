@@ -49,21 +49,21 @@ class Tally:
 
     Attributes:
         jobs: that ended.
+        wrong: of these, with other weights than undisturbed.
+        hangs: of these, without progress.
+        broken: of these, with an error.
         kills: workers killed, by signal, in jobs that ended well.
         together: of these, killed at the same moment as another one.
         in_recovery: of these, killed while a rank was on its way back.
-        wrong: jobs with other weights than undisturbed.
-        hangs: jobs that made no progress.
-        broken: jobs that ended with an error.
     """
 
     jobs: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    together: int = 0
-    in_recovery: int = 0
     wrong: int = 0
     hangs: int = 0
     broken: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    together: int = 0
+    in_recovery: int = 0
 
     @property
     def failed(self) -> bool:
@@ -174,7 +174,7 @@ class Killer:
             for rank in range(view.size):
                 _kill(view.status(rank).pid, signal.SIGABRT)  # Python's fault handler tells where
         elif now < self._until and self._plan.due(now):
-            time.sleep(self._plan.moment())
+            time.sleep(self._plan.moment())  # to strike at any moment, not at ticks only
             self._strike(view)
 
     def _strike(self, view: View) -> None:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -35,6 +36,12 @@ class Ended:
 RunHvdft = Callable[..., Ended]
 
 
+@pytest.fixture(scope="session")
+def undisturbed() -> dict[str, Any]:
+    """What `test_recovery.reference` has run so far, by style."""
+    return {}
+
+
 @pytest.fixture
 def arena_dir() -> Iterator[Path]:
     """A fresh directory for arenas in shared memory, with a short path."""
@@ -45,16 +52,17 @@ def arena_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
-    """Gives a function `run_hvdft(arguments, timeout=60.0, env=None, program=None)`.
+    """Gives a function `run_hvdft(arguments, timeout=120.0, env=None, program=None)`.
 
-    It runs `hvdft`, or the command line `program` in its place, with a hard limit in seconds.
+    It runs `hvdft`, or the command line `program` in its place, with a hard limit in seconds: only
+    what hangs meets it, even on a machine that is busy with other things.
     Then it sees to it that no process that the command has started is left, nor a job directory.
     """
     marks: list[str] = []
 
     def run(
         arguments: list[str],
-        timeout: float = 60.0,
+        timeout: float = 120.0,
         env: dict[str, str] | None = None,
         program: list[str] | None = None,
     ) -> Ended:

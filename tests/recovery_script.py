@@ -7,7 +7,6 @@ spare of number 2 is ready, so that a drill of the next step finds it.
 import hashlib
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd_tf
 import hvd_ft.tensorflow.keras as hvd
+from hvd_ft.await_file import await_file
 
 EPOCHS, STEPS, BATCH = 3, 12, 4
 AWAITED = {
@@ -31,9 +31,7 @@ class StepEnds(tf.keras.callbacks.Callback):
         step = int(self.model.optimizer.iterations)
         if (hvd.rank(), step) in AWAITED and hvd.incarnation() == 0:
             ready = Path(os.environ["HOROVOD_FT_DIR"], f"ready-{AWAITED[hvd.rank(), step]}")
-            give_up = time.monotonic() + 60
-            while not ready.exists() and time.monotonic() < give_up:
-                time.sleep(0.02)
+            assert await_file(ready, 60)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         hvd.allreduce(tf.constant(float(epoch)), name="epoch")

@@ -1,27 +1,28 @@
-"""Waits for warm spares, and does to them and to those above them what its argument says."""
+"""Waits for warm spares, and does to them and to those above them what its argument says.
 
+Neither it nor its spares need TensorFlow: `without_tensorflow` is to be in PYTHONPATH.
+"""
+
+import ctypes
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import psutil
-import tensorflow as tf
 
-import hvd_ft.tensorflow as hvd
+from hvd_ft import native
+from hvd_ft.await_file import await_file
 
 JOB, DIRECTORY = os.environ["HOROVOD_FT_JOB"], Path(os.environ["HOROVOD_FT_DIR"])
 WHAT = sys.argv[1]
+SPARE = "preparing-" if "SPARES_NEVER_READY" in os.environ else "ready-"
 
 
 def await_spare(number: int) -> None:
-    """Waits until the job's spare of that number is ready."""
-    for _ in range(3000):
-        if (DIRECTORY / f"ready-{number}").exists():
-            return
-        time.sleep(0.02)
-    os._exit(9)
+    """Waits until the job's spare of that number is there."""
+    if not await_file(DIRECTORY / f"{SPARE}{number}", 60):
+        os._exit(9)
 
 
 def kill_waiting_spare() -> None:
@@ -34,31 +35,64 @@ def kill_waiting_spare() -> None:
             continue
 
 
-def main() -> None:
-    hvd.init()
-    hvd.allreduce(tf.ones([2]), name="first")
-    rank, incarnation = hvd.rank(), hvd.incarnation()
-    if rank == 1 and incarnation == 0:
-        await_spare(1)
-        if WHAT == "waiting":
-            kill_waiting_spare()
-            await_spare(2)
-            raise RuntimeError("boom")
-        if WHAT == "launcher":
-            os.kill(int(os.environ["LAUNCHER"]), signal.SIGKILL)
-            signal.pause()
-        os.kill(os.getpid(), signal.SIGKILL)
-    if rank == 1 and incarnation == 1:
-        keeper = psutil.Process().parents()[1]
-        if WHAT == "waiting":
-            sys.exit(5)
-        if WHAT == "again":
-            raise RuntimeError("boom")
-        victim = {"holder": psutil.Process().parent(), "keeper": keeper, "nursery": keeper.parent()}
-        victim[WHAT].kill()
-        signal.pause()
-    total = hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="last")
-    sys.stdout.write(f"TOTAL {rank} {incarnation} {float(total)}\n")
+def end(code: int = 0) -> None:
+    worker.orderly_exit()
+    os.write(1, f"END {worker.rank} {worker.incarnation}\n".encode())  # in one piece
+    sys.exit(code)
 
 
-main()
+def end_with_rank_1() -> None:
+    view, seen = native.View(str(DIRECTORY)), 0
+    while view.status(1).state is not native.State.DONE:
+        worker.wait_event(seen, 60_000)
+        seen = worker.event_count
+    end()
+
+
+def end_the_job() -> None:
+    """Rank 0's part: it has the keeper."""
+    await_spare(1)
+    nursery, agent, *above = psutil.Process().parents()
+    launcher = psutil.Process(int(os.environ["LAUNCHER"]))
+    mpirun = next(process for process in above if process.name() == "mpiexec.hydra")
+    if WHAT == "ctrl-c":
+        launcher.send_signal(signal.SIGINT)
+    else:
+        {"launcher": launcher, "mpirun": mpirun, "agent": agent, "nursery": nursery}[WHAT].kill()
+    signal.pause()
+
+
+def first_life() -> None:
+    """Rank 1 dies when a spare is there."""
+    await_spare(1)
+    if WHAT == "waiting":
+        kill_waiting_spare()
+        await_spare(2)
+        raise RuntimeError("boom")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def second_life() -> None:
+    """Rank 1 is a spare that has been taken."""
+    if WHAT == "waiting":
+        end(5)
+    if WHAT == "again":
+        raise RuntimeError("boom")
+    holder, keeper, *_ = psutil.Process().parents()
+    {"holder": holder, "keeper": keeper}[WHAT].kill()
+    signal.pause()
+
+
+worker = native.worker()
+assert worker is not None
+ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"]).hvdft_worker_caught_up()
+if WHAT in ("ctrl-c", "launcher", "mpirun", "agent", "nursery"):
+    end_the_job() if worker.rank == 0 else signal.pause()
+elif worker.rank == 0:
+    end_with_rank_1()
+elif worker.incarnation == 0:
+    first_life()
+elif worker.incarnation == 1:
+    second_life()
+else:
+    end()

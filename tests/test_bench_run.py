@@ -41,7 +41,7 @@ seen = set()
 deadline = time.monotonic() + 60
 while len(seen) < 4 and time.monotonic() < deadline:
     seen |= stopped()
-    time.sleep(0.05)
+    time.sleep(0.05)  # only a parent is told that a process has stopped
 """
 
 

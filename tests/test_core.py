@@ -1,61 +1,81 @@
 """The core's own tests are programs in C++; here they are built and run."""
 
+import contextlib
+import os
+import signal
 import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "hvd_ft" / "core"
+TESTS = ROOT / "tests" / "core"
+COMPILE = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+
+RunTest = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    """Builds ``tests/core/<name>.cc`` together with the core; returns the program's path."""
-    directory = tmp_path_factory.mktemp("core")
-    objects: list[str] = []
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds every test in ``tests/core`` together with the core; returns the folder."""
+    folder = tmp_path_factory.mktemp("core")
 
-    def compiled(source: Path) -> str:
-        target = directory / f"{source.stem}.o"
-        command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-        subprocess.run([*command, f"-I{CORE}", "-c", source, "-o", target], check=True)
-        return str(target)
+    def compiled(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
+        subprocess.run([*COMPILE, f"-I{CORE}", "-c", source, "-o", target], check=True)
+        return target
 
-    def build(name: str) -> Path:
-        if not objects:
-            objects.extend(compiled(source) for source in sorted(CORE.glob("*.cc")))
-        test = compiled(ROOT / "tests" / "core" / f"{name}.cc")
-        subprocess.run(["g++", "-pthread", test, *objects, "-o", directory / name], check=True)
-        return directory / name
-
-    return build
-
-
-def test_sequencer(program):
-    subprocess.run([program("sequencer_test")], check=True, timeout=60)
+    tests = sorted(TESTS.glob("*_test.cc"))
+    # The largest first, so that the last one is not waited for alone.
+    sources = sorted([*CORE.glob("*.cc"), *tests], key=lambda path: -path.stat().st_size)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
+    core = [made for source, made in objects.items() if source not in tests]
+    for test in tests:
+        command = ["g++", "-pthread", objects[test], *core, "-o", folder / test.stem]
+        subprocess.run(command, check=True)
+    return folder
 
 
-def test_a_new_term_never_counts_what_the_log_has(program):
-    subprocess.run([program("negotiation_test")], check=True, timeout=60)
+@pytest.fixture
+def run_test(programs: Path, arena_dir: Path) -> RunTest:
+    """Gives a function `run_test(name, *arguments)` that returns a test's output.
+
+    A test that fails or takes longer than 120 s leaves neither a process nor a file behind.
+    """
+
+    def run(name: str, *arguments: object) -> str:
+        with subprocess.Popen(
+            [programs / name, *map(str, arguments)],
+            env={**os.environ, "HVDFT_TEST_DIR": str(arena_dir)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                out, _ = process.communicate(timeout=120)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0
+        return out
+
+    return run
 
 
-def test_every_interleaving_of_segments(program):
-    subprocess.run([program("segments_test")], check=True, timeout=60)
+@pytest.mark.parametrize(
+    "name", sorted({path.stem for path in TESTS.glob("*_test.cc")} - {"kill_test"})
+)
+def test_the_core(run_test: RunTest, name: str) -> None:
+    run_test(name)
 
 
-def test_reduce_and_heap(program):
-    subprocess.run([program("reduce_test")], check=True, timeout=60)
-
-
-def test_what_workers_are_told_about_the_logs_room(program):
-    subprocess.run([program("log_room_test")], check=True, timeout=60)
-
-
-def test_random_kills_never_spoil_a_sum(program):
-    kill_test = program("kill_test")
-    for ranks, seed in ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5)):
-        command = [kill_test, str(ranks), "1500", "2", str(seed)]
-        done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
-        print(done.stdout, end="")
-        kills = int(done.stdout.split(" kills")[0].rsplit(" ", 1)[1])
-        assert kills > 0
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+def test_random_kills_never_spoil_a_sum(run_test: RunTest, ranks: int) -> None:
+    seconds, seed = 2, ranks
+    out = run_test("kill_test", ranks, 1500, seconds, seed)
+    print(out, end="")
+    assert int(out.split(" kills")[0].rsplit(" ", 1)[1]) > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import RunHvdft
+from conftest import Ended, RunHvdft
 
 from hvd_ft.facts import State, Watch
 from hvd_ft.hang import HangRule, Stuck
@@ -95,60 +95,71 @@ def test_in_words() -> None:
 # ---------------------------------------------------------------- real jobs
 
 JOB = """\
-import os, signal, threading, time
+import os, signal, sys, time
 import hvd_ft.tensorflow as hvd
 import tensorflow as tf
+from hvd_ft import native
 
 hvd.init()
-me = hvd.rank() == 1 and hvd.incarnation() == 0
+hangs = sys.argv[1:]  # of rank 1's incarnations
 
 
 def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def stop_rank_1_where_it_waits():
+    view = native.View(os.environ["HOROVOD_FT_DIR"])
+    waits = False
+    while not waits:
+        time.sleep(0.01)  # no event tells of it
+        its, mine = view.watch(1), view.watch(0)
+        waits = its.pending and its.asleep and its.executed == mine.executed
+    os.kill(view.status(1).pid, signal.SIGSTOP)
+
+
 total = 0.0
 for step in range(6):
-    if me and step == 3:
-        {hang}
+    hang = hangs[hvd.incarnation()] if hvd.rank() == 1 and hvd.incarnation() < len(hangs) else ""
+    if hang == "stops" and step == 2:
+        stop()
+    while hang == "loops" and step == 3:
+        pass
+    if hvd.rank() == 0 and "waits" in hangs and step == 4:
+        # It comes later than rank 1, and the sum is complete without that.
+        stop_rank_1_where_it_waits()
     total += float(hvd.allreduce(tf.constant(float(step)), op=hvd.Sum, name="x"))
 os.write(1, f"TOTAL {total} {hvd.incarnation()}\\n".encode())  # in one piece
 """
 
-HANGS = {
-    "stopped": "stop()",
-    "loops": "while True: pass",
-    # Stopped while it waits: rank 0 comes later, and the sum is complete without it.
-    "stopped in a collective": "threading.Timer(0.5, stop).start()",
-}
 
-
-@pytest.mark.parametrize("how", HANGS)
-def test_a_stuck_worker_is_killed_and_restarted(
-    run_hvdft: RunHvdft, tmp_path: Path, how: str
-) -> None:
-    script = tmp_path / "job.py"
-    late = "    if hvd.rank() == 0 and step == 3: time.sleep(1)\n" if "in a" in how else ""
-    text = JOB.replace("{hang}", HANGS[how])
-    script.write_text(text.replace("    total +=", f"{late}    total +="))
-    ended = run_hvdft(
-        ["run", "-np", "2", sys.executable, str(script)],
-        env={"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5"},
+def run(run_hvdft: RunHvdft, folder: Path, *hangs: str, max_failures: int) -> Ended:
+    script = folder / "job.py"
+    script.write_text(JOB)
+    return run_hvdft(
+        ["run", "-np", "2", sys.executable, str(script), *hangs],
+        env={
+            "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5",
+            "HOROVOD_FT_MAX_FAILURES": str(max_failures),
+        },
     )
+
+
+def test_stuck_workers_are_killed_and_restarted(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    ended = run(run_hvdft, tmp_path, "stops", "loops", "waits", max_failures=3)
     assert ended.code == 0, ended.err
-    assert sorted(ended.out.splitlines()) == ["TOTAL 30.0 0", "TOTAL 30.0 1"]
-    [line] = [line for line in ended.err.splitlines() if "was stuck" in line]
-    assert line.startswith("hvdft: rank 1 was stuck: ")
-    assert "; killed at step 0; restarting as incarnation 1" in line
-    if how == "stopped":
-        assert "rank 0 waited 2." in line
+    assert sorted(ended.out.splitlines()) == ["TOTAL 30.0 0", "TOTAL 30.0 3"]
+    lines = [line for line in ended.err.splitlines() if "was stuck" in line]
+    assert len(lines) == 3
+    for incarnation, line in enumerate(lines, 1):
+        assert line.startswith("hvdft: rank 1 was stuck: ")
+        assert f"; killed at step 0; restarting as incarnation {incarnation}" in line
+    for line in lines[:2]:
+        assert "rank 0 waited " in line
 
 
 def test_who_always_hangs_stops_the_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(JOB.replace("{hang}", HANGS["stopped"]))
-    env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "2.5", "HOROVOD_FT_MAX_FAILURES": "0"}
-    ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)], env=env)
+    ended = run(run_hvdft, tmp_path, "stops", max_failures=0)
     assert ended.code == 137
     assert "hvdft: rank 1 failed 1 times within 300 s" in ended.err
     assert "was stuck: rank 0 waited" in ended.err

@@ -12,17 +12,13 @@ import psutil
 import hvd_ft.tensorflow as hvd
 import tensorflow as tf
 from hvd_ft import native
+from hvd_ft.await_file import await_file
 
 measured, folder = Path(sys.argv[1]) / "measured", os.environ["HOROVOD_FT_DIR"]
 again = int(os.environ["HOROVOD_FT_INCARNATION"]) > 0
 nursery = psutil.Process().parent()
 agents = nursery.parent().parent().children()
 SECONDS = 2.0
-
-
-def until(happened):
-    while not happened():
-        time.sleep(0.1)
 
 
 def cpu(agent):
@@ -32,7 +28,7 @@ def cpu(agent):
 
 def measure(name):
     before = [cpu(agent) for agent in agents]
-    time.sleep(SECONDS)
+    time.sleep(SECONDS)  # what is measured takes time
     percent = [(cpu(a) - b) / SECONDS * 100 for a, b in zip(agents, before)]
     print("FIGURE", name, max(percent), flush=True)
 
@@ -42,14 +38,16 @@ def own_mib(process):
 
 
 def measure_while_rank_1_is_away():
-    view = native.View(folder)
-    until(lambda: view.status(1).incarnation == 1 and view.status(1).pid)
+    view, worker, seen = native.View(folder), native.worker(), 0
+    while not (view.status(1).incarnation == 1 and view.status(1).pid):
+        worker.wait_event(seen, 60_000)
+        seen = worker.event_count
     measure("waiting")
     measured.touch()
 
 
 if again:
-    until(measured.exists)
+    assert await_file(measured, 60)
 hvd.init()
 assert len(agents) == 2
 if hvd.rank() == 0:

@@ -8,6 +8,7 @@ import pytest
 
 from hvd_ft import launcher
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job_processes import job_processes
 from hvd_ft.launcher import Job, launch
 
 FakeMpirun = Callable[[str], None]
@@ -133,7 +134,7 @@ def test_no_process_is_left(
     mpirun("setsid sleep 1000 & echo $! >$OUT; exit 3")
     job = Job(1, JOB_COMMAND)
     assert launch(job) == 3
-    assert launcher.job_processes(job.id) == []
+    assert job_processes(job.id) == []
     sleeper = Path("/proc", (tmp_path / "out").read_text().strip(), "cmdline")
     assert not sleeper.exists() or not sleeper.read_bytes()  # gone or a zombie
 

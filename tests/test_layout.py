@@ -1,6 +1,7 @@
 """The rules of the layout: who may use what (ARCHITECTURE.md), and what has to be there."""
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ TOP = "hvd_ft patches scripts experiments tests docs setup.py Makefile README.md
     ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Returns the modules that a file imports, a `from` import with each of its names too."""
     found = set()

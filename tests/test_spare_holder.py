@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hvd_ft.await_file import await_file
 from hvd_ft.channel import Channel, Message
 from hvd_ft.jobdir import JobDirectory
 from hvd_ft.nursery import WORKER, NurseryProcess
@@ -21,7 +22,9 @@ TIMEOUT_SECONDS = 20.0
 ENV = {**os.environ, "PYTHONPATH": ROOT}
 SCRIPT = """\
 import os, signal, sys
-open(sys.argv[1], "w").write(f"{os.getpid()} {os.environ['HOROVOD_RANK']} {os.getcwd()}")
+told = sys.argv[1]
+open(told + ".new", "w").write(f"{os.getpid()} {os.environ['HOROVOD_RANK']} {os.getcwd()}")
+os.rename(told + ".new", told)
 if sys.argv[2] == "family" and os.fork() == 0:
     os.setsid()
 if sys.argv[2] in ("alone", "family"):
@@ -68,9 +71,8 @@ class Job:
         return self._messages.pop(0)
 
     def has_told(self) -> str:
-        while not (self.told.exists() and (text := self.told.read_text())):
-            select.select([], [], [], 0.01)
-        return text
+        assert await_file(self.told, TIMEOUT_SECONDS)
+        return self.told.read_text()
 
     def close(self) -> None:
         self.nursery.end(TIMEOUT_SECONDS)

@@ -7,19 +7,27 @@ from hvd_ft.spare_order import takeable
 from hvd_ft.spare_pool import MAXIMUM_EARLY_DEATHS, SparePool, fits, may_prepare
 
 
+def with_one(size: int = 1) -> SparePool:
+    """A pool whose first spare, number 1, is being prepared."""
+    pool = SparePool(size)
+    assert pool.wants_one
+    pool.started(1)
+    return pool
+
+
 def test_spares_are_prepared_one_after_the_other() -> None:
-    pool = SparePool(2)
-    for spare in (1, 2):
-        assert pool.wants_one
-        pool.started(spare)
-        assert not pool.wants_one
-        pool.ready(spare)
+    pool = with_one(2)
+    assert not pool.wants_one
+    pool.ready(1)
+    assert pool.wants_one
+    pool.started(2)
+    assert not pool.wants_one
+    pool.ready(2)
     assert not pool.wants_one
 
 
 def test_one_that_is_taken_or_dies_is_replaced() -> None:
-    pool = SparePool(1)
-    pool.started(1)
+    pool = with_one()
     pool.ready(1)
     pool.taken(1)
     assert pool.wants_one
@@ -32,16 +40,14 @@ def test_one_that_is_taken_or_dies_is_replaced() -> None:
 
 
 def test_one_can_be_taken_before_it_is_ready() -> None:
-    pool = SparePool(1)
-    pool.started(1)
+    pool = with_one()
     pool.taken(1)
     pool.ready(1)
     assert pool.wants_one
 
 
 def test_one_that_cannot_import_is_the_last() -> None:
-    pool = SparePool(1)
-    pool.started(1)
+    pool = with_one()
     pool.ended(1, unfit=True)
     assert pool.given_up
     assert not pool.wants_one

@@ -5,19 +5,19 @@ the flags.
 """
 
 import argparse
-import csv
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from experiments.common import end_with, write_csv
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.report import failures, read_report
@@ -32,6 +32,7 @@ SIDES = {
     "restart": "kill to next step,\nno spare",
     "spare": "kill to next step,\nwarm spare",
 }
+PARTS = ("process_start", "script_start", "restore", "replay")  # of a recovery
 LIMIT_SECONDS = 120
 
 
@@ -44,16 +45,19 @@ class Measurement:
         side: One of SIDES.
         seconds: `bare`: from the command to the end of its first step. Otherwise from the SIGKILL
             until the last rank has completed the step after.
-        process_start: Of the parts of a recovery see `hvd_ft.report.Failure`; None of `bare`.
+        parts: Of a recovery, by their names in `hvd_ft.report.Failure`; `bare` has none.
     """
 
     repeat: int
     side: str
     seconds: float
-    process_start: float | None = None
-    script_start: float | None = None
-    restore: float | None = None
-    replay: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    def row(self) -> dict[str, object]:
+        """Returns its line of results.csv."""
+        seconds = {"seconds": self.seconds, **dict.fromkeys(PARTS), **self.parts}
+        cells = {name: value and round(value, 4) for name, value in seconds.items()}
+        return {"repeat": self.repeat, "side": self.side, **cells}
 
 
 def run_script(launch: Sequence[str], flags: Sequence[str], times: str, log: Path) -> None:
@@ -111,25 +115,8 @@ def recovery(repeat: int, side: str, log: Path) -> Measurement:
         killed = read_times(times, VICTIM)["killed", DIE_STEP]
         done = max(read_times(times, rank)["step", DIE_STEP + 1] for rank in range(RANKS))
         [failure] = failures(read_report(report).events)
-    return Measurement(
-        repeat,
-        side,
-        (done - killed) / 1e9,
-        failure.process_start,
-        failure.script_start,
-        failure.restore,
-        failure.replay,
-    )
-
-
-def write_csv(path: Path, rows: Iterable[Measurement]) -> None:
-    """Writes the measurements, one a line, in milliseconds' precision."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Measurement)])
-        writer.writeheader()
-        for row in rows:
-            cells = asdict(row).items()
-            writer.writerow({k: round(v, 4) if isinstance(v, float) else v for k, v in cells})
+    parts = {part: value for part in PARTS if (value := getattr(failure, part)) is not None}
+    return Measurement(repeat, side, (done - killed) / 1e9, parts)
 
 
 def plot(rows: Sequence[Measurement]) -> Figure:
@@ -150,15 +137,14 @@ def plot(rows: Sequence[Measurement]) -> Figure:
 
 def table(rows: Sequence[Measurement]) -> str:
     """Returns medians and spread as a Markdown table."""
-    parts = ("process_start", "script_start", "restore", "replay")
-    lines = ["| | seconds | " + " | ".join(part.replace("_", " ") for part in parts) + " |"]
-    lines.append("|---" * (len(parts) + 2) + "|")
+    lines = ["| | seconds | " + " | ".join(part.replace("_", " ") for part in PARTS) + " |"]
+    lines.append("|---" * (len(PARTS) + 2) + "|")
     for side, name in SIDES.items():
         own = [row for row in rows if row.side == side]
         seconds = [row.seconds for row in own]
         cells = [f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"]
-        for part in parts:
-            known = [value for row in own if (value := getattr(row, part)) is not None]
+        for part in PARTS:
+            known = [row.parts[part] for row in own if part in row.parts]
             cells.append(f"{statistics.median(known):.3f}" if known else "")
         lines.append(f"| {' '.join(name.split())} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -182,14 +168,11 @@ def main() -> int:
             row = bare_start(repeat, log) if side == "bare" else recovery(repeat, side, log)
             rows.append(row)
             print(f"{repeat} {side:8} {row.seconds:.3f} s", flush=True)
-            write_csv(options.output / "results.csv", rows)
+            write_csv(options.output / "results.csv", [row.row() for row in rows])
     plot(rows).savefig(options.output / "plot.png", dpi=150)
     print(table(rows))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HvdFtError as error:
-        sys.exit(f"hvdft: {error}")
+    end_with(main)

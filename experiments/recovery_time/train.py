@@ -10,6 +10,9 @@ from typing import Any
 from tensorflow import keras
 
 from examples.digits_keras import main
+from hvd_ft.await_file import await_file
+
+SPARE_SECONDS = 60  # for it to import TensorFlow
 
 
 class Times(keras.callbacks.Callback):
@@ -33,9 +36,10 @@ class Times(keras.callbacks.Callback):
         self.step += 1
         self._file.write(f"step {self.step} {time.monotonic_ns()}\n")
         if self.step == self._die_step:
-            while self._spare and not self._spare.exists():
-                time.sleep(0.01)
-            time.sleep(0.5)  # so that the others wait for this rank, and nothing else goes on
+            if self._spare and not await_file(self._spare, SPARE_SECONDS):
+                raise RuntimeError("there is no spare")
+            # Until the others wait for this rank, and nothing else goes on: no event tells of that.
+            time.sleep(0.5)
             self._file.write(f"killed {self.step} {time.monotonic_ns()}\n")
             os.kill(os.getpid(), signal.SIGKILL)
 

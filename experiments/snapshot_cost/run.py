@@ -5,13 +5,13 @@ the flags.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from experiments.common import end_with, write_csv
 from hvd_ft.errors import HvdFtError
 from hvd_ft.report import read_report
 
@@ -83,15 +83,9 @@ def main() -> int:
                 row = measure(width, options.steps, snapshots, options.ranks)
                 print(row, flush=True)
                 rows.append(row)
-                with (options.output / "results.csv").open("w", newline="") as file:
-                    writer = csv.DictWriter(file, list(rows[0]))
-                    writer.writeheader()
-                    writer.writerows(rows)
+                write_csv(options.output / "results.csv", rows)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HvdFtError as error:
-        sys.exit(f"hvdft: {error}")
+    end_with(main)

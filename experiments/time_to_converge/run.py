@@ -5,7 +5,6 @@ measured; `python -m experiments.time_to_converge.run --help` the flags.
 """
 
 import argparse
-import csv
 import json
 import os
 import statistics
@@ -13,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hvd_ft.bench.sides import stock_command, stock_environment
-from hvd_ft.environment import check_environment
+from experiments.common import end_with, write_csv
+from hvd_ft.bench.sides import stock_environment
+from hvd_ft.environment import check_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
 
 HERE = Path(__file__).resolve().parent
@@ -66,7 +66,7 @@ def attempt(side: str, epochs: int, death: Sequence[str], log: Path) -> tuple[fl
     """
     if side == "stock":
         environment = stock_environment()
-        launch = stock_command(RANKS, environment)
+        launch = mpiexec_command(RANKS, environment)
     else:
         environment = {**os.environ}
         launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), "--no-live"]
@@ -111,14 +111,6 @@ def measure(repeat: int, side: str, failure: float, epochs: int, log: Path) -> M
     if accuracy is None:
         raise HvdFtError(f"the {side} job died unexpectedly; its output is in {log}")
     return Measurement(repeat, side, failure, round(seconds, 3), attempts, accuracy)
-
-
-def write_csv(path: Path, rows: Iterable[Measurement]) -> None:
-    """Writes the measurements, one a line."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Measurement)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
 
 
 def name_of(failure: float) -> str:
@@ -169,7 +161,7 @@ def main() -> int:
                 row = measure(repeat, side, failure, options.epochs, log)
                 rows.append(row)
                 print(f"{repeat} {side:5} {failure:4.0%} {row.seconds:6.1f} s", flush=True)
-                write_csv(options.output / "results.csv", rows)
+                write_csv(options.output / "results.csv", [asdict(row) for row in rows])
     plot(rows).savefig(options.output / "plot.png", dpi=150)
     for side in SIDES:
         for failure in (0.0, *options.failures):
@@ -180,7 +172,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HvdFtError as error:
-        sys.exit(f"hvdft: {error}")
+    end_with(main)

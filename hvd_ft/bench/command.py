@@ -2,10 +2,9 @@
 
 import argparse
 import contextlib
-import os
+import inspect
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,10 +13,12 @@ from rich.text import Text
 
 from hvd_ft.bench.series import BACKENDS, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
+from hvd_ft.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
 _WIDTH = 160
 
+_Plan = TypeVar("_Plan")
 AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
@@ -42,12 +43,9 @@ def add_bench(commands: Any, add: AddCommand) -> None:
 
 
 def _add_allreduce(kinds: Any, add: AddCommand) -> None:
-    parser = add(
-        kinds,
-        "allreduce",
-        "measure hvd.allreduce of each backend, size by size, the sides taking turns",
-        "hvdft bench allreduce -np 4 --backends ft,mpi --min-bytes 1M --tensors 64 --csv out.csv",
-    )
+    what = "measure hvd.allreduce of each backend, size by size, the sides taking turns"
+    flags = "-np 4 --backends ft,mpi --min-bytes 1M --tensors 64 --csv out.csv"
+    parser = add(kinds, "allreduce", what, f"hvdft bench allreduce {flags}")
     _add_common(parser)
     parser.add_argument("--min-bytes", type=_bytes, metavar="N", help="first size, of all tensors "
                         "together (default: one element of each tensor)")  # fmt: skip
@@ -60,7 +58,7 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--tensors", type=_at_least(1), default=1, metavar="N",
                         help="cut the bytes into N tensors, submitted together (default: 1)",
                         )  # fmt: skip
-    parser.add_argument("--no-fusion", action="store_true",
+    parser.add_argument("--no-fusion", dest="fusion", action="store_false",
                         help="keep Horovod from fusing them (HOROVOD_FUSION_THRESHOLD=0)",
                         )  # fmt: skip
     parser.add_argument("--iterations", type=_at_least(1), default=20, metavar="N",
@@ -73,12 +71,9 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
 
 
 def _add_training(kinds: Any, add: AddCommand) -> None:
-    parser = add(
-        kinds,
-        "training",
-        "measure images per second of each backend, and what one killed rank costs",
-        "hvdft bench training -np 4 --models digits,cnn --csv out.csv --png out.png",
-    )
+    what = "measure images per second of each backend, and what one killed rank costs"
+    flags = "-np 4 --models digits,cnn --csv out.csv --png out.png"
+    parser = add(kinds, "training", what, f"hvdft bench training {flags}")
     _add_common(parser)
     parser.add_argument("--models", type=_models, default=dict(MODELS), metavar="LIST",
                         help="of digits (the demo's) and cnn (24 M parameters), each with "
@@ -92,8 +87,8 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-np", "--num-proc", type=_at_least(2), default=4, metavar="N",
-                        help="number of ranks (default: 4)")  # fmt: skip
+    parser.add_argument("-np", "--num-proc", dest="ranks", type=_at_least(2), default=4,
+                        metavar="N", help="number of ranks (default: 4)")  # fmt: skip
     parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
                         help="of ft and mpi, with a comma between (default: ft,mpi)")  # fmt: skip
     parser.add_argument("--turn-limit-seconds", type=_at_least(1), default=300, metavar="N",
@@ -141,18 +136,6 @@ def _models(text: str) -> dict[str, int]:
     return found
 
 
-def check_files(*paths: str | None) -> None:
-    """Checks before all the work that results can be written.
-
-    Raises:
-        HvdFtError: One of them cannot.
-    """
-    for path in filter(None, paths):
-        directory = Path(path).absolute().parent
-        if Path(path).is_dir() or not os.access(directory, os.W_OK | os.X_OK):
-            raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
-
-
 def print_table(table: Table) -> None:
     """Prints a table with all its digits; in a narrow terminal its lines are broken."""
     Console(width=max(Console().width, _WIDTH)).print(table)
@@ -166,21 +149,10 @@ def _allreduce(options: argparse.Namespace) -> int:
     if options.op == "average" and options.dtype.startswith("int"):
         raise HvdFtError("--op average of whole numbers is cut off by Horovod, so that no result "
                          "is right; give --op sum or another --dtype")  # fmt: skip
-    check_files(options.csv, options.png)
+    check_writable(options.csv, options.png)
     unit = np.dtype(options.dtype).itemsize * options.tensors
-    plan = allreduce.Plan(
-        backends=options.backends,
-        ranks=options.num_proc,
-        sizes=sizes(options.min_bytes or unit, options.max_bytes, options.factor, unit),
-        dtype=options.dtype,
-        op=options.op,
-        tensors=options.tensors,
-        fusion=not options.no_fusion,
-        iterations=options.iterations,
-        warmup=options.warmup,
-        repeats=options.repeats,
-        turn_limit_seconds=options.turn_limit_seconds,
-    )
+    options.sizes = sizes(options.min_bytes or unit, options.max_bytes, options.factor, unit)
+    plan = _plan(allreduce.Plan, options)
     out = Console()
     facts = _tell_facts(out)
     with Live(console=out, auto_refresh=False, transient=True) as live:
@@ -205,15 +177,8 @@ def _allreduce(options: argparse.Namespace) -> int:
 def _training(options: argparse.Namespace) -> int:
     from hvd_ft.bench import output, training, training_output
 
-    check_files(options.csv, options.png)
-    plan = training.Plan(
-        backends=options.backends,
-        ranks=options.num_proc,
-        models=options.models,
-        rounds=options.rounds,
-        snapshot_steps=options.snapshot_steps,
-        turn_limit_seconds=options.turn_limit_seconds,
-    )
+    check_writable(options.csv, options.png)
+    plan = _plan(training.Plan, options)
     out = Console()
     facts = _tell_facts(out)
     with out.status("") if out.is_terminal else contextlib.nullcontext() as status:
@@ -227,6 +192,12 @@ def _training(options: argparse.Namespace) -> int:
     if options.png:
         output.write_picture(options.png, training_output.picture(plan, results))
     return 0
+
+
+def _plan(kind: Callable[..., _Plan], options: argparse.Namespace) -> _Plan:
+    """Makes a plan of the options that have the names of its fields."""
+    names = inspect.signature(kind).parameters
+    return kind(**{name: getattr(options, name) for name in names})
 
 
 def _tell_facts(out: Console) -> dict[str, str]:

@@ -4,7 +4,7 @@ import contextlib
 
 import psutil
 
-from hvd_ft.launcher import job_processes
+from hvd_ft.job_processes import job_processes
 from hvd_ft.native import View
 
 _EVERY_TICKS = 4  # looking at all mappings takes some milliseconds

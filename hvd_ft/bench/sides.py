@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -24,14 +22,15 @@ from typing import Any
 
 from hvd_ft import jobdir, mpi_files
 from hvd_ft.channel import Channel, Message
-from hvd_ft.environment import check_environment, mpi_environment
+from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher import STOP_SIGNALS, job_processes
+from hvd_ft.job_processes import end_processes
+from hvd_ft.launcher import STOP_SIGNALS
 from hvd_ft.native import die_with_parent
+from hvd_ft.peer import peer_of
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 def stock_environment() -> dict[str, str]:
@@ -45,22 +44,6 @@ def stock_environment() -> dict[str, str]:
         if name not in ("I_MPI_ROOT", "I_MPI_HYDRA_BOOTSTRAP"):
             del environment[name]
     return environment | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-
-
-def stock_command(size: int, environment: Mapping[str, str]) -> list[str]:
-    """Returns the command line before the worker's own.
-
-    Args:
-        size: Number of ranks.
-        environment: The job's; Intel MPI is found by its PATH.
-
-    Raises:
-        HvdFtError: There is no Intel MPI.
-    """
-    mpiexec = shutil.which("mpiexec.hydra", path=environment["PATH"])
-    if mpiexec is None:
-        raise HvdFtError("Intel MPI's mpiexec.hydra is not in PATH; run: pip install impi-rt")
-    return [mpiexec, "-np", str(size)]
 
 
 class Side:
@@ -99,7 +82,7 @@ class Side:
             command = [*run, "-np", str(self.size), *worker]
         else:
             environment = {**stock_environment(), **env, "HOROVOD_FT_JOB": self._mark}
-            command = [*stock_command(self.size, environment), *worker]
+            command = [*mpiexec_command(self.size, environment), *worker]
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
             try:
                 listener.bind(self._address)
@@ -125,8 +108,7 @@ class Side:
             self._await([listener], deadline, "started")
             end, _ = listener.accept()
             channel = Channel(end)
-            credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            pidfd = os.pidfd_open(_CREDENTIALS.unpack(credentials)[0])
+            pidfd = os.pidfd_open(peer_of(end).pid)
             # Until its hello is here it has no rank, but it has to be ended with the others.
             place = -1 - len(self._workers)
             self._workers[place] = (channel, pidfd)
@@ -217,11 +199,7 @@ class Side:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        while left := job_processes(self._mark):
-            for each in left:
-                with contextlib.suppress(Exception):
-                    each.kill()
-            time.sleep(0.05)  # a killed process takes a moment to go
+        end_processes(self._mark, patience_seconds=0)
         for channel, pidfd in self._workers.values():
             channel.close()
             os.close(pidfd)

@@ -20,6 +20,7 @@
 
 #include "bell.h"
 #include "check.h"
+#include "fresh_directory.h"
 #include "hvd_ft.h"
 #include "segments.h"
 
@@ -223,9 +224,9 @@ struct Job {
 };
 
 int parent(const char* program, int size, const char* ops, double seconds, unsigned seed) {
-  char name[] = "/dev/shm/hvdft-kill-test-XXXXXX";
-  CHECK(mkdtemp(name) != nullptr);
-  Job job{name, program, ops, size, {}, std::vector<pid_t>(size), std::vector<int>(size)};
+  std::string dir = fresh_directory();
+  const char* name = dir.c_str();
+  Job job{dir, program, ops, size, {}, std::vector<pid_t>(size), std::vector<int>(size)};
   uint64_t limit = 64 << 20;
   CHECK(hvdft_create_node(name, "kill-test", size, limit) == HVDFT_OK);
   for (int r = 0; r < size; ++r) {

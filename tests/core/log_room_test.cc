@@ -8,6 +8,7 @@
 
 #include "bell.h"
 #include "check.h"
+#include "fresh_directory.h"
 #include "hvd_ft.h"
 #include "run_op.h"
 
@@ -90,8 +91,7 @@ void run(const char* dir) {
 }  // namespace
 
 int main() {
-  char dir[] = "/dev/shm/hvdft-room-XXXXXX";
-  CHECK(mkdtemp(dir) != nullptr);
-  run(dir);
-  return std::system(("rm -r " + std::string(dir)).c_str());
+  std::string dir = fresh_directory();
+  run(dir.c_str());
+  return std::system(("rm -r " + dir).c_str());
 }

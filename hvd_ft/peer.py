@@ -1,0 +1,21 @@
+"""Who is at the other end of a Unix socket."""
+
+import socket
+import struct
+from typing import NamedTuple
+
+_CREDENTIALS = struct.Struct("3i")  # pid, user, group
+
+
+class Peer(NamedTuple):
+    """A process and its user, as they were when it connected."""
+
+    pid: int
+    user: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Asks the kernel who has connected."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(told)
+    return Peer(pid, user)
