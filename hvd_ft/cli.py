@@ -1,4 +1,4 @@
-"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `report` and `bench`."""
+"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `report`, `bench`, `cluster`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.console import Console
 
 from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
+from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 
 EXIT_BAD_INPUT = 2
@@ -88,6 +89,7 @@ def _parser() -> _Parser:
     check.set_defaults(handler=_check)
     _add_report(commands)
     add_bench(commands, _add)
+    add_cluster(commands, _add)
     return parser
 
 
