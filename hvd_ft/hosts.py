@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 
+LOCAL_NAMES = ("localhost", "127.0.0.1")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 

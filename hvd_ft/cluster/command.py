@@ -15,7 +15,7 @@ _EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
   hvdft cluster exec n1 ip address
   hvdft cluster down
 
-Nodes are n0, n1, ... Needs root; nothing of a cluster can be reached from elsewhere (docs/cluster.md)."""
+Nodes are n0, n1, ... They share this machine's files and CPUs. Needs root. See docs/cluster.md."""
 
 AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 

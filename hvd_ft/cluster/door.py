@@ -1,7 +1,7 @@
 """How a command enters a node, seen from outside: through a Unix socket, as through ssh.
 
-The node's init starts the command, with the caller's standard streams, and answers with its exit code.
-So a node's processes are no children of those of another node, just as on a real cluster.
+The node's init starts the command, with the caller's standard streams, and answers with its exit
+code. So a node's processes are no children of another node's, just as on a real cluster.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -40,7 +40,8 @@ def enter(
         command: Program and arguments.
         environment: The command's whole environment.
         directory: Where it runs.
-        forward: Whether signals that ask us to end are passed on to it.
+        forward: Whether signals that ask us to end are passed on to it, and it is hung up on
+            (SIGHUP) if we are killed. As with ssh it goes on otherwise.
 
     Returns:
         Its exit code; 128 + the signal's number when one killed it.
@@ -49,15 +50,21 @@ def enter(
         Closed: The node is dead.
         HvdFtError: It cannot start the command, or died meanwhile.
     """
-    order = {"command": [*command], "environment": {**environment}, "directory": directory}
+    order = {
+        "command": [*command],
+        "environment": {**environment},
+        "directory": directory,
+        "hang_up": forward,
+    }
     with _connected(door) as end:
         try:
-            send_order(end, order, (0, 1, 2))
-            end.settimeout(None)
-            with _forwarding(end) if forward else contextlib.nullcontext():
+            with _forwarding(end, lambda: send_order(end, order, (0, 1, 2)), forward):
+                end.settimeout(None)
                 answer = b"".join(iter(lambda: end.recv(4096), b""))
         except OSError as error:
-            raise Closed(f"node {door.name} does not answer ({error.strerror or error})") from None
+            raise Closed(
+                f"node {door.name} does not answer ({error.strerror or error}); restart the cluster"
+            ) from None
     if not answer:
         raise HvdFtError(f"node {door.name} died while {command[0]} ran; restart the cluster")
     told = json.loads(answer)
@@ -88,21 +95,30 @@ def _connected(door: Path) -> Iterator[socket.socket]:
         try:
             end.connect(os.fspath(door))
         except OSError as error:
-            raise Closed(f"node {door.name} is dead ({error.strerror or error})") from None
+            raise Closed(
+                f"node {door.name} is dead ({error.strerror or error}); restart the cluster"
+            ) from None
         yield end
 
 
 @contextlib.contextmanager
-def _forwarding(end: socket.socket) -> Iterator[None]:
-    def forward(number: int, _frame: FrameType | None) -> None:
+def _forwarding(end: socket.socket, begin: Callable[[], None], forward: bool) -> Iterator[None]:
+    """Sends the signals that we get from now on, after what `begin` sends."""
+
+    def send(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             end.send(bytes([number]))
 
     # What is ignored, as by nohup, stays ignored.
-    heeded = [number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, forward) for number in heeded}
+    ours = FORWARDED if forward else ()
+    heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
+    before = {number: signal.signal(number, send) for number in heeded}
     try:
+        begin()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,8 +1,8 @@
 """A cluster's directory, and whether the cluster lives.
 
-`/run/hvdft-cluster/<name>/` (0700) holds `plan.json`, `hosts`, `bin/ssh`, `log`, the sockets `switch`,
-`n0`, `n1` … and `alive`. That file's flock is held by the switch and by the process above each
-node's init, so it is free when all of them have ended. Who makes or removes a directory holds
+`/run/hvdft-cluster/<name>/` (0700) holds `plan.json`, `hosts`, `bin/ssh`, `log`, the sockets
+`switch`, `n0`, `n1` … and `alive`. That file's flock is held by the switch and by the process above
+each node's init, so it is free when all of them have ended. Who makes or removes a directory holds
 the flock of the one above it.
 """
 
@@ -13,12 +13,12 @@ import json
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from hvd_ft.cluster.plan import Plan, check_name
+from hvd_ft.cluster.tools import python
 from hvd_ft.errors import HvdFtError
 
 BASE = Path("/run/hvdft-cluster")
@@ -60,25 +60,37 @@ class Home:
             os.close(lock)
         return False
 
-    def create(self, plan: Plan) -> int:
-        """Makes the directory.
+    @contextlib.contextmanager
+    def created(self, plan: Plan) -> Iterator[int]:
+        """Makes the directory; yields its lock's descriptor, for the cluster's processes.
 
-        Returns:
-            The descriptor of its lock, to be handed down to the cluster's processes.
+        Raises:
+            HvdFtError: It cannot be made.
         """
-        self.path.mkdir(mode=0o700)
-        lock = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)  # others only look, so it is free at once
+        try:
+            self.path.mkdir(mode=0o700)
+            lock = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _refused(self.path, error) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # others only look, so it is free at once
+            self._fill(plan)
+            yield lock
+        except OSError as error:
+            raise _refused(self.path, error) from None
+        finally:
+            os.close(lock)
+
+    def _fill(self, plan: Plan) -> None:
         self.hosts.write_text(plan.hosts_file)
         self.hosts.chmod(0o644)  # it becomes /etc/hosts
-        self.bin.mkdir()
-        ssh = self.bin / "ssh"
-        command = shlex.join([sys.executable, "-m", "hvd_ft.cluster.ssh", self.name])
-        ssh.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        ssh.chmod(0o700)
         (self.path / "cgroup").mkdir()
         (self.path / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
-        return lock
+        self.bin.mkdir()
+        ssh = self.bin / "ssh"
+        command = shlex.join([*python("hvd_ft.cluster.ssh"), self.name])
+        ssh.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        ssh.chmod(0o700)
 
     def remove(self) -> None:
         """Removes the directory of a dead cluster."""
@@ -95,7 +107,7 @@ class Home:
             if not self.exists():
                 raise HvdFtError(f"cluster {self.name} is not up; {remedy}")
             if not self.alive():
-                raise HvdFtError(f"cluster {self.name} is dead, its processes were killed; {remedy}")
+                raise HvdFtError(f"cluster {self.name} is dead: it was killed; {remedy}")
             return Plan(**json.loads((self.path / "plan.json").read_text()))
         except OSError as error:
             raise HvdFtError(
@@ -115,7 +127,10 @@ def changing() -> Iterator[None]:
     Raises:
         HvdFtError: Another one has been at it for a minute.
     """
-    BASE.mkdir(mode=0o700, exist_ok=True)
+    try:
+        BASE.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _refused(BASE, error) from None
     descriptor = os.open(BASE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     deadline = time.monotonic() + _BASE_LOCK_TIMEOUT_SECONDS
     try:
@@ -133,3 +148,7 @@ def changing() -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _refused(path: Path, error: OSError) -> HvdFtError:
+    return HvdFtError(f"cannot make {path} ({error.strerror}); see that it can be written to")

@@ -1,11 +1,12 @@
 """How a cluster starts and how it ends."""
 
+import contextlib
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
+from pathlib import Path
 
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.door import process_behind
@@ -38,14 +39,11 @@ def up(plan: Plan) -> None:
                 f"(hvdft cluster down{home.flag}) or give another --name"
             )
         home.remove()
-        lock = home.create(plan)
         try:
-            _start(home, lock)
+            _start(home, plan)
         except BaseException:
-            os.close(lock)
             _end(home)
             raise
-        os.close(lock)
 
 
 def down(name: str) -> None:
@@ -62,29 +60,31 @@ def down(name: str) -> None:
         _end(home)
 
 
-def _start(home: Home, lock: int) -> None:
-    with home.log.open("wb") as log:
+def _start(home: Home, plan: Plan) -> None:
+    with home.created(plan) as lock, home.log.open("wb") as log:
         switch = subprocess.Popen(
-            ["unshare", "--net", sys.executable, "-m", "hvd_ft.cluster.switch", home.name, f"{lock}"],
+            ["unshare", "--net", *tools.python("hvd_ft.cluster.switch"), home.name, f"{lock}"],
+            # It outlives us, so it keeps nothing of ours: no terminal, directory or setting.
+            cwd="/",
+            env=tools.clean_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             pass_fds=(lock,),
             start_new_session=True,
         )
+    switch.returncode = 0  # nobody waits for it
     assert switch.stdout
     with switch.stdout:
-        if not select.select([switch.stdout], [], [], START_TIMEOUT_SECONDS)[0]:
-            said = f"it takes longer than {START_TIMEOUT_SECONDS:.0f} s"
-        else:
+        if select.select([switch.stdout], [], [], START_TIMEOUT_SECONDS)[0]:
             said = switch.stdout.readline().decode().strip()
+        else:
+            said = f"it takes longer than {START_TIMEOUT_SECONDS:.0f} s"
     if said != READY:
-        last = home.log.read_text().strip().splitlines()[-1:]
+        [last] = home.log.read_text().strip().splitlines()[-1:] or ["it was killed"]
         raise HvdFtError(
-            f"cluster {home.name} does not start: {said or (last or ['it was killed'])[0]}; "
-            "nothing is left of it"
+            f"cluster {home.name} does not start: {said or last}; nothing is left of it"
         )
-    switch.returncode = 0  # it lives on without us
 
 
 def _end(home: Home) -> None:
@@ -97,17 +97,15 @@ def _end(home: Home) -> None:
                 f"see who has {home.path}/alive (fuser) and end it"
             )
         for door in (home.switch_door, *home.path.glob("n[0-9]*")):
-            _kill_behind(home, door.name)
+            _kill_behind(door)
         time.sleep(_TICK_SECONDS)
     home.remove()
 
 
-def _kill_behind(home: Home, name: str) -> None:
-    pid = process_behind(home.path / name)
+def _kill_behind(door: Path) -> None:
+    pid = process_behind(door)
     if pid == 0:
         raise HvdFtError("a cluster cannot be taken down from one of its nodes; do it outside")
     if pid is not None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return

@@ -1,7 +1,7 @@
 """A node's init process: process 1 of its own namespaces, which all end with it.
 
-The switch starts it under `unshare`. It makes the node look like a host, prints one line when that is
-done, and then starts the commands that come through the door. It lives as long as its stdin is open.
+The switch starts it under `unshare`. It makes the node look like a host, prints one line when that
+is done, and then starts the commands that come through the door, as long as its stdin is open.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _ORDER_TIMEOUT_SECONDS = 2.0
 _MOUNTS = """
 mount --rbind /sys/fs/cgroup "$1/cgroup"
 mount -t sysfs sysfs /sys
-mount --rbind "$1/cgroup" /sys/fs/cgroup
+mount --move "$1/cgroup" /sys/fs/cgroup
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount --bind "$1/hosts" /etc/hosts
 if [ -e /etc/hostname ]; then
@@ -112,9 +112,9 @@ class _Init:
             )
             process.returncode = 0  # _reap() waits for it
             self._callers[process.pid] = caller
-            pid = process.pid
+            pid, hang_up = process.pid, order["hang_up"]
             self._selector.register(
-                caller, selectors.EVENT_READ, lambda: self._listen_to(caller, pid)
+                caller, selectors.EVENT_READ, lambda: self._listen_to(caller, pid, hang_up)
             )
         except OSError as error:
             self._answer(caller, {"error": error.strerror or str(error)})
@@ -122,8 +122,8 @@ class _Init:
             for stream in streams:
                 os.close(stream)
 
-    def _listen_to(self, caller: socket.socket, pid: int) -> None:
-        """Passes on the signals that the caller got; if it died, the command goes on alone."""
+    def _listen_to(self, caller: socket.socket, pid: int, hang_up: bool) -> None:
+        """Passes on the signals that the caller got, or sees that it has died."""
         try:
             numbers = caller.recv(64)
         except OSError:
@@ -132,6 +132,7 @@ class _Init:
             self._selector.unregister(caller)
             del self._callers[pid]
             caller.close()
+            numbers = bytes([signal.SIGHUP] * hang_up)
         for number in numbers:
             if number in FORWARDED:
                 with contextlib.suppress(ProcessLookupError):

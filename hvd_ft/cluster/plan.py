@@ -87,7 +87,7 @@ def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
     if delayed and plan.delay:
         netem = f"netem delay {plan.delay} limit {_QUEUE_PACKETS}"
         lines.append(f"qdisc add dev {device} root handle 1: {netem}")
-        place = "parent 1:"
+        place = "parent 1:1"
     if plan.rate:
         bits = _amount(plan.rate, _BITS)
         assert bits

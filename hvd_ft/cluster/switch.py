@@ -12,7 +12,7 @@ from hvd_ft.cluster.door import process_behind
 from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.node import READY, listen
 from hvd_ft.cluster.plan import Plan, shaping
-from hvd_ft.cluster.tools import UNSHARE, batch
+from hvd_ft.cluster.tools import UNSHARE, batch, python
 from hvd_ft.errors import HvdFtError
 
 
@@ -40,7 +40,7 @@ def _build(home: Home, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
         assert process.stdout
         line = process.stdout.readline().strip()
         if line != READY:
-            raise HvdFtError(line or f"node {node} ended while it started; see above")
+            raise HvdFtError(line or f"node {node} ended while it started")
         pid = process_behind(home.door(node))
         if not pid:
             raise HvdFtError(f"node {node} ended when it had started")
@@ -50,7 +50,7 @@ def _build(home: Home, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
 
 def _start(home: Home, node: str, lock: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [*UNSHARE, sys.executable, "-m", "hvd_ft.cluster.node", home.name, node],
+        [*UNSHARE, *python("hvd_ft.cluster.node"), home.name, node],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,8 +1,9 @@
-"""The programs that a cluster is made with (ip, tc, unshare, nsenter, mount), and what they need."""
+"""The programs that a cluster is made with: ip, tc, unshare, nsenter and mount."""
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from hvd_ft.cluster.plan import Plan, shaping
@@ -20,12 +21,27 @@ _PACKAGES = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }
+_KEPT = ("PYTHONPATH", "LD_LIBRARY_PATH")
 _LIMIT_SECONDS = 10.0
 
 
 def program_path() -> str:
     """Returns a PATH on which ip and tc are found, which a user's often is not."""
     return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+
+
+def python(module: str) -> list[str]:
+    """Returns the start of a command line that runs a module of ours.
+
+    The directory that it runs in, whatever lies there, is no place for modules.
+    """
+    return [sys.executable, "-P", "-m", module]
+
+
+def clean_environment() -> dict[str, str]:
+    """Returns the environment of the cluster's own processes: where programs and modules are."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**kept, "PATH": program_path(), "LC_ALL": "C.UTF-8"}
 
 
 def run(*command: str, text: str = "") -> None:
@@ -46,7 +62,7 @@ def run(*command: str, text: str = "") -> None:
             check=True,
             capture_output=True,
             timeout=_LIMIT_SECONDS,
-            env={**os.environ, "PATH": program_path(), "LC_ALL": "C"},
+            env=clean_environment(),
         )
     except subprocess.TimeoutExpired:
         raise HvdFtError(f"{command[0]} takes longer than {_LIMIT_SECONDS:.0f} s") from None
