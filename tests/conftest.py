@@ -123,11 +123,14 @@ class Cluster:
 
     name: str
 
-    def hvdft(self, command: str, *arguments: str, timeout: float = 60.0) -> Ended:
+    def hvdft(
+        self, command: str, *arguments: str, timeout: float = 60.0, before: str = ""
+    ) -> Ended:
         """Runs `hvdft cluster COMMAND` on this cluster, with a hard limit in seconds."""
         program = [sys.executable, "-m", "hvd_ft.cli", "cluster", command, "--name", self.name]
+        shell = ["sh", "-c", f'{before} exec "$@"', "sh"] if before else []
         done = subprocess.run(
-            [*program, *arguments],
+            [*shell, *program, *arguments],
             check=False,
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -145,14 +148,19 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(*flags: str) -> Iterator[Cluster]:
-    """A cluster with these flags of `hvdft cluster up`; skips where there can be none."""
+def running_cluster(*flags: str, before: str = "") -> Iterator[Cluster]:
+    """A cluster with these flags of `hvdft cluster up`; skips where there can be none.
+
+    Args:
+        flags: Flags.
+        before: Shell commands that run first.
+    """
     try:
         tools.check(Plan())
     except HvdFtError as error:
         pytest.skip(f"there can be no cluster here: {error}")
     cluster = Cluster(f"test-{uuid.uuid4().hex[:8]}")
-    ended = cluster.hvdft("up", *flags)
+    ended = cluster.hvdft("up", *flags, before=before)
     try:
         assert ended.code == 0, ended
         yield cluster

@@ -136,6 +136,13 @@ def test_ssh_enters_a_node(cluster: Cluster) -> None:
     )
 
 
+def test_what_the_starter_ignores_is_not_ignored_on_the_nodes() -> None:
+    with running_cluster("-n", "1", before="trap '' INT HUP;") as cluster:
+        ended = cluster.hvdft("exec", "n0", "sh", "-c", "kill -HUP $$")
+        assert ended.code == 128 + signal.SIGHUP
+        cluster.sh("n0", "kill -INT 1; kill -KILL 1; kill -TERM -1 || true; echo alive")
+
+
 def seconds_for(cluster: Cluster, size: int, port_file: Path) -> float:
     """Sends that many bytes from n0 to n1; returns how long they took to arrive."""
     program = [sys.executable, "-m", "hvd_ft.cli", "cluster", "exec", "--name", cluster.name]
@@ -148,12 +155,15 @@ def seconds_for(cluster: Cluster, size: int, port_file: Path) -> float:
 
 def test_a_link_has_the_rate_it_was_given(tmp_path: Path) -> None:
     took = {}
-    for megabit in (40, 160):
+    for megabit, turns in ((20, 1), (80, 3)):
         with running_cluster("-n", "2", "--rate", f"{megabit}mbit") as cluster:
-            took[megabit] = seconds_for(cluster, 2_500_000, tmp_path / f"port-{megabit}")
-    # 2.5 MB at 40 Mbit/s; a burst of 0.13 MB comes at once, headers take 4 %.
-    assert 0.45 < took[40] < 1.0
-    assert 2.5 < took[40] / took[160] < 5
+            ports = [tmp_path / f"{megabit}-{turn}" for turn in range(turns)]
+            took[megabit] = min(seconds_for(cluster, 2_500_000, port) for port in ports)
+    # The wire takes 1.04 s and a quarter of that, less a burst of 0.13 MB. A machine that is busy
+    # may add to it, so the shorter one has several turns.
+    assert took[20] > 0.9
+    assert took[80] > 0.2
+    assert 2 < took[20] / took[80] < 6
 
 
 def test_a_delay_is_given_or_refused(tmp_path: Path) -> None:

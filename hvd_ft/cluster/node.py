@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hvd_ft.child import default_signals
 from hvd_ft.cluster.door import FORWARDED
 from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.tools import run
@@ -39,6 +40,7 @@ ip link set lo up
 
 def main() -> None:
     """Runs the node `argv[2]` of the cluster `argv[1]`."""
+    default_signals()  # for process 1 that means that its own node cannot end it
     home, node = Home(sys.argv[1]), sys.argv[2]
     try:
         _become_host(home, node)
