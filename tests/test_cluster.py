@@ -19,7 +19,7 @@ from hvd_ft.cluster.door import process_behind
 from hvd_ft.cluster.home import Home
 
 TRANSFER = str(Path(__file__).with_name("cluster_transfer.py"))
-WITHIN_SECONDS = 10.0
+WITHIN_SECONDS = 30.0
 PLACEMENTS = {"4-2-2": "n0 n0 n0 n0 n1 n1 n2 n2", "4-3-1": "n0 n0 n0 n0 n1 n1 n1 n2"}
 
 
