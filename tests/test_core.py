@@ -43,6 +43,10 @@ def test_every_interleaving_of_segments(program):
     subprocess.run([program("segments_test")], check=True, timeout=60)
 
 
+def test_the_rings_arithmetic_and_its_protocol_undisturbed(program):
+    subprocess.run([program("ring_test")], check=True, timeout=60)
+
+
 def test_reduce_and_heap(program):
     subprocess.run([program("reduce_test")], check=True, timeout=60)
 
