@@ -1,6 +1,7 @@
 """The core's own tests are programs in C++; here they are built and run."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ def program(tmp_path_factory):
         subprocess.run([*command, f"-I{CORE}", "-c", source, "-o", target], check=True)
         return str(target)
 
+    @cache
     def build(name: str) -> Path:
         if not objects:
             objects.extend(compiled(source) for source in sorted(CORE.glob("*.cc")))
@@ -45,6 +47,30 @@ def test_every_interleaving_of_segments(program):
 
 def test_the_rings_arithmetic_and_its_protocol_undisturbed(program):
     subprocess.run([program("ring_test")], check=True, timeout=60)
+
+
+def test_the_ring_through_every_single_crash(program):
+    """Rings of 2 to 5, everyone killed before every action; what fails says how to replay it."""
+    done = subprocess.run([program("ring_sim")], timeout=120, capture_output=True, text=True)
+    print(done.stdout, end="")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(" 0 not well") == 4
+
+
+def test_named_scenarios_of_the_ring(program):
+    scenarios = ROOT / "tests" / "core" / "ring_scenarios.txt"
+    command = [program("ring_sim"), "--scenarios", scenarios]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "figures-2-and-3" in done.stdout
+
+
+def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(program):
+    done = subprocess.run(
+        [program("ring_sim"), "--wrong-protocols"], timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert "one-log-per-node" in done.stdout
 
 
 def test_reduce_and_heap(program):

@@ -4,8 +4,8 @@
 //
 // The receiver's record is the truth. It is published when the effect of a segment has been
 // written, so what it counts need not be sent again, whether or not the sender lived to note
-// that it sent it; and what it does not count has to be, whatever the sender noted: it may have been
-// lost on its way. The sender's record tells a reader what it believes, and nothing depends on it.
+// that it sent it; and what it does not count has to be, whatever the sender noted: it may have
+// been lost on its way. The sender's record tells a reader what it believes; nothing depends on it.
 #ifndef HVD_FT_PAIR_LOG_H
 #define HVD_FT_PAIR_LOG_H
 

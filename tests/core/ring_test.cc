@@ -17,7 +17,8 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
   uint64_t at = 0;
   for (uint64_t c = 0; c < members; ++c) {  // the chunks are the data, without a gap
     Stretch chunk = plan.chunk(c);
-    CHECK(chunk.from == at && chunk.to >= at && (chunk.from % kCacheLine == 0 || chunk.bytes() == 0));
+    CHECK(chunk.from == at && chunk.to >= at);
+    CHECK(chunk.from % kCacheLine == 0 || chunk.bytes() == 0);
     CHECK(chunk.bytes() <= plan.segments() * plan.segment_bytes());
     at = chunk.to;
   }
