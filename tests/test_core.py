@@ -49,28 +49,25 @@ def test_the_rings_arithmetic_and_its_protocol_undisturbed(program):
     subprocess.run([program("ring_test")], check=True, timeout=60)
 
 
+def simulated(program, *arguments) -> str:
+    """Runs the ring's simulator, which says how to replay what fails; returns what it printed."""
+    command = [program("ring_sim"), *arguments]
+    done = subprocess.run(command, check=False, timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_the_ring_through_every_single_crash(program):
-    """Rings of 2 to 5, everyone killed before every action; what fails says how to replay it."""
-    done = subprocess.run([program("ring_sim")], timeout=120, capture_output=True, text=True)
-    print(done.stdout, end="")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.count(" 0 not well") == 4
+    assert simulated(program).count(" 0 not well") == 4  # rings of 2 to 5
 
 
 def test_named_scenarios_of_the_ring(program):
     scenarios = ROOT / "tests" / "core" / "ring_scenarios.txt"
-    command = [program("ring_sim"), "--scenarios", scenarios]
-    done = subprocess.run(command, timeout=60, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert "figures-2-and-3" in done.stdout
+    assert "figures-2-and-3" in simulated(program, "--scenarios", scenarios)
 
 
 def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(program):
-    done = subprocess.run(
-        [program("ring_sim"), "--wrong-protocols"], timeout=60, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
-    assert "one-log-per-node" in done.stdout
+    assert "one-log-per-node" in simulated(program, "--wrong-protocols")
 
 
 def test_reduce_and_heap(program):

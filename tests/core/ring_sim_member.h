@@ -166,13 +166,15 @@ class Member {
   }
 
   void read() {
-    message_ = {entered_, outgoing_.place, std::string(source(), half(outgoing_.bytes.bytes()))};
+    std::string begun(source(), half(outgoing_.bytes.bytes()));
+    message_ = {entered_, outgoing_.place, std::move(begun), nullptr};
     sending_ = 1;
   }
 
   void send() {
     uint64_t read = message_.data.size();
     message_.data.append(source() + read, outgoing_.bytes.bytes() - read);
+    if (random_.below(2) == 0) message_.source = source();  // it had only been told to send
     wire_out().send(std::move(message_));
     sending_ = 2;
   }
@@ -217,6 +219,7 @@ class Member {
     Message message = wire_in().take(random_);
     if (!accepts(message)) return;
     checker_.accepts(number_, message.generation, segments_in_all_);
+    if (message.source != nullptr) message.data.assign(message.source, message.data.size());
     staged_ = std::move(message.data);
     staged_.resize(incoming_.bytes.bytes());
     received_one_more();

@@ -31,6 +31,7 @@ struct Message {
   uint64_t generation;
   hvdft::EdgePlace place;
   std::string data;
+  const char* source;  // where the transport reads it when it is taken; or null: it has been read
 };
 
 struct Wire {

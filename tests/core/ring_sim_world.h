@@ -23,6 +23,9 @@ class World {
       members_.emplace_back(m, case_, wires_, checker_, random_);
       members_.back().start();
     }
+    for (uint64_t hand = 0; hand < members_.size() * kHands; ++hand) {
+      lazy_.push_back(random_.below(3) == 0 ? 1 + random_.below(30) : 1);
+    }
     new_generation();
   }
 
@@ -58,11 +61,15 @@ class World {
     uint64_t generation;  // which the member hears of
   };
 
-  // One action of some hand that can do one; false if none can.
-  bool act() {
-    uint64_t hands = members_.size() * kHands, first = random_.below(hands);
+  // One action of some hand that can do one; false if none can. Lazy hands act when others cannot,
+  // or seldom.
+  bool act() { return act(true) || act(false); }
+
+  bool act(bool may_be_lazy) {
+    uint64_t hands = lazy_.size(), first = random_.below(hands);
     for (uint64_t i = 0; i < hands; ++i) {
       uint64_t hand = (first + i) % hands, m = hand / kHands;
+      if (may_be_lazy && random_.below(lazy_[hand]) > 0) continue;
       auto next = members_[m].next(static_cast<Hand>(hand % kHands));
       if (!next) continue;
       if (strike_by_name(m, *next)) return true;
@@ -149,6 +156,7 @@ class World {
   Checker checker_;
   std::vector<Wire> wires_;
   std::deque<Member> members_;
+  std::vector<uint64_t> lazy_;  // acts once of so many times
   std::vector<Fault> pending_;
   std::multimap<uint64_t, Timer> timers_;
   uint64_t clock_ = 0, actions_ = 0, generation_ = 0, struck_ = 0;
