@@ -13,7 +13,7 @@
 
 namespace ring_sim {
 
-// Why a run is not well; the text begins with one of: wrong, hang, old, redone, record.
+// Why a run is not well; the text begins with one of: wrong, hang, old, order, redone, record.
 struct Violation : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -87,6 +87,12 @@ class Checker {
     if (++accepted_[member] >= segments + generations_[member]) {
       throw Violation("redone: " + who + " accepts more than it needs");
     }
+  }
+
+  // What was sent in this generation is what is awaited, not what the receiver has already.
+  void refuses(uint64_t member, uint64_t generation) {
+    if (generation != entered_[member]) return;
+    throw Violation("order: member " + std::to_string(member) + " gets what it does not await");
   }
 
   void records(uint64_t member, hvdft::EdgePlace place) {

@@ -138,9 +138,7 @@ class Member {
   }
 
   std::optional<Next> next_of_sender() {
-    if (told_ != entered_ || entered_ == 0) return {};
-    if (sender_.generation() != entered_) {
-      if (wire_out().told.generation != entered_) return {};
+    if (sender_.generation() != entered_ && wire_out().told.generation == entered_) {
       return Next{Action::kLearn, wire_out().told.record};
     }
     if (sending_ > 0) {
@@ -217,7 +215,7 @@ class Member {
 
   void take() {
     Message message = wire_in().take(random_);
-    if (!accepts(message)) return;
+    if (!accepts(message)) return checker_.refuses(number_, message.generation);
     checker_.accepts(number_, message.generation, segments_in_all_);
     if (message.source != nullptr) message.data.assign(message.source, message.data.size());
     staged_ = std::move(message.data);
