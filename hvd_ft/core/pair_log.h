@@ -20,9 +20,8 @@ struct EdgePlace {
   uint64_t op = 0, position = 0;
 };
 
-constexpr uint64_t kPositionBits = 28;
+constexpr uint64_t kPositionBits = 28;  // that leaves 2^36 ops: two years of 1000 a second
 constexpr uint64_t kMaxPositions = uint64_t{1} << kPositionBits;  // of an op, on an edge
-constexpr uint64_t kMaxRingOp = uint64_t{1} << (64 - kPositionBits);
 
 constexpr uint64_t pack(EdgePlace place) { return place.op << kPositionBits | place.position; }
 constexpr EdgePlace unpack(uint64_t word) {

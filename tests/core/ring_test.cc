@@ -3,10 +3,12 @@
 #include "ring.h"
 
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <vector>
 
 #include "check.h"
+#include "hvdft_ring.h"
 
 using namespace hvdft;
 
@@ -45,59 +47,79 @@ uint64_t value(uint64_t op, uint64_t m, uint64_t i) { return (op * 1000003 + i) 
 
 constexpr uint64_t kOps = 2;
 
+// Drives the protocol through the C ABI; the simulator drives what lies under it.
 struct Member {
   Member(uint64_t number, uint64_t members, uint64_t elements)
-      : sender(number), receiver(number, members, {}) {
+      : sender(hvdft_ring_sender_new(number)),
+        receiver(hvdft_ring_receiver_new(number, members, 0)) {
+    CHECK(hvdft_ring_log_bytes() == sizeof log);
     for (uint64_t op = 0; op < kOps; ++op) {
       for (uint64_t i = 0; i < elements; ++i) input[op].push_back(value(op, number, i));
       result[op].resize(elements);
     }
-    sender.resume(1, {});
-    receiver.remade(1);
+    hvdft_ring_sender_resume(sender, 1, 0);
+    CHECK(hvdft_ring_receiver_remade(receiver, 1) == 0);
   }
+  ~Member() {
+    hvdft_ring_sender_free(sender);
+    hvdft_ring_receiver_free(receiver);
+  }
+  Member(const Member&) = delete;
+
   PairLog log;
-  RingSender sender;
-  RingReceiver receiver;
+  hvdft_ring_sender* sender;
+  hvdft_ring_receiver* receiver;
   std::vector<uint64_t> input[kOps], result[kOps];
 };
 
 struct Message {
-  EdgePlace place;
+  uint64_t place;
   std::vector<uint64_t> data;
 };
 
 // True: a segment was sent, or received.
-bool send(Member& member, const RingPlan& plan, std::deque<Message>& wire) {
-  RingSender& half = member.sender;
-  while (!half.begun() && half.op() < kOps) half.begin(plan);
-  Outgoing out;
-  if (!half.next(member.log.received.place(), plan.inputs(), &out)) return false;
-  auto& from = out.from_input ? member.input[half.op()] : member.result[half.op()];
-  wire.push_back({out.place, {&from[out.bytes.from / 8], &from[0] + out.bytes.to / 8}});
-  member.log.sent.publish(half.sent());
+bool send(Member& member, const hvdft_ring_plan& plan, std::deque<Message>& wire) {
+  hvdft_ring_sender* half = member.sender;
+  while (!hvdft_ring_sender_begun(half) && hvdft_ring_sender_op(half) < kOps) {
+    hvdft_ring_sender_begin(half, &plan);
+  }
+  uint64_t received = hvdft_ring_log_place(&member.log, HVDFT_RING_RECEIVED);
+  hvdft_ring_transfer out;
+  if (!hvdft_ring_sender_next(half, received, plan.inputs, &out)) return false;
+  auto& from = out.what == HVDFT_RING_SEND_INPUT ? member.input : member.result;
+  const uint64_t* data = from[hvdft_ring_sender_op(half)].data();
+  wire.push_back({out.place, {data + out.from / 8, data + out.to / 8}});
+  hvdft_ring_log_publish(&member.log, HVDFT_RING_SENT, hvdft_ring_sender_sent(half));
   return true;
 }
 
-bool receive(Member& member, const RingPlan& plan, std::deque<Message>& wire) {
-  RingReceiver& half = member.receiver;
-  while (!half.begun() && half.op() < kOps) {
-    half.begin(plan);
-    member.log.received.publish(half.place());
+bool receive(Member& member, const hvdft_ring_plan& plan, std::deque<Message>& wire) {
+  hvdft_ring_receiver* half = member.receiver;
+  auto publish = [&](uint64_t place) {
+    hvdft_ring_log_publish(&member.log, HVDFT_RING_RECEIVED, place);
+  };
+  while (!hvdft_ring_receiver_begun(half) && hvdft_ring_receiver_op(half) < kOps) {
+    publish(hvdft_ring_receiver_begin(half, &plan));
   }
-  Incoming in;
-  if (wire.empty() || !half.next(&in)) return false;
-  CHECK(half.accepts(1, wire[0].place) && !half.accepts(0, wire[0].place));
-  CHECK(wire[0].data.size() * 8 == in.bytes.bytes() && in.bytes.bytes() > 0);
-  for (uint64_t i = in.bytes.from / 8, j = 0; i < in.bytes.to / 8; ++i, ++j) {
-    member.result[half.op()][i] = wire[0].data[j] + (in.adds ? member.input[half.op()][i] : 0);
+  hvdft_ring_transfer in;
+  if (wire.empty() || !hvdft_ring_receiver_next(half, &in)) return false;
+  CHECK(hvdft_ring_receiver_accepts(half, 1, wire[0].place));
+  CHECK(!hvdft_ring_receiver_accepts(half, 0, wire[0].place));
+  CHECK(wire[0].data.size() * 8 == in.to - in.from && in.to > in.from);
+  uint64_t op = hvdft_ring_receiver_op(half);
+  CHECK(in.what == HVDFT_RING_STORE || in.input < plan.inputs);
+  for (uint64_t i = in.from / 8, j = 0; i < in.to / 8; ++i, ++j) {
+    member.result[op][i] =
+        wire[0].data[j] + (in.what == HVDFT_RING_ADD ? member.input[op][i] : 0);
   }
   wire.pop_front();
-  member.log.received.publish(half.received());
+  publish(hvdft_ring_receiver_received(half));
   return true;
 }
 
 void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes) {
-  RingPlan plan(members, elements * 8, segment_bytes);
+  hvdft_ring_plan plan;
+  CHECK(hvdft_ring_make_plan(members, elements * 8, segment_bytes, &plan) == HVDFT_OK);
   std::vector<std::deque<Message>> wires(members);  // one an edge
   std::deque<Member> ring;
   for (uint64_t m = 0; m < members; ++m) ring.emplace_back(m, members, elements);
@@ -105,7 +127,7 @@ void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes
     moved = false;
     for (uint64_t m = 0; m < members; ++m) {
       moved |= send(ring[m], plan, wires[m]);
-      moved |= receive(ring[m], plan, wires[plan.edge_to(m)]);
+      moved |= receive(ring[m], plan, wires[(m + members - 1) % members]);
     }
   }
   for (Member& member : ring) {
@@ -121,9 +143,18 @@ void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes
   }
 }
 
+void check_what_is_refused() {
+  hvdft_ring_plan plan;
+  CHECK(hvdft_ring_make_plan(0, 8, 64, &plan) == HVDFT_EINVAL);
+  CHECK(hvdft_ring_make_plan(2, 8, 0, &plan) == HVDFT_EINVAL);
+  CHECK(hvdft_ring_make_plan(256, uint64_t{1} << 62, 64, &plan) == HVDFT_EINVAL);
+  CHECK(std::strstr(hvdft_error(), "make them larger"));
+}
+
 }  // namespace
 
 int main() {
+  check_what_is_refused();
   for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {
     for (uint64_t bytes : {0, 1, 4, 64, 65, 8 * 7, 1000, 4096, 100004}) {
       for (uint64_t segment : {1, 64, 100, 4096}) check_plan(members, bytes, segment);
