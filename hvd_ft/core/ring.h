@@ -163,7 +163,8 @@ class RingReceiver : public EdgeCursor {
     return true;
   }
 
-  // A message of an older generation was sent to someone who may have died since.
+  // A message of an older generation was sent to someone who may have died since. In this one the
+  // place is what is awaited, if the driver does its part: else nothing is added that is wrong.
   bool accepts(uint64_t generation, EdgePlace sent_from) const {
     return generation == generation_ && sent_from == place();
   }

@@ -21,12 +21,15 @@
 namespace ring_sim {
 
 constexpr uint64_t kSegmentBytes = 64;
+constexpr char kUnused = '\xa5';  // what nobody may read
 
 struct Arena {
   hvdft::PairLog log;
   uint64_t begun = 0;            // ops
+  uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
   std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
   std::vector<std::string> input, result;
+  std::vector<std::string> taken;  // results whose memory is used for something else now
 };
 
 struct Next {
@@ -45,8 +48,8 @@ class Member {
     for (const SimOp& op : made.ops) {
       plans_.emplace_back(made.members, op.bytes(), kSegmentBytes);
       arena_.inputs.push_back(0);
-      arena_.input.emplace_back(op.bytes(), '\xa5');  // what nobody may use
-      arena_.result.emplace_back(op.bytes(), '\xa5');
+      arena_.input.emplace_back(op.bytes(), kUnused);
+      arena_.result.emplace_back(op.bytes(), kUnused);
       full_input_.push_back(input_of(op, plans_.size() - 1, number));
       const hvdft::RingPlan& plan = plans_.back();
       for (uint64_t p = 0; p < plan.positions(); ++p) {
@@ -72,7 +75,20 @@ class Member {
     return alive_ && told_ == generation && sender_.generation() == generation &&
            arena_.log.received.place().op == case_.ops.size();
   }
-  const std::string& result(uint64_t op) const { return arena_.result[op]; }
+  const std::string& result(uint64_t op) const { return arena_.taken[op]; }
+
+  // What the protocol says that it needs no more is used for something else at once.
+  void forget() {
+    uint64_t received = arena_.log.received.place().op;
+    for (; arena_.inputs_used < received; ++arena_.inputs_used) {
+      arena_.input[arena_.inputs_used].assign(plans_[arena_.inputs_used].bytes(), kUnused);
+    }
+    while (arena_.taken.size() < std::min(received, wire_out().received_ops)) {
+      std::string& result = arena_.result[arena_.taken.size()];
+      arena_.taken.push_back(result);
+      result.assign(result.size(), kUnused);
+    }
+  }
 
   // What a hand does next, if it can do something.
   std::optional<Next> next(Hand hand) {
@@ -199,6 +215,7 @@ class Member {
       if (!receiver_.begun()) {
         begin(receiver_);
         arena_.log.received.publish(receiver_.place());
+        wire_in().received_ops = receiver_.place().op;
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
     } else if (incoming_.adds && arena_.inputs[incoming_.place.op] <= incoming_.input) {
@@ -245,6 +262,7 @@ class Member {
     uint64_t after = plan.results(incoming_.place.position + 1);
     arena_.log.received.publish(receiver_.received());
     checker_.records(number_, arena_.log.received.place());
+    wire_in().received_ops = arena_.log.received.place().op;
     for (uint64_t i = before; i < after; ++i) {
       checker_.is_final(number_, incoming_.place.op, plan.result(number_, i),
                         arena_.result[incoming_.place.op]);

@@ -42,6 +42,7 @@ struct Wire {
 
   std::map<uint64_t, std::deque<Message>> channels;  // by generation; none is empty
   Told told;
+  uint64_t received_ops = 0;  // as the receiver's record says: for the test only
 
   void send(Message message) {
     channels[message.generation].push_back(std::move(message));

@@ -38,6 +38,7 @@ class World {
       if (timers_.empty()) break;
       clock_ = std::max(clock_, timers_.begin()->first);  // nothing happens until then
     }
+    forget();
     for (Member& member : members_) {
       if (!member.done(generation_)) throw Violation("hang: nobody can go on");
     }
@@ -75,11 +76,16 @@ class World {
       if (strike_by_name(m, *next)) return true;
       if (trace_) say(m, *next);
       members_[m].perform(next->action);
+      if (next->action == Action::kNoteReceived) forget();
       ++clock_;
       if (++actions_ > kMostActions) throw Violation("hang: it never ends");
       return true;
     }
     return false;
+  }
+
+  void forget() {
+    for (Member& member : members_) member.forget();
   }
 
   void strike_by_number() {
