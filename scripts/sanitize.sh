@@ -7,8 +7,8 @@ trap 'rm -rf "$out"' EXIT
 flags=(-std=c++17 -O1 -g -Wall -Wextra -pthread -fno-sanitize-recover=all -Ihvd_ft/core)
 for sanitizer in address,undefined thread; do
   # The fences beside sequence counters are unknown to the thread sanitizer; the counters are not.
-  for test in sequencer_test segments_test negotiation_test reduce_test ring_test ring_sim \
-    kill_test; do
+  for test in sequencer_test segments_test negotiation_test reduce_test ring_test ring_threads_test \
+    ring_sim kill_test; do
     "${CXX:-g++}" "${flags[@]}" -Wno-tsan "-fsanitize=$sanitizer" "tests/core/$test.cc" \
       hvd_ft/core/*.cc -o "$out/$test"
     arguments=()

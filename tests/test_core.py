@@ -49,6 +49,10 @@ def test_the_rings_arithmetic_and_its_protocol_undisturbed(program):
     subprocess.run([program("ring_test")], check=True, timeout=60)
 
 
+def test_the_rings_halves_on_threads(program):
+    subprocess.run([program("ring_threads_test")], check=True, timeout=60)
+
+
 def simulated(program, *arguments) -> str:
     """Runs the ring's simulator, which says how to replay what fails; returns what it printed."""
     command = [program("ring_sim"), *arguments]
