@@ -4,7 +4,7 @@ VENV := .venv/bin
 CORE := $(wildcard hvd_ft/core/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak test lint sanitize bench clean
+.PHONY: help setup core horovod demo soak test sim lint sanitize bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-9s%s\n", $$1, $$2}'
@@ -20,6 +20,11 @@ soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the dr
 
 test: setup ## all tests; what is skipped is listed with its reason
 	@$(VENV)/python -m pytest
+
+sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
+	@mkdir -p out
+	@$(CXX) -std=c++17 -O2 -Ihvd_ft/core tests/core/ring_sim.cc hvd_ft/core/reduce.cc -o out/ring_sim
+	@out/ring_sim $(if $(REPLAY),--replay '$(REPLAY)',--minutes $(or $(MINUTES),1) $(SEED))
 
 lint: setup ## ruff, mypy, and the core without a warning
 	@$(VENV)/ruff check .

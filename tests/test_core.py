@@ -28,7 +28,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run([*COMPILE, f"-I{CORE}", "-c", source, "-o", target], check=True)
         return target
 
-    tests = sorted(TESTS.glob("*_test.cc"))
+    tests = sorted(TESTS.glob("*.cc"))
     # The largest first, so that the last one is not waited for alone.
     sources = sorted([*CORE.glob("*.cc"), *tests], key=lambda path: -path.stat().st_size)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -60,17 +60,29 @@ def run_test(programs: Path, arena_dir: Path) -> RunTest:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == 0
+        assert process.returncode == 0, out
         return out
 
     return run
 
 
 @pytest.mark.parametrize(
-    "name", sorted({path.stem for path in TESTS.glob("*_test.cc")} - {"kill_test"})
+    "name", sorted({path.stem for path in TESTS.glob("*.cc")} - {"kill_test", "ring_sim"})
 )
 def test_the_core(run_test: RunTest, name: str) -> None:
     run_test(name)
+
+
+def test_the_ring_through_every_single_crash(run_test: RunTest) -> None:
+    assert run_test("ring_sim").count(" 0 not well") == 4  # rings of 2 to 5
+
+
+def test_named_scenarios_of_the_ring(run_test: RunTest) -> None:
+    assert "figures-2-and-3" in run_test("ring_sim", "--scenarios", TESTS / "ring_scenarios.txt")
+
+
+def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(run_test: RunTest) -> None:
+    assert "one-log-per-node" in run_test("ring_sim", "--wrong-protocols")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])

@@ -1,0 +1,170 @@
+// The ring's arithmetic, and whole allreduces of members whose actions are done in turn: sizes that
+// do not divide, fewer elements than members, none at all, one member, counts beyond 2^31.
+#include "ring.h"
+
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "check.h"
+#include "hvdft_ring.h"
+
+using namespace hvdft;
+
+namespace {
+
+void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
+  RingPlan plan(members, bytes, segment_bytes);
+  uint64_t at = 0;
+  for (uint64_t c = 0; c < members; ++c) {  // the chunks are the data, without a gap
+    Stretch chunk = plan.chunk(c);
+    CHECK(chunk.from == at && chunk.to >= at);
+    CHECK(chunk.from % kCacheLine == 0 || chunk.bytes() == 0);
+    CHECK(chunk.bytes() <= plan.segments() * plan.segment_bytes());
+    at = chunk.to;
+  }
+  CHECK(at == bytes && plan.positions() < kMaxPositions);
+  for (uint64_t p = 0; p < plan.positions(); p += 1 + plan.positions() / 100) {
+    RingStep step = plan.step_at(p);
+    CHECK(plan.position_of(step) == p && step.step < members - 1);
+    for (uint64_t m = 0; m < members; ++m) {  // what is received in a step is sent in the next
+      Stretch in = plan.on_edge(plan.edge_to(m), p), out = plan.on_edge(m, p + plan.segments());
+      CHECK(in.from == out.from && in.to == out.to && in.bytes() <= plan.segment_bytes());
+    }
+  }
+  for (uint64_t m = 0; m < members; ++m) {  // inputs and results are the data too
+    uint64_t in = 0, out = 0;
+    if (plan.inputs() > 10000) break;
+    for (uint64_t i = 0; i < plan.inputs(); ++i) in += plan.input(m, i).bytes();
+    for (uint64_t i = 0; i < plan.results(plan.positions()); ++i) out += plan.result(m, i).bytes();
+    CHECK(in == bytes && out == bytes);
+  }
+}
+
+// Member m's input is 2^m, plus what tells elements and ops apart.
+uint64_t value(uint64_t op, uint64_t m, uint64_t i) { return (op * 1000003 + i) << 8 | 1ull << m; }
+
+constexpr uint64_t kOps = 2;
+
+// Drives the protocol through the C ABI; the simulator drives what lies under it.
+struct Member {
+  Member(uint64_t number, uint64_t members, uint64_t elements)
+      : sender(hvdft_ring_sender_new(number)),
+        receiver(hvdft_ring_receiver_new(number, members, 0)) {
+    CHECK(hvdft_ring_log_bytes() == sizeof log);
+    for (uint64_t op = 0; op < kOps; ++op) {
+      for (uint64_t i = 0; i < elements; ++i) input[op].push_back(value(op, number, i));
+      result[op].resize(elements);
+    }
+    hvdft_ring_sender_resume(sender, 1, 0);
+    CHECK(hvdft_ring_receiver_remade(receiver, 1) == 0);
+  }
+  ~Member() {
+    hvdft_ring_sender_free(sender);
+    hvdft_ring_receiver_free(receiver);
+  }
+  Member(const Member&) = delete;
+
+  PairLog log;
+  hvdft_ring_sender* sender;
+  hvdft_ring_receiver* receiver;
+  std::vector<uint64_t> input[kOps], result[kOps];
+};
+
+struct Message {
+  uint64_t place;
+  std::vector<uint64_t> data;
+};
+
+// True: a segment was sent, or received.
+bool send(Member& member, const hvdft_ring_plan& plan, std::deque<Message>& wire) {
+  hvdft_ring_sender* half = member.sender;
+  while (!hvdft_ring_sender_begun(half) && hvdft_ring_sender_op(half) < kOps) {
+    hvdft_ring_sender_begin(half, &plan);
+  }
+  uint64_t received = hvdft_ring_log_place(&member.log, HVDFT_RING_RECEIVED);
+  hvdft_ring_transfer out;
+  if (!hvdft_ring_sender_next(half, received, plan.inputs, &out)) return false;
+  auto& from = out.what == HVDFT_RING_SEND_INPUT ? member.input : member.result;
+  const uint64_t* data = from[hvdft_ring_sender_op(half)].data();
+  wire.push_back({out.place, {data + out.from / 8, data + out.to / 8}});
+  hvdft_ring_log_publish(&member.log, HVDFT_RING_SENT, hvdft_ring_sender_sent(half));
+  return true;
+}
+
+bool receive(Member& member, const hvdft_ring_plan& plan, std::deque<Message>& wire) {
+  hvdft_ring_receiver* half = member.receiver;
+  auto publish = [&](uint64_t place) {
+    hvdft_ring_log_publish(&member.log, HVDFT_RING_RECEIVED, place);
+  };
+  while (!hvdft_ring_receiver_begun(half) && hvdft_ring_receiver_op(half) < kOps) {
+    publish(hvdft_ring_receiver_begin(half, &plan));
+  }
+  hvdft_ring_transfer in;
+  if (wire.empty() || !hvdft_ring_receiver_next(half, &in)) return false;
+  CHECK(hvdft_ring_receiver_accepts(half, 1, wire[0].place));
+  CHECK(!hvdft_ring_receiver_accepts(half, 0, wire[0].place));
+  CHECK(wire[0].data.size() * 8 == in.to - in.from && in.to > in.from);
+  uint64_t op = hvdft_ring_receiver_op(half);
+  CHECK(in.what == HVDFT_RING_STORE || in.input < plan.inputs);
+  for (uint64_t i = in.from / 8, j = 0; i < in.to / 8; ++i, ++j) {
+    member.result[op][i] =
+        wire[0].data[j] + (in.what == HVDFT_RING_ADD ? member.input[op][i] : 0);
+  }
+  wire.pop_front();
+  publish(hvdft_ring_receiver_received(half));
+  return true;
+}
+
+void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes) {
+  hvdft_ring_plan plan;
+  CHECK(hvdft_ring_make_plan(members, elements * 8, segment_bytes, &plan) == HVDFT_OK);
+  std::vector<std::deque<Message>> wires(members);  // one an edge
+  std::deque<Member> ring;
+  for (uint64_t m = 0; m < members; ++m) ring.emplace_back(m, members, elements);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint64_t m = 0; m < members; ++m) {
+      moved |= send(ring[m], plan, wires[m]);
+      moved |= receive(ring[m], plan, wires[(m + members - 1) % members]);
+    }
+  }
+  for (Member& member : ring) {
+    CHECK(member.log.received.place() == (EdgePlace{kOps, 0}));
+    for (uint64_t op = 0; op < kOps; ++op) {
+      auto& out = members == 1 ? member.input[op] : member.result[op];
+      for (uint64_t i = 0; i < elements; ++i) {
+        uint64_t sum = 0;
+        for (uint64_t m = 0; m < members; ++m) sum += value(op, m, i);
+        CHECK(out[i] == sum);
+      }
+    }
+  }
+}
+
+void check_what_is_refused() {
+  hvdft_ring_plan plan;
+  CHECK(hvdft_ring_make_plan(0, 8, 64, &plan) == HVDFT_EINVAL);
+  CHECK(hvdft_ring_make_plan(2, 8, 0, &plan) == HVDFT_EINVAL);
+  CHECK(hvdft_ring_make_plan(256, uint64_t{1} << 62, 64, &plan) == HVDFT_EINVAL);
+  CHECK(std::strstr(hvdft_error(), "make them larger"));
+}
+
+}  // namespace
+
+int main() {
+  check_what_is_refused();
+  for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {
+    for (uint64_t bytes : {0, 1, 4, 64, 65, 8 * 7, 1000, 4096, 100004}) {
+      for (uint64_t segment : {1, 64, 100, 4096}) check_plan(members, bytes, segment);
+    }
+    check_plan(members, (uint64_t{1} << 33) + 12, 512 << 10);
+    check_plan(members, uint64_t{3} << 40, 4 << 20);
+  }
+  for (uint64_t members : {1, 2, 3, 5, 8}) {
+    for (uint64_t elements : {0, 1, 7, 8, 9, 40, 41, 1000}) {
+      for (uint64_t segment : {1, 128, 100000}) check_allreduce(members, elements, segment);
+    }
+  }
+}
