@@ -201,7 +201,7 @@ int main() {
   size_t states = 0;
   for (uint64_t size : {1, 2, 3}) {
     for (uint64_t window : {1, 2, 3}) {
-      uint64_t most = size == 3 ? (window == 2 ? 3 : 2) : size == 2 ? 4 : kMostSegments;
+      uint64_t most = size == 3 ? 2 : size == 2 ? 4 : kMostSegments;
       for (uint64_t first = 1; first < most; ++first) {
         states += explore({size, window, {first, most - first}});
       }
