@@ -17,8 +17,8 @@
 
 namespace hvdft {
 
-constexpr uint64_t kSegmentBytes = 64 << 10;  // measured: docs/performance.md
-constexpr uint64_t kWindow = 32;              // segments a rank may be ahead of the slowest
+constexpr uint64_t kSegmentBytes = 128 << 10;  // measured: docs/performance.md
+constexpr uint64_t kWindow = 8;                // segments a rank may be ahead of the slowest
 constexpr uint64_t kInputBytes = kWindow * kSegmentBytes;
 
 // A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
