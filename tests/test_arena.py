@@ -80,8 +80,10 @@ def test_an_arena_that_others_may_read(job: Path) -> None:
 
 
 def test_an_arena_of_another_rank(job: Path) -> None:
-    (job / "rank-0.arena").replace(job / "rank-1.arena")
-    assert "belongs to rank 0, not 1" in attach(job)
+    (job / "rank-0.arena").replace(job / "other")
+    (job / "rank-1.arena").replace(job / "rank-0.arena")
+    (job / "other").replace(job / "rank-1.arena")
+    assert "belongs to rank 1, not 0" in attach(job)
 
 
 def test_no_arena_at_all(job: Path) -> None:
@@ -125,7 +127,8 @@ def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
         pytest.skip("a filesystem of a known size needs the right to mount one")
     try:
         native.create_node(str(tmp_path), "mine", 2, LIMIT)
-        native.create_rank(str(tmp_path), "mine", 1, LIMIT)
+        for rank in range(2):
+            native.create_rank(str(tmp_path), "mine", rank, LIMIT)
         (tmp_path / "filler").write_bytes(bytes(20 << 20))
         said = attach(tmp_path, WRITE)
     finally:
