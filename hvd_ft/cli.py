@@ -1,4 +1,4 @@
-"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `report` and `bench`."""
+"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `patch`, `report`, `bench`."""
 
 from __future__ import annotations
 
@@ -86,6 +86,14 @@ def _parser() -> _Parser:
         "hvdft check",
     )
     check.set_defaults(handler=_check)
+    patch = _add(
+        commands,
+        "patch",
+        "patch the installed tensorflow_estimator, so that without a model_dir it writes nothing",
+        "hvdft patch apply",
+    )
+    patch.add_argument("action", choices=("apply", "status", "revert"), help="what to do")
+    patch.set_defaults(handler=_patch)
     _add_report(commands)
     add_bench(commands, _add)
     return parser
@@ -266,6 +274,19 @@ def _check(options: argparse.Namespace) -> int:
 
     for name, found in check_environment().items():
         print(f"{name}: {found}")
+    return 0
+
+
+def _patch(options: argparse.Namespace) -> int:
+    from hvd_ft import patching
+
+    package = patching.InstalledPackage()
+    if options.action == "status":
+        changed = ""
+    else:
+        count = package.apply() if options.action == "apply" else package.revert()
+        changed = f" ({count} files changed)" if count else " (nothing to do)"
+    print(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
     return 0
 
 
