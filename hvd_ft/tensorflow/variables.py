@@ -92,6 +92,18 @@ def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> N
     Raises:
         HvdFtError: the script has made other variables than before.
     """
+    for variable, array in matched(variables, arrays):
+        variable.assign(np.array(array))  # a copy: TensorFlow may keep the memory it is given
+
+
+def matched(
+    variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]
+) -> list[tuple[tf.Variable, np.ndarray]]:
+    """Returns the variables, each with its array of a snapshot.
+
+    Raises:
+        HvdFtError: the script has made other variables than before.
+    """
     if len(arrays) != len(variables):
         raise HvdFtError(
             f"the snapshot has {len(arrays)} variables, but the restarted script has made "
@@ -103,7 +115,7 @@ def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> N
                 f"{name} has the shape {array.shape} in the snapshot, but the restarted script has "
                 f"made it {tuple(variable.shape)}: it must make the same on every start"
             )
-        variable.assign(np.array(array))  # a copy: TensorFlow may keep the memory it is given
+    return list(zip(variables, arrays.values(), strict=True))
 
 
 def unique(*groups: Iterable[tf.Variable]) -> list[tf.Variable]:
