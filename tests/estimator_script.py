@@ -1,4 +1,4 @@
-"""Trains an Estimator as the first argument says and prints a hash of what it ended with.
+"""Trains in the ways that the first argument names and prints hashes of what each ended with.
 
 `train`: two trainings with an evaluation between them; `evaluate`: train_and_evaluate;
 `session`: a monitored session without an Estimator. A second argument is rank 0's model directory.
@@ -79,7 +79,7 @@ def train() -> tuple[dict[str, np.ndarray], Any]:
     assert first["global_step"] == STEPS, first
     trained.train(input_fn, kept, max_steps=STEPS + 12)
     second = trained.evaluate(eval_input_fn)
-    predicted = [float(p["y"][0]) for p in trained.predict(lambda: eval_input_fn())]
+    predicted = [float(p["y"][0]) for p in trained.predict(eval_input_fn)]
     return contents(trained), [float(first["loss"]), float(second["loss"]), sum(predicted)]
 
 
@@ -122,17 +122,19 @@ def main() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.keras.utils.set_random_seed(1 + int(os.environ["HOROVOD_RANK"]))
     hvd.init()
-    values, results = STYLES[sys.argv[1]]()
-    own = [name for name in values if "moving" in name]  # batch normalisation's: each rank's own
-    parts = [
-        b"".join(values[name].tobytes() for name in sorted(values) if (name in own) == kept)
-        for kept in (False, True)
-    ]
-    digests = [hashlib.sha256(part).hexdigest()[:16] for part in parts]
+    for style in sys.argv[1].split(","):
+        values, results = STYLES[style]()
+        own = [name for name in values if "moving" in name]  # batch statistics: each rank's own
+        parts = [
+            b"".join(values[name].tobytes() for name in sorted(values) if (name in own) == kept)
+            for kept in (False, True)
+        ]
+        digests = [hashlib.sha256(part).hexdigest()[:16] for part in parts]
+        # One write, or the ranks' lines mix.
+        facts = [style, hvd.rank(), *digests, json.dumps(results).replace(" ", "")]
+        sys.stdout.write(" ".join(map(str, ["RESULT", *facts])) + "\n")
+        sys.stdout.flush()
     hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="end")
-    # One write, or the ranks' lines mix.
-    facts = [hvd.rank(), hvd.incarnation(), *digests, json.dumps(results).replace(" ", "")]
-    sys.stdout.write(" ".join(map(str, ["RESULT", *facts])) + "\n")
 
 
 main()
