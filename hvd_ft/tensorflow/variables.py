@@ -63,7 +63,8 @@ def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
     if (
         type(model).train_step is not tf.keras.Model.train_step
         or not isinstance(optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
-        or not model.trainable_variables  # not built yet
+        or not model.built
+        or not model.trainable_variables
     ):
         return
     with tf.name_scope(optimizer.name or "optimizer"):  # as the step would
