@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hvd_ft import patching
+
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) == signal.SIG_IGN:
@@ -90,6 +92,20 @@ def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
     yield run
     for mark in marks:
         _kill(_processes(mark))
+
+
+@pytest.fixture
+def patched_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a patched copy of tensorflow_estimator; it stands first in this path."""
+    tensorflow_estimator = pytest.importorskip("tensorflow_estimator")
+    folder = tmp_path / "site"
+    package = Path(tensorflow_estimator.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    for source in (package, *package.parent.glob(f"{patching.PACKAGE}-*.dist-info")):
+        shutil.copytree(source, folder / source.name, ignore=ignored)
+    monkeypatch.syspath_prepend(str(folder))
+    patching.InstalledPackage().apply()
+    return folder
 
 
 def _processes(mark: str) -> list[psutil.Process]:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from conftest import RunHvdft
 
-from hvd_ft import patching
-
 pytest.importorskip("tensorflow_estimator")
 
 SCRIPT = str(Path(__file__).with_name("files_script.py"))
@@ -34,21 +32,6 @@ def tracing() -> list[str]:
         if subprocess.run(tried, check=False, capture_output=True).returncode == 0:
             return ["strace", *more, *options]
     pytest.skip("strace may not trace here")
-
-
-@pytest.fixture
-def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a patched copy of the package."""
-    import tensorflow_estimator
-
-    folder = tmp_path / "site"
-    package = Path(tensorflow_estimator.__file__).parent
-    ignored = shutil.ignore_patterns("__pycache__")
-    for source in (package, *package.parent.glob(f"{patching.PACKAGE}-*.dist-info")):
-        shutil.copytree(source, folder / source.name, ignore=ignored)
-    monkeypatch.syspath_prepend(str(folder))
-    patching.InstalledPackage().apply()
-    return folder
 
 
 @pytest.fixture
@@ -100,9 +83,9 @@ def test_a_stock_estimator_writes(written: Callable[..., list[str]], tmp_path: P
 
 
 def test_a_patched_estimator_writes_nothing(
-    written: Callable[..., list[str]], patched: Path, tmp_path: Path
+    written: Callable[..., list[str]], patched_estimator: Path, tmp_path: Path
 ) -> None:
-    assert written("plain", PYTHONPATH=str(patched)) == []
+    assert written("plain", PYTHONPATH=str(patched_estimator)) == []
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
