@@ -16,7 +16,7 @@ stock = pytest.importorskip("tensorflow_estimator.python.estimator.estimator")
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import estimator as ours  # noqa: E402
 from hvd_ft.tensorflow.estimator import training  # noqa: E402
-from hvd_ft.tensorflow.estimator.graph import SessionVariables  # noqa: E402
+from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables  # noqa: E402
 
 v1 = tf.compat.v1
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integer arguments")
@@ -50,6 +50,20 @@ class Job(v1.train.SessionRunHook):
         self._worker.collective(f"step {float(run_values.results)!r}")
         if self.runs == self._kill_after:
             raise Killed
+
+
+class Seldom(Job):
+    """Has a random number of its own drawn in every second run."""
+
+    def begin(self) -> None:
+        self._loss = tf.random.uniform([])
+
+    def before_run(self, run_context: Any) -> Any:
+        return super().before_run(run_context) if self.runs % 2 else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        drawn = 0.0 if run_values.results is None else run_values.results
+        super().after_run(run_context, SimpleNamespace(results=drawn))
 
 
 def dataset() -> tf.data.Dataset:
@@ -94,7 +108,7 @@ def generator(x: Any, labels: Any) -> Any:
     return v1.layers.dense(x + tf.random.Generator.from_seed(7).normal([3]), 1)
 
 
-def make(model: Callable[..., Any], worker: FakeWorker | None = None) -> Any:
+def make(model: Callable[..., Any] | None) -> Any:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         output = model(features["x"], labels)
         loss = tf.reduce_mean(tf.square(output - labels))
@@ -103,14 +117,19 @@ def make(model: Callable[..., Any], worker: FakeWorker | None = None) -> Any:
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=op)
 
     config = tf.estimator.RunConfig(tf_random_seed=5, save_checkpoints_steps=5)
-    return tf.estimator.Estimator(model_fn, config=ours.memory.in_memory(config))
+    config = ours.memory.in_memory(config)
+    if model is None:
+        columns = [tf.feature_column.numeric_column("x", (3,))]
+        return tf.estimator.DNNRegressor([4], columns, dropout=0.3, config=config)
+    return tf.estimator.Estimator(model_fn, config=config)
 
 
 def train(
     worker: FakeWorker,
     kill_after: int | None,
-    model: Callable[..., Any] = dense,
+    model: Callable[..., Any] | None = dense,
     input_fn: Any = dataset,
+    job_type: type[Job] = Job,
     **length: int,
 ) -> tuple[dict[str, np.ndarray], list[float]]:
     """The user's script: two trainings, of which the second dies if the first does not."""
@@ -118,7 +137,7 @@ def train(
     trained, keep = make(model), ours.FaultTolerance(3)
     sums: list[float] = []
     for _ in range(2):
-        job = Job(worker, kill_after)
+        job = job_type(worker, kill_after)
         trained.train(input_fn, [job, keep], **(length or {"steps": STEPS}))
         kill_after = None if kill_after is None else kill_after - job.runs
         sums += job.sums
@@ -157,6 +176,8 @@ CASES: dict[str, dict[str, Any]] = {
     "random data": {"input_fn": noisy},
     "tensors": {"input_fn": tensors},
     "data that ends": {"input_fn": ending, "max_steps": 1000},
+    "drawn by a hook": {"job_type": Seldom},
+    "canned": {"model": None},
     "queue": {"input_fn": queue()},
 }
 
@@ -198,11 +219,34 @@ def test_what_was_read_never_changes() -> None:
                     np.testing.assert_array_equal(array, copies[name], name)
 
 
-def test_variables_that_differ_are_named() -> None:
+def test_random_numbers_behind_a_collective_are_left_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mpi_ops = pytest.importorskip("horovod.tensorflow.mpi_ops")
+    with tf.Graph().as_default() as graph:
+        whole = mpi_ops.MPI_LIB.horovod_allreduce(
+            tf.ones([3]), reduce_op=1, prescale_factor=1.0, postscale_factor=1.0
+        )
+        size = tf.cast(whole[:1], tf.int32)
+        behind, beside = tf.random.uniform(size, name="behind"), tf.random.uniform([2])
+        draws = Draws(graph)
+        draws.add([behind, beside])
+    assert list(draws.counts) == ["random_uniform/RandomUniform"]
+    assert "behind/RandomUniform depend on a collective" in capsys.readouterr().err
+
+
+def test_a_step_that_draws_otherwise_is_said() -> None:
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        tf.random.uniform([2])
+        with pytest.raises(HvdFtError, match="no operation other, with which it drew"):
+            Draws(graph).drop(session, {"random_uniform/RandomUniform": 2, "other": 3})
+
+
+def test_a_model_that_differs_is_said() -> None:
     arena = FakeArena()
     with incarnation(arena, 0) as worker, pytest.raises(Killed):
         train(worker, 5)
-    with incarnation(arena, 1) as worker, pytest.raises(HvdFtError, match="made 8: it must make"):
+    with incarnation(arena, 1) as worker, pytest.raises(HvdFtError, match="it must make the same"):
         train(worker, None, sparse)
 
 

@@ -17,7 +17,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.callback_state import CallbackState
-from hvd_ft.tensorflow.estimator.graph import SessionVariables, StepDraws
+from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 
 _train = tf.compat.v1.train
@@ -75,7 +75,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         session = run_context.session
         if self._variables is None:
             self._variables = SessionVariables(session.graph)
-            self._draws = StepDraws(session.graph, run_context.original_args.fetches)
+            self._draws = Draws(session.graph)
         if self._resumes:
             self._resumes = False
             self._restore(self._loop, session)
@@ -87,6 +87,9 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         """One step more."""
         if self._loop is not None:
             self._step += 1
+            # The other hooks have had something fetched, too; the session's `run` knows.
+            fetched = sys._getframe(1).f_locals["actual_fetches"]
+            self._draws.add(list(fetched.values()))
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Ends the loop, with a last snapshot unless this process was given it."""
@@ -107,13 +110,14 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         assert self._variables is not None
         with tf.init_scope():  # where TensorFlow's global generator is
             values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
+        values["draws"] = dict(self._draws.counts)
         return self._variables.read(session), values
 
     def _restore(self, loop: TrainingLoop, session: tf.compat.v1.Session) -> None:
         assert self._variables is not None
         arrays, values = loop.snapshot()
         if not values["done"]:
-            self._draws.drop(session, values["step"])
+            self._draws.drop(session, values["draws"])
         self._variables.restore(session, arrays)
         self._hook_state.restore(values["hooks"])
         with tf.init_scope():

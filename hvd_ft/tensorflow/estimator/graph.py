@@ -1,4 +1,4 @@
-"""What a session's graph consists of for a snapshot: its variables, and what a step draws.
+"""What a session's graph consists of for a snapshot: its variables, and what its runs draw.
 
 TensorFlow can save an iterator of tf.data, but not what stateful operations in the pipeline have
 drawn, and of shuffle() it saves the whole buffer. So a restarted process draws again what it had
@@ -6,6 +6,7 @@ drawn: exact, and small.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.data import other_data
 from hvd_ft.tensorflow.variables import matched, unique
 
@@ -55,46 +57,70 @@ class SessionVariables:
             session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
 
 
-class StepDraws:
-    """The operations of a step that go on by one with every run: data and random numbers.
+class Draws:
+    """How often each operation that goes on by one with every run has run: data, random numbers.
 
     Args:
         graph: complete.
-        fetches: what a step runs, in the forms that `Session.run` takes.
     """
 
-    def __init__(self, graph: tf.Graph, fetches: Any) -> None:
-        items = tf.nest.flatten(fetches, expand_composites=True)
-        step = _ancestors(_operation(graph, item) for item in items)
-        self._operations = [op for op in step if op.type in _DATA]
-        unkept = []
-        for op in step:
-            if not _is_random(op):
-                continue
-            if any(before.type.startswith("Horovod") for before in _ancestors([op])):
-                unkept.append(op.name)  # to run it were a collective
-            else:
-                self._operations.append(op)
-        if unkept:
-            print(
-                f"hvd_ft: the random numbers of {', '.join(unkept)} depend on a collective, so "
-                "after a restart they are others than they would have been",
-                file=sys.stderr,
-            )
+    def __init__(self, graph: tf.Graph) -> None:
+        self.counts: Counter[str] = Counter()  # by the operation's name
+        self._graph = graph
+        self._found: dict[tuple[str, ...], list[str]] = {}  # by what was fetched
 
-    def drop(self, session: tf.compat.v1.Session, steps: int) -> None:
-        """Draws for so many steps and drops what was drawn.
+    def add(self, fetches: Any) -> None:
+        """Counts a run.
+
+        Args:
+            fetches: what it ran, in the forms that `Session.run` takes.
+        """
+        items = tf.nest.flatten(fetches, expand_composites=True)
+        operations = [_operation(self._graph, item) for item in items]
+        names = tuple(op.name for op in operations)
+        if names not in self._found:
+            self._found[names] = _draws(operations)
+        self.counts.update(self._found[names])
+
+    def drop(self, session: tf.compat.v1.Session, counts: Mapping[str, int]) -> None:
+        """Draws as often as an earlier process had, and drops what was drawn.
 
         Raises:
-            HvdFtError: the data ends before that.
+            HvdFtError: the script has other operations, or its data ends before that.
         """
-        if not self._operations:
-            return
+        operations = {op.name: op for op in self._graph.get_operations() if op.name in counts}
+        if missing := [name for name in counts if name not in operations]:
+            raise HvdFtError(
+                f"the restarted script has no operation {missing[0]}, with which it drew before: "
+                "it must make the same on every start"
+            )
+        left = self.counts = Counter(counts)
         try:
-            for _ in range(steps):
-                session.run(self._operations)
+            while left:
+                session.run([operations[name] for name in left])
+                left = left - Counter(list(left))
         except tf.errors.OutOfRangeError as error:
-            raise other_data(steps) from error
+            raise other_data(max(counts.values())) from error
+
+
+def _draws(operations: list[tf.Operation]) -> list[str]:
+    """Returns the names of what draws when these operations are run."""
+    step = _ancestors(operations)
+    names = [op.name for op in step if op.type in _DATA]
+    random = [op for op in step if _is_random(op)]
+    # To run one that depends on a collective were a collective.
+    kept = [op for op in random if not any(map(_is_collective, _ancestors([op])))]
+    if unkept := [op.name for op in random if op not in kept]:
+        print(
+            f"hvd_ft: the random numbers of {', '.join(unkept)} depend on a collective, so after "
+            "a restart they are others than they would have been",
+            file=sys.stderr,
+        )
+    return [*names, *(op.name for op in kept)]
+
+
+def _is_collective(op: tf.Operation) -> bool:
+    return bool(op.type.startswith("Horovod"))
 
 
 def _is_new(variable: tf.Variable) -> bool:
