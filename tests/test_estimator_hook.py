@@ -53,13 +53,13 @@ class Job(v1.train.SessionRunHook):
 
 
 class Seldom(Job):
-    """Has a random number of its own drawn in every second run."""
+    """Has a random number of its own drawn in some runs, and says in which before they begin."""
 
     def begin(self) -> None:
         self._loss = tf.random.uniform([])
 
     def before_run(self, run_context: Any) -> Any:
-        return super().before_run(run_context) if self.runs % 2 else None
+        return super().before_run(run_context) if self.runs % 4 else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         drawn = 0.0 if run_values.results is None else run_values.results
@@ -93,6 +93,13 @@ def dense(x: Any, labels: Any) -> Any:
         return v1.layers.dense(hidden, 1)
 
 
+def local(x: Any, labels: Any) -> Any:
+    kinds = [v1.GraphKeys.LOCAL_VARIABLES]
+    runs = v1.get_variable("runs", [], trainable=False, collections=kinds)
+    with tf.control_dependencies([v1.assign_add(runs, 1.0)]):
+        return v1.layers.dense(x * tf.sin(runs.read_value()), 1)
+
+
 def old_variables(x: Any, labels: Any) -> Any:
     with v1.variable_scope("old", use_resource=False):
         return tf.matmul(x, v1.get_variable("w", [3, 1])) + v1.get_variable("b", [1])
@@ -112,7 +119,6 @@ def make(model: Callable[..., Any] | None) -> Any:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         output = model(features["x"], labels)
         loss = tf.reduce_mean(tf.square(output - labels))
-        v1.metrics.mean(loss)  # local variables
         op = v1.train.AdamOptimizer(0.05).minimize(loss, v1.train.get_global_step())
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=op)
 
@@ -171,6 +177,7 @@ def _quiet() -> Iterator[None]:
 CASES: dict[str, dict[str, Any]] = {
     "dropout": {},
     "old variables": {"model": old_variables},
+    "local variables": {"model": local},
     "embedding": {"model": sparse},
     "generator": {"model": generator},
     "random data": {"input_fn": noisy},

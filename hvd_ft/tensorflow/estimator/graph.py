@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import resource_variable_ops
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.data import other_data
@@ -38,11 +37,10 @@ class SessionVariables:
         self._variables = unique(*(graph.get_collection(kind) for kind in kinds))
 
     def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:
-        """Returns the variables' contents by number and name; they never change."""
+        """Returns the variables' contents by number and name: copies, as a session makes them."""
         arrays = session.run(self._variables)
         return {
-            # An old-style variable is updated in place, in the memory that the session returns.
-            f"{number}:{variable.name}": np.asarray(array) if _is_new(variable) else np.array(array)
+            f"{number}:{variable.name}": np.asarray(array)
             for number, (variable, array) in enumerate(zip(self._variables, arrays, strict=True))
         }
 
@@ -121,10 +119,6 @@ def _draws(operations: list[tf.Operation]) -> list[str]:
 
 def _is_collective(op: tf.Operation) -> bool:
     return bool(op.type.startswith("Horovod"))
-
-
-def _is_new(variable: tf.Variable) -> bool:
-    return isinstance(variable, resource_variable_ops.BaseResourceVariable)
 
 
 def _is_random(op: tf.Operation) -> bool:
