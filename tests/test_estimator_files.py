@@ -45,7 +45,7 @@ def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., list[str]]:
         script = f'exec "$@" -o {tmp_path}/trace-$HOROVOD_RANK {sys.executable} {SCRIPT} {way}'
         ended = run_hvdft(
             ["run", "-np", "2", "sh", "-c", script, "sh", *trace],
-            timeout=150,
+            timeout=240,
             env={"TMPDIR": str(tmpdir), "PYTHONDONTWRITEBYTECODE": "1", **env},
         )
         assert ended.code == 0, ended.err

@@ -16,7 +16,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"
 def test_an_example_survives_a_kill(run_hvdft: RunHvdft, example: Path, tmp_path: Path) -> None:
     more = ["--csv", str(tmp_path / "laps.csv")] if "estimator" in example.stem else []
     command = [sys.executable, str(example), "--epochs", "4", *more]
-    ended = run_hvdft(["run", "-np", "2", "--inject", "rank=1,step=40", *command], timeout=150)
+    ended = run_hvdft(["run", "-np", "2", "--inject", "rank=1,step=40", *command], timeout=240)
     assert ended.code == 0, ended.err
     results = [json.loads(line) for line in ended.out.splitlines() if line.startswith("{")]
     assert sorted((r["rank"], r["incarnation"]) for r in results) == [(0, 0), (1, 1)]
