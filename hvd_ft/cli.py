@@ -81,6 +81,14 @@ def _parser() -> _Parser:
     purpose = "check that MPI, TensorFlow and Horovod are there and fit"
     check = _add(commands, "check", purpose, "hvdft check")
     check.set_defaults(handler=_check)
+    patch = _add(
+        commands,
+        "patch",
+        "patch the installed tensorflow_estimator, so that without a model_dir it writes nothing",
+        "hvdft patch apply",
+    )
+    patch.add_argument("action", choices=("apply", "status", "revert"), help="what to do")
+    patch.set_defaults(handler=_patch)
     _add_report(commands)
     add_bench(commands, _add)
     add_cluster(commands, _add)
@@ -236,6 +244,19 @@ def _check(options: argparse.Namespace) -> int:
 
     for name, found in check_environment().items():
         print(f"{name}: {found}")
+    return 0
+
+
+def _patch(options: argparse.Namespace) -> int:
+    from hvd_ft import patching
+
+    package = patching.InstalledPackage()
+    if options.action == "status":
+        changed = ""
+    else:
+        count = package.apply() if options.action == "apply" else package.revert()
+        changed = f" ({count} files changed)" if count else " (nothing to do)"
+    print(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
     return 0
 
 

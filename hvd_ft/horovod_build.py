@@ -20,9 +20,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-import patch_ng
-
-from hvd_ft import environment, horovod_source
+from hvd_ft import environment, horovod_source, patching
 from hvd_ft.errors import HvdFtError
 from hvd_ft.horovod_source import FT_FOLDER, HOROVOD_VERSION, MARKER, SDIST_SHA256
 from hvd_ft.progress import Progress
@@ -75,7 +73,7 @@ def _build_wheel(cache: Path, key: str, mpi_root: Path, log: Path, progress: Pro
     tree = _unpack(_download(cache, log, progress), work)
     progress.stage("patching")
     for patch in horovod_source.patches():
-        _apply(patch, tree)
+        patching.apply_patch(patch, tree, f"Horovod {HOROVOD_VERSION}")
     _add_sources(tree, key)
 
     progress.stage("compiling (about 90 s on 2 cores)")
@@ -121,15 +119,6 @@ def _unpack(sdist: Path, into: Path) -> Path:
                 )
         archive.extractall(into)
     return into / _TREE
-
-
-def _apply(patch: Path, tree: Path) -> None:
-    parsed = patch_ng.fromfile(str(patch))
-    if not parsed or not parsed.apply(strip=1, root=str(tree)):
-        raise HvdFtError(
-            f"{patch.name} does not apply to Horovod {HOROVOD_VERSION}; restore the file, or "
-            "make the patch anew"
-        )
 
 
 def _add_sources(tree: Path, key: str) -> None:

@@ -11,6 +11,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from hvd_ft import patching
 from hvd_ft.errors import HvdFtError
 
 HOROVOD_VERSION = "0.28.1"
@@ -25,13 +26,8 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def patches() -> list[Path]:
-    """Returns the patches to Horovod's own files, in the order in which they apply.
-
-    They stand at the top of a checkout and inside the package once that is installed.
-    """
-    installed, checkout = _PACKAGE / "patches", _PACKAGE.parent / "patches"
-    folder = installed if installed.is_dir() else checkout
-    return sorted((folder / f"horovod-{HOROVOD_VERSION}").glob("*.patch"))
+    """Returns the patches to Horovod's own files, in the order in which they apply."""
+    return patching.patches(f"horovod-{HOROVOD_VERSION}")
 
 
 def sources() -> list[Path]:

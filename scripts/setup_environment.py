@@ -89,10 +89,12 @@ def main() -> None:
     check_machine()
     core = [path for path in (ROOT / "hvd_ft/core").iterdir() if path.suffix in (".cc", ".h")]
     horovod = [path for path in (ROOT / "hvd_ft/horovod").iterdir() if path.is_file()]
-    patches = list((ROOT / "patches").rglob("*.patch"))
+    patches = list((ROOT / "patches").glob("horovod-*/*.patch"))
     package = [ROOT / name for name in ("setup.py", "pyproject.toml", "hvd_ft/__init__.py")]
     requirements = ROOT / "requirements.txt"
-    builder = [ROOT / f"hvd_ft/horovod_{name}.py" for name in ("build", "source")]
+    builder = [
+        ROOT / f"hvd_ft/{name}.py" for name in ("horovod_build", "horovod_source", "patching")
+    ]
     build_inputs = [*horovod, *patches, *builder, requirements, ROOT / "hvd_ft/core/hvd_ft.h"]
 
     step("Python environment", make_venv, [])

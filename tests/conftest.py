@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from hvd_ft import patching
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
@@ -103,6 +104,20 @@ def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
     yield run
     for mark in marks:
         _kill(_processes(mark))
+
+
+@pytest.fixture
+def patched_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a patched copy of tensorflow_estimator; it stands first in this path."""
+    tensorflow_estimator = pytest.importorskip("tensorflow_estimator")
+    folder = tmp_path / "site"
+    package = Path(tensorflow_estimator.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    for source in (package, *package.parent.glob(f"{patching.PACKAGE}-*.dist-info")):
+        shutil.copytree(source, folder / source.name, ignore=ignored)
+    monkeypatch.syspath_prepend(str(folder))
+    patching.InstalledPackage().apply()
+    return folder
 
 
 def _processes(mark: str) -> list[psutil.Process]:

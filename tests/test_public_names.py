@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,6 +42,23 @@ def test_callbacks_are_horovods_and_ours() -> None:
     for name in ("BroadcastGlobalVariablesCallback", "MetricAverageCallback"):
         assert getattr(ours.callbacks, name) is getattr(hvd_keras.callbacks, name)
     assert ours.callbacks.FaultTolerance
+
+
+def test_the_hooks_for_estimators_come_when_they_are_asked_for() -> None:
+    pytest.importorskip("tensorflow_estimator")
+    code = """if True:
+        import sys
+        import hvd_ft.tensorflow as hvd
+        assert "hvd_ft.tensorflow.estimator" not in sys.modules
+        print(*sorted(name for name in vars(hvd.estimator) if name[0].isupper()))
+        print(hvd.estimator.run_config.__module__)
+    """
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    out = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    assert out.stdout.decode().splitlines() == [
+        "EpochTiming FaultTolerance",
+        "hvd_ft.tensorflow.estimator.memory",
+    ]
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
 
-Ours are `State`, `callbacks` (Horovod's Keras callbacks and `FaultTolerance`), `on_restart`,
-`on_peer_failure`, `on_peer_recovered`, `incarnation`, `enabled` and `barrier`, which Horovod's
-TensorFlow binding lacks; `init` is Horovod's, prepared.
+Ours are `State`, `callbacks` (Horovod's Keras callbacks and ours), `estimator` (hooks for
+tf.estimator), `on_restart`, `on_peer_failure`, `on_peer_recovered`, `incarnation`, `enabled` and
+`barrier`, which Horovod's TensorFlow binding lacks; `init` is Horovod's, prepared.
 """
 
 # ruff: noqa: F401, F403 (this file is a list of names)
 
+import importlib
 from typing import Any
 
 import horovod.tensorflow as _horovod
@@ -21,4 +22,6 @@ import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's 
 
 
 def __getattr__(name: str) -> Any:
+    if name == "estimator":  # only who uses it has to wait for its import
+        return importlib.import_module("hvd_ft.tensorflow.estimator")
     return getattr(_horovod, name)  # what a star import leaves out

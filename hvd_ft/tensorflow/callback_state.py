@@ -1,25 +1,23 @@
-"""What the other callbacks of a fit remember: patience, best values, histories."""
+"""What the other callbacks of a fit or hooks of a session remember: patience, best values, …"""
 
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from tensorflow import keras
-
 from hvd_ft.errors import HvdFtError
 from hvd_ft.snapshot import encode
 
 
 class CallbackState:
-    """The plain attributes of a fit's callbacks, as far as they change.
+    """The plain attributes of callbacks or hooks, as far as they change.
 
     Args:
-        callbacks: of the fit, none of them having seen an epoch yet.
+        callbacks: of the fit or session, none of them having seen an epoch or a step yet.
     """
 
-    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        self._callbacks: dict[str, keras.callbacks.Callback] = {}
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._callbacks: dict[str, Any] = {}
         seen: Counter[str] = Counter()
         for callback in callbacks:
             name = type(callback).__name__
@@ -49,7 +47,7 @@ class CallbackState:
                 vars(self._callbacks[key]).update(attributes)
 
 
-def _encoded(callback: keras.callbacks.Callback) -> dict[str, bytes]:
+def _encoded(callback: Any) -> dict[str, bytes]:
     found = {}
     for name, value in vars(callback).items():
         with suppress(HvdFtError):  # a model, a file, a function, …

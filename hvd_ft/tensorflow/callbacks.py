@@ -1,5 +1,6 @@
-"""Keras callbacks: Horovod's, and `FaultTolerance`."""
+"""Keras callbacks: Horovod's, `FaultTolerance` and `EpochTiming`."""
 
+import os
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from tensorflow import keras
 from hvd_ft import native
 from hvd_ft.loops import TrainingLoop
 from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
+from hvd_ft.tensorflow.epoch_timing import RankClock
 from hvd_ft.tensorflow.fit_loop import FitLoop
 
 
@@ -70,6 +72,47 @@ class FaultTolerance(keras.callbacks.Callback):
         if self._fit is not None:
             self._fit.end()
             self._fit = None
+
+
+class EpochTiming(RankClock, keras.callbacks.Callback):
+    """Tells on rank 0 how long each epoch takes, by the steps of this fit.
+
+    It measures at the first step at or past an epoch's end, and says how far past that is. An epoch
+    here is so many samples, whatever `steps_per_epoch` says.
+
+    Args:
+        samples: in an epoch, of all ranks together; at least 1.
+        batch_size: samples in a step of one rank; at least 1.
+        csv: file for the measurements, one a line; none if left out.
+
+    Raises:
+        HvdFtError: an argument is out of range, or the file cannot be written.
+        ValueError: Horovod is not initialised.
+    """
+
+    _supports_tf_logs = True
+
+    def __init__(
+        self, samples: int, batch_size: int, csv: str | os.PathLike[str] | None = None
+    ) -> None:
+        keras.callbacks.Callback.__init__(self)
+        RankClock.__init__(self, samples, batch_size, csv)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._before = self._in_epoch = 0  # steps done
+        self.reset()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.begin_lap(self._before + batch)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._in_epoch = batch + 1
+        if self.passes_boundary(step := self._before + self._in_epoch):
+            self.end_lap(step)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._before += self._in_epoch
+        self._in_epoch = 0
 
 
 def _warn_of_unkept_generators(model: keras.Model) -> None:

@@ -64,7 +64,7 @@ def after_passes(
         if whole:
             _draw(iterator, count)
             if iterator.get_next_as_optional().has_value():  # cache() has to see the end
-                raise _other_data(count)
+                raise other_data(count)
         iterator = iter(dataset)  # even if nothing is drawn from it, shuffle() takes a new seed
     if whole or not over:
         _draw(iterator, present)
@@ -77,10 +77,11 @@ def _draw(iterator: DataIterator, batches: int) -> None:
     try:
         _drop(iterator, tf.constant(batches, tf.int64))
     except tf.errors.OutOfRangeError as error:
-        raise _other_data(batches) from error
+        raise other_data(batches) from error
 
 
-def _other_data(batches: int) -> HvdFtError:
+def other_data(batches: int) -> HvdFtError:
+    """The error that the data has no place where an earlier process was."""
     return HvdFtError(
         f"the restarted script's data does not end where it did ({batches} batches were drawn "
         "from it): it must give the same batches on every start"

@@ -63,7 +63,8 @@ def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
     if (
         type(model).train_step is not tf.keras.Model.train_step
         or not isinstance(optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
-        or not model.trainable_variables  # not built yet
+        or not model.built
+        or not model.trainable_variables
     ):
         return
     with tf.name_scope(optimizer.name or "optimizer"):  # as the step would
@@ -92,6 +93,18 @@ def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> N
     Raises:
         HvdFtError: the script has made other variables than before.
     """
+    for variable, array in matched(variables, arrays):
+        variable.assign(np.array(array))  # a copy: TensorFlow may keep the memory it is given
+
+
+def matched(
+    variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]
+) -> list[tuple[tf.Variable, np.ndarray]]:
+    """Returns the variables, each with its array of a snapshot.
+
+    Raises:
+        HvdFtError: the script has made other variables than before.
+    """
     if len(arrays) != len(variables):
         raise HvdFtError(
             f"the snapshot has {len(arrays)} variables, but the restarted script has made "
@@ -103,7 +116,7 @@ def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> N
                 f"{name} has the shape {array.shape} in the snapshot, but the restarted script has "
                 f"made it {tuple(variable.shape)}: it must make the same on every start"
             )
-        variable.assign(np.array(array))  # a copy: TensorFlow may keep the memory it is given
+    return list(zip(variables, arrays.values(), strict=True))
 
 
 def unique(*groups: Iterable[tf.Variable]) -> list[tf.Variable]:

@@ -1,0 +1,41 @@
+"""Timing of epochs in TensorFlow: what the hook of sessions and the callback of fit share."""
+
+import os
+import time
+
+import horovod.tensorflow as hvd
+
+from hvd_ft.epoch_timing import EpochClock, check_csv, describe, write_csv
+
+
+class RankClock(EpochClock):
+    """An `EpochClock` of which rank 0 tells.
+
+    Args:
+        samples: in an epoch, of all ranks together; at least 1.
+        batch_size: samples in a step of one rank; at least 1.
+        csv: file for the laps, one a line; none if left out.
+
+    Raises:
+        HvdFtError: an argument is out of range, or the file cannot be written.
+        ValueError: Horovod is not initialised.
+    """
+
+    def __init__(
+        self, samples: int, batch_size: int, csv: str | os.PathLike[str] | None = None
+    ) -> None:
+        super().__init__(samples, batch_size * hvd.size())
+        self._csv = csv if hvd.rank() == 0 else None
+        check_csv(self._csv)
+
+    def begin_lap(self, step: int) -> None:
+        """Training begins, or goes on: `step` steps are done."""
+        self.start(step, time.time())
+
+    def end_lap(self, step: int) -> None:
+        """`step` steps are done, and a boundary has been passed."""
+        lap = self.lap(step, time.time())
+        if hvd.rank() == 0:
+            print(describe(lap), flush=True)
+        if self._csv is not None:
+            write_csv(self._csv, self.laps)

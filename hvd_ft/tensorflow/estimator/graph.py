@@ -1,0 +1,144 @@
+"""What a session's graph consists of for a snapshot: its variables, and what its runs draw.
+
+TensorFlow can save an iterator of tf.data, but not what stateful operations in the pipeline have
+drawn, and of shuffle() it saves the whole buffer. So a restarted process draws again what it had
+drawn: exact, and small.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.tensorflow.data import other_data
+from hvd_ft.tensorflow.variables import matched, unique
+
+_DATA = (
+    *("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"),
+    *("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"),
+)
+_RANDOM = ("Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal", "SampleDistortedBox")
+
+
+class SessionVariables:
+    """A graph's global and local variables.
+
+    Args:
+        graph: complete.
+    """
+
+    def __init__(self, graph: tf.Graph) -> None:
+        keys = tf.compat.v1.GraphKeys
+        kinds = (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES)
+        self._variables = unique(*(graph.get_collection(kind) for kind in kinds))
+
+    def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:
+        """Returns the variables' contents by number and name: copies, as a session makes them."""
+        arrays = session.run(self._variables)
+        return {
+            f"{number}:{variable.name}": np.asarray(array)
+            for number, (variable, array) in enumerate(zip(self._variables, arrays, strict=True))
+        }
+
+    def restore(self, session: tf.compat.v1.Session, arrays: Mapping[str, np.ndarray]) -> None:
+        """Sets the variables to what `read` returned.
+
+        Raises:
+            HvdFtError: the script has made other variables than before.
+        """
+        for variable, array in matched(self._variables, arrays):
+            # As Variable.load does: the graph is complete, and this needs no operation more.
+            session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
+
+
+class Draws:
+    """How often each operation that goes on by one with every run has run: data, random numbers.
+
+    Args:
+        graph: complete.
+    """
+
+    def __init__(self, graph: tf.Graph) -> None:
+        self.counts: Counter[str] = Counter()  # by the operation's name
+        self._graph = graph
+        self._found: dict[tuple[str, ...], list[str]] = {}  # by what was fetched
+
+    def add(self, fetches: Any) -> None:
+        """Counts a run.
+
+        Args:
+            fetches: what it ran, in the forms that `Session.run` takes.
+        """
+        items = tf.nest.flatten(fetches, expand_composites=True)
+        operations = [_operation(self._graph, item) for item in items]
+        names = tuple(op.name for op in operations)
+        if names not in self._found:
+            self._found[names] = _draws(operations)
+        self.counts.update(self._found[names])
+
+    def drop(self, session: tf.compat.v1.Session, counts: Mapping[str, int]) -> None:
+        """Draws as often as an earlier process had, and drops what was drawn.
+
+        Raises:
+            HvdFtError: the script has other operations, or its data ends before that.
+        """
+        operations = {op.name: op for op in self._graph.get_operations() if op.name in counts}
+        if missing := [name for name in counts if name not in operations]:
+            raise HvdFtError(
+                f"the restarted script has no operation {missing[0]}, with which it drew before: "
+                "it must make the same on every start"
+            )
+        left = self.counts = Counter(counts)
+        try:
+            while left:
+                session.run([operations[name] for name in left])
+                left = left - Counter(list(left))
+        except tf.errors.OutOfRangeError as error:
+            raise other_data(max(counts.values())) from error
+
+
+def _draws(operations: list[tf.Operation]) -> list[str]:
+    """Returns the names of what draws when these operations are run."""
+    step = _ancestors(operations)
+    names = [op.name for op in step if op.type in _DATA]
+    random = [op for op in step if _is_random(op)]
+    # To run one that depends on a collective were a collective.
+    kept = [op for op in random if not any(map(_is_collective, _ancestors([op])))]
+    if unkept := [op.name for op in random if op not in kept]:
+        print(
+            f"hvd_ft: the random numbers of {', '.join(unkept)} depend on a collective, so after "
+            "a restart they are others than they would have been",
+            file=sys.stderr,
+        )
+    return [*names, *(op.name for op in kept)]
+
+
+def _is_collective(op: tf.Operation) -> bool:
+    return bool(op.type.startswith("Horovod"))
+
+
+def _is_random(op: tf.Operation) -> bool:
+    # A tf.random.Generator's operations have their state in a variable.
+    stateful = op.op_def is not None and op.op_def.is_stateful
+    return stateful and (op.type.startswith("Random") or op.type in _RANDOM)
+
+
+def _operation(graph: tf.Graph, item: Any) -> tf.Operation:
+    element = graph.as_graph_element(item)
+    return element if isinstance(element, tf.Operation) else element.op
+
+
+def _ancestors(operations: Iterable[tf.Operation]) -> list[tf.Operation]:
+    """Returns what has to run for these operations, themselves included, in a fixed order."""
+    found: dict[str, tf.Operation] = {}
+    open_ends = list(operations)
+    while open_ends:
+        op = open_ends.pop()
+        if op.name not in found:
+            found[op.name] = op
+            open_ends += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return list(found.values())

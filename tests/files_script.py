@@ -1,0 +1,65 @@
+"""Trains, evaluates and predicts with an Estimator that has no model directory.
+
+`plain` leaves it to the Estimator, `config` takes `hvd.estimator.run_config`. What comes before
+the mark in a system call trace (imports, Horovod's beginning) is not the Estimator's.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hvd_ft.tensorflow as hvd
+
+v1 = tf.compat.v1
+X = np.arange(60, dtype=np.float32).reshape(20, 3) / 50
+
+
+def model_fn(features: Any, labels: Any, mode: str) -> Any:
+    output = v1.layers.dense(features["x"], 1)
+    if mode == "infer":
+        return tf.estimator.EstimatorSpec(mode, predictions={"y": output})
+    loss = tf.reduce_mean(tf.square(output - labels))
+    op = hvd.DistributedOptimizer(v1.train.AdamOptimizer(0.01)).minimize(
+        loss, v1.train.get_global_step()
+    )
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=op)
+
+
+def data() -> tf.data.Dataset:
+    pairs = tf.data.Dataset.from_tensor_slices(({"x": X}, X.sum(axis=1, keepdims=True)))
+    return pairs.batch(4)
+
+
+def main() -> None:
+    v1.logging.set_verbosity(v1.logging.ERROR)
+    hvd.init()
+    config = hvd.estimator.run_config() if sys.argv[1] == "config" else None
+    tempfile.gettempdir()  # Python tries once whether it can write there
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("/MARK")
+    trained = tf.estimator.Estimator(model_fn, config=config)
+    hooks = [hvd.BroadcastGlobalVariablesHook(0), hvd.estimator.FaultTolerance(3)]
+    trained.train(lambda: data().repeat(), hooks, steps=6)
+    first = trained.evaluate(data)
+    assert trained.evaluate(data) == first
+    assert len(list(trained.predict(data))) == len(X)
+    trained.train(lambda: data().repeat(), hooks, steps=6)
+    second, _ = tf.estimator.train_and_evaluate(
+        trained,
+        tf.estimator.TrainSpec(lambda: data().repeat(), max_steps=20, hooks=hooks),
+        tf.estimator.EvalSpec(data, steps=None, name="last"),
+    )
+    assert (first["global_step"], second["global_step"]) == (6, 20)
+    assert second["loss"] < first["loss"]
+    assert trained.get_variable_value("global_step") == 20
+    assert "dense/kernel/Adam" in trained.get_variable_names()
+    assert trained.latest_checkpoint().endswith("model.ckpt-20")
+    sys.stdout.write(f"DONE {hvd.rank()}\n")
+
+
+main()

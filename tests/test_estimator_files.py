@@ -1,0 +1,96 @@
+"""An Estimator without a model directory writes nothing: every system call is watched."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import RunHvdft
+
+pytest.importorskip("tensorflow_estimator")
+
+SCRIPT = str(Path(__file__).with_name("files_script.py"))
+CALLS = (
+    "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,rename,renameat,renameat2,link,linkat,"
+    "symlink,symlinkat,unlink,unlinkat,rmdir,truncate"
+)
+# Nothing of these reaches a disk: devices, and the job's own arenas.
+ELSEWHERE = re.compile(r'"(/dev/(?!shm)|/proc/|/sys/)')
+
+
+def tracing() -> list[str]:
+    """The command that runs another one and traces it, as its child."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not there")
+    options = ["-D", "-f", "-qq", "-y", "-e", f"trace={CALLS}"]
+    for more in (["--seccomp-bpf"], []):
+        tried = ["strace", *more, *options, "-o", "/dev/null", "true"]
+        if subprocess.run(tried, check=False, capture_output=True).returncode == 0:
+            return ["strace", *more, *options]
+    pytest.skip("strace may not trace here")
+
+
+@pytest.fixture
+def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., list[str]]:
+    """Gives a function that runs the script on two ranks and returns the calls that write."""
+    tmpdir = tmp_path / "tmp"
+    tmpdir.mkdir()
+    trace = tracing()
+
+    def run(way: str, **env: Any) -> list[str]:
+        script = f'exec "$@" -o {tmp_path}/trace-$HOROVOD_RANK {sys.executable} {SCRIPT} {way}'
+        ended = run_hvdft(
+            ["run", "-np", "2", "sh", "-c", script, "sh", *trace],
+            timeout=240,
+            env={"TMPDIR": str(tmpdir), "PYTHONDONTWRITEBYTECODE": "1", **env},
+        )
+        assert ended.code == 0, ended.err
+        assert sorted(re.findall(r"DONE (\d)", ended.out)) == ["0", "1"], ended.out
+        return [line for rank in (0, 1) for line in writing(tmp_path / f"trace-{rank}")]
+
+    return run
+
+
+def writing(trace: Path) -> list[str]:
+    before, mark, after = trace.read_text(errors="replace").partition('"/MARK"')
+    assert mark, f"the Estimator's part of the trace is missing: {before[-500:]}"
+    found = []
+    for line in after.splitlines()[1:]:
+        opens = re.search(r"\b(?:open|openat|openat2)\(", line)
+        if opens and not re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)\b", line):
+            continue
+        if " = -1 " in line or "--- SIG" in line or "+++ " in line or ELSEWHERE.search(line):
+            continue
+        if '"/dev/shm/' in line and "/hvdft-" in line:
+            continue
+        found.append(line)
+    return found
+
+
+def test_a_stock_estimator_writes(written: Callable[..., list[str]], tmp_path: Path) -> None:
+    """So the test sees what it looks for, on both ranks."""
+    calls = "\n".join(written("plain"))
+    assert len(re.findall(r'mkdir\("[^"]*/tmp/tmp\w+"', calls)) == 2, calls
+    for name in ("model.ckpt", "events.out", "graph.pbtxt", "/eval/", "/eval_last/"):
+        assert name in calls, name
+    left = [path.name for path in (tmp_path / "tmp").rglob("model.ckpt-20.index")]
+    # Rank 1 trains with FaultTolerance, which takes its directory away.
+    assert len(left) == 1
+
+
+def test_a_patched_estimator_writes_nothing(
+    written: Callable[..., list[str]], patched_estimator: Path, tmp_path: Path
+) -> None:
+    assert written("plain", PYTHONPATH=str(patched_estimator)) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_without_the_patch_a_run_config_does(
+    written: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    assert written("config") == []
+    assert list((tmp_path / "tmp").iterdir()) == []
