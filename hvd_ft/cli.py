@@ -1,4 +1,4 @@
-"""The command line: `hvdft run`, `agent`, `build-horovod`, `check`, `report` and `bench`."""
+"""The command line of `hvdft`: its commands, and one line for what goes wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from rich.console import Console
 
 from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
+from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
+from hvd_ft.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -88,6 +90,7 @@ def _parser() -> _Parser:
     check.set_defaults(handler=_check)
     _add_report(commands)
     add_bench(commands, _add)
+    add_cluster(commands, _add)
     return parser
 
 
@@ -119,8 +122,8 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument(
         "-H",
         "--hosts",
-        metavar="localhost:N",
-        help="hosts and their slots; all ranks run on this host",
+        metavar="HOST:N,...",
+        help="hosts and their slots, such as n0:4,n1:2 (default: all ranks run on this host)",
     )
     run.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
     run.add_argument("--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back")
@@ -183,7 +186,7 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft import launcher
     from hvd_ft.live import display
 
-    check_hosts(options.hosts, options.num_proc)
+    hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
     for path in (options.report, options.picture):
         _check_writable(path)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -201,6 +204,7 @@ def _run(options: argparse.Namespace) -> int:
             report,
             options.inject,
             options.spares,
+            _machine_file(hosts, scratch),
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
@@ -212,31 +216,13 @@ def _run(options: argparse.Namespace) -> int:
     return code
 
 
-def check_hosts(hosts: str | None, size: int) -> None:
-    """Checks horovodrun's `-H` flag.
-
-    Args:
-        hosts: Such as `localhost:4`, or None.
-        size: Number of ranks.
-
-    Raises:
-        HvdFtError: It names another host than this one, or too few slots.
-    """
-    if hosts is None:
-        return
-    here = {"localhost", "127.0.0.1", socket.gethostname()}
-    slots = 0
-    for entry in hosts.split(","):
-        name, colon, count = entry.partition(":")
-        if name not in here:
-            raise HvdFtError(f"-H {hosts}: {name or 'nothing'} is not this host, where all ranks "
-                             f"have to run; give -H localhost:{size}")  # fmt: skip
-        if colon and not count.isdecimal():
-            raise HvdFtError(f"-H {hosts}: {count!r} is no number of slots; "
-                             f"give -H localhost:{size}")  # fmt: skip
-        slots += int(count) if colon else 1
-    if slots < size:
-        raise HvdFtError(f"-H {hosts} has {slots} slots for {size} ranks; give -H localhost:{size}")
+def _machine_file(hosts: Sequence[Host], directory: str) -> str | None:
+    """Writes the machine file for these hosts; none is needed when all of them are this one."""
+    if {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+        return None
+    path = Path(directory, "machines")
+    path.write_text(machine_file(hosts))
+    return str(path)
 
 
 def _check_writable(path: str | None) -> None:

@@ -12,13 +12,22 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 
 _MPIEXEC = "mpiexec.hydra"
+_ONE_HOST = {
+    # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
+    "I_MPI_HYDRA_BOOTSTRAP": "fork",
+    # No network provider has to be found and started.
+    "I_MPI_FABRICS": "shm",
+}
 
 
-def mpi_environment() -> dict[str, str]:
+def mpi_environment(one_host: bool = True) -> dict[str, str]:
     """Returns the variables that mpirun and the agents need, so that the user sources nothing.
 
+    Args:
+        one_host: Whether all ranks run on this host.
+
     Returns:
-        Variables to put on top of `os.environ`; all ranks run on this host.
+        Variables to put on top of `os.environ`.
 
     Raises:
         HvdFtError: Intel MPI is absent.
@@ -29,10 +38,7 @@ def mpi_environment() -> dict[str, str]:
         "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
         # A Horovod built against an Intel MPI outside the environment finds it by this.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
-        # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
-        "I_MPI_HYDRA_BOOTSTRAP": "fork",
-        # One host: no network provider has to be found and started.
-        "I_MPI_FABRICS": "shm",
+        **(_ONE_HOST if one_host else {"FI_PROVIDER": os.environ.get("FI_PROVIDER") or "tcp"}),
         # Two endpoints a process, one for each direction of the ring. TensorFlow loads OpenMP,
         # so that the threading runtime has to be named.
         "I_MPI_THREAD_SPLIT": "1",

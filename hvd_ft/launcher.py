@@ -39,13 +39,15 @@ class Job:
     """What to run.
 
     Attributes:
-        size: Number of ranks, all on this host.
+        size: Number of ranks.
         command: The worker's command line, such as `["python", "train.py"]`.
         on_failure: Shell command that the agent runs when its worker has died, or None.
         on_restart: Shell command that the agent runs when its worker is back, or None.
         report: File for the events of the run, one JSON object a line, or None.
         inject: Drills, such as `rank=2,step=30,signal=KILL`.
         spares: How many processes wait on the node, ready to become a worker.
+        machine_file: File with the hosts and their slots, as mpirun takes it; None when all ranks
+            are on this host.
         id: The job's id; its directory is named after it.
     """
 
@@ -56,6 +58,7 @@ class Job:
     report: str | None = None
     inject: Sequence[str] = ()
     spares: int = 0
+    machine_file: str | None = None
     id: str = field(default_factory=jobdir.new_job_id)
 
 
@@ -127,7 +130,8 @@ def check_job(job: Job) -> None:
 
 def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment in which mpirun and the agents of a job run."""
-    return {**os.environ, **mpi_environment(), "HOROVOD_FT_JOB": job.id}
+    environment = mpi_environment(one_host=job.machine_file is None)
+    return {**os.environ, **environment, "HOROVOD_FT_JOB": job.id}
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
@@ -146,7 +150,8 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
         raise HvdFtError(
             "Intel MPI's mpiexec.hydra is not in PATH; run: pip install impi-rt impi-devel"
         )
-    command = [mpiexec, "-np", str(job.size), sys.executable, "-m", "hvd_ft.agent"]
+    hosts = ["-machinefile", job.machine_file] if job.machine_file else []
+    command = [mpiexec, "-np", str(job.size), *hosts, sys.executable, "-m", "hvd_ft.agent"]
     for flag, value in (
         ("--on-failure", job.on_failure),
         ("--on-restart", job.on_restart),

@@ -1,5 +1,6 @@
 """What many tests share: a place for arenas, and a command line that must leave nothing behind."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from hvd_ft.cluster import tools
+from hvd_ft.cluster.plan import Plan
+from hvd_ft.errors import HvdFtError
 
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -110,3 +115,53 @@ def _kill(processes: list[psutil.Process]) -> None:
             process.kill()
         except psutil.NoSuchProcess:
             continue
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster on this machine that is up, or was."""
+
+    name: str
+
+    def hvdft(self, command: str, *arguments: str, timeout: float = 60.0) -> Ended:
+        """Runs `hvdft cluster COMMAND` on this cluster, with a hard limit in seconds."""
+        program = [sys.executable, "-m", "hvd_ft.cli", "cluster", command, "--name", self.name]
+        done = subprocess.run(
+            [*program, *arguments],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def sh(self, node: str, script: str, timeout: float = 60.0) -> str:
+        """Runs a shell script on a node, which must succeed; returns what it prints."""
+        ended = self.hvdft("exec", node, "sh", "-ec", script, timeout=timeout)
+        assert ended.code == 0, ended
+        return ended.out
+
+
+@contextlib.contextmanager
+def running_cluster(*flags: str) -> Iterator[Cluster]:
+    """A cluster with these flags of `hvdft cluster up`; skips where there can be none."""
+    try:
+        tools.check(Plan())
+    except HvdFtError as error:
+        pytest.skip(f"there can be no cluster here: {error}")
+    cluster = Cluster(f"test-{uuid.uuid4().hex[:8]}")
+    ended = cluster.hvdft("up", *flags)
+    try:
+        assert ended.code == 0, ended
+        yield cluster
+    finally:
+        cluster.hvdft("down")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes with unlimited links."""
+    with running_cluster() as running:
+        yield running

@@ -48,7 +48,7 @@ def test_version(hvdft: Run) -> None:
     assert hvdft("--version") == (0, f"hvdft {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["run", "build-horovod", "check", "report", "bench"])
+@pytest.mark.parametrize("command", ["run", "build-horovod", "check", "report", "bench", "cluster"])
 def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> None:
     code, out, _ = hvdft(command, "--help")
     assert code == 0
@@ -58,7 +58,7 @@ def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> Non
 def test_the_help_names_every_command(hvdft: Run) -> None:
     code, out, _ = hvdft("--help")
     assert code == 0
-    for command in ("run", "agent", "build-horovod", "check", "report", "bench"):
+    for command in ("run", "agent", "build-horovod", "check", "report", "bench", "cluster"):
         assert f"\n    {command} " in out or f"\n    {command}\n" in out
 
 
@@ -76,8 +76,7 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "--"], "no command given"),
         (["run", "-np", "2", "./none"], "./none is not there"),
         (["run", "-np", "2", "python", "none.py"], "none.py is not there"),
-        (["run", "-np", "2", "-H", "n0:1,n1:1", "true"], "n0 is not this host"),
-        (["run", "-np", "2", "-H", "localhost:1,n1:1", "true"], "n1 is not this host"),
+        (["run", "-np", "2", "-H", "localhost:1,,n1:1", "true"], "'' is no name of a host"),
         (["run", "-np", "2", "-H", "localhost:x", "true"], "'x' is no number of slots"),
         (["run", "-np", "2", "-H", "localhost:1", "true"], "has 1 slots for 2 ranks"),
         (["run", "-np", "2", "--inject", "rank=2,step=1", "true"], "the job's ranks are 0 to 1"),
@@ -111,6 +110,19 @@ def test_run_starts_the_job_as_told(hvdft: Run, started: list[launcher.Job]) -> 
     assert (job.size, job.on_failure, job.on_restart, job.report) == (4, "a", "b", "r")
     assert job.inject == ["rank=3,step=1", "rank=0,op=5"]
     assert job.command == ["python", "train.py", "-np", "9", "--report", "x"]
+
+
+def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str | None] = []
+
+    def launch(job: launcher.Job, display: object) -> int:
+        told.append(Path(job.machine_file).read_text() if job.machine_file else None)
+        return 0
+
+    monkeypatch.setattr(launcher, "launch", launch)
+    hvdft("run", "-np", "8", "-H", "n0:4,n1:2,n2:2", "true")
+    hvdft("run", "-np", "2", "-H", "localhost:1,127.0.0.1:1", "true")
+    assert told == ["n0:4\nn1:2\nn2:2\n", None]
 
 
 def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[launcher.Job]) -> None:

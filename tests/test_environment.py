@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hvd_ft.environment import mpi_environment
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -178,3 +180,15 @@ def test_mpi_environment_finds_this_environment_first(environment: Environment) 
     assert path.startswith(f"{prefix}/bin:")
     libraries = environment.evaluate("environment.mpi_environment()['LD_LIBRARY_PATH']")
     assert libraries == f"{prefix}/lib:/elsewhere"
+
+
+def test_several_hosts_are_reached_over_tcp_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("FI_PROVIDER", raising=False)
+    several = mpi_environment(one_host=False)
+    assert several["FI_PROVIDER"] == "tcp"
+    assert {"I_MPI_FABRICS", "I_MPI_HYDRA_BOOTSTRAP"}.isdisjoint(several)
+    assert mpi_environment()["I_MPI_FABRICS"] == "shm"
+    monkeypatch.setenv("FI_PROVIDER", "psm3")
+    assert mpi_environment(one_host=False)["FI_PROVIDER"] == "psm3"

@@ -21,7 +21,7 @@ def mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMpirun:
     monkeypatch.setenv("HOROVOD_FT_ARENA_DIR", str(arenas))
     monkeypatch.setenv("OUT", str(tmp_path / "out"))
     path = f"{tmp_path}:{os.environ['PATH']}"
-    monkeypatch.setattr(launcher, "mpi_environment", lambda: {"PATH": path})
+    monkeypatch.setattr(launcher, "mpi_environment", lambda **_: {"PATH": path})
     monkeypatch.setattr(launcher, "check_environment", lambda: None)
 
     def make(script: str) -> None:
@@ -62,6 +62,13 @@ def test_the_agents_get_their_flags_and_the_command(mpirun: FakeMpirun) -> None:
     hooks = ["--on-failure", "echo a", "--on-restart", "echo b"]
     assert shown.lines[3:5] == ["-m", "hvd_ft.agent"]
     assert shown.lines[5:] == [*hooks, "--report", "r", "--", *JOB_COMMAND]
+
+
+def test_several_hosts_are_told_by_a_machine_file(mpirun: FakeMpirun) -> None:
+    mpirun('printf "%s\\n" "$@"')
+    shown = Recorder()
+    launch(Job(3, JOB_COMMAND, machine_file="m"), shown)
+    assert shown.lines[:4] == ["-np", "3", "-machinefile", "m"]
 
 
 def test_a_stray_process_that_holds_the_output_does_not_hold_the_launcher(
@@ -164,7 +171,7 @@ def test_what_an_earlier_job_left_is_removed_and_said(
 def test_without_intel_mpi_nothing_is_started(
     mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(launcher, "mpi_environment", lambda: {"PATH": str(tmp_path)})
+    monkeypatch.setattr(launcher, "mpi_environment", lambda **_: {"PATH": str(tmp_path)})
     with pytest.raises(HvdFtError, match=r"mpiexec\.hydra is not in PATH; run: pip install"):
         launch(Job(1, JOB_COMMAND))
 

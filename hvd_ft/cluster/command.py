@@ -1,0 +1,145 @@
+"""The command line of `hvdft cluster`."""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hvd_ft.cluster.plan import Plan
+from hvd_ft.errors import HvdFtError
+
+_EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
+  hvdft cluster run -- mpirun -np 8 -hosts n0,n1,n2 hostname
+  hvdft cluster run -- horovodrun -np 8 -H $(hvdft cluster hosts 4-3-1) hostname
+  hvdft cluster exec n1 ip address
+  hvdft cluster down
+
+Nodes are n0, n1, ... They share this machine's files and CPUs. Needs root. See docs/cluster.md."""
+
+AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
+
+
+def add_cluster(commands: Any, add: AddCommand) -> None:
+    """Adds `cluster` and its commands to the command line.
+
+    Args:
+        commands: Where to.
+        add: Makes a command's parser of its place, name, help and example.
+    """
+    cluster = add(commands, "cluster", "several nodes on this machine, to try and measure on", "")
+    cluster.formatter_class = argparse.RawDescriptionHelpFormatter
+    cluster.epilog = _EXAMPLES
+    kinds = cluster.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=type(cluster)
+    )
+
+    def command(
+        name: str, text: str, example: str, handler: Callable[[argparse.Namespace], int]
+    ) -> argparse.ArgumentParser:
+        parser = add(kinds, name, text, f"hvdft cluster {example}")
+        parser.add_argument("--name", default=Plan.name, help="which cluster (default: default)")
+        parser.set_defaults(handler=handler)
+        return parser
+
+    starting = command("up", "start a cluster", "up -n 3 --rate 1gbit", _up)
+    starting.add_argument("-n", "--nodes", type=_nodes, default=Plan.size, metavar="N",
+                          help="number of nodes (default: 3)")  # fmt: skip
+    starting.add_argument("--rate", metavar="RATE",
+                          help="of each node's link, such as 200mbit (default: unlimited)",
+                          )  # fmt: skip
+    starting.add_argument("--delay", metavar="TIME",
+                          help="from one node to another, such as 5ms (default: none)")  # fmt: skip
+    running = command("run", "run a command on node n0", "run -- mpirun -np 2 hostname", _run)
+    entering = command("exec", "run a command on a node", "exec n1 hostname", _exec)
+    entering.add_argument("node", metavar="NODE", help="n0, n1, ...")
+    for parser in (running, entering):
+        parser.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD",
+                            help="the command with its arguments")  # fmt: skip
+    placing = command("hosts", "print the hosts and slots of a placement, as -H takes them",
+                      "hosts 4-3-1", _hosts)  # fmt: skip
+    placing.add_argument("placement", metavar="PLACEMENT", help="ranks of each node, as in 4-3-1")
+    placing.add_argument("--machine-file", metavar="FILE",
+                         help="write FILE for mpirun -machinefile instead")  # fmt: skip
+    command("status", "tell which nodes there are", "status", _status)
+    command("down", "end the cluster and everything on it", "down", _down)
+
+
+def _nodes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes, 1 or more")
+    return int(text)
+
+
+def _up(options: argparse.Namespace) -> int:
+    from hvd_ft.cluster.life import up
+
+    plan = Plan(options.name, options.nodes, options.rate, options.delay)
+    up(plan)
+    print(f"cluster {plan.name} is up: {', '.join(plan.nodes)}; {plan.links}")
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    from hvd_ft.cluster.life import down
+
+    down(options.name)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    return _enter(options.name, "n0", options.command)
+
+
+def _exec(options: argparse.Namespace) -> int:
+    return _enter(options.name, options.node, options.command)
+
+
+def _enter(name: str, node: str, words: Sequence[str]) -> int:
+    from hvd_ft.cluster.door import enter
+    from hvd_ft.cluster.environment import for_command
+    from hvd_ft.cluster.home import Home
+
+    home = Home(name)
+    nodes = home.plan().nodes
+    if node not in nodes:
+        raise HvdFtError(f"{node} is no node of cluster {name}; it has {', '.join(nodes)}")
+    command = words[1:] if words[:1] == ["--"] else words
+    if not command:
+        raise HvdFtError("no command given; give it last, as in: hvdft cluster exec n1 hostname")
+    return enter(home.door(node), command, for_command(home, os.environ), os.getcwd())
+
+
+def _hosts(options: argparse.Namespace) -> int:
+    from hvd_ft.cluster.home import Home
+    from hvd_ft.hosts import host_list, machine_file, parse_placement
+
+    hosts = parse_placement(options.placement)
+    size = Home(options.name).plan().size
+    if len(hosts) > size:
+        raise HvdFtError(
+            f"{options.placement} has {len(hosts)} nodes and cluster {options.name} has {size}; "
+            "start it with more (hvdft cluster up -n)"
+        )
+    if options.machine_file is None:
+        print(host_list(hosts))
+        return 0
+    try:
+        Path(options.machine_file).write_text(machine_file(hosts))
+    except OSError as error:
+        raise HvdFtError(
+            f"cannot write {options.machine_file} ({error.strerror}); give another file"
+        ) from None
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from hvd_ft.cluster.door import process_behind
+    from hvd_ft.cluster.home import Home
+
+    home = Home(options.name)
+    plan = home.plan()
+    print(f"cluster {plan.name}: {plan.links}")
+    for node, address in plan.addresses.items():
+        print(f"{node}  {address}  {'dead' if process_behind(home.door(node)) is None else 'up'}")
+    return 0

@@ -1,0 +1,102 @@
+"""What a cluster is to be: its name, its nodes and their links, checked. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from hvd_ft.errors import HvdFtError
+
+NODES_AT_MOST = 64
+_SUBNET = "10.213.0"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)")
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6}
+# tbf passes no packet larger than its burst; with offloading a packet has up to 64 KiB.
+_BURST_BYTES_AT_LEAST = 128 << 10
+_QUEUE_BYTES = 16 << 20
+_QUEUE_PACKETS = 100_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cluster.
+
+    Attributes:
+        name: Tells clusters apart.
+        size: Number of nodes; they are called n0, n1, and so on.
+        rate: Of each node's link in each direction, such as `1gbit`; None is unlimited.
+        delay: From one node to another, such as `5ms`; None is none.
+    """
+
+    name: str = "default"
+    size: int = 3
+    rate: str | None = None
+    delay: str | None = None
+
+    def check(self) -> None:
+        """Raises HvdFtError if there can be no such cluster."""
+        check_name(self.name)
+        if not 1 <= self.size <= NODES_AT_MOST:
+            raise HvdFtError(f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes")
+        if self.rate and not 1e5 <= (_amount(self.rate, _BITS) or 0) <= 1e11:
+            raise HvdFtError(
+                f"--rate {self.rate}: give 100kbit to 100gbit, such as 200mbit, or leave it out"
+            )
+        if self.delay and not 1 <= (_amount(self.delay, _MICROSECONDS) or 0) <= 1e7:
+            raise HvdFtError(f"--delay {self.delay}: give 1us to 10s, such as 5ms, or leave it out")
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes' names."""
+        return [f"n{index}" for index in range(self.size)]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The nodes' addresses by their names; clusters may share them, being apart."""
+        return {node: f"{_SUBNET}.{index + 1}" for index, node in enumerate(self.nodes)}
+
+    @property
+    def hosts_file(self) -> str:
+        """The nodes' /etc/hosts."""
+        lines = [f"{address} {node}\n" for node, address in self.addresses.items()]
+        return "".join(["127.0.0.1 localhost\n", *lines])
+
+    @property
+    def links(self) -> str:
+        """The links in words."""
+        return f"{self.rate or 'unlimited'}, {f'delay {self.delay}' if self.delay else 'no delay'}"
+
+
+def check_name(name: str) -> None:
+    """Raises HvdFtError unless `name` may be a cluster's."""
+    if not _NAME.fullmatch(name):
+        raise HvdFtError(
+            f"--name {name!r}: give 1 to 32 lower-case letters, digits and dashes, no dash first"
+        )
+
+
+def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
+    """Returns the lines for `tc -batch` that give one end of a link its rate and delay.
+
+    Args:
+        plan: The cluster.
+        device: The end, which limits what it sends.
+        delayed: Whether it delays that too: one end of a path does.
+    """
+    place, lines = "root", []
+    if delayed and plan.delay:
+        netem = f"netem delay {plan.delay} limit {_QUEUE_PACKETS}"
+        lines.append(f"qdisc add dev {device} root handle 1: {netem}")
+        place = "parent 1:1"
+    if plan.rate:
+        bits = _amount(plan.rate, _BITS)
+        assert bits
+        burst = max(int(bits / 8 / 1000), _BURST_BYTES_AT_LEAST)  # 1 ms
+        tbf = f"tbf rate {int(bits)}bit burst {burst} limit {_QUEUE_BYTES}"
+        lines.append(f"qdisc add dev {device} {place} handle 10: {tbf}")
+    return lines
+
+
+def _amount(text: str, units: dict[str, int]) -> float | None:
+    match = _AMOUNT.fullmatch(text.lower())
+    return float(match[1]) * units[match[2]] if match and match[2] in units else None

@@ -1,0 +1,93 @@
+"""What mpirun and horovodrun take for ssh: runs a command on another node, through its door."""
+
+import getopt
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvd_ft.cluster.door import enter
+from hvd_ft.cluster.environment import for_ssh
+from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.plan import Plan
+from hvd_ft.errors import HvdFtError
+
+FAILED = 255  # ssh's exit code when it is ssh that fails
+_OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What ssh is asked for.
+
+    Attributes:
+        host: A name or an address.
+        command: Words that a shell gets as one line; none starts the shell alone.
+        input: Whether the command reads our stdin.
+    """
+
+    host: str
+    command: Sequence[str]
+    input: bool = True
+
+
+def parse(arguments: Sequence[str]) -> Call:
+    """Reads ssh's command line; options may stand before the host and right after it.
+
+    Raises:
+        HvdFtError: It is none of ssh's.
+    """
+    try:
+        options, rest = getopt.getopt(list(arguments), _OPTIONS)
+        if not rest:
+            raise HvdFtError("no host given; give it as in: ssh n1 hostname")
+        host = rest[0].rpartition("@")[2]
+        more, command = getopt.getopt(rest[1:], _OPTIONS)
+    except getopt.GetoptError as error:
+        raise HvdFtError(f"{error}; give ssh's options") from None
+    return Call(host, command, ("-n", "") not in options + more)
+
+
+def node_of(plan: Plan, host: str, here: str) -> str:
+    """Returns the node that a host's name or address means.
+
+    Args:
+        plan: The cluster.
+        host: The name or address.
+        here: This host's name, for `localhost`.
+
+    Raises:
+        HvdFtError: There is no such node.
+    """
+    names = {address: node for node, address in plan.addresses.items()}
+    names |= {"localhost": here, "127.0.0.1": here}
+    node = names.get(host, host)
+    if node not in plan.nodes:
+        raise HvdFtError(f"Could not resolve hostname {host}: it is no node of cluster {plan.name}")
+    return node
+
+
+def main() -> int:
+    """Runs `ssh argv[2:]` in the cluster `argv[1]`; returns the command's exit code."""
+    home = Home(sys.argv[1])
+    try:
+        call = parse(sys.argv[2:])
+        node = node_of(home.plan(), call.host, socket.gethostname())
+        if not call.input:
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, 0)
+        user = pwd.getpwuid(os.geteuid())
+        shell = user.pw_shell or "/bin/sh"
+        command = [shell, "-c", " ".join(call.command)] if call.command else [shell]
+        environment = for_ssh(home, user.pw_name, user.pw_dir, shell)
+        # sshd would not hear of a signal to its client either.
+        return enter(home.door(node), command, environment, user.pw_dir, forward=False)
+    except HvdFtError as error:
+        print(f"ssh: {error}", file=sys.stderr)
+        return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

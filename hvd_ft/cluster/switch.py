@@ -1,0 +1,76 @@
+"""The switch: the process that has the bridge in its network namespace and builds the cluster.
+
+It prints one line when all is done. It holds the stdin of every node's init, so whatever ends the
+switch ends them all.
+"""
+
+import os
+import subprocess
+import sys
+
+from hvd_ft.cluster.door import process_behind
+from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.node import READY, listen
+from hvd_ft.cluster.plan import Plan, shaping
+from hvd_ft.cluster.tools import UNSHARE, batch, python
+from hvd_ft.errors import HvdFtError
+
+
+def main() -> None:
+    """Builds the cluster `argv[1]`, whose lock is the descriptor `argv[2]`, and holds it."""
+    home, lock = Home(sys.argv[1]), int(sys.argv[2])
+    # Kept: who connects learns our process id.
+    door = listen(home.switch_door)
+    try:
+        nodes = _build(home, home.plan(), lock)
+    except HvdFtError as error:
+        print(error, flush=True)
+        sys.exit(1)
+    print(READY, flush=True)  # fails if who started us has died, and then all of us end
+    os.dup2(2, 1)
+    for node in nodes:
+        node.wait()
+    door.close()
+
+
+def _build(home: Home, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
+    batch("ip", ["link add name br0 type bridge", "link set br0 up"])
+    nodes = [_start(home, node, lock) for node in plan.nodes]
+    for (node, address), process in zip(plan.addresses.items(), nodes, strict=True):
+        assert process.stdout
+        line = process.stdout.readline().strip()
+        if line != READY:
+            raise HvdFtError(line or f"node {node} ended while it started")
+        pid = process_behind(home.door(node))
+        if not pid:
+            raise HvdFtError(f"node {node} ended when it had started")
+        _connect(plan, node, address, pid)
+    return nodes
+
+
+def _start(home: Home, node: str, lock: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*UNSHARE, *python("hvd_ft.cluster.node"), home.name, node],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=(lock,),
+    )
+
+
+def _connect(plan: Plan, node: str, address: str, pid: int) -> None:
+    """Lays the link between the bridge and a node, whose init is `pid`."""
+    batch(
+        "ip",
+        [
+            f"link add name {node} type veth peer name eth0 netns {pid}",
+            f"link set {node} master br0 up",
+        ],
+    )
+    batch("ip", [f"addr add {address}/24 dev eth0", "link set eth0 up"], pid)
+    batch("tc", shaping(plan, "eth0", delayed=True), pid)
+    batch("tc", shaping(plan, node, delayed=False))
+
+
+if __name__ == "__main__":
+    main()

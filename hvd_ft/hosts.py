@@ -1,0 +1,74 @@
+"""Hosts and their slots: horovodrun's `-H` flag, placements, and mpirun's machine file. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvd_ft.errors import HvdFtError
+
+LOCAL_NAMES = ("localhost", "127.0.0.1")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host and how many ranks it takes."""
+
+    name: str
+    slots: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.slots}"
+
+
+def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
+    """Reads a list of hosts, such as `n0:4,n1:2,n2:2`; without a number a host has one slot.
+
+    Args:
+        text: The list.
+        size: The job's number of ranks, for which there have to be slots.
+
+    Returns:
+        The hosts in their order, which is that of the ranks.
+
+    Raises:
+        HvdFtError: It is no such list, or has too few slots.
+    """
+    remedy = f"give hosts and slots, such as -H localhost:{size}"
+    hosts = []
+    for entry in text.split(","):
+        name, colon, count = entry.partition(":")
+        if not _NAME.fullmatch(name):
+            raise HvdFtError(f"-H {text}: {name!r} is no name of a host; {remedy}")
+        if colon and not (count.isdecimal() and int(count)):
+            raise HvdFtError(f"-H {text}: {count!r} is no number of slots; {remedy}")
+        hosts.append(Host(name, int(count) if colon else 1))
+    slots = sum(host.slots for host in hosts)
+    if slots < size:
+        raise HvdFtError(f"-H {text} has {slots} slots for {size} ranks; {remedy}")
+    return tuple(hosts)
+
+
+def parse_placement(text: str) -> tuple[Host, ...]:
+    """Reads how many ranks each node of a cluster takes: `4-3-1` is n0:4, n1:3, n2:1.
+
+    Args:
+        text: The placement.
+
+    Raises:
+        HvdFtError: It is none.
+    """
+    counts = text.split("-")
+    if not all(count.isdecimal() and int(count) for count in counts):
+        raise HvdFtError(f"{text!r} is no placement; give the ranks of each node, such as 4-3-1")
+    return tuple(Host(f"n{node}", int(count)) for node, count in enumerate(counts))
+
+
+def host_list(hosts: Sequence[Host]) -> str:
+    """Returns the hosts as `-H` takes them."""
+    return ",".join(map(str, hosts))
+
+
+def machine_file(hosts: Sequence[Host]) -> str:
+    """Returns the text of the file that tells mpirun the hosts, each with its own slots."""
+    return "".join(f"{host}\n" for host in hosts)
