@@ -50,12 +50,13 @@ def busy_seconds() -> float:
     return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
-def measure(comm: Any, array: np.ndarray, reduce: Callable[[np.ndarray], object]) -> dict[str, Any]:
+def measure(
+    comm: Any, pattern: np.ndarray, reduce: Callable[[np.ndarray], object]
+) -> dict[str, Any]:
     """Times one allreduce, from a barrier until the last rank has its result."""
     from mpi4py import MPI
 
-    pattern = np.arange(array.size, dtype=np.float32) % 7
-    array[:] = pattern + comm.rank
+    array = pattern + np.float32(comm.rank)
     comm.Barrier()
     time.sleep(0.02)  # what the barrier left on its way is gone
     comm.Barrier()
@@ -65,7 +66,7 @@ def measure(comm: Any, array: np.ndarray, reduce: Callable[[np.ndarray], object]
     cpu = comm.allreduce(cpu_seconds() - cpu)
     seconds = comm.allreduce(seconds, MPI.MAX)
     busy = busy_seconds() - busy
-    wanted = pattern * comm.size + comm.size * (comm.size - 1) / 2
+    wanted = pattern * np.float32(comm.size) + np.float32(comm.size * (comm.size - 1) / 2)
     wrong = comm.allreduce(int(not np.array_equal(array, wanted)))
     return {"seconds": seconds, "cpu": cpu, "others": max(busy - cpu, 0.0), "wrong": wrong}
 
@@ -91,10 +92,10 @@ def main() -> None:
     with ExitStack() as stack:
         reduce = sides(comm, names, options.segment_bytes, stack)
         for size in map(int, options.bytes.split(",")):
-            array = np.empty(size // 4, np.float32)
+            pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
             for repeat, order in repeats(options, names):
                 for name in order:
-                    row = measure(comm, array, reduce[name])
+                    row = measure(comm, pattern, reduce[name])
                     if comm.rank == 0 and repeat >= 0:
                         print(json.dumps({"side": name, "bytes": size, "repeat": repeat, **row}))
                         sys.stdout.flush()

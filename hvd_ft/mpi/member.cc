@@ -6,6 +6,18 @@
 
 namespace hvdft {
 
+namespace {
+
+// With chunks of so few bytes there is nothing to overlap, and the time is that of passing from
+// process to process: waking a thread for it takes longer, and so does oversleeping.
+constexpr uint64_t kSmallBytes = 32 << 10;
+constexpr uint64_t kSmallYieldNs = 1000000;
+
+// Otherwise what comes from another core comes within this; later a link is waited for.
+constexpr uint64_t kYieldNs = 50000;
+
+}  // namespace
+
 RingMember::RingMember(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns)
     : variant_(variant), segment_bytes_(segment_bytes), timeout_ns_(timeout_ns) {
   make_endpoints(communicator);
@@ -68,10 +80,15 @@ void RingMember::pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
   }
   SendingHalf sending(*out_, now);
   ReceivingHalf receiving(*in_, now, room_);
-  thread_.joinable() ? two_threads(sending, receiving) : one_thread(sending, receiving);
+  bool small = now.plan.chunk(0).bytes() <= kSmallBytes;
+  if (thread_.joinable() && !small) {
+    two_threads(sending, receiving);
+  } else {
+    one_thread(sending, receiving, small ? kSmallYieldNs : kYieldNs);
+  }
 }
 
-void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving) {
+void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving, uint64_t yield_ns) {
   struct Both {
     SendingHalf& sending;
     ReceivingHalf& receiving;
@@ -81,7 +98,7 @@ void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving) {
     }
     bool done() const { return sending.done() && receiving.done(); }
   } both{sending, receiving};
-  drive(both);
+  drive(both, yield_ns);
 }
 
 void RingMember::two_threads(SendingHalf& sending, ReceivingHalf& receiving) {
@@ -92,7 +109,7 @@ void RingMember::two_threads(SendingHalf& sending, ReceivingHalf& receiving) {
   changed_.notify_all();
   std::string error;
   try {
-    drive(receiving);
+    drive(receiving, kYieldNs);
   } catch (const RingError& caught) {
     error = caught.what();
     failed_ = true;
@@ -111,7 +128,7 @@ void RingMember::send_thread() {
     lock.unlock();
     std::string error;
     try {
-      drive(*work_);
+      drive(*work_, kYieldNs);
     } catch (const RingError& caught) {
       error = caught.what();
       failed_ = true;
@@ -124,8 +141,8 @@ void RingMember::send_thread() {
 }
 
 template <typename Half>
-void RingMember::drive(Half& half) {
-  Patience patience(timeout_ns_);
+void RingMember::drive(Half& half, uint64_t yield_ns) {
+  Patience patience(timeout_ns_, yield_ns);
   while (!half.done() && !failed_) {
     if (half.step()) {
       patience.reset();

@@ -25,11 +25,11 @@ class RingMember {
  private:
   void make_endpoints(int communicator);
   void pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t op);
-  void one_thread(SendingHalf& sending, ReceivingHalf& receiving);
+  void one_thread(SendingHalf& sending, ReceivingHalf& receiving, uint64_t yield_ns);
   void two_threads(SendingHalf& sending, ReceivingHalf& receiving);
   void send_thread();
   template <typename Half>
-  void drive(Half& half);
+  void drive(Half& half, uint64_t yield_ns);
 
   const int variant_;
   const uint64_t segment_bytes_, timeout_ns_;

@@ -15,7 +15,8 @@ namespace hvdft {
 
 class Patience {
  public:
-  explicit Patience(uint64_t limit_ns) : limit_ns_(limit_ns) {}
+  // For `yield_ns` it only yields; what it waits for longer than that may be found a bit late.
+  Patience(uint64_t limit_ns, uint64_t yield_ns) : limit_ns_(limit_ns), yield_ns_(yield_ns) {}
 
   // Something has moved.
   void reset() { since_ns_ = 0; }
@@ -23,13 +24,12 @@ class Patience {
   // Nothing has moved: lets others run for a moment, the longer the longer nothing moves.
   // False: nothing has moved for the limit.
   bool pause() {
-    // Between cores messages come within some microseconds. Later it is a link that is waited
-    // for, and buffers of the kernel hold what a link carries in the longest sleep many times.
-    constexpr uint64_t kYieldNs = 50000, kMostNs = 200000;
+    // The kernel's buffers hold what a link carries in the longest sleep many times.
+    constexpr uint64_t kMostNs = 200000;
     uint64_t now = now_ns();
     if (since_ns_ == 0) since_ns_ = now;
     uint64_t idle = now - since_ns_;
-    if (idle < kYieldNs) {
+    if (idle < yield_ns_) {
       sched_yield();
     } else {
       timespec nap{0, static_cast<long>(std::min(idle / 2, kMostNs))};
@@ -39,7 +39,7 @@ class Patience {
   }
 
  private:
-  uint64_t limit_ns_, since_ns_ = 0;
+  uint64_t limit_ns_, yield_ns_, since_ns_ = 0;
 };
 
 }  // namespace hvdft

@@ -67,5 +67,6 @@ def _provider() -> dict[str, str]:
     Intel MPI's own choice there, tcp;ofi_rxm, cannot be split. Where there is a fast fabric, the
     choice is left to Intel MPI and the user.
     """
-    asked = "FI_PROVIDER" in os.environ or any(Path("/sys/class/infiniband").glob("*"))
-    return {} if asked else {"I_MPI_OFI_PROVIDER": "tcp"}
+    asked = os.environ.get("FI_PROVIDER", "tcp") != "tcp"
+    fast = any(Path("/sys/class/infiniband").glob("*"))
+    return {} if asked or fast else {"I_MPI_OFI_PROVIDER": "tcp"}
