@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import Cluster, RunHvdft
 
 from hvd_ft import environment, ring
 from hvd_ft.errors import HvdFtError
 from hvd_ft.ring import prepare
-from tests.conftest import RunHvdft
 
 SCRIPT = str(Path(__file__).parent / "ring_script.py")
 
@@ -72,3 +72,12 @@ def test_what_the_user_has_set_stays() -> None:
         [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "0\n"
+
+
+def test_on_several_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    machines = tmp_path / "machines"
+    cluster.hvdft("hosts", "2-2-1", "--machine-file", str(machines))
+    command = ["mpirun", "-np", "5", "-machinefile", str(machines), sys.executable, SCRIPT]
+    ended = cluster.hvdft("run", "--", *command, "endpoints")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert "tcp, 2 endpoints in use" in ended.err

@@ -20,6 +20,7 @@ from hvd_ft import ring
 # Intel MPI takes two threads on one endpoint only when it does not split threads, and that is how
 # its own allreduce runs when nobody asks for endpoints.
 UNSPLIT = ("threads", "mpi")
+WARM_UP = 1 << 16  # elements
 
 
 def sides(
@@ -72,7 +73,7 @@ def measure(
 
 
 def repeats(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each repeat (-1: to warm up) and the order of its sides."""
+    """Yields the number of each repeat and the order of its sides; -1 is to warm up."""
     for repeat in range(-1, options.repeats):
         yield repeat, names if repeat % 2 else names[::-1]
 
@@ -95,7 +96,9 @@ def main() -> None:
             pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
             for repeat, order in repeats(options, names):
                 for name in order:
-                    row = measure(comm, pattern, reduce[name])
+                    # Connections are made on the first use, whatever its size.
+                    part = pattern if repeat >= 0 else pattern[:WARM_UP]
+                    row = measure(comm, part, reduce[name])
                     if comm.rank == 0 and repeat >= 0:
                         print(json.dumps({"side": name, "bytes": size, "repeat": repeat, **row}))
                         sys.stdout.flush()
