@@ -66,6 +66,10 @@ class Training:
     def fit(self, steps: int, *callbacks: Any) -> float:
         """Trains for some steps; returns the seconds they took."""
         data = self._data.batch(self._batch, drop_remainder=True).repeat().take(steps)
+        # Its tuner sleeps, twice as long each time, in the one thread that there is between ops.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        data = data.with_options(options)
         keep = hvd.callbacks.FaultTolerance(self._snapshot_steps)
         begin = time.perf_counter()
         self._model.fit(data, callbacks=[keep, *callbacks], verbose=0)
