@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 CORE := $(wildcard hvd_ft/core/*.cc)
+RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup core horovod demo soak test sim lint sanitize bench clean
@@ -30,6 +31,8 @@ lint: setup ## ruff, mypy, and the core without a warning
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only $(CORE)
+	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only \
+	  -Ihvd_ft/core -isystem .venv/include $(RING)
 
 sanitize: ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
@@ -41,11 +44,11 @@ bench: setup ## allreduce and training on ft against stock Horovod, tables and p
 	@$(VENV)/hvdft bench allreduce --tensors 64 --no-fusion --csv out/unfused.csv --png out/unfused.png
 	@$(VENV)/hvdft bench training --csv out/training.csv --png out/training.png
 
-core: ## compile the core
+core: ## compile the core, and the ring over MPI
 	@$(VENV)/python setup.py -q build_ext --inplace
 
 horovod: ## build the patched Horovod and install it
 	@$(VENV)/python -m hvd_ft.horovod_build
 
 clean: ## remove everything that was made
-	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so
+	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so

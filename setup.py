@@ -1,21 +1,24 @@
-"""Packages hvd_ft and compiles its core into hvd_ft/libhvd_ft.so."""
+"""Packages hvd_ft and compiles its core into hvd_ft/libhvd_ft.so, and with an Intel MPI at hand
+the ring over MPI into hvd_ft/libhvdft_mpi.so."""
 
 import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 CORE = Path("hvd_ft/core")
+MPI = Path("hvd_ft/mpi")
 VERSION = re.findall(r'__version__ = "(.+)"', Path("hvd_ft/__init__.py").read_text())[0]
 FLAGS = "-std=c++17 -O3 -fPIC -shared -fvisibility=hidden -Wall -Wextra -pthread"
 
 
 class BuildCore(build_ext):
-    """Compiles the core: a plain shared library, without Python's headers and without MPI."""
+    """Compiles plain shared libraries, without Python's headers."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Returns the library's path; it serves every Python, so no ABI tag."""
@@ -31,10 +34,12 @@ class BuildCore(build_ext):
         compiler = shlex.split(os.environ.get("CXX", "g++"))
         flags = shlex.split(f"{FLAGS} {os.environ.get('CXXFLAGS', '')}")
         flags.append(f'-DHVDFT_VERSION="{VERSION}"')
+        flags += [f"-I{path}" for path in ext.include_dirs]
         library.parent.mkdir(parents=True, exist_ok=True)
         unfinished = library.with_suffix(f".so.{os.getpid()}")
         try:
-            subprocess.run([*compiler, *flags, "-o", unfinished, *ext.sources], check=True)
+            command = [*compiler, *flags, "-o", unfinished, *ext.sources, *ext.extra_link_args]
+            subprocess.run(command, check=True)
             # A process that has mapped the old library keeps it.
             unfinished.replace(library)
         except FileNotFoundError:
@@ -48,6 +53,34 @@ class BuildCore(build_ext):
             unfinished.unlink(missing_ok=True)
 
 
+def sources(folder: Path) -> list[str]:
+    """Returns the C++ files of a folder."""
+    return sorted(str(path) for path in folder.glob("*.cc"))
+
+
+def headers(folder: Path) -> list[str]:
+    """Returns what makes compiled files of this folder old."""
+    return ["setup.py", *sorted(str(path) for path in folder.glob("*.h"))]
+
+
+def extensions() -> list[Extension]:
+    """Returns the core, and the ring over MPI if there is an Intel MPI to compile it against."""
+    core = Extension("hvd_ft.libhvd_ft", sources=sources(CORE), depends=headers(CORE))
+    for root in filter(None, [sys.prefix, os.environ.get("I_MPI_ROOT")]):
+        library = Path(root, "lib", "libmpi.so")
+        if Path(root, "include", "mpi.h").is_file() and library.is_file():
+            # No rpath: the process has loaded its MPI when it loads this, and it must be that one.
+            ring = Extension(
+                "hvd_ft.libhvdft_mpi",
+                sources=[*sources(MPI), f"{CORE}/error.cc", f"{CORE}/reduce.cc"],
+                depends=[*headers(MPI), *headers(CORE)],
+                include_dirs=[str(CORE), f"{root}/include"],
+                extra_link_args=[str(library)],
+            )
+            return [core, ring]
+    return [core]
+
+
 setup(
     name="hvd_ft",
     version=VERSION,
@@ -59,13 +92,7 @@ setup(
         "hvd_ft": ["core/hvd_ft.h", "horovod/*.h", "horovod/*.cc"],
         "hvd_ft.patches": ["*/*.patch"],
     },
-    ext_modules=[
-        Extension(
-            "hvd_ft.libhvd_ft",
-            sources=sorted(str(path) for path in CORE.glob("*.cc")),
-            depends=["setup.py", *sorted(str(path) for path in CORE.glob("*.h"))],
-        )
-    ],
+    ext_modules=extensions(),
     cmdclass={"build_ext": BuildCore},
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[

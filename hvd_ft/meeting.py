@@ -1,4 +1,4 @@
-"""How the agents of a job meet, and how they part: the only use of MPI in Python.
+"""How the agents of a job meet, and how they part: all the MPI that agents use.
 
 Between the two no agent makes an MPI call. An MPI call cannot time out, so the nursery ends the
 agent when one takes too long.

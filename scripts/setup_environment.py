@@ -87,7 +87,8 @@ def step(name: str, action: Callable[[], None], inputs: list[Path]) -> None:
 def main() -> None:
     """Does what has to be done."""
     check_machine()
-    core = [path for path in (ROOT / "hvd_ft/core").iterdir() if path.suffix in (".cc", ".h")]
+    compiled = [*(ROOT / "hvd_ft/core").iterdir(), *(ROOT / "hvd_ft/mpi").iterdir()]
+    core = [path for path in compiled if path.suffix in (".cc", ".h")]
     horovod = [path for path in (ROOT / "hvd_ft/horovod").iterdir() if path.is_file()]
     patches = list((ROOT / "patches").rglob("*.patch"))
     package = [ROOT / name for name in ("setup.py", "pyproject.toml", "hvd_ft/__init__.py")]

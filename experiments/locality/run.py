@@ -1,0 +1,246 @@
+"""How long an allreduce takes where ranks are placed 4-2-2 and where they are placed 4-3-1.
+
+README.md in this folder tells what is measured; `python -m experiments.locality.run --help` the
+flags.
+"""
+
+import argparse
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from experiments.locality.show import plot, table
+from experiments.locality.times import UNSPLIT
+from hvd_ft.bench.machine import facts
+from hvd_ft.errors import HvdFtError
+from hvd_ft.hosts import Host, machine_file, parse_placement
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CLUSTER = f"locality-{os.getpid()}"
+SIDES = ("serial", "irecv_send_wait", "endpoints", *UNSPLIT)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one job measures.
+
+    Attributes:
+        part: Which question it belongs to: `links`, `sizes` or `node`.
+        rate: Of the links; `none` is unlimited, `as is` a real cluster's, `memory` one node.
+        placement: Ranks of each node, as in 4-3-1.
+        bytes: Sizes of the array.
+        sides: What takes turns within the job.
+        repeats: Of each side.
+    """
+
+    part: str
+    rate: str
+    placement: str
+    bytes: tuple[int, ...]
+    sides: tuple[str, ...]
+    repeats: int
+
+    @property
+    def name(self) -> str:
+        sizes = ",".join(map(str, self.bytes))
+        return f"{self.part} {self.rate} {self.placement} {sizes} {','.join(self.sides)}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allreduce.
+
+    Attributes:
+        cell: The job's name; what is there already is not measured again.
+        seconds: Until the last rank had its result.
+        cpu: Seconds of CPU time of all ranks.
+        others: Seconds of CPU time of everybody else, the kernel's network included.
+    """
+
+    cell: str
+    part: str
+    rate: str
+    placement: str
+    bytes: int
+    side: str
+    turn: int
+    repeat: int
+    seconds: float
+    cpu: float
+    others: float
+
+
+def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
+    """Yields the jobs of a part. Two kinds of job, as MPI is split into endpoints or is not."""
+    split = tuple(side for side in SIDES if side not in UNSPLIT)
+    if part == "links":
+        for rate in rates:
+            # A repeat at 200 Mbit/s takes 20 seconds.
+            repeats = 1 if quick or rate == "200mbit" else 3
+            for placement in ("4-2-2", "4-3-1"):
+                for sides in (split, UNSPLIT):
+                    yield Cell(part, rate, placement, (64_000_000,), sides, repeats)
+    elif part == "sizes":
+        sizes = tuple(64 << 10 << (2 * i) for i in range(4))
+        for rate in rates:
+            for sides in (("endpoints",), ("mpi",)):
+                yield Cell(part, rate, "4-2-2", sizes, sides, 3 if quick else 9)
+    else:
+        sizes = (4 << 20, 16 << 20, 64 << 20)
+        for sides in (("endpoints",), UNSPLIT):
+            yield Cell(part, "memory", "4", sizes, sides, 3 if quick else 9)
+
+
+@contextmanager
+def cluster(rate: str) -> Iterator[list[str]]:
+    """Starts a cluster of three nodes; yields the words before mpirun on it."""
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "cluster"]
+    links = [] if rate == "none" else ["--rate", rate]
+    run = [*hvdft, "up", "--name", CLUSTER, "-n", "3", *links]
+    if subprocess.run(run, check=False, stdout=subprocess.DEVNULL).returncode:
+        raise HvdFtError("the cluster does not start, see above; or give --hosts FILE")
+    try:
+        yield [*hvdft, "run", "--name", CLUSTER, "--"]
+    finally:
+        subprocess.run([*hvdft, "down", "--name", CLUSTER], check=False, stdout=subprocess.DEVNULL)
+
+
+def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float) -> list[Row]:
+    """Runs one job; `before` is put before mpirun."""
+    nodes = parse_placement(cell.placement)
+    names = hosts or [node.name for node in nodes]
+    placed = [Host(name, node.slots) for name, node in zip(names, nodes, strict=False)]
+    with tempfile.NamedTemporaryFile("w", dir=ROOT / "out") as machines:
+        machines.write(machine_file(placed))
+        machines.flush()
+        where = [] if cell.part == "node" else ["-machinefile", machines.name]
+        command = [*before, "mpirun", "-n", str(sum(host.slots for host in placed)), *where]
+        command += [sys.executable, "-m", "experiments.locality.times"]
+        command += ["--sides", ",".join(cell.sides), "--bytes", ",".join(map(str, cell.bytes))]
+        command += ["--repeats", str(cell.repeats)]
+        with (ROOT / "out" / "locality.log").open("a") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment(cell),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            try:
+                out, _ = process.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGTERM)
+                process.communicate()
+                raise HvdFtError(f"{cell.name} took longer than {limit:g} s") from None
+    if process.returncode:
+        raise HvdFtError(f"{cell.name} failed; its output is in {ROOT / 'out' / 'locality.log'}")
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if any(line.pop("wrong") for line in lines):
+        raise HvdFtError(f"{cell.name} has wrong sums")
+    where_from = (cell.name, cell.part, cell.rate, cell.placement)
+    return [Row(*where_from, turn=turn, **line) for line in lines]
+
+
+def environment(cell: Cell) -> dict[str, str]:
+    """Returns the environment of mpirun; nobody polls, so that nodes on one machine share CPUs."""
+    env = {**os.environ, "I_MPI_THREAD_YIELD": "3", "I_MPI_ROOT": sys.prefix, "I_MPI_PIN": "0"}
+    env["PATH"] = f"{sys.prefix}/bin:{env['PATH']}"
+    return env | ({"I_MPI_FABRICS": "shm"} if cell.part == "node" else {})
+
+
+def read_csv(path: Path) -> list[Row]:
+    """Returns what was measured before."""
+    if not path.exists():
+        return []
+    kinds = {field.name: field.type for field in fields(Row)}
+    with path.open(newline="") as file:
+        return [
+            Row(**{name: kinds[name](value) for name, value in line.items()})  # type: ignore
+            for line in csv.DictReader(file)
+        ]
+
+
+def write_csv(path: Path, rows: list[Row]) -> None:
+    """Writes all rows; the file is always whole."""
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        writer.writeheader()
+        for row in rows:
+            cells_ = asdict(row).items()
+            writer.writerow({k: round(v, 6) if isinstance(v, float) else v for k, v in cells_})
+    unfinished.replace(path)
+
+
+def measure(options: argparse.Namespace, rows: list[Row], path: Path) -> None:
+    """Measures what is not there yet, turn by turn, and writes each job down when it is done."""
+    hosts = options.hosts.read_text().split() if options.hosts else []
+    hosts = [host.partition(":")[0] for host in hosts]
+    rates = ["as is"] if hosts else options.rates.split(",")
+    for rate in ["memory"] if options.part == "node" else rates:
+        wanted = [
+            (turn, cell)
+            for turn in range(1 if options.quick else options.turns)
+            # Who goes first changes, so that no side has the warmer machine.
+            for cell in list(cells(options.part, [rate], options.quick))[
+                :: 1 if turn % 2 == 0 else -1
+            ]
+        ]
+        done = {(row.turn, row.cell) for row in rows}
+        wanted = [(turn, cell) for turn, cell in wanted if (turn, cell.name) not in done]
+        if not wanted:
+            continue
+        with nothing() if hosts or options.part == "node" else cluster(rate) as before:
+            for turn, cell in wanted:
+                rows += job(cell, turn, before, hosts, options.limit)
+                write_csv(path, rows)
+                print(f"{turn} {cell.name}", flush=True)
+
+
+@contextmanager
+def nothing() -> Iterator[list[str]]:
+    """In place of a cluster: mpirun as it is."""
+    yield []
+
+
+def main() -> int:
+    """Measures; writes results.csv and plot.png, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=["links", "sizes", "node"], default="links")
+    parser.add_argument("--rates", default="1gbit,none,200mbit", help="a list; none: unlimited")
+    parser.add_argument("--turns", type=int, default=2, help="how often each job is run")
+    parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
+    parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds, of one job")
+    parser.add_argument("--output", type=Path, default=HERE, help="directory; is resumed")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    (ROOT / "out").mkdir(exist_ok=True)
+    path = options.output / "results.csv"
+    rows = read_csv(path)
+    try:
+        measure(options, rows, path)
+    finally:
+        if rows:
+            plot(rows).savefig(options.output / "plot.png", dpi=150)
+            print(table(rows))
+    print("\n".join(f"{name}: {value}" for name, value in facts().items()))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HvdFtError as error:
+        sys.exit(f"hvdft: {error}")

@@ -1,0 +1,124 @@
+#include "endpoint.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include <cstring>
+#include <type_traits>
+
+namespace hvdft {
+
+static_assert(std::is_same_v<MPI_Comm, int> && std::is_same_v<MPI_Request, int>,
+              "handles are those of the MPICH ABI");
+
+namespace {
+
+constexpr int kTag = 0;
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  if (char* end = std::strpbrk(text, "\r\n")) *end = 0;
+  throw RingError(std::string(what) + ": " + text +
+                  "; give the same array size and the same calls on every member");
+}
+
+// A number of MPI's tool interface; `otherwise` if this MPI has none of that name.
+int variable(const char* name, int otherwise) {
+  int index = 0, values = 0;
+  MPI_T_cvar_handle handle;
+  if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &values) == MPI_SUCCESS) {
+    MPI_T_cvar_read(handle, &otherwise);
+    MPI_T_cvar_handle_free(&handle);
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+Endpoint::Endpoint(int communicator, int thread_id) {
+  MPI_Info info;
+  check(MPI_Info_create(&info), "MPI_Info_create");
+  MPI_Info_set(info, "thread_id", std::to_string(thread_id).c_str());
+  int code = MPI_Comm_dup_with_info(communicator, info, &communicator_);
+  MPI_Info_free(&info);
+  check(code, "MPI_Comm_dup_with_info");
+  MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(communicator_, &member_);
+  MPI_Comm_size(communicator_, &members_);
+}
+
+Endpoint::~Endpoint() {
+  if (mpi_facts().running) MPI_Comm_free(&communicator_);
+}
+
+Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
+  Transfer transfer{MPI_REQUEST_NULL, bytes};
+  check(MPI_Isend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_,
+                    &transfer.request),
+        "MPI_Isend");
+  return transfer;
+}
+
+Transfer Endpoint::begin_receive(void* data, uint64_t bytes, int from) {
+  Transfer transfer{MPI_REQUEST_NULL, bytes};
+  check(MPI_Irecv_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, from, kTag, communicator_,
+                    &transfer.request),
+        "MPI_Irecv");
+  return transfer;
+}
+
+bool Endpoint::complete(Transfer* transfer) {
+  int done = 0;
+  check(MPI_Test(&transfer->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+void Endpoint::send(const void* data, uint64_t bytes, int to) {
+  check(MPI_Send_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_),
+        "MPI_Send");
+}
+
+void Endpoint::synchronous_send(const void* data, uint64_t bytes, int to) {
+  check(MPI_Ssend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_),
+        "MPI_Ssend");
+}
+
+void Endpoint::receive(void* data, uint64_t bytes, int from) {
+  check(MPI_Recv_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, from, kTag, communicator_,
+                   MPI_STATUS_IGNORE),
+        "MPI_Recv");
+}
+
+void Endpoint::wait(Transfer* transfer) {
+  check(MPI_Wait(&transfer->request, MPI_STATUS_IGNORE), "MPI_Wait");
+}
+
+MpiFacts mpi_facts() {
+  int begun = 0, ended = 0;
+  MPI_Initialized(&begun);
+  MPI_Finalized(&ended);
+  MpiFacts facts{begun && !ended, false, 1, "", ""};
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  if (char* end = std::strpbrk(version, "\r\n")) *end = 0;
+  facts.library = version;
+  Dl_info found;
+  if (dladdr(reinterpret_cast<void*>(&MPI_Init), &found)) facts.file = found.dli_fname;
+  if (!facts.running) return facts;
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  facts.multithreaded = level == MPI_THREAD_MULTIPLE;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &level) != MPI_SUCCESS) return facts;
+  if (facts.multithreaded && variable("MPIR_CVAR_THREAD_SPLIT", 0) == 1) {
+    facts.endpoints = variable("MPIR_CVAR_THREAD_MAX", 1);
+  }
+  MPI_T_finalize();
+  return facts;
+}
+
+}  // namespace hvdft

@@ -1,0 +1,65 @@
+// One endpoint of Intel MPI: a communicator of our own, and what one thread does on it.
+//
+// endpoint.cc is the only file that knows MPI. When MPI was started with split threads
+// (I_MPI_THREAD_SPLIT), every `thread_id` is an endpoint with resources of its own: two threads
+// may use two endpoints at the same time without a lock, but never one endpoint both, and what
+// is sent from an endpoint arrives at the endpoint of the same number.
+#ifndef HVD_FT_ENDPOINT_H
+#define HVD_FT_ENDPOINT_H
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace hvdft {
+
+// One line for hvdft_error().
+struct RingError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A transfer on its way. Belongs to the thread that has begun it.
+struct Transfer {
+  int request;
+  uint64_t bytes;
+};
+
+class Endpoint {
+ public:
+  // Collective over `communicator` (MPI's handle), which itself is not used afterwards.
+  Endpoint(int communicator, int thread_id);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  int member() const { return member_; }
+  int members() const { return members_; }
+
+  Transfer begin_send(const void* data, uint64_t bytes, int to);
+  Transfer begin_receive(void* data, uint64_t bytes, int from);
+  // Whether it is complete; moves on whatever is on its way on this endpoint.
+  bool complete(Transfer* transfer);
+
+  // MPI's own blocking calls: they cannot time out.
+  void send(const void* data, uint64_t bytes, int to);
+  void synchronous_send(const void* data, uint64_t bytes, int to);
+  void receive(void* data, uint64_t bytes, int from);
+  void wait(Transfer* transfer);
+
+ private:
+  int communicator_;
+  int member_ = 0, members_ = 1;
+};
+
+// What MPI was started as.
+struct MpiFacts {
+  bool running;       // initialised and not finalised
+  bool multithreaded; // MPI_THREAD_MULTIPLE
+  int endpoints;      // with split threads; else 1
+  std::string library, file;
+};
+MpiFacts mpi_facts();
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_ENDPOINT_H

@@ -1,0 +1,55 @@
+// The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents. Only processes that
+// speak MPI load it; the library that workers load (hvd_ft.h) has no MPI in it.
+//
+// Codes, types and reductions are those of hvd_ft.h; when a function returns a negative code,
+// hvdft_error() of this library has the line.
+#ifndef HVD_FT_MPI_H
+#define HVD_FT_MPI_H
+
+#include <stdint.h>
+
+#include "hvd_ft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// How a member drives its two edges.
+enum {
+  HVDFT_RING_SERIAL = 0,           // whole chunks; sending and receiving never overlap
+  HVDFT_RING_IRECV_SEND_WAIT = 1,  // whole chunks; baidu-allreduce
+  HVDFT_RING_ONE_THREAD = 2,       // segments; one thread, one endpoint
+  HVDFT_RING_THREADS = 3,          // segments; a thread for each direction, one endpoint
+  HVDFT_RING_ENDPOINTS = 4         // segments; a thread and an endpoint for each direction
+};
+
+// What MPI was started as; texts are cut where they do not fit.
+typedef struct {
+  uint32_t running;        // initialised, not yet finalised
+  uint32_t multithreaded;  // MPI_THREAD_MULTIPLE
+  uint32_t endpoints;      // split threads: how many; else 1
+  uint32_t reserved;
+  char library[128];       // MPI_Get_library_version
+  char file[512];          // where libmpi was loaded from
+} hvdft_mpi_facts;
+
+typedef struct hvdft_ring hvdft_ring;
+
+HVDFT_API void hvdft_ring_facts(hvdft_mpi_facts* out);
+
+// Collective over `communicator`, MPI's handle of an intracommunicator. The ring's order is that of
+// its ranks. A wait in which nothing moves for timeout_ns fails and the ring cannot be used any
+// more (variants with whole chunks use MPI's blocking calls and have no timeout).
+HVDFT_API int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes,
+                              uint64_t timeout_ns, hvdft_ring** out);
+// Collective if MPI has not been finalised.
+HVDFT_API void hvdft_ring_close(hvdft_ring* ring);
+// Collective: the same count, type and reduction on all members. In place.
+HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
+                                   uint32_t op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // HVD_FT_MPI_H

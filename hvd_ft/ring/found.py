@@ -1,0 +1,45 @@
+"""What MPI was found to be at run time, and whether a ring can have two endpoints there."""
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+from hvd_ft.ring.native import Facts
+from hvd_ft.ring.prepare import ENDPOINTS
+
+_NO_MULTIPLE_ENDPOINTS = "mlx"
+
+
+def why_one_endpoint(facts: Facts, members: int) -> str:
+    """Returns why a ring of so many members cannot have two endpoints a member; "" if it can."""
+    if not facts.multithreaded:
+        return "MPI was started without MPI_THREAD_MULTIPLE"
+    if facts.endpoints < (2 if members % 2 == 0 else ENDPOINTS):
+        return "MPI was started without split threads: call hvd_ft.ring.prepare() before mpi4py"
+    if _NO_MULTIPLE_ENDPOINTS in providers():
+        return "libfabric's provider mlx has no multiple endpoints: choose another"
+    return ""
+
+
+@cache
+def providers() -> tuple[str, ...]:
+    """Returns the libfabric providers that MPI has loaded; none: it uses shared memory."""
+    maps = Path("/proc/self/maps").read_text()
+    return tuple(sorted(set(re.findall(r"/lib(\w+)-fi\.so", maps))))
+
+
+@cache
+def say_once(facts: Facts, endpoints: int, why: str) -> None:
+    """Tells the user in one line; once in a process for the same findings."""
+    kind = Path(facts.file).parent.name
+    if kind not in ("release_mt", "debug", "debug_mt"):
+        kind = "release"
+    fabric = f"libfabric {'+'.join(providers())}" if providers() else "shared memory"
+    use = f"{endpoints} endpoint{'s' * (endpoints > 1)} in use"
+    print(
+        f"hvdft: ring: {facts.library}, library kind {kind}, {fabric}, {use}"
+        + (f" ({why})" if why else ""),
+        file=sys.stderr,
+        flush=True,
+    )

@@ -1,0 +1,115 @@
+"""The ring over MPI, seen from Python: the only file beside `hvd_ft/native.py` that uses ctypes.
+
+Every name here stands for one in ``mpi/hvd_ft_mpi.h``. It is apart from `hvd_ft.native` because its
+library needs MPI, and must not even be looked for in a worker.
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+
+_PATH = Path(__file__).resolve().parents[1] / "libhvdft_mpi.so"
+
+
+class _Facts(ctypes.Structure):
+    _fields_ = (
+        ("running", c_uint32),
+        ("multithreaded", c_uint32),
+        ("endpoints", c_uint32),
+        ("reserved", c_uint32),
+        ("library", c_char * 128),
+        ("file", c_char * 512),
+    )
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "hvdft_error": (c_char_p, []),
+    "hvdft_ring_facts": (None, [POINTER(_Facts)]),
+    "hvdft_ring_open": (c_int, [c_int, c_int, c_uint64, c_uint64, POINTER(c_void_p)]),
+    "hvdft_ring_close": (None, [c_void_p]),
+    "hvdft_ring_allreduce": (c_int, [c_void_p, c_void_p, c_uint64, c_uint32, c_uint32]),
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What MPI was started as.
+
+    Attributes:
+        running: It is initialised and not finalised.
+        multithreaded: With MPI_THREAD_MULTIPLE.
+        endpoints: With split threads so many, else 1.
+        library: Its name and version.
+        file: Where it was loaded from.
+    """
+
+    running: bool
+    multithreaded: bool
+    endpoints: int
+    library: str
+    file: str
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(_PATH))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+    except (OSError, AttributeError) as error:
+        raise HvdFtError(
+            f"the ring's library {_PATH} cannot be loaded ({error}); build it beside Intel MPI: "
+            "pip install impi-rt impi-devel, then 'pip install .' or 'make core'"
+        ) from None
+    return library
+
+
+def _checked(code: int) -> None:
+    if code < 0:
+        raise HvdFtError(f"ring: {_library().hvdft_error().decode(errors='replace')}")
+
+
+def facts() -> Facts:
+    """Returns what MPI was started as."""
+    out = _Facts()
+    _library().hvdft_ring_facts(byref(out))
+    return Facts(
+        bool(out.running),
+        bool(out.multithreaded),
+        int(out.endpoints),
+        out.library.decode(errors="replace"),
+        out.file.decode(errors="replace"),
+    )
+
+
+class Member:
+    """This process's member of a ring; making, using and closing it are collective."""
+
+    def __init__(
+        self, communicator: int, variant: int, segment_bytes: int, timeout_ns: int
+    ) -> None:
+        handle = c_void_p()
+        _checked(
+            _library().hvdft_ring_open(
+                communicator, variant, segment_bytes, timeout_ns, byref(handle)
+            )
+        )
+        self._handle: c_void_p | None = handle
+
+    def allreduce(self, address: int, count: int, dtype: int, op: int) -> None:
+        """Reduces ``count`` elements at ``address`` in place."""
+        assert self._handle is not None
+        _checked(_library().hvdft_ring_allreduce(self._handle, address, count, dtype, op))
+
+    def close(self) -> None:
+        """Ends the thread and frees the communicators."""
+        if self._handle:
+            _library().hvdft_ring_close(self._handle)
+            self._handle = None

@@ -1,0 +1,210 @@
+"""The public class: a ring of an MPI communicator's processes, and its allreduce."""
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.ring import found, native
+from hvd_ft.ring.prepare import mpi_is_running
+
+SEGMENT_BYTES = 256 << 10
+TIMEOUT_SECONDS = 300.0
+OPS = ("sum", "min", "max", "prod")
+# In the order of Horovod's DataType (core/hvd_ft.h).
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",
+          "bool")  # fmt: skip
+VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
+
+_ONE_THREAD = 2  # `endpoints` with a single one
+_NUMBERS = {"serial": 0, "irecv_send_wait": 1, "threads": 3, "endpoints": 4}
+
+_kept: list[object] = []  # what MPI may still write to after a failure
+
+
+class Ring:
+    """A ring of all processes of a communicator, in the order of their ranks.
+
+    Making and closing a ring and every call of `allreduce` are collective. A process may have
+    several rings; one thread at a time may use a ring.
+
+    Attributes:
+        variant: As asked for.
+        endpoints: In use: 2, a thread and an endpoint for each direction, or 1.
+        why: Why there is only one endpoint though two were asked for, else "".
+    """
+
+    def __init__(
+        self,
+        comm: Any,
+        endpoints: int = 2,
+        segment_bytes: int = SEGMENT_BYTES,
+        variant: str = "endpoints",
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Makes the ring's communicators and its thread. Says once what MPI was found to be.
+
+        Args:
+            comm: An mpi4py intracommunicator, such as `MPI.COMM_WORLD`. It is duplicated.
+            endpoints: Of the variant `endpoints`: 2, or 1 to have one thread drive both
+                directions on one endpoint. With less than that to be had there is one, and `why`
+                tells the reason.
+            segment_bytes: The most that a message carries, at least 1; rounded up to cache lines.
+                `serial` and `irecv_send_wait` send whole chunks.
+            variant: `endpoints`; `threads`, the same two threads on one endpoint;
+                `irecv_send_wait`, the ring of baidu-allreduce; `serial`, in which sending and
+                receiving never overlap. The last two are for comparisons.
+            timeout_seconds: After so long without any movement `allreduce` fails. The variants for
+                comparisons have no timeout.
+
+        Raises:
+            HvdFtError: An argument is wrong, MPI is not running or not ours, or the variant
+                is not possible with the MPI that is running.
+        """
+        _check(endpoints, segment_bytes, variant, timeout_seconds)
+        handle = _handle(comm)
+        facts = native.facts()
+        if not facts.running:
+            raise HvdFtError(
+                f"the MPI that the ring was built with ({facts.file}) is not the one that mpi4py "
+                "has started: run 'pip install .' again beside that one"
+            )
+        self.variant = variant
+        _check_threads(facts, variant)
+        self.endpoints, self.why = 1, ""
+        if variant == "endpoints" and endpoints == 2:
+            # The same on all members, also where they were started differently.
+            reasons = comm.allgather(found.why_one_endpoint(facts, comm.size))
+            self.why = next(filter(None, reasons), "")
+            self.endpoints = 1 if self.why else 2
+        if _is_first():
+            found.say_once(facts, self.endpoints, self.why)
+        number = _NUMBERS[variant]
+        if variant == "endpoints" and self.endpoints == 1:
+            number = _ONE_THREAD
+        self._member: native.Member | None = native.Member(
+            handle, number, segment_bytes, round(timeout_seconds * 1e9)
+        )
+
+    def allreduce(self, array: np.ndarray, op: str = "sum") -> np.ndarray:
+        """Reduces the arrays of all members elementwise; all get the result, in place.
+
+        Every element is reduced in the order of the ring, so the result has the same bits on all
+        members, with every variant and however it is timed. float16 is added in float32 and
+        rounded after each member. Integers wrap around.
+
+        Args:
+            array: Of the same size and type on all members; contiguous, writable, of a numeric type
+                of 8 to 64 bits (`uint32` and `uint64` excepted) or bool.
+            op: `sum`, `min`, `max` or `prod`.
+
+        Returns:
+            `array`.
+
+        Raises:
+            HvdFtError: An argument is wrong; or a member did not come within the timeout, or came
+                with another size: the ring cannot be used any more then.
+        """
+        if self._member is None:
+            raise HvdFtError("the ring is closed: make a new one")
+        dtype = _check_array(array)
+        if op not in OPS:
+            raise HvdFtError(f"op={op!r} is not known to the ring: give one of {', '.join(OPS)}")
+        try:
+            self._member.allreduce(array.ctypes.data, array.size, dtype, OPS.index(op))
+        except HvdFtError:
+            _kept.append(array)
+            raise
+        return array
+
+    def close(self) -> None:
+        """Frees what the ring has; collective."""
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
+    def __enter__(self) -> "Ring":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # After an exception the others may not come, and freeing communicators would wait for them.
+        if kind is None:
+            self.close()
+
+
+def _check(endpoints: int, segment_bytes: int, variant: str, timeout_seconds: float) -> None:
+    if variant not in VARIANTS:
+        raise HvdFtError(
+            f"variant={variant!r} is not known to the ring: give one of {', '.join(VARIANTS)}"
+        )
+    if endpoints not in (1, 2):
+        raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1 or 2")
+    if not isinstance(segment_bytes, int) or not 1 <= segment_bytes <= 1 << 40:
+        raise HvdFtError(f"segment_bytes={segment_bytes!r} is not a size: give a number from 1 on")
+    if not 0 < timeout_seconds <= 10**7:
+        raise HvdFtError(
+            f"timeout_seconds={timeout_seconds!r} is not a time: give more than 0, at most 10000000"
+        )
+
+
+def _handle(comm: Any) -> int:
+    """Returns MPI's handle of an mpi4py communicator."""
+    if not mpi_is_running():
+        raise HvdFtError(
+            "MPI is not running, and the ring needs it: start with mpirun and "
+            "'from mpi4py import MPI'"
+        )
+    from mpi4py import MPI
+
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        raise HvdFtError(f"{comm!r} cannot be a ring: give an mpi4py intracommunicator")
+    if MPI._sizeof(MPI.Comm) != 4:
+        raise HvdFtError(
+            "mpi4py does not run on Intel MPI, and the ring does: start with its mpirun"
+        )
+    return int(MPI._handleof(comm))
+
+
+def _is_first() -> bool:
+    """Tells whether this process speaks for all."""
+    from mpi4py import MPI
+
+    return bool(MPI.COMM_WORLD.rank == 0)
+
+
+def _check_threads(facts: native.Facts, variant: str) -> None:
+    if variant != "threads":
+        return
+    if not facts.multithreaded:
+        raise HvdFtError(
+            "variant='threads' needs MPI_THREAD_MULTIPLE, and MPI was started without: "
+            "leave mpi4py.rc.thread_level at 'multiple'"
+        )
+    if facts.endpoints > 1:
+        raise HvdFtError(
+            "variant='threads' has two threads on one endpoint, which Intel MPI started with split "
+            "threads forbids: call hvd_ft.ring.prepare(endpoints=1)"
+        )
+
+
+def _check_array(array: np.ndarray) -> int:
+    """Returns the number of the array's type."""
+    if not isinstance(array, np.ndarray):
+        raise HvdFtError(f"a ring reduces numpy arrays, not {type(array).__name__}: convert it")
+    if array.dtype.name not in DTYPES or not array.dtype.isnative:
+        raise HvdFtError(
+            f"a ring cannot reduce the type {array.dtype.str}: give one of {', '.join(DTYPES)}"
+        )
+    flags = array.flags
+    if not (flags.writeable and flags.aligned and (flags.c_contiguous or flags.f_contiguous)):
+        raise HvdFtError(
+            "a ring reduces in place, so the array must be writable, aligned and contiguous: "
+            "give a copy"
+        )
+    return DTYPES.index(array.dtype.name)

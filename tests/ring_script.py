@@ -1,0 +1,138 @@
+"""What every rank of test_ring.py's jobs does; asserts, and prints `good` at rank 0's end."""
+
+import sys
+
+import numpy as np
+
+import hvd_ft.ring
+from hvd_ft.errors import HvdFtError
+from hvd_ft.ring import DTYPES, OPS, Ring
+
+CHUNK_LINE = 64  # bytes; chunks are cut there
+NUMPY = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+
+
+def inputs(members, count, dtype):
+    """Returns the arrays of all members; every member can make them."""
+    made = []
+    for member in range(members):
+        values = np.random.default_rng(1000 * member + count).normal(size=count) * 50
+        made.append((values > 0) if dtype == "bool" else values.astype(np.int64).astype(dtype))
+        if dtype.startswith("float"):
+            made[-1] = values.astype(dtype)
+    return made
+
+
+def expected(arrays, op):
+    """Reduces chunk by chunk in the ring's order: chunk c starts at member -c."""
+    members, result = len(arrays), np.empty_like(arrays[0])
+    line = CHUNK_LINE // result.itemsize
+    lines = -(-result.size // line)
+    begin = 0
+    for chunk in range(members):
+        end = begin + (lines // members + (chunk < lines % members)) * line
+        part = arrays[-chunk % members][begin:end]
+        for step in range(1, members):
+            own = arrays[(step - chunk) % members][begin:end]
+            if result.dtype == np.float16:  # added in float32, rounded once a member
+                part = NUMPY[op](part.astype(np.float32), own.astype(np.float32))
+            else:
+                part = NUMPY[op](part, own)
+            part = part.astype(result.dtype)
+        result[begin:end] = part
+        begin = end
+    return result
+
+
+def same_bits(one, other):
+    return one.tobytes() == other.tobytes()
+
+
+def check_ring(ring, comm, counts, dtypes, ops):
+    for dtype in dtypes:
+        for op in ops:
+            for count in counts:
+                arrays = inputs(comm.size, count, dtype)
+                array = arrays[comm.rank].copy()
+                assert ring.allreduce(array, op) is array
+                with np.errstate(all="ignore"):
+                    want = expected(arrays, op)
+                assert same_bits(array, want), (ring.variant, dtype, op, count, array, want)
+
+
+def fails(part, call):
+    try:
+        call()
+    except HvdFtError as error:
+        assert part in str(error) and "\n" not in str(error), error
+    else:
+        raise AssertionError(f"no error with {part}")
+
+
+def check_errors(comm):
+    fails("variant='x'", lambda: Ring(comm, variant="x"))
+    fails("endpoints=3", lambda: Ring(comm, endpoints=3))
+    fails("segment_bytes=0", lambda: Ring(comm, segment_bytes=0))
+    fails("timeout_seconds=0", lambda: Ring(comm, timeout_seconds=0))
+    fails("cannot be a ring", lambda: Ring(None))
+    fails("too late", hvd_ft.ring.prepare)
+    with Ring(comm) as ring:
+        fails("not list", lambda: ring.allreduce([1.0]))
+        fails("<c8", lambda: ring.allreduce(np.zeros(3, np.complex64)))
+        fails(">f4", lambda: ring.allreduce(np.zeros(3, ">f4")))
+        fails("contiguous", lambda: ring.allreduce(np.zeros(6)[::2]))
+        fails("op='mean'", lambda: ring.allreduce(np.zeros(3), "mean"))
+        fixed = np.zeros(3)
+        fixed.flags.writeable = False
+        fails("writable", lambda: ring.allreduce(fixed))
+        check_ring(ring, comm, [1000], ["float32"], ["sum"])  # errors did no harm
+    fails("closed", lambda: ring.allreduce(np.zeros(3)))
+
+
+def main():
+    mode = sys.argv[1]
+    if mode != "unprepared":
+        hvd_ft.ring.prepare(endpoints=1 if mode == "threads" else 2)
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    few = [0, 1, comm.size - 1, 17, 1000, 1001]
+    if mode == "threads":
+        with Ring(comm, variant="threads", segment_bytes=1 << 10) as ring:
+            check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+    elif mode == "unprepared":
+        with Ring(comm) as ring:
+            assert ring.endpoints == 1 and "prepare()" in ring.why
+            check_ring(ring, comm, few, ["float32"], ["sum"])
+    elif mode == "timeout":
+        ring = Ring(comm, timeout_seconds=0.2)
+        if comm.rank == 0:
+            fails("nothing has come or gone", lambda: ring.allreduce(np.ones(9999)))
+            fails("has failed before", lambda: ring.allreduce(np.ones(9999)))
+            print("good", flush=True)
+        comm.Barrier()
+        MPI.COMM_WORLD.Abort(3)  # a message is on its way for ever
+    else:
+        check_errors(comm)
+        with Ring(comm, segment_bytes=1000) as ring:  # rounded up to 1024
+            assert ring.endpoints == 2 and ring.why == "", ring.why
+            check_ring(ring, comm, few, DTYPES, OPS)
+            check_ring(ring, comm, [300_007], ["float32"], ["sum"])
+        with Ring(comm, segment_bytes=1) as ring:
+            check_ring(ring, comm, [5000], ["float64"], ["prod"])
+        for variant in ("serial", "irecv_send_wait"):
+            with Ring(comm, variant=variant) as ring:
+                check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+        with Ring(comm, endpoints=1, segment_bytes=1 << 14) as ring:
+            assert ring.endpoints == 1 and ring.why == ""
+            check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+        fails("prepare(endpoints=1)", lambda: Ring(comm, variant="threads"))
+        part = comm.Split(comm.rank % 2, -comm.rank)  # rings of some, in another order
+        with Ring(part) as ring:
+            check_ring(ring, part, few, ["int64"], ["max"])
+    if comm.rank == 0:
+        print("good", flush=True)
+
+
+if __name__ == "__main__":
+    main()
