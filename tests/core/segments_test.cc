@@ -20,10 +20,12 @@ constexpr uint64_t kMostSegments = 6;
 
 struct World {
   uint64_t size, window;
+  bool across;  // nodes: nothing of an op is final before all of it is reduced
   std::array<uint64_t, kOps> segments;
 
   uint64_t first(uint64_t op) const { return op == 0 ? 0 : segments[0]; }
   uint64_t end() const { return segments[0] + segments[1]; }
+  uint64_t last(uint64_t op) const { return first(op) + segments[op] - 1; }
   uint64_t op_with(uint64_t number) const { return number < segments[0] ? 0 : 1; }
   uint64_t place_of(uint64_t number) const {
     return place(op_with(number), number - first(op_with(number)));
@@ -108,7 +110,12 @@ bool worker_step(const World& world, State& state, uint64_t r) {
       break;
   }
   Lane lane = mine.lane;
-  Step step = mine.lane.next([&](uint64_t n) { return stage(world, state, n); }, world.window);
+  auto stage_now = [&](uint64_t n) { return stage(world, state, n); };
+  auto final = [&](uint64_t n) {
+    return stage_now(world.across ? world.last(world.op_with(n)) : n) == Stage::kReduced;
+  };
+  mine.lane.across = world.across;
+  Step step = mine.lane.next(stage_now, final, world.window);
   if (step == Step::kContribute) {
     contribute(world, state, mine, mine.lane.given++);
   } else if (step == Step::kReduce) {
