@@ -230,7 +230,11 @@ def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
 
 
 def _make_files(
-    meeting: Meeting, nodes: Nodes, settings: Settings, nursery: NurseryProcess, stack: contextlib.ExitStack
+    meeting: Meeting,
+    nodes: Nodes,
+    settings: Settings,
+    nursery: NurseryProcess,
+    stack: contextlib.ExitStack,
 ) -> tuple[str, str]:
     """Makes the job's directory and the arenas; returns the job's id and the directory."""
 

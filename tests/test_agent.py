@@ -337,7 +337,11 @@ def test_a_script_is_found_behind_options() -> None:
 def test_the_workers_environment() -> None:
     environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
     env = worker_environment(
-        {**environ, "HOROVOD_CYCLE_TIME": "2"}, rank=3, nodes=Nodes((0, 2, 5)), job="j", directory="/d"
+        {**environ, "HOROVOD_CYCLE_TIME": "2"},
+        rank=3,
+        nodes=Nodes((0, 2, 5)),
+        job="j",
+        directory="/d",
     )
     assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A"}
     assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")

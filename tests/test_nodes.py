@@ -33,8 +33,8 @@ def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
     hosts = host_list(parse_placement(placement))
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "8", "-H", hosts]
     ended = cluster.hvdft("run", "--", *hvdft, *arguments, timeout=240)
-    for node in ("n0", "n1", "n2"):
-        assert cluster.sh(node, "find /dev/shm -path '*hvdft-*/*'; pgrep -f hvd_ft.agent || :") == ""
+    left = "find /dev/shm -path '*hvdft-*/*'; pgrep -f hvd_ft.agent$ || :"
+    assert [cluster.sh(node, left) for node in ("n0", "n1", "n2")] == [""] * 3
     return ended
 
 
