@@ -72,7 +72,7 @@ def extensions() -> list[Extension]:
             # No rpath: the process has loaded its MPI when it loads this, and it must be that one.
             ring = Extension(
                 "hvd_ft.libhvdft_mpi",
-                sources=[*sources(MPI), f"{CORE}/error.cc", f"{CORE}/reduce.cc"],
+                sources=[*sources(MPI), *sources(CORE)],
                 depends=[*headers(MPI), *headers(CORE)],
                 include_dirs=[str(CORE), f"{root}/include"],
                 extra_link_args=[str(library)],

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hvd_ft import __version__, jobdir, mpi_files, native
 from hvd_ft.burial import bury
@@ -17,7 +17,8 @@ from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
-from hvd_ft.meeting import Elsewhere, Meeting, check_one_host, host_identity, launch_rank
+from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
+from hvd_ft.nodes import Nodes
 from hvd_ft.nursery import SPARES, NurseryProcess
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
@@ -25,7 +26,11 @@ from hvd_ft.spare_keeper import keeper_command
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 
+if TYPE_CHECKING:
+    from hvd_ft.ring.native import Leader
+
 EXIT_BAD_INPUT = 2
+_LEAVE_SECONDS = 10.0
 _NURSERY_END_SECONDS = 8.0  # more than the nursery gives those that it kills
 
 
@@ -160,15 +165,15 @@ def _plan(argv: Sequence[str]) -> Plan:
 def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     """From the meeting to the job's end; returns its exit code."""
     facts = meeting.exchange("the meeting of the agents", [*host_identity(), __version__])
-    check_one_host([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    nodes = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     meeting.agree("the check of --inject", lambda: check_ranks(plan.drills, meeting.size))
     with contextlib.ExitStack() as stack:
-        job, directory = _make_files(meeting, plan.settings, nursery, stack)
+        job, directory = _make_files(meeting, nodes, plan.settings, nursery, stack)
         env = {
-            **worker_environment(os.environ, meeting.rank, meeting.size, job, directory),
+            **worker_environment(os.environ, meeting.rank, nodes, job, directory),
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
         }
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
@@ -178,6 +183,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         stack.callback(agent.close)
         journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
         agent.start()
+        leader = _lead(meeting, nodes, directory, job)
         supervisor = Supervisor(
             rank=rank,
             settings=plan.settings,
@@ -191,7 +197,10 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         if plan.spares and meeting.rank == 0:
             nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
+        if len(nodes) > 1 and not supervisor.launcher_lost:
+            _take_leave(meeting, leader)
         if journal:
+            supervisor.read_events()
             stop = agent.fatal_text()
             journal.publish(code, stop[0] if stop else None)
     if supervisor.launcher_lost:
@@ -200,8 +209,32 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     return code
 
 
+def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader | None":
+    """Makes the leader of a node, in its first rank's agent; one node needs none."""
+    if len(nodes) == 1:
+        return None
+    leads = meeting.rank in nodes.firsts
+    communicator = meeting.leaders(leads)
+    if communicator is None:
+        return None
+    from hvd_ft.ring.native import Leader  # needs MPI, and takes its time
+
+    return Leader(directory, job, meeting.rank, nodes.firsts, communicator)
+
+
+def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
+    """Waits until all agents know that the job is over, and all nodes what has happened."""
+    meeting.exchange("the end of the job", None)
+    if leader and not leader.close(_LEAVE_SECONDS):
+        _say("the nodes' leaders did not take leave of each other in time")
+
+
 def _make_files(
-    meeting: Meeting, settings: Settings, nursery: NurseryProcess, stack: contextlib.ExitStack
+    meeting: Meeting,
+    nodes: Nodes,
+    settings: Settings,
+    nursery: NurseryProcess,
+    stack: contextlib.ExitStack,
 ) -> tuple[str, str]:
     """Makes the job's directory and the arenas; returns the job's id and the directory."""
 
@@ -209,23 +242,27 @@ def _make_files(
         stack.callback(directory.leave)
         nursery.watch_job(directory.path)
 
-    def make_node() -> tuple[str, str, int] | None:
-        if meeting.rank != 0:
+    job = settings.job or jobdir.new_job_id()
+    job = meeting.exchange("rank 0 giving the job its id", job)[0]
+    local = nodes.ranks(nodes.node_of(meeting.rank))
+
+    def make_node() -> tuple[str, int] | None:
+        if meeting.rank != local.start:
             return None
         for dead in jobdir.sweep_stale(settings.arena_dir):
             _say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
         mpi_files.sweep()
         limit = settings.arena_limit_bytes()
-        job = settings.job or jobdir.new_job_id()
         directory = jobdir.JobDirectory.create(settings.arena_dir, job)
         enter(directory)
-        native.create_node(directory.path, job, meeting.size, limit)
-        return job, directory.path, limit
+        native.create_node(directory.path, job, meeting.size, limit, local)
+        return directory.path, limit
 
-    job, path, limit = meeting.agree("rank 0 making the job's directory", make_node)[0]
+    made = meeting.agree("the making of the job's directories", make_node)
+    path, limit = made[local.start]
 
     def make_rank() -> None:
-        if meeting.rank != 0:
+        if meeting.rank != local.start:
             enter(jobdir.JobDirectory.join(path))
         native.create_rank(path, job, meeting.rank, limit)
 

@@ -22,6 +22,15 @@ _ONE_HOST = {
 }
 
 
+# Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's.
+# TensorFlow loads OpenMP, so that the threading runtime has to be named.
+ENDPOINTS = {
+    "I_MPI_THREAD_SPLIT": "1",
+    "I_MPI_THREAD_RUNTIME": "generic",
+    "I_MPI_THREAD_MAX": "5",
+}
+
+
 def mpi_environment(one_host: bool = True) -> dict[str, str]:
     """Returns the variables that mpirun and the agents need, so that the user sources nothing.
 
@@ -41,11 +50,7 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         # A Horovod built against an Intel MPI outside the environment finds it by this.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
         **(_ONE_HOST if one_host else {"FI_PROVIDER": os.environ.get("FI_PROVIDER") or "tcp"}),
-        # Two endpoints a process, one for each direction of the ring. TensorFlow loads OpenMP,
-        # so that the threading runtime has to be named.
-        "I_MPI_THREAD_SPLIT": "1",
-        "I_MPI_THREAD_RUNTIME": "generic",
-        "I_MPI_THREAD_MAX": "2",
+        **ENDPOINTS,
         # An agent that waits in MPI would take a whole CPU from the workers, by polling
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",

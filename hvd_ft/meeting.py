@@ -1,6 +1,7 @@
 """How the agents of a job meet, and how they part: all the MPI that agents use.
 
-Between the two no agent makes an MPI call. An MPI call cannot time out, so the nursery ends the
+Between the two an agent makes no MPI call here; the leaders of several nodes have threads of their
+own for that (mpi/leader.h). An MPI call cannot time out, so the nursery ends the
 agent when one takes too long.
 """
 
@@ -10,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hvd_ft.environment import ENDPOINTS
 from hvd_ft.errors import HvdFtError
 from hvd_ft.nursery import NurseryProcess
 
@@ -43,7 +45,11 @@ class Meeting:
             try:
                 import mpi4py
 
-                mpi4py.rc.thread_level = "funneled"
+                # Leaders of nodes have threads that speak MPI; on one node nobody else does.
+                several = int(os.environ.get("MPI_LOCALNRANKS", self.size)) < self.size
+                mpi4py.rc.thread_level = "multiple" if several else "funneled"
+                if several:
+                    os.environ.update(ENDPOINTS)
                 mpi4py.rc.finalize = False
                 from mpi4py import MPI
             except (ImportError, RuntimeError) as error:
@@ -98,6 +104,19 @@ class Meeting:
                 raise HvdFtError(text) if rank == self.rank else Elsewhere(text)
         return [outcome for _, outcome in outcomes]
 
+    def leaders(self, leads: bool) -> int | None:
+        """Makes a communicator of some agents, in the order of their ranks.
+
+        Args:
+            leads: whether this agent is one of them.
+
+        Returns:
+            MPI's handle of it, or None.
+        """
+        with self._in_time("the making of the leaders' communicator"):
+            chosen = self._world.Split(0 if leads else self._mpi.UNDEFINED)
+        return int(self._mpi._handleof(chosen)) if leads else None
+
     def part(self) -> None:
         """Waits for the other agents and finalises MPI."""
         self._timeout = PART_TIMEOUT_SECONDS
@@ -126,23 +145,6 @@ class Elsewhere(HvdFtError):
 def launch_rank() -> int:
     """Returns the rank as Hydra tells it before MPI is there; 0 without Hydra."""
     return int(os.environ.get("PMI_RANK", "0"))
-
-
-def check_one_host(hosts: list[str]) -> None:
-    """Checks that all agents are on one host.
-
-    Args:
-        hosts: the host of every rank.
-
-    Raises:
-        HvdFtError: they are not.
-    """
-    if len(set(hosts)) > 1:
-        places = {host: [r for r, at in enumerate(hosts) if at == host] for host in hosts}
-        where = "; ".join(
-            f"rank {', '.join(map(str, ranks))} on {host}" for host, ranks in places.items()
-        )
-        raise HvdFtError(f"the ranks are not all on one host ({where}): start them all on one")
 
 
 def host_identity() -> tuple[str, str]:

@@ -116,7 +116,7 @@ class Supervisor:
                 for key, _ in self._selector.select(None if left == _NEVER else left):
                     key.data()
                 self._check_deadlines()
-        self._read_events()
+        self.read_events()
         stop = self._agent.fatal_text()
         return stop[1] if stop else 0
 
@@ -237,7 +237,7 @@ class Supervisor:
 
     def _on_news(self, news: JobNews) -> None:
         news.take()
-        self._read_events()
+        self.read_events()
         if news.over and not self._over:
             self._over = True
             self._leave_at = time.monotonic() + GRACE_SECONDS
@@ -255,7 +255,8 @@ class Supervisor:
             self._said = True
             _say(stop[0])
 
-    def _read_events(self) -> None:
+    def read_events(self) -> None:
+        """Reads the job's news, for the journal and about this rank."""
         events = self._view.events(self._events_seen)
         self._events_seen += len(events)
         if self._journal:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.nodes import Nodes
 
 _LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI")
 
@@ -45,30 +46,32 @@ def _python_script(command: Sequence[str]) -> str | None:
 
 
 def worker_environment(
-    environ: Mapping[str, str], rank: int, size: int, job: str, directory: str
+    environ: Mapping[str, str], rank: int, nodes: Nodes, job: str, directory: str
 ) -> dict[str, str]:
     """Returns the environment of a worker, but for its incarnation.
 
     Args:
         environ: of the agent; what the launcher put there for MPI is taken out.
         rank: of the worker.
-        size: number of ranks, all on this host.
+        nodes: of the job.
         job: id of the job.
         directory: of the job.
     """
     kept = {
         name: value for name, value in environ.items() if not name.startswith(_LAUNCHER_PREFIXES)
     }
+    node = nodes.node_of(rank)
+    local = nodes.ranks(node)
     return {
         **kept,
         "HOROVOD_CONTROLLER": "ft",
         "HOROVOD_CPU_OPERATIONS": "ft",
         "HOROVOD_RANK": str(rank),
-        "HOROVOD_SIZE": str(size),
-        "HOROVOD_LOCAL_RANK": str(rank),
-        "HOROVOD_LOCAL_SIZE": str(size),
-        "HOROVOD_CROSS_RANK": "0",
-        "HOROVOD_CROSS_SIZE": "1",
+        "HOROVOD_SIZE": str(nodes.firsts[-1]),
+        "HOROVOD_LOCAL_RANK": str(local.index(rank)),
+        "HOROVOD_LOCAL_SIZE": str(len(local)),
+        "HOROVOD_CROSS_RANK": str(node),
+        "HOROVOD_CROSS_SIZE": str(len(nodes)),
         "HOROVOD_FT_DIR": directory,
         "HOROVOD_FT_JOB": job,
         "HOROVOD_FT_LIBRARY": native.library_path(),

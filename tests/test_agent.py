@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft import meeting, native
+from hvd_ft import native
 from hvd_ft.environment import mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.jobdir import JobDirectory
 from hvd_ft.launchers import is_launcher
+from hvd_ft.nodes import Nodes
 from hvd_ft.worker_start import check_command, worker_environment
 
 RunAgents = Callable[..., Ended]
@@ -315,12 +316,6 @@ def test_an_agent_does_not_wait_for_ever_for_the_others(run_hvdft: RunHvdft) -> 
     assert "hvdft: rank 0 waited 1 s in MPI_Init for some of the agents of rank 1" in ended.err
 
 
-def test_several_hosts_are_an_error() -> None:
-    with pytest.raises(HvdFtError, match=r"rank 0, 2 on a; rank 1 on b"):
-        meeting.check_one_host(["a", "b", "a"])
-    meeting.check_one_host(["a", "a"])
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -342,9 +337,15 @@ def test_a_script_is_found_behind_options() -> None:
 def test_the_workers_environment() -> None:
     environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
     env = worker_environment(
-        {**environ, "HOROVOD_CYCLE_TIME": "2"}, rank=1, size=2, job="j", directory="/d"
+        {**environ, "HOROVOD_CYCLE_TIME": "2"},
+        rank=3,
+        nodes=Nodes((0, 2, 5)),
+        job="j",
+        directory="/d",
     )
     assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A"}
     assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
-    assert (env["HOROVOD_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "2")
+    assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
+    assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
+    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
     assert env["HOROVOD_FT_LIBRARY"] == native.library_path()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import RunHvdft
+from conftest import Cluster, RunHvdft
 
 from hvd_ft.environment import mpi_environment
 
@@ -38,6 +38,15 @@ def test_both_backends_run(
         results[backend] = [dict(np.load(out / f"rank-{r}.npz")) for r in range(RANKS)]
 
 
+def test_a_job_on_two_nodes_runs(
+    cluster: Cluster, tmp_path: Path, results: dict[str, list[dict[str, np.ndarray]]]
+) -> None:
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), "-H", "n0:2,n1:1"]
+    ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SCRIPT, str(tmp_path), timeout=180)
+    assert ended.code == 0, ended.err
+    results["nodes"] = [dict(np.load(tmp_path / f"rank-{r}.npz")) for r in range(RANKS)]
+
+
 def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
     """Returns what differs."""
     if mpi.dtype != ft.dtype or mpi.shape != ft.shape:
@@ -48,11 +57,14 @@ def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
     return None if same(mpi, ft) else f"{name}: mpi {mpi}, ft {ft}"
 
 
-def test_results_are_those_of_mpi(results: dict[str, list[dict[str, np.ndarray]]]) -> None:
-    if len(results) < 2:
-        pytest.fail("the runs of the two backends failed")
+@pytest.mark.parametrize("run", ["ft", "nodes"])
+def test_results_are_those_of_mpi(
+    run: str, results: dict[str, list[dict[str, np.ndarray]]]
+) -> None:
+    if run not in results:
+        pytest.skip("there is no such run: it failed, or there can be no cluster")
     differences = []
-    for mpi, ft in zip(results["mpi"], results["ft"], strict=True):
+    for mpi, ft in zip(results["mpi"], results[run], strict=True):
         assert len(mpi) > 300
         differences += [f"only one backend has {name}" for name in mpi.keys() ^ ft.keys()]
         for name in mpi.keys() & ft.keys():
@@ -61,8 +73,13 @@ def test_results_are_those_of_mpi(results: dict[str, list[dict[str, np.ndarray]]
     assert not differences, "\n".join(differences)
 
 
-def test_all_ranks_have_the_same_bits(results: dict[str, list[dict[str, np.ndarray]]]) -> None:
-    first, *others = results["ft"]
+@pytest.mark.parametrize("run", ["ft", "nodes"])
+def test_all_ranks_have_the_same_bits(
+    run: str, results: dict[str, list[dict[str, np.ndarray]]]
+) -> None:
+    if run not in results:
+        pytest.skip("there is no such run: it failed, or there can be no cluster")
+    first, *others = results[run]
     for other in others:
         for name, value in first.items():
             assert value.tobytes() == other[name].tobytes(), name

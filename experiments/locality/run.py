@@ -89,6 +89,8 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
             for placement in ("4-2-2", "4-3-1"):
                 for sides in (split, UNSPLIT):
                     yield Cell(part, rate, placement, (64_000_000,), sides, repeats)
+            # What a hierarchical allreduce would leave to the links: a ring of the nodes.
+            yield Cell(part, rate, "1-1-1", (64_000_000,), ("endpoints",), repeats)
     elif part == "sizes":
         sizes = tuple(64 << 10 << (2 * i) for i in range(4))
         for rate in rates:
@@ -244,3 +246,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except HvdFtError as error:
         sys.exit(f"hvdft: {error}")
+    except KeyboardInterrupt:
+        sys.exit("hvdft: interrupted; run it again to go on from here")

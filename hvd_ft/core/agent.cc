@@ -19,6 +19,10 @@ struct hvdft_agent {
   RankBlock& block() { return node().rank(rank); }
   Node& node() { return arenas->node(); }
   // The worker has ended. Others may wait for what it had claimed, or for a ring that it owed.
+  void event(uint32_t type, uint64_t detail) {
+    node().push_event({hvdft::now_ns(), type, static_cast<uint32_t>(rank),
+                       block().incarnation.load(), 0, detail});
+  }
   void bury(uint32_t state) {
     arenas->take_over(rank);
     block().pid.store(0);
@@ -28,8 +32,9 @@ struct hvdft_agent {
   }
 };
 
-int hvdft_create_node(const char* dir, const char* job, int size, uint64_t limit_bytes) {
-  return Node::create(dir, job, size, limit_bytes);
+int hvdft_create_node(const char* dir, const char* job, int size, int first_local, int locals,
+                      uint64_t limit_bytes) {
+  return Node::create(dir, job, size, first_local, locals, limit_bytes);
 }
 
 int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes) {
@@ -54,7 +59,7 @@ void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
   auto number = static_cast<uint32_t>(incarnation);
   agent->block().incarnation.store(number);
   agent->block().pid.store(pid);
-  agent->node().push_event(HVDFT_EV_STARTED, agent->rank, number, pid);
+  agent->event(HVDFT_EV_STARTED, pid);
 }
 
 void hvdft_agent_failed(hvdft_agent* agent, int status) {
@@ -64,14 +69,12 @@ void hvdft_agent_failed(hvdft_agent* agent, int status) {
   agent->block().asleep.store(0);
   agent->block().sessions.store(0);
   agent->bury(HVDFT_RESTARTING);
-  agent->node().push_event(HVDFT_EV_FAILED, agent->rank,
-                           agent->block().incarnation.load(), static_cast<uint32_t>(status));
+  agent->event(HVDFT_EV_FAILED, static_cast<uint32_t>(status));
 }
 
 void hvdft_agent_done(hvdft_agent* agent, int status) {
   agent->bury(HVDFT_DONE);
-  agent->node().push_event(HVDFT_EV_DONE, agent->rank,
-                           agent->block().incarnation.load(), static_cast<uint32_t>(status));
+  agent->event(HVDFT_EV_DONE, static_cast<uint32_t>(status));
 }
 
 void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message) {

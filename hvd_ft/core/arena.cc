@@ -32,12 +32,11 @@ int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const Fi
   return code;
 }
 
-FileHeader header_for(uint64_t magic, const char* job, int rank, int size, uint64_t limit) {
+FileHeader header_for(uint64_t magic, const char* job, int rank, uint64_t limit) {
   FileHeader header{};
   header.magic = magic;
   header.version = kLayoutVersion;
   header.rank = static_cast<uint32_t>(rank);
-  header.size = static_cast<uint32_t>(size);
   header.uid = getuid();
   header.limit_bytes = limit;
   strncpy(header.job, job, sizeof header.job - 1);
@@ -97,19 +96,23 @@ Node::~Node() {
   if (fd_ >= 0) close(fd_);
 }
 
-int Node::create(const std::string& dir, const char* job, int size, uint64_t limit) {
+int Node::create(const std::string& dir, const char* job, int size, int first_local, int locals,
+                 uint64_t limit) {
   if (size < 1 || size > kMaxRanks) {
-    return fail(HVDFT_EINVAL, "a node takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
+    return fail(HVDFT_EINVAL, "a job takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
   }
-  uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(size);
+  uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(locals);
   if (limit <= control) {
     return fail(HVDFT_ENOSPACE, "the arena's limit of %" PRIu64 " bytes is too small, its control "
                 "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES", limit, control);
   }
   // The control area and the input areas are charged to the limit by lowering it.
   uint64_t heap = node_offsets(size).heap;
-  return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap,
-                   header_for(kNodeMagic, job, 0, size, limit - control));
+  FileHeader header = header_for(kNodeMagic, job, 0, limit - control);
+  header.size = static_cast<uint32_t>(size);
+  header.first_local = static_cast<uint32_t>(first_local);
+  header.locals = static_cast<uint32_t>(locals);
+  return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap, header);
 }
 
 std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role role) {
@@ -146,19 +149,40 @@ const Record* Node::record(uint64_t id) const {
   return record->id == id ? record : nullptr;
 }
 
-void Node::ring_worker(int r) const { ring(rank(r).worker_bell, rank(r).asleep); }
-
-void Node::ring_workers() const {
-  for (int r = 0; r < size(); ++r) ring_worker(r);
+void Node::ring_worker(int r) const {
+  if (is_local(r)) {
+    ring(rank(r).worker_bell, rank(r).asleep);
+  } else {
+    ring_mirror();
+  }
 }
 
-void Node::push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t detail) const {
+void Node::ring_workers() const {
+  for (int r = first_local(); r < end_local(); ++r) ring_worker(r);
+  ring_mirror();
+}
+
+void Node::ring_keeper() const {
+  if (is_local(0)) ring(header().keeper_bell);
+  ring_mirror();
+}
+
+void Node::ring_mirror() const {
+  if (several()) ring(header().mirror_bell);
+}
+
+void Node::ring_ring() const {
+  if (several()) ring(header().ring_bell, header().ring_asleep);
+}
+
+void Node::push_event(const hvdft_event& event) const {
   uint64_t number = header().event_count.fetch_add(1, std::memory_order_acq_rel);
   Event& slot = events()[number % kEvents];
   slot.published.store(0, std::memory_order_release);
-  slot.event = {now_ns(), type, static_cast<uint32_t>(rank), incarnation, 0, detail};
+  slot.event = event;
   slot.published.store(number + 1, std::memory_order_release);
   ring(header().event_bell);
+  ring_mirror();
 }
 
 // Waits for an event that is claimed but not yet written. Its writer may have been killed
@@ -231,7 +255,7 @@ RankFile::~RankFile() {
 int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit) {
   return make_file(dir + "/rank-" + std::to_string(rank) + ".arena",
                    slot_offset(limit, kMaxLoops, 0), kInputOffset + kInputBytes,
-                   header_for(kRankMagic, job, rank, 0, limit));
+                   header_for(kRankMagic, job, rank, limit));
 }
 
 std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job, int rank,

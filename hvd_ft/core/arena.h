@@ -30,7 +30,8 @@ class Mapping {
 class Node {
  public:
   ~Node();
-  static int create(const std::string& dir, const char* job, int size, uint64_t limit);
+  static int create(const std::string& dir, const char* job, int size, int first_local, int locals,
+                    uint64_t limit);
 
   enum Role { kViewer, kWorker, kAgent };
   // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
@@ -41,6 +42,11 @@ class Node {
     return reinterpret_cast<RankBlock*>(control_.data() + offsets_.ranks)[r];
   }
   int size() const { return static_cast<int>(header().file.size); }
+  // The ranks on this node are first_local() to end_local() - 1.
+  int first_local() const { return static_cast<int>(header().file.first_local); }
+  int end_local() const { return first_local() + static_cast<int>(header().file.locals); }
+  bool is_local(int r) const { return r >= first_local() && r < end_local(); }
+  bool several() const { return end_local() - first_local() < size(); }
   uint64_t limit() const { return header().file.limit_bytes; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
   std::atomic<uint64_t>* index() const { return words(offsets_.index); }
@@ -56,9 +62,13 @@ class Node {
   // The log's entry of op `id`, or nullptr if it is cut or not yet there.
   const Record* record(uint64_t id) const;
 
+  // Rings of other nodes go through the mirror.
   void ring_worker(int rank) const;
   void ring_workers() const;
-  void push_event(uint32_t type, int rank, uint32_t incarnation, uint64_t detail) const;
+  void ring_keeper() const;
+  void ring_mirror() const;
+  void ring_ring() const;  // the ring's threads may have something to send
+  void push_event(const hvdft_event& event) const;
   int read_events(uint64_t from, hvdft_event* out, int capacity) const;
   // Stops the job; the first message counts.
   void stop(int rank, int code, const char* text) const;

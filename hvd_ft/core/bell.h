@@ -46,6 +46,12 @@ inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_
   return bell.load(std::memory_order_seq_cst) != ticket;
 }
 
+// The same for a time that is short.
+inline void nap_at_bell(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t ns) {
+  timespec limit{static_cast<time_t>(ns / 1000000000u), static_cast<long>(ns % 1000000000u)};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAIT, ticket, &limit, nullptr, 0);
+}
+
 // What collectives wait for mostly comes within microseconds. Until then others may have the
 // CPU, but it does not go idle: waking an idle one costs more than all the rest of a small op
 // (docs/performance.md has figures). True if the bell has moved on.

@@ -12,16 +12,19 @@ std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, No
   auto arenas = std::make_unique<Arenas>();
   arenas->node_ = Node::open(dir, job, role);
   if (!arenas->node_) return nullptr;
-  for (int r = 0; r < arenas->node_->size(); ++r) {
+  const Node& node = *arenas->node_;
+  arenas->files_.resize(static_cast<size_t>(node.size()));
+  for (int r = node.first_local(); r < node.end_local(); ++r) {
     bool mine = role == Node::kWorker && r == rank;
-    arenas->files_.push_back(RankFile::open(dir, job, r, mine));
-    if (!arenas->files_.back()) return nullptr;
+    auto& file = arenas->files_[static_cast<size_t>(r)];
+    file = RankFile::open(dir, job, r, mine);
+    if (!file) return nullptr;
   }
   return arenas;
 }
 
 bool Arenas::all_contributed(uint64_t place) const {
-  for (int r = 0; r < node_->size(); ++r) {
+  for (int r = node_->first_local(); r < node_->end_local(); ++r) {
     if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= place) return false;
   }
   return true;
@@ -33,6 +36,14 @@ Stage Arenas::stage(const Record& record, uint64_t number) const {
   });
 }
 
+bool Arenas::is_reduced(uint64_t number) const {
+  return reduced(claim(number).load(std::memory_order_seq_cst), number);
+}
+
+bool Arenas::is_final(uint64_t number) const {
+  return node_->several() ? node_->header().final_segments.load() > number : is_reduced(number);
+}
+
 bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) const {
   uint64_t before = claim(number).load(std::memory_order_seq_cst);
   if (claimed_end(before) > number ||
@@ -42,6 +53,7 @@ bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) c
   pass_point(HVDFT_AT_REDUCE, record.id);
   reduce_segment(record, number - record.first_segment);
   claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
+  node_->ring_ring();
   return true;
 }
 
@@ -53,6 +65,7 @@ void Arenas::take_over(int rank) const {
     const Record& record = record_of(number);
     reduce_segment(record, number - record.first_segment);
     claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
+    node_->ring_ring();
   }
 }
 
@@ -67,21 +80,24 @@ void Arenas::reduce_segment(const Record& record, uint64_t segment) const {
   const OpHead& op = record.op;
   Range range = segment_range(segment, op.result_bytes);
   uint64_t slot = (record.first_segment + segment) % kWindow;
-  char* result = node_->heap() + record.result_offset + range.from;
-  auto input = [&](size_t rank) { return files_[rank]->input() + slot * kSegmentBytes; };
-  if (op.kind == HVDFT_CONCAT) {
-    for (size_t r = 0; r < files_.size(); ++r) {
-      Range part = overlap(range, contribution(record, static_cast<int>(r)));
-      uint64_t at = part.from - range.from;
-      if (part.bytes() > 0) std::memcpy(result + at, input(r) + at, part.bytes());
-    }
-  } else if (op.kind == HVDFT_COPY) {
-    std::memcpy(result, input(op.root), range.bytes());
-  } else if (op.kind == HVDFT_REDUCE) {
+  char* result = node_->heap() + record.partial_offset + range.from;
+  auto input = [&](int rank) {
+    return files_[static_cast<size_t>(rank)]->input() + slot * kSegmentBytes;
+  };
+  int first = node_->first_local(), end = node_->end_local();
+  if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];
-    for (size_t r = 0; r < files_.size(); ++r) inputs[r] = input(r);
-    reduce(op.dtype, op.reduce, inputs, static_cast<int>(files_.size()), result,
+    for (int r = first; r < end; ++r) inputs[r - first] = input(r);
+    reduce(op.dtype, op.reduce, inputs, end - first, result,
            range.bytes() / element_bytes(op.dtype));
+    return;
+  }
+  // The nodes' parts are added to each other, so where a node has none it gives zeros.
+  if (node_->several()) std::memset(result, 0, range.bytes());
+  for (int r = first; r < end; ++r) {
+    Range part = overlap(range, contribution(record, r));
+    uint64_t at = part.from - range.from;
+    if (part.bytes() > 0) std::memcpy(result + at, input(r) + at, part.bytes());
   }
 }
 

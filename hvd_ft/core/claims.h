@@ -1,5 +1,6 @@
 // The arenas of a node together, and the work on the segments of ops: who reduces which, out of
-// all ranks' input areas into the one result.
+// the input areas of all ranks on this node into the one result, or with several nodes into what
+// this node gives to the ring.
 #ifndef HVD_FT_CLAIMS_H
 #define HVD_FT_CLAIMS_H
 
@@ -21,6 +22,9 @@ class Arenas {
   RankFile& file(int rank) const { return *files_[static_cast<size_t>(rank)]; }
 
   Stage stage(const Record& record, uint64_t number) const;
+  bool is_reduced(uint64_t number) const;
+  // Its result can be taken: with one node, when it is reduced.
+  bool is_final(uint64_t number) const;
   bool all_contributed(uint64_t place) const;
 
   // Claims segment `number` for `rank` and reduces it. False if another was quicker.
@@ -38,7 +42,7 @@ class Arenas {
   const Record& record_of(uint64_t number) const;
 
   std::unique_ptr<Node> node_;
-  std::vector<std::unique_ptr<RankFile>> files_;
+  std::vector<std::unique_ptr<RankFile>> files_;  // empty for ranks on other nodes
 };
 
 }  // namespace hvdft

@@ -145,8 +145,9 @@ HVDFT_API int hvdft_become_subreaper(void);
 // `dir` is the job's directory (0700, made by the caller). Creating is the agent's
 // part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
 
-HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size,
-                                uint64_t limit_bytes);
+// Of the job's `size` ranks `locals` are on this node, from `first_local` on.
+HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int first_local,
+                                int locals, uint64_t limit_bytes);
 HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
                                 uint64_t limit_bytes);
 

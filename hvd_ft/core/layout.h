@@ -5,7 +5,7 @@
 // area and the snapshot slots. Both are sparse: the sizes below are room, not memory.
 //
 // Any process can be killed between any two instructions, so there is no lock here. Each
-// field has one writer (named beside it) and is published by a single atomic store.
+// field has one writer and is published by a single atomic store.
 #ifndef HVD_FT_LAYOUT_H
 #define HVD_FT_LAYOUT_H
 
@@ -13,13 +13,15 @@
 #include <cstdint>
 
 #include "hvd_ft.h"
+#include "pair_log.h"
+#include "ring_plan.h"
 #include "segments.h"
 
 namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 3;
+constexpr uint32_t kLayoutVersion = 4;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -37,7 +39,8 @@ struct FileHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t rank;  // rank.arena only
-  uint32_t size;  // node.arena only
+  // node.arena only: ranks of the job, and which of them are on this node.
+  uint32_t size, first_local, locals;
   uint32_t uid;
   uint64_t limit_bytes;
   char job[64];
@@ -109,6 +112,12 @@ struct NodeHeader {
   FileHeader file;
   alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
 
+  // Of a job on several nodes. `mirror_bell`: something has changed that other nodes are to see.
+  alignas(64) std::atomic<uint32_t> mirror_bell, ring_bell;  // anyone rings
+  std::atomic<uint64_t> ring_asleep;                         // of the ring's threads
+  PairLog pair_log;                                          // written by them
+  alignas(64) std::atomic<uint64_t> final_segments;  // number: results up to here are final
+
   Claim claims[kWindow];
 
   // Written by the sequencer.
@@ -116,6 +125,7 @@ struct NodeHeader {
   std::atomic<uint64_t> log_length;
   std::atomic<uint64_t> kept;        // entries of the kept index
   std::atomic<uint64_t> cut;         // records cut so far
+  std::atomic<uint64_t> settled;     // op id: those before are cut or kept
   std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
   std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
   std::atomic<uint64_t> answered;    // number of the proposal
@@ -155,9 +165,13 @@ struct Record {
   uint64_t id;
   uint64_t first_segment;  // its number
   uint64_t result_offset;
+  uint64_t partial_offset;  // what this node's ranks give; with one node that is the result
   OpHead op;
   uint64_t end_segment() const { return first_segment + segments_of(op.result_bytes); }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
+  // Of its result, and of a partial one. At least what the ring passes round: so an op without data
+  // is complete when all nodes have come to it.
+  uint64_t heap_bytes() const { return op.result_bytes > 0 ? op.result_bytes : kCacheLine; }
 };
 
 // Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.

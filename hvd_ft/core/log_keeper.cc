@@ -1,7 +1,6 @@
 #include <cstring>
 
 #include "bell.h"
-#include "error.h"
 #include "log_keeper.h"
 
 namespace hvdft {
@@ -24,7 +23,7 @@ void LogKeeper::run() {
     bool joins = answer_joins();
     bool proposal = answer_proposal();
     bool cuts = cut();
-    publish_room();
+    store_.publish_room();
     if (joins || proposal || cuts || yield_for_bell(bell, ticket)) continue;
     wait_bell(bell, ticket, -1);
   }
@@ -57,7 +56,7 @@ bool LogKeeper::answer_proposal() {
     return false;
   }
   if (accepted) sequencer_.propose(h.proposal_term, h.proposal_count);
-  h.log_length.store(sequencer_.log_length(), std::memory_order_release);
+  store_.publish();
   h.answered.store(number, std::memory_order_release);
   node_.ring_workers();
   return true;
@@ -69,51 +68,10 @@ int LogKeeper::append(uint64_t count) {
     OpHead op;
     std::memcpy(&op, at, sizeof op);
     at += sizeof op;
-    int code = append_one(sequencer_.log_length() + i, op, at);
+    int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;
     at += align_up(op.tail_bytes(), 8);
   }
-  return HVDFT_OK;
-}
-
-// Memory for `bytes` of the heap at *place.
-int LogKeeper::grown(uint64_t offset, uint64_t bytes, const char* what, uint64_t* place) {
-  *place = offset;
-  if (offset == Heap::kFull) {
-    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // says what is in use
-  }
-  uint64_t end = offset + bytes;
-  if (end <= backed_) return HVDFT_OK;
-  // In steps, so that small ops do not each ask the kernel; but never the limit's last bytes.
-  uint64_t target = align_up(end, kPage);
-  uint64_t roomy = align_up(end, 1 << 20);
-  uint64_t heap = node_.heap_offset();
-  if (node_.grow(node_.fd(), heap, backed_, roomy, what) == HVDFT_OK) {
-    backed_ = roomy;
-    return HVDFT_OK;
-  }
-  int code = node_.grow(node_.fd(), heap, backed_, target, what);
-  if (code == HVDFT_OK) backed_ = target;
-  return code;
-}
-
-int LogKeeper::append_one(uint64_t id, const OpHead& op, const char* tail) {
-  auto& index = node_.index()[id % kIndexEntries];
-  if (index.load(std::memory_order_relaxed) != 0 && node_.record(id - kIndexEntries) != nullptr) {
-    return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
-                "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
-  }
-  Record record{id, segments_, 0, op};
-  int code = grown(heap_.allocate(op.result_bytes), op.result_bytes, "the result of the next op",
-                   &record.result_offset);
-  if (code != HVDFT_OK) return code;
-  uint64_t offset;
-  code = grown(heap_.allocate(record.bytes()), record.bytes(), "the op log", &offset);
-  if (code != HVDFT_OK) return code;
-  std::memcpy(node_.heap() + offset, &record, sizeof record);
-  std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
-  index.store(offset + 1, std::memory_order_release);
-  segments_ = record.end_segment();
   return HVDFT_OK;
 }
 
@@ -144,47 +102,14 @@ bool LogKeeper::cut() {
     places.push_back(std::move(loops));
   }
   Sequencer::Cut cut = sequencer_.cut(places);
-  NodeHeader& h = node_.header();
   for (uint64_t id : cut.keep) {
-    uint64_t kept = h.kept.load(std::memory_order_relaxed);
-    if (kept == kKeptEntries) {
-      node_.stop(0, 1, "the op log is full: more than 65536 collectives outside of training "
-                 "loops; put them into a loop with snapshots");
-      return false;
-    }
-    uint64_t entry = node_.index()[id % kIndexEntries].load();
-    kept_bytes_ += heap_bytes(entry - 1);
-    node_.kept()[kept].store(entry);
-    h.kept.store(kept + 1, std::memory_order_release);
-    node_.index()[id % kIndexEntries].store(0, std::memory_order_release);
+    if (store_.keep(id) == HVDFT_OK) continue;
+    node_.stop(0, 1, hvdft_error());
+    return false;
   }
-  for (uint64_t id : cut.drop) drop(id);
+  for (uint64_t id : cut.drop) store_.drop(id);
+  store_.settled(sequencer_.settled());
   return !cut.drop.empty();
-}
-
-// What the record at `offset` and its result take.
-uint64_t LogKeeper::heap_bytes(uint64_t offset) const {
-  Record record;
-  std::memcpy(&record, node_.heap() + offset, sizeof record);
-  return Heap::rounded(record.op.result_bytes) + Heap::rounded(record.bytes());
-}
-
-void LogKeeper::publish_room() {
-  NodeHeader& h = node_.header();
-  uint64_t others = h.used_bytes.load() - backed_ + kept_bytes_;
-  h.log_bytes.store(heap_.allocated() - kept_bytes_);
-  h.log_room.store(node_.limit() > others ? node_.limit() - others : 0);
-}
-
-void LogKeeper::drop(uint64_t id) {
-  auto& index = node_.index()[id % kIndexEntries];
-  uint64_t offset = index.load(std::memory_order_relaxed) - 1;
-  Record record;
-  std::memcpy(&record, node_.heap() + offset, sizeof record);
-  index.store(0, std::memory_order_release);
-  heap_.release(record.result_offset, record.op.result_bytes);
-  heap_.release(offset, record.bytes());
-  node_.header().cut.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace hvdft

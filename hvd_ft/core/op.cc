@@ -62,7 +62,7 @@ void take(Worker& w, const Segment& s) {
 }
 
 void ring_others(const Worker& w) {
-  for (int r = 0; r < w.node->size(); ++r) {
+  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
     if (r != w.rank) w.node->ring_worker(r);
   }
 }
@@ -83,9 +83,10 @@ int hvdft_worker_advance(void) {
   auto& lane = w.lane;
   if (w.begun.empty()) return HVDFT_AGAIN;
   auto stage = [&](uint64_t n) { return w.arenas->stage(*begun_op(w, n).record, n); };
+  auto final = [&](uint64_t n) { return w.arenas->is_final(n); };
   bool given = false, reduced = false;  // and nobody has been told
   for (;;) {
-    Step step = lane.next(stage);
+    Step step = lane.next(stage, final);
     // One segment this worker reduces itself sooner than another would be awake.
     bool help_wanted = given && step == Step::kReduce && lane.given - lane.looked > 1;
     bool news = reduced && (step == Step::kTake || step == Step::kWait);

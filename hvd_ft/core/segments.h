@@ -92,13 +92,15 @@ enum class Step { kContribute, kReduce, kTake, kWait };
 struct Lane {
   uint64_t given = 0;   // the next to contribute to
   uint64_t looked = 0;  // all before it are claimed by somebody
+  uint64_t freed = 0;   // all before it are reduced
   uint64_t taken = 0;   // the next whose result is to be taken
   uint64_t end = 0;     // after the last op begun
+  bool across = false;  // the job has several nodes
 
   // Op `op` begins, whose first segment is number `first`. `contributed` is the place that this
   // rank's contributions have reached: an earlier incarnation may have given all, or some segments.
   void begin(uint64_t op, uint64_t first, uint64_t segments, uint64_t contributed) {
-    if (taken == end) given = looked = taken = first;  // no other is under way
+    if (taken == end) given = looked = freed = taken = first;  // no other is under way
     end = first + segments;
     if (op_of(contributed) > op) {
       given = end;
@@ -107,14 +109,18 @@ struct Lane {
     }
   }
 
-  // What to do next; `stage(n)` tells of segment n. Contributing comes first, as others wait for
-  // it. What this rank has taken is reduced, so a window from there on the slots are free.
-  template <typename StageOf>
-  Step next(StageOf stage, uint64_t window = kWindow) {
-    if (given < end && given < taken + window) return Step::kContribute;
+  // What to do next; `stage(n)` tells of segment n, `final(n)` whether its result can be taken.
+  // Contributing comes first, as others wait for it. Slots are free a window from what is reduced
+  // on. (On one node what this rank has not taken counts, too: so it finds that in the cache.
+  // Across nodes it takes long until results are final, and inputs must not wait for them.)
+  template <typename StageOf, typename FinalOf>
+  Step next(StageOf stage, FinalOf final, uint64_t window = kWindow) {
+    if (!across) freed = taken;
+    while (across && freed < given && stage(freed) == Stage::kReduced) ++freed;
+    if (given < end && given < freed + window) return Step::kContribute;
     while (looked < given && stage(looked) >= Stage::kClaimed) ++looked;
     if (looked < given && stage(looked) == Stage::kClaimable) return Step::kReduce;
-    return taken < given && stage(taken) == Stage::kReduced ? Step::kTake : Step::kWait;
+    return taken < given && final(taken) ? Step::kTake : Step::kWait;
   }
 };
 

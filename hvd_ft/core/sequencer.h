@@ -28,6 +28,7 @@ class Sequencer {
  public:
   uint64_t term() const { return term_; }
   uint64_t log_length() const { return log_length_; }
+  uint64_t settled() const { return next_; }  // ops before it are dropped or kept
 
   // A rank that has executed the first `log_length` ops asks to take part. Only one that
   // knows the whole log may: true, and a new term has begun. Otherwise it catches up first.

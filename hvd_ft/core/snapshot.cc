@@ -71,7 +71,7 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   uint64_t known = loop->begin.load();
   if (known == 0) {
     loop->begin.store(w.cursor.load() + 1, std::memory_order_release);
-    hvdft::ring(w.node->header().keeper_bell);
+    w.node->ring_keeper();
   } else if (known - 1 != w.cursor.load()) {
     return fail(HVDFT_EINVAL, "training loop %d began after %lu collectives, but the restarted "
                 "script reaches it after %lu; the script must do the same collectives before the "
@@ -131,7 +131,7 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   w.block().snapshot_count.fetch_add(1);
   pass_point(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
   w.event(HVDFT_EV_SNAPSHOT, position);
-  hvdft::ring(w.node->header().keeper_bell);  // there may be something to cut
+  w.node->ring_keeper();  // there may be something to cut
   return HVDFT_OK;
 }
 

@@ -96,11 +96,13 @@ int hvdft_worker_open(void) {
   worker->arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kWorker, rank);
   if (!worker->arenas) return HVDFT_EINVAL;
   worker->node = &worker->arenas->node();
-  if (rank >= worker->node->size()) {
-    return fail(HVDFT_EINVAL, "HOROVOD_RANK=%d, but the job has %d ranks; start the script with "
-                "'hvdft run'", rank, worker->node->size());
+  if (!worker->node->is_local(rank)) {
+    return fail(HVDFT_EINVAL, "HOROVOD_RANK=%d, but this node has ranks %d to %d; start the script "
+                "with 'hvdft run'", rank, worker->node->first_local(),
+                worker->node->end_local() - 1);
   }
   worker->file = &worker->arenas->file(rank);
+  worker->lane.across = worker->node->several();
   worker->set_state(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   worker->event(HVDFT_EV_ATTACHED, worker->node->header().log_length.load());
   hvdft::attached.store(worker.release(), std::memory_order_release);
@@ -140,7 +142,7 @@ int hvdft_worker_join(uint64_t log_length) {
   w.join_request = static_cast<uint64_t>(w.incarnation + 1) << 40 | log_length;
   if (w.block().join_request.exchange(w.join_request) != w.join_request) {
     pass_point(HVDFT_AT_JOIN, w.cursor.load());
-    hvdft::ring(w.node->header().keeper_bell);
+    w.node->ring_keeper();
   }
   return HVDFT_OK;
 }
@@ -189,7 +191,8 @@ int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;
   from.mail_taken.store(sequence, std::memory_order_seq_cst);
-  if (from.mail_awaited.exchange(0) != 0) w.node->ring_worker(rank);
+  // An owner on another node sees what the mirror brings.
+  if (from.mail_awaited.exchange(0) != 0 || !w.node->is_local(rank)) w.node->ring_worker(rank);
   *blob = copy.data();
   return static_cast<int64_t>(bytes);
 }
@@ -228,7 +231,7 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
   pass_point(HVDFT_AT_PROPOSE, w.cursor.load());
   h.proposed.store(number + 1, std::memory_order_release);
   pass_point(HVDFT_AT_PROPOSED, w.cursor.load());
-  hvdft::ring(h.keeper_bell);
+  w.node->ring_keeper();
   return HVDFT_OK;
 }
 

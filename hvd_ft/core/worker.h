@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "bell.h"
 #include "claims.h"
 
 namespace hvdft {
@@ -37,7 +38,7 @@ struct Worker {
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
   void event(uint32_t type, uint64_t detail) const {
-    node->push_event(type, rank, incarnation, detail);
+    node->push_event({now_ns(), type, static_cast<uint32_t>(rank), incarnation, 0, detail});
   }
   void set_state(uint32_t state) const;
 

@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "hvd_ft_mpi.h"
+#include "leader.h"
 #include "member.h"
 #include "reduce.h"
 
@@ -12,6 +13,10 @@ using hvdft::fail;
 
 struct hvdft_ring {
   hvdft::RingMember member;
+};
+
+struct hvdft_leader {
+  hvdft::Leader leader;
 };
 
 namespace {
@@ -69,4 +74,19 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t 
     return fail(HVDFT_EINVAL, "there is no data type %u or reduction %u", dtype, op);
   }
   return guarded([&] { ring->member.allreduce(data, count * width, dtype, op); });
+}
+
+int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
+                      int communicator, hvdft_leader** out) {
+  auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
+  if (!arenas) return HVDFT_EINVAL;
+  return guarded([&] {
+    *out = new hvdft_leader{{std::move(arenas), communicator, {firsts, firsts + nodes + 1}}};
+  });
+}
+
+int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns) {
+  if (!leader->leader.close(timeout_ns)) return HVDFT_AGAIN;
+  delete leader;
+  return HVDFT_OK;
 }

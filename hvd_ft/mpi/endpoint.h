@@ -40,6 +40,9 @@ class Endpoint {
   // Whether it is complete; moves on whatever is on its way on this endpoint.
   bool complete(Transfer* transfer);
 
+  // Moves on what MPI may still have to do here for transfers that are complete.
+  void poke();
+
   // MPI's own blocking calls: they cannot time out.
   void send(const void* data, uint64_t bytes, int to);
   void synchronous_send(const void* data, uint64_t bytes, int to);

@@ -1,4 +1,5 @@
-// The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents. Only processes that
+// The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents, and the leaders of
+// nodes. Only processes that
 // speak MPI load it; the library that workers load (hvd_ft.h) has no MPI in it.
 //
 // Codes, types and reductions are those of hvd_ft.h; when a function returns a negative code,
@@ -47,6 +48,17 @@ HVDFT_API void hvdft_ring_close(hvdft_ring* ring);
 // Collective: the same count, type and reduction on all members. In place.
 HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
                                    uint32_t op);
+
+// The leader of a node in a job on several nodes: it opens the node's arenas, brings what is
+// published there to the other nodes and drives the ring between them. `firsts`: the first rank of
+// each of the `nodes`, and the number of ranks. Collective over `communicator`, which has the
+// leaders in the order of nodes.
+typedef struct hvdft_leader hvdft_leader;
+HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
+                                int nodes, int communicator, hvdft_leader** out);
+// Waits until all leaders have come here and have told each other everything: HVDFT_AGAIN if they
+// have not within timeout_ns. Afterwards the leader does nothing any more.
+HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 #include "member.h"
 
+#include <chrono>
+
 #include "hvd_ft_mpi.h"
 #include "patience.h"
 #include "textbook.h"
@@ -8,13 +10,15 @@ namespace hvdft {
 
 namespace {
 
-// With chunks of so few bytes there is nothing to overlap, and the time is that of passing from
-// process to process: waking a thread for it takes longer, and so does oversleeping.
-constexpr uint64_t kSmallBytes = 32 << 10;
-constexpr uint64_t kSmallYieldNs = 1000000;
-
-// Otherwise what comes from another core comes within this; later a link is waited for.
+// What comes from another core comes within this; later a link is waited for, or a process that
+// has no CPU. Who only yields has to wait for all others' slices on a busy machine.
 constexpr uint64_t kYieldNs = 50000;
+
+// Endpoints are the process's, so all its rings have them together: no thread may poke them while
+// another is in an op. Number 0 is the one that the program's own communicators use.
+std::mutex endpoints_mutex;
+int ops_on_endpoints = 0;
+constexpr int kFirstEndpoint = 1;
 
 }  // namespace
 
@@ -39,13 +43,14 @@ RingMember::~RingMember() {
 // different ones for its two edges. So edges are coloured: those of even and of odd members, and
 // in an odd ring the last one, which has an edge of each colour beside it.
 void RingMember::make_endpoints(int communicator) {
-  endpoints_.push_back(std::make_unique<Endpoint>(communicator, 0));
+  int first = variant_ == HVDFT_RING_ENDPOINTS ? kFirstEndpoint : 0;
+  endpoints_.push_back(std::make_unique<Endpoint>(communicator, first));
   out_ = in_ = endpoints_[0].get();
   int members = out_->members(), member = out_->member();
   if (variant_ != HVDFT_RING_ENDPOINTS || members == 1) return;
   int colours = members % 2 == 0 ? 2 : 3;
   for (int i = 1; i < colours; ++i) {
-    endpoints_.push_back(std::make_unique<Endpoint>(communicator, i));
+    endpoints_.push_back(std::make_unique<Endpoint>(communicator, first + i));
   }
   auto of_edge = [&](int edge) {
     bool last_of_odd = colours == 3 && edge == members - 1;
@@ -66,7 +71,7 @@ void RingMember::allreduce(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
       pipelined(data, bytes, dtype, op);
     }
   } catch (...) {
-    failed_ = true;
+    failed_ = true;  // and in_op_ stays: nobody touches the endpoints any more
     throw;
   }
 }
@@ -80,15 +85,14 @@ void RingMember::pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
   }
   SendingHalf sending(*out_, now);
   ReceivingHalf receiving(*in_, now, room_);
-  bool small = now.plan.chunk(0).bytes() <= kSmallBytes;
-  if (thread_.joinable() && !small) {
-    two_threads(sending, receiving);
-  } else {
-    one_thread(sending, receiving, small ? kSmallYieldNs : kYieldNs);
-  }
+  set_in_op(true);
+  thread_.joinable() ? two_threads(sending, receiving) : one_thread(sending, receiving);
+  set_in_op(false);
 }
 
-void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving, uint64_t yield_ns) {
+// Both halves on one endpoint. With two this would hang: a call on one of them can wait for a
+// neighbour that has to make a call on the other, and is in the same place.
+void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving) {
   struct Both {
     SendingHalf& sending;
     ReceivingHalf& receiving;
@@ -98,7 +102,7 @@ void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving, uint
     }
     bool done() const { return sending.done() && receiving.done(); }
   } both{sending, receiving};
-  drive(both, yield_ns);
+  drive(both);
 }
 
 void RingMember::two_threads(SendingHalf& sending, ReceivingHalf& receiving) {
@@ -109,7 +113,7 @@ void RingMember::two_threads(SendingHalf& sending, ReceivingHalf& receiving) {
   changed_.notify_all();
   std::string error;
   try {
-    drive(receiving, kYieldNs);
+    drive(receiving);
   } catch (const RingError& caught) {
     error = caught.what();
     failed_ = true;
@@ -120,15 +124,50 @@ void RingMember::two_threads(SendingHalf& sending, ReceivingHalf& receiving) {
   if (!error.empty()) throw RingError(error);
 }
 
+void RingMember::set_in_op(bool in_op) {
+  {
+    std::lock_guard<std::mutex> lock(endpoints_mutex);
+    ops_on_endpoints += in_op ? 1 : -1;
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_op_ = in_op;
+  }
+  if (!in_op) changed_.notify_all();
+}
+
+// MPI calls a send complete when it has a copy of the message, which may still have to be put on
+// its way. With split threads only calls on the same endpoint do that, and a caller that is done
+// makes none: its successor would wait for ever. So the thread makes some between ops, ever
+// fewer of them.
+void RingMember::await_work(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::microseconds kFirst{100}, kLast{100000};
+  auto pause = kFirst;
+  auto wanted = [&] { return ending_ || work_ != nullptr; };
+  while (!wanted()) {
+    if (in_op_) {
+      changed_.wait(lock, [&] { return wanted() || !in_op_; });
+      pause = kFirst;
+    } else if (!changed_.wait_for(lock, pause, [&] { return wanted() || in_op_; })) {
+      std::lock_guard<std::mutex> poking(endpoints_mutex);
+      if (ops_on_endpoints == 0 && variant_ == HVDFT_RING_ENDPOINTS) {
+        in_->poke();
+        out_->poke();
+      }
+      pause = std::min(2 * pause, kLast);
+    }
+  }
+}
+
 void RingMember::send_thread() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return ending_ || work_ != nullptr; });
+    await_work(lock);
     if (ending_) return;
     lock.unlock();
     std::string error;
     try {
-      drive(*work_, kYieldNs);
+      drive(*work_);
     } catch (const RingError& caught) {
       error = caught.what();
       failed_ = true;
@@ -141,8 +180,8 @@ void RingMember::send_thread() {
 }
 
 template <typename Half>
-void RingMember::drive(Half& half, uint64_t yield_ns) {
-  Patience patience(timeout_ns_, yield_ns);
+void RingMember::drive(Half& half) {
+  Patience patience(timeout_ns_, kYieldNs);
   while (!half.done() && !failed_) {
     if (half.step()) {
       patience.reset();

@@ -25,11 +25,13 @@ class RingMember {
  private:
   void make_endpoints(int communicator);
   void pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t op);
-  void one_thread(SendingHalf& sending, ReceivingHalf& receiving, uint64_t yield_ns);
+  void one_thread(SendingHalf& sending, ReceivingHalf& receiving);
   void two_threads(SendingHalf& sending, ReceivingHalf& receiving);
+  void set_in_op(bool in_op);
   void send_thread();
+  void await_work(std::unique_lock<std::mutex>& lock);
   template <typename Half>
-  void drive(Half& half, uint64_t yield_ns);
+  void drive(Half& half);
 
   const int variant_;
   const uint64_t segment_bytes_, timeout_ns_;
@@ -39,11 +41,11 @@ class RingMember {
   Endpoint* in_;
   std::vector<char> room_;
 
-  // The send thread sleeps between ops; the receiving half is the caller's.
+  // The send thread's; the receiving half is the caller's.
   std::mutex mutex_;
   std::condition_variable changed_;
   SendingHalf* work_ = nullptr;
-  bool ending_ = false;
+  bool in_op_ = false, ending_ = false;
   std::string send_error_;
   std::atomic<bool> failed_{false};
   std::thread thread_;

@@ -15,7 +15,7 @@ def why_one_endpoint(facts: Facts, members: int) -> str:
     """Returns why a ring of so many members cannot have two endpoints a member; "" if it can."""
     if not facts.multithreaded:
         return "MPI was started without MPI_THREAD_MULTIPLE"
-    if facts.endpoints < (2 if members % 2 == 0 else ENDPOINTS):
+    if facts.endpoints < (ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS):
         return "MPI was started without split threads: call hvd_ft.ring.prepare() before mpi4py"
     if _NO_MULTIPLE_ENDPOINTS in providers():
         return "libfabric's provider mlx has no multiple endpoints: choose another"

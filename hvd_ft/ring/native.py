@@ -5,6 +5,7 @@ library needs MPI, and must not even be looked for in a worker.
 """
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +33,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_ring_facts": (None, [POINTER(_Facts)]),
     "hvdft_ring_open": (c_int, [c_int, c_int, c_uint64, c_uint64, POINTER(c_void_p)]),
     "hvdft_ring_close": (None, [c_void_p]),
+    "hvdft_leader_open": (
+        c_int,
+        [c_char_p, c_char_p, c_int, POINTER(c_int), c_int, c_int, POINTER(c_void_p)],
+    ),
+    "hvdft_leader_close": (c_int, [c_void_p, c_uint64]),
     "hvdft_ring_allreduce": (c_int, [c_void_p, c_void_p, c_uint64, c_uint32, c_uint32]),
 }
 
@@ -113,3 +119,41 @@ class Member:
         if self._handle:
             _library().hvdft_ring_close(self._handle)
             self._handle = None
+
+
+class Leader:
+    """The leader of a node: its mirror and its member of the ring. Making it is collective.
+
+    Args:
+        directory: of the job, on this node.
+        job: its id.
+        rank: of the agent that leads.
+        firsts: the first rank of every node, and the number of ranks.
+        communicator: MPI's handle of the leaders' communicator.
+    """
+
+    def __init__(
+        self, directory: str, job: str, rank: int, firsts: Sequence[int], communicator: int
+    ) -> None:
+        handle = c_void_p()
+        _checked(
+            _library().hvdft_leader_open(
+                directory.encode(),
+                job.encode(),
+                rank,
+                (c_int * len(firsts))(*firsts),
+                len(firsts) - 1,
+                communicator,
+                byref(handle),
+            )
+        )
+        self._handle = handle
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Waits until all leaders are here and all nodes know everything; ends the leader.
+
+        Returns:
+            Whether they were here within the time.
+        """
+        code = _library().hvdft_leader_close(self._handle, round(timeout_seconds * 1e9))
+        return bool(code == 0)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
 
-# An odd ring needs a third colour for its last edge.
-ENDPOINTS = 3
+# One for each of the two colours of edges, and, as an odd ring has, for its last edge; and number
+# 0, which stays with the program's own communicators.
+ENDPOINTS = 4
 _SPLIT = {
     "I_MPI_THREAD_SPLIT": "1",
     # Named, because a process may have OpenMP in it, which Intel MPI would ask for threads.

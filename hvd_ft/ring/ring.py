@@ -1,5 +1,6 @@
 """The public class: a ring of an MPI communicator's processes, and its allreduce."""
 
+import atexit
 from types import TracebackType
 from typing import Any
 
@@ -27,7 +28,7 @@ class Ring:
     """A ring of all processes of a communicator, in the order of their ranks.
 
     Making and closing a ring and every call of `allreduce` are collective. A process may have
-    several rings; one thread at a time may use a ring.
+    several rings; one thread at a time may use any of those with endpoints, which they share.
 
     Attributes:
         variant: As asked for.
@@ -86,6 +87,7 @@ class Ring:
         self._member: native.Member | None = native.Member(
             handle, number, segment_bytes, round(timeout_seconds * 1e9)
         )
+        atexit.register(self.close)  # its thread must not outlive MPI
 
     def allreduce(self, array: np.ndarray, op: str = "sum") -> np.ndarray:
         """Reduces the arrays of all members elementwise; all get the result, in place.
@@ -121,6 +123,7 @@ class Ring:
     def close(self) -> None:
         """Frees what the ring has; collective."""
         if self._member is not None:
+            atexit.unregister(self.close)
             self._member.close()
             self._member = None
 

@@ -20,6 +20,7 @@ constexpr uint64_t kMostSegments = 6;
 
 struct World {
   uint64_t size, window;
+  bool across;  // nodes: nothing of an op is final before all of it is reduced
   std::array<uint64_t, kOps> segments;
 
   uint64_t first(uint64_t op) const { return op == 0 ? 0 : segments[0]; }
@@ -44,8 +45,8 @@ struct Rank {
   uint64_t number = 0, before = 0;  // what it is at, and the claim as it saw it
 
   auto key() const {
-    return std::tie(contributed, slots, alive, lane.given, lane.looked, lane.taken, lane.end,
-                    begun, at, number, before);
+    return std::tie(contributed, slots, alive, lane.given, lane.looked, lane.freed, lane.taken,
+                    lane.end, begun, at, number, before);
   }
   bool operator<(const Rank& other) const { return key() < other.key(); }
 };
@@ -108,7 +109,17 @@ bool worker_step(const World& world, State& state, uint64_t r) {
       break;
   }
   Lane lane = mine.lane;
-  Step step = mine.lane.next([&](uint64_t n) { return stage(world, state, n); }, world.window);
+  auto stage_now = [&](uint64_t n) { return stage(world, state, n); };
+  auto final = [&](uint64_t n) {
+    if (!world.across) return stage_now(n) == Stage::kReduced;
+    uint64_t op = world.op_with(n), end = world.first(op) + world.segments[op];
+    for (uint64_t s = world.first(op); s < end; ++s) {
+      if (stage_now(s) != Stage::kReduced) return false;
+    }
+    return true;
+  };
+  mine.lane.across = world.across;
+  Step step = mine.lane.next(stage_now, final, world.window);
   if (step == Step::kContribute) {
     contribute(world, state, mine, mine.lane.given++);
   } else if (step == Step::kReduce) {
@@ -203,7 +214,9 @@ int main() {
     for (uint64_t window : {1, 2, 3}) {
       uint64_t most = size == 3 ? 2 : size == 2 ? 4 : kMostSegments;
       for (uint64_t first = 1; first < most; ++first) {
-        states += explore({size, window, {first, most - first}});
+        for (bool across : {false, true}) {
+          states += explore({size, window, across, {first, most - first}});
+        }
       }
     }
   }

@@ -1,0 +1,109 @@
+#include "log_store.h"
+
+#include <cstring>
+
+#include "error.h"
+
+namespace hvdft {
+
+// Memory for `bytes` of the heap at *place.
+int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
+  *place = heap_.allocate(bytes);
+  if (*place == Heap::kFull) {
+    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // says what is in use
+  }
+  uint64_t end = *place + bytes;
+  if (end <= backed_) return HVDFT_OK;
+  // In steps, so that small ops do not each ask the kernel; but never the limit's last bytes.
+  uint64_t target = align_up(end, kPage);
+  uint64_t roomy = align_up(end, 1 << 20);
+  uint64_t heap = node_.heap_offset();
+  if (node_.grow(node_.fd(), heap, backed_, roomy, what) == HVDFT_OK) {
+    backed_ = roomy;
+    return HVDFT_OK;
+  }
+  int code = node_.grow(node_.fd(), heap, backed_, target, what);
+  if (code == HVDFT_OK) backed_ = target;
+  return code;
+}
+
+int LogStore::append(const OpHead& op, const char* tail) {
+  uint64_t id = length_;
+  auto& index = node_.index()[id % kIndexEntries];
+  if (index.load(std::memory_order_relaxed) != 0 && node_.record(id - kIndexEntries) != nullptr) {
+    return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
+                "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
+  }
+  Record record{id, segments_, 0, 0, op};
+  const char* what = "the result of the next op";
+  int code = give(record.heap_bytes(), what, &record.result_offset);
+  if (code != HVDFT_OK) return code;
+  record.partial_offset = record.result_offset;
+  if (node_.several()) {
+    code = give(record.heap_bytes(), what, &record.partial_offset);
+    if (code != HVDFT_OK) return code;
+  }
+  uint64_t offset;
+  code = give(record.bytes(), "the op log", &offset);
+  if (code != HVDFT_OK) return code;
+  std::memcpy(node_.heap() + offset, &record, sizeof record);
+  std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
+  index.store(offset + 1, std::memory_order_release);
+  segments_ = record.end_segment();
+  ++length_;
+  return HVDFT_OK;
+}
+
+void LogStore::publish() {
+  node_.header().log_length.store(length_, std::memory_order_release);
+  node_.ring_ring();
+}
+
+int LogStore::keep(uint64_t id) {
+  NodeHeader& h = node_.header();
+  uint64_t kept = h.kept.load(std::memory_order_relaxed);
+  if (kept == kKeptEntries) {
+    return fail(HVDFT_ENOSPACE, "the op log is full: more than 65536 collectives outside of "
+                "training loops; put them into a loop with snapshots");
+  }
+  uint64_t entry = node_.index()[id % kIndexEntries].load();
+  kept_bytes_ += heap_bytes(entry - 1);
+  node_.kept()[kept].store(entry);
+  h.kept.store(kept + 1, std::memory_order_release);
+  node_.index()[id % kIndexEntries].store(0, std::memory_order_release);
+  return HVDFT_OK;
+}
+
+// What the record at `offset` and its data take.
+uint64_t LogStore::heap_bytes(uint64_t offset) const {
+  Record record;
+  std::memcpy(&record, node_.heap() + offset, sizeof record);
+  uint64_t data = Heap::rounded(record.heap_bytes());
+  return (node_.several() ? 2 * data : data) + Heap::rounded(record.bytes());
+}
+
+void LogStore::publish_room() {
+  NodeHeader& h = node_.header();
+  uint64_t others = h.used_bytes.load() - backed_ + kept_bytes_;
+  h.log_bytes.store(heap_.allocated() - kept_bytes_);
+  h.log_room.store(node_.limit() > others ? node_.limit() - others : 0);
+}
+
+void LogStore::drop(uint64_t id) {
+  auto& index = node_.index()[id % kIndexEntries];
+  uint64_t offset = index.load(std::memory_order_relaxed) - 1;
+  Record record;
+  std::memcpy(&record, node_.heap() + offset, sizeof record);
+  index.store(0, std::memory_order_release);
+  heap_.release(record.result_offset, record.heap_bytes());
+  if (node_.several()) heap_.release(record.partial_offset, record.heap_bytes());
+  heap_.release(offset, record.bytes());
+  node_.header().cut.fetch_add(1, std::memory_order_release);
+}
+
+void LogStore::settled(uint64_t id) {
+  node_.header().settled.store(id, std::memory_order_release);
+  node_.ring_mirror();
+}
+
+}  // namespace hvdft

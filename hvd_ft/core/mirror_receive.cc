@@ -1,0 +1,134 @@
+#include <algorithm>
+
+#include "bell.h"
+#include "mirror.h"
+#include "mirror_frames.h"
+
+namespace hvdft {
+
+void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
+  now_ns_ = now_ns;
+  rest_.append(data, bytes);
+  uint64_t at = 0;
+  while (rest_.size() - at >= sizeof(FrameHead)) {
+    auto frame = get<FrameHead>(rest_.data() + at);
+    if (rest_.size() - at - sizeof frame < frame.bytes) break;
+    apply(frame, rest_.data() + at + sizeof frame);
+    at += sizeof frame + frame.bytes;
+  }
+  rest_.erase(0, at);
+  if (store_ != nullptr) store_->publish_room();
+  if (keeper_) node_.ring_keeper();
+  if (workers_) {
+    ring(node_.header().event_bell);
+    node_.ring_workers();
+  }
+  keeper_ = workers_ = false;
+}
+
+void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
+  int rank = static_cast<int>(frame.rank);
+  RankBlock& block = node_.rank(rank);
+  workers_ |= frame.kind != FrameKind::kNow && frame.kind != FrameKind::kLoop;
+  switch (frame.kind) {
+    case FrameKind::kNow: {
+      auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
+      clocks_differ_ns_ = std::min(clocks_differ_ns_, differ);
+      return;
+    }
+    case FrameKind::kFacts:
+      return apply_facts(rank, get<RankFacts>(payload));
+    case FrameKind::kLoop: {
+      auto loop = get<LoopFrame>(payload);
+      block.loops[loop.loop].published.store(loop.published, std::memory_order_release);
+      block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
+      keeper_ = true;
+      return;
+    }
+    case FrameKind::kMail:
+      return apply_mail(rank, payload, frame.bytes);
+    case FrameKind::kEvent: {
+      auto event = get<hvdft_event>(payload);
+      event.time_ns = local_time(event.time_ns);
+      return node_.push_event(event);
+    }
+    case FrameKind::kStop:
+      return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
+    case FrameKind::kRecord:
+      return apply_record(payload);
+    case FrameKind::kSettled:
+      return apply_settled(payload, frame.bytes);
+    case FrameKind::kJoined:
+      return block.joined.store(get<uint64_t>(payload), std::memory_order_release);
+    case FrameKind::kTaken:
+      return block.mail_taken.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+    case FrameKind::kTerm:
+      return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
+    case FrameKind::kBye:
+      bye_ = true;
+  }
+}
+
+// `state` and `sessions` last: see mirror.h.
+void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
+  RankBlock& block = node_.rank(rank);
+  keeper_ |= block.join_request.load() != f.join_request;
+  block.contributed.store(f.contributed, std::memory_order_seq_cst);
+  block.executed.store(f.executed);
+  block.step.store(f.step);
+  block.pending.store(static_cast<int64_t>(f.pending));
+  block.asleep.store(f.asleep != 0 ? uint64_t{1} << 32 | block.worker_bell.load() : 0);
+  block.since_ns.store(local_time(f.since_ns));
+  block.left_ns.store(local_time(f.left_ns));
+  block.left_at.store(f.left_at);
+  block.pid.store(f.pid);
+  block.snapshot_count.store(f.snapshot_count);
+  block.snapshot_steps.store(f.snapshot_steps);
+  block.training_ns.store(f.training_ns);
+  block.stall_ns.store(f.stall_ns);
+  block.copy_ns.store(f.copy_ns);
+  block.orderly_exit.store(f.orderly_exit);
+  block.incarnation.store(f.incarnation);
+  block.join_request.store(f.join_request, std::memory_order_release);
+  block.sessions.store(f.sessions, std::memory_order_release);
+  block.state.store(f.state, std::memory_order_release);
+}
+
+void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
+  RankBlock& block = node_.rank(rank);
+  auto head = get<MailHead>(payload);
+  block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
+  block.mail_term = head.term;
+  block.mail_bytes = bytes - sizeof head;
+  std::memcpy(node_.mail(rank), payload + sizeof head, block.mail_bytes);
+  block.mail_sequence.store(head.sequence, std::memory_order_seq_cst);
+}
+
+void MirrorReceiver::apply_record(const char* payload) {
+  check(store_->append(get<OpHead>(payload), payload + sizeof(OpHead)));
+  store_->publish();
+}
+
+void MirrorReceiver::apply_settled(const char* payload, uint64_t bytes) {
+  auto end = get<uint64_t>(payload);
+  uint64_t at = sizeof end;
+  for (; settled_ < end; ++settled_) {
+    if (at < bytes && get<uint64_t>(payload + at) == settled_) {
+      check(store_->keep(settled_));
+      at += sizeof(uint64_t);
+    } else {
+      store_->drop(settled_);
+    }
+  }
+  store_->settled(settled_);
+}
+
+void MirrorReceiver::check(int code) {
+  if (code != HVDFT_OK) node_.stop(node_.first_local(), 1, hvdft_error());
+}
+
+uint64_t MirrorReceiver::local_time(uint64_t theirs) const {
+  return theirs == 0 ? 0 : theirs + static_cast<uint64_t>(clocks_differ_ns_);
+}
+
+}  // namespace hvdft

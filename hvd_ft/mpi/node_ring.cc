@@ -1,0 +1,130 @@
+#include "node_ring.h"
+
+#include "reduce.h"
+
+namespace hvdft {
+
+const Record* NodeMember::record(uint64_t op) const {
+  uint64_t length = node().header().log_length.load(std::memory_order_acquire);
+  return op < length ? node().record(op) : nullptr;
+}
+
+uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
+                            const RingPlan& plan) {
+  if (op_ != record.id) {
+    op_ = record.id;
+    count_ = 0;
+    reduced_ = std::max(reduced_, record.first_segment);
+  }
+  for (; count_ < plan.inputs(); ++count_) {
+    uint64_t bytes = plan.input(member.member, count_).to;
+    uint64_t end = record.first_segment + (bytes + kSegmentBytes - 1) / kSegmentBytes;
+    while (reduced_ < end && member.arenas.is_reduced(reduced_)) ++reduced_;
+    if (reduced_ < end) break;
+  }
+  return count_;
+}
+
+NodeSender::NodeSender(const NodeMember& member, Endpoint& endpoint)
+    : member_(member), endpoint_(endpoint), sender_(member.member) {
+  sender_.resume(0, {0, 0});
+}
+
+bool NodeSender::step() {
+  bool moved = false;
+  while (!on_their_way_.full() && send_next()) moved = true;
+  while (!on_their_way_.empty() && endpoint_.complete(&on_their_way_.oldest().transfer)) {
+    EdgePlace sent = on_their_way_.oldest().what;
+    member_.log().sent.publish({sent.op, sent.position + 1});
+    ++on_their_way_.done;
+    member_.node().ring_ring();  // the other half may wait for it
+    moved = true;
+  }
+  return moved;
+}
+
+bool NodeSender::send_next() {
+  while (!sender_.begun()) {
+    record_ = member_.record(sender_.op());
+    if (record_ == nullptr) return false;
+    sender_.begin(member_.plan(*record_));
+  }
+  Outgoing next;
+  EdgePlace received = member_.log().received.place();
+  uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
+  if (!sender_.next(received, inputs, &next)) return false;
+  const char* from = next.from_input ? member_.partial(*record_) : member_.result(*record_);
+  int to = (endpoint_.member() + 1) % endpoint_.members();
+  on_their_way_.add(
+      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), to), next.place});
+  sender_.sent();
+  return true;
+}
+
+NodeReceiver::NodeReceiver(const NodeMember& member, Endpoint& endpoint)
+    : member_(member),
+      endpoint_(endpoint),
+      receiver_(member.member, member.members, {0, 0}),
+      ahead_(receiver_),
+      room_(kTransfers * kRingSegmentBytes) {}
+
+bool NodeReceiver::step() {
+  bool moved = false;
+  while (!on_their_way_.full() && expect_next()) moved = true;
+  return take_oldest() || moved;
+}
+
+bool NodeReceiver::expect_next() {
+  while (!ahead_.begun()) {
+    record_ = member_.record(ahead_.op());
+    if (record_ == nullptr) return false;
+    ahead_.begin(member_.plan(*record_));
+  }
+  Incoming next;
+  if (!ahead_.next(&next)) return false;
+  // A final value may not be on its way into memory that is still being sent from: what is there
+  // was sent a round of the ring before.
+  uint64_t round = (member_.members - 1) * ahead_.plan().segments();
+  if (!next.adds && !(EdgePlace{next.place.op, next.place.position - round} <
+                      member_.log().sent.place())) {
+    return false;
+  }
+  char* to = next.adds ? room(on_their_way_.begun) : member_.result(*record_) + next.bytes.from;
+  int from = (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
+  on_their_way_.add({endpoint_.begin_receive(to, next.bytes.bytes(), from), {next, record_}});
+  ahead_.received();
+  return true;
+}
+
+bool NodeReceiver::take_oldest() {
+  if (on_their_way_.empty() || !endpoint_.complete(&on_their_way_.oldest().transfer)) return false;
+  const Expected expected = on_their_way_.oldest().what;
+  const Record& record = *expected.record;
+  const Incoming& in = expected.in;
+  while (!receiver_.begun()) receiver_.begin(member_.plan(*member_.record(receiver_.op())));
+  if (in.adds) {
+    if (ready_.count(member_, record, receiver_.plan()) <= in.input) return false;
+    bool reduces = record.op.kind == HVDFT_REDUCE;
+    uint32_t dtype = reduces ? record.op.dtype : static_cast<uint32_t>(HVDFT_UINT8);
+    uint32_t op = reduces ? record.op.reduce : static_cast<uint32_t>(HVDFT_SUM);
+    const void* inputs[] = {room(on_their_way_.done), member_.partial(record) + in.bytes.from};
+    reduce(dtype, op, inputs, 2, member_.result(record) + in.bytes.from,
+           in.bytes.bytes() / element_bytes(dtype));
+  }
+  ++on_their_way_.done;
+  RingPlan plan = receiver_.plan();
+  EdgePlace place = receiver_.received();
+  member_.log().received.publish(place);
+  uint64_t bytes = plan.final_bytes(member_.member, place.position);
+  uint64_t end = place.op > record.id ? record.end_segment()
+                                      : record.first_segment + bytes / kSegmentBytes;
+  auto& final_segments = member_.node().header().final_segments;
+  if (end > final_segments.load()) {
+    final_segments.store(end);
+    member_.node().ring_workers();
+  }
+  member_.node().ring_ring();  // the other half may send it on
+  return true;
+}
+
+}  // namespace hvdft

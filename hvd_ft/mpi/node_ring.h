@@ -1,0 +1,91 @@
+// The ring between nodes: each node's leader is a member. It drives the protocol of ring.h through
+// the ops of the log, one after the other: what workers have reduced in the node's arena goes in,
+// and how far results are final is published there. The two halves have a thread each, and may be
+// in different ops.
+#ifndef HVD_FT_NODE_RING_H
+#define HVD_FT_NODE_RING_H
+
+#include <vector>
+
+#include "claims.h"
+#include "endpoint.h"
+#include "pipelined.h"
+#include "ring.h"
+
+namespace hvdft {
+
+constexpr uint64_t kRingSegmentBytes = 256 << 10;
+
+// What both halves know.
+struct NodeMember {
+  const Arenas& arenas;
+  uint64_t member, members;
+
+  Node& node() const { return arenas.node(); }
+  PairLog& log() const { return node().header().pair_log; }
+  // nullptr: the log does not have it yet.
+  const Record* record(uint64_t op) const;
+  RingPlan plan(const Record& record) const {
+    return {members, record.heap_bytes(), kRingSegmentBytes};
+  }
+  char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
+  char* result(const Record& record) const { return node().heap() + record.result_offset; }
+};
+
+// How many of an op's inputs are ready, in the order of RingPlan::input(). For one thread.
+class ReadyInputs {
+ public:
+  uint64_t count(const NodeMember& member, const Record& record, const RingPlan& plan);
+
+ private:
+  uint64_t reduced_ = 0;  // number: all segments before it are reduced
+  uint64_t op_ = UINT64_MAX, count_ = 0;
+};
+
+class NodeSender {
+ public:
+  NodeSender(const NodeMember& member, Endpoint& endpoint);
+  bool step();  // does what can be done without waiting; returns whether there was anything
+  // Whether it waits for something that MPI brings, and no bell rings.
+  bool waits_for_mpi() const { return !on_their_way_.empty(); }
+
+ private:
+  bool send_next();
+
+  const NodeMember& member_;
+  Endpoint& endpoint_;
+  RingSender sender_;
+  ReadyInputs ready_;
+  const Record* record_ = nullptr;  // of the op that it is in
+  OnTheirWay<EdgePlace> on_their_way_;
+};
+
+class NodeReceiver {
+ public:
+  NodeReceiver(const NodeMember& member, Endpoint& endpoint);
+  bool step();
+  bool waits_for_mpi() const { return !on_their_way_.empty(); }
+
+ private:
+  struct Expected {
+    Incoming in;
+    const Record* record;
+  };
+  bool expect_next();
+  bool take_oldest();
+  char* room(uint64_t number) {
+    return room_.data() + number % kTransfers * kRingSegmentBytes;
+  }
+
+  const NodeMember& member_;
+  Endpoint& endpoint_;
+  RingReceiver receiver_, ahead_;  // what is complete, what is begun
+  ReadyInputs ready_;
+  const Record* record_ = nullptr;  // of the op that `ahead_` is in
+  std::vector<char> room_;
+  OnTheirWay<Expected> on_their_way_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_NODE_RING_H

@@ -1,0 +1,47 @@
+"""Which ranks are on which node: from where the agents find themselves. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvd_ft.errors import HvdFtError
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a job, in the order of their ranks.
+
+    Attributes:
+        firsts: the first rank of every node, and the number of ranks.
+    """
+
+    firsts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, hosts: Sequence[str]) -> "Nodes":
+        """Finds the nodes.
+
+        Args:
+            hosts: the host of every rank.
+
+        Raises:
+            HvdFtError: the ranks of a host do not follow each other.
+        """
+        firsts = [r for r, host in enumerate(hosts) if r == 0 or hosts[r - 1] != host]
+        for first in firsts:
+            if hosts[first] in hosts[:first]:
+                raise HvdFtError(
+                    f"the ranks of {hosts[first]} do not follow each other (rank {first} is there, "
+                    f"rank {first - 1} is not): name each host once, as in -H n0:4,n1:2"
+                )
+        return cls((*firsts, len(hosts)))
+
+    def __len__(self) -> int:
+        return len(self.firsts) - 1
+
+    def node_of(self, rank: int) -> int:
+        """Returns the number of the rank's node."""
+        return sum(first <= rank for first in self.firsts) - 1
+
+    def ranks(self, node: int) -> range:
+        """Returns the ranks of a node."""
+        return range(self.firsts[node], self.firsts[node + 1])

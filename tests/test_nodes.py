@@ -1,0 +1,65 @@
+"""Jobs on several nodes: which ranks are where, training over the ring, and workers that die."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Cluster, Ended
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.hosts import host_list, parse_placement
+from hvd_ft.nodes import Nodes
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits_keras.py"
+
+
+def test_ranks_and_their_nodes() -> None:
+    nodes = Nodes.of(["a", "a", "a", "b", "c", "c"])
+    assert nodes == Nodes((0, 3, 4, 6))
+    assert len(nodes) == 3
+    assert [nodes.node_of(rank) for rank in range(6)] == [0, 0, 0, 1, 2, 2]
+    assert list(map(nodes.ranks, range(3))) == [range(3), range(3, 4), range(4, 6)]
+    assert Nodes.of(["a", "a"]) == Nodes((0, 2))
+
+
+def test_ranks_of_a_host_that_do_not_follow_each_other_are_an_error() -> None:
+    with pytest.raises(HvdFtError, match=r"ranks of a do not follow each other \(rank 2 is there"):
+        Nodes.of(["a", "b", "a"])
+
+
+def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
+    """Runs a job of 8 ranks on a cluster's nodes."""
+    hosts = host_list(parse_placement(placement))
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "8", "-H", hosts]
+    ended = cluster.hvdft("run", "--", *hvdft, *arguments, timeout=240)
+    left = "find /dev/shm -path '*hvdft-*/*'; pgrep -f hvd_ft.agent$ || :"
+    assert [cluster.sh(node, left) for node in ("n0", "n1", "n2")] == [""] * 3
+    return ended
+
+
+def train(cluster: Cluster, folder: Path, placement: str, *flags: str) -> list[dict[str, object]]:
+    """Trains the example; returns what its ranks found."""
+    script = [sys.executable, str(DIGITS), "--epochs", "1", "--result", str(folder)]
+    ended = run(cluster, placement, *flags, *script)
+    assert ended.code == 0, ended.err
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(8)]
+
+
+@pytest.mark.parametrize(("placement", "victim"), [("4-2-2", 5), ("4-3-1", 7)])
+def test_a_worker_dies_and_the_weights_are_the_same(
+    cluster: Cluster, tmp_path: Path, placement: str, victim: int
+) -> None:
+    undisturbed = train(cluster, tmp_path, placement)
+    report = tmp_path / "report.jsonl"
+    flags = ["--inject", f"rank={victim},step=8", "--report", str(report)]
+    disturbed = train(cluster, tmp_path, placement, *flags)
+    assert [result["incarnation"] for result in disturbed] == [r == victim for r in range(8)]
+    assert len({result["weights_sha256"] for result in undisturbed + disturbed}) == 1
+    assert {result["steps"] for result in undisturbed + disturbed} == {12}
+    facts, *events = map(json.loads, report.read_text().splitlines())
+    assert {rank["state"] for rank in facts["ranks"]} == {"DONE"}
+    [failed] = [event for event in events if event["type"] == "FAILED"]
+    [joined] = [e for e in events if e["type"] == "JOINED" and e["incarnation"] == 1]
+    assert failed["rank"] == joined["rank"] == victim
+    assert failed["time_ns"] < joined["time_ns"]
