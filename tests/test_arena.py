@@ -80,7 +80,8 @@ def test_an_arena_that_others_may_read(job: Path) -> None:
 
 
 def test_an_arena_of_another_rank(job: Path) -> None:
-    (job / "rank-0.arena").replace(job / "rank-1.arena")
+    (job / "rank-1.arena").unlink()
+    (job / "rank-1.arena").hardlink_to(job / "rank-0.arena")
     assert "belongs to rank 0, not 1" in attach(job)
 
 
