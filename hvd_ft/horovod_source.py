@@ -11,8 +11,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from hvd_ft import patching
 from hvd_ft.errors import HvdFtError
+from hvd_ft.patch_files import patches as patches_of
 
 HOROVOD_VERSION = "0.28.1"
 SDIST_SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def patches() -> list[Path]:
     """Returns the patches to Horovod's own files, in the order in which they apply."""
-    return patching.patches(f"horovod-{HOROVOD_VERSION}")
+    return patches_of(f"horovod-{HOROVOD_VERSION}")
 
 
 def sources() -> list[Path]:

@@ -17,10 +17,9 @@ from pathlib import Path, PurePosixPath
 import patch_ng
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.patch_files import patches
 
 PACKAGE, VERSION = "tensorflow_estimator", "2.15.0"  # what `hvdft patch` patches
-
-_HERE = Path(__file__).resolve().parent
 
 
 class State(Enum):
@@ -29,16 +28,6 @@ class State(Enum):
     STOCK = "not patched"
     MIXED = "patched in part"  # the process that was at it has been killed
     PATCHED = "patched"
-
-
-def patches(release: str) -> list[Path]:
-    """Returns the patches to a release such as `horovod-0.28.1`, in the order in which they apply.
-
-    They stand at the top of a checkout and inside the package once that is installed.
-    """
-    installed, checkout = _HERE / "patches", _HERE.parent / "patches"
-    folder = installed if installed.is_dir() else checkout
-    return sorted((folder / release).glob("*.patch"))
 
 
 def apply_patch(patch: Path, tree: Path, what: str) -> None:
