@@ -6,6 +6,7 @@ Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; 
 
 import ctypes
 import os
+from collections.abc import Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import astuple, fields
 from functools import cache
@@ -132,20 +133,31 @@ def library_path() -> str:
     return os.environ.get("HOROVOD_FT_LIBRARY") or str(Path(__file__).parent / "libhvd_ft.so")
 
 
-@cache
-def _library() -> ctypes.CDLL:
+def load(path: str, signatures: Mapping[str, tuple[Any, list[Any]]], remedy: str) -> ctypes.CDLL:
+    """Loads a library and declares its functions.
+
+    Args:
+        path: of the library.
+        signatures: each function's result and arguments, by its name.
+        remedy: what to do if it cannot be loaded.
+
+    Raises:
+        HvdFtError: It is not there, or lacks a function.
+    """
     try:
-        library = ctypes.CDLL(library_path())
-        for name, (result, arguments) in _SIGNATURES.items():
+        library = ctypes.CDLL(path)
+        for name, (result, arguments) in signatures.items():
             function = getattr(library, name)
             function.restype = result
             function.argtypes = arguments
     except (OSError, AttributeError) as error:
-        raise HvdFtError(
-            f"the core library {library_path()} cannot be loaded ({error}); "
-            "build it with 'pip install .' or 'make core'"
-        ) from None
+        raise HvdFtError(f"the library {path} cannot be loaded ({error}); {remedy}") from None
     return library
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load(library_path(), _SIGNATURES, "build it with 'pip install .' or 'make core'")
 
 
 def _checked(code: int) -> int:

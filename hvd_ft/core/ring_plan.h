@@ -126,6 +126,15 @@ class RingPlan {
   uint64_t members_, bytes_, segment_bytes_, segments_;
 };
 
+// An endpoint reaches only the one of the same number on another member, and a member needs
+// different ones for its two edges. So edges are coloured: those of even and of odd members, and
+// in an odd ring the last one, which has an edge of each colour beside it. Edge e leads from member
+// e to its successor.
+constexpr int edge_colours(int members) { return members % 2 == 0 ? 2 : 3; }
+constexpr int colour_of_edge(int edge, int members) {
+  return members % 2 == 1 && edge == members - 1 ? 2 : edge % 2;
+}
+
 }  // namespace hvdft
 
 #endif  // HVD_FT_RING_PLAN_H

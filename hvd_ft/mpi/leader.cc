@@ -46,7 +46,6 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   threads_.emplace_back([this] { guarded([this] { drive(*receiver_); }); });
 }
 
-// Edges are coloured as in member.cc.
 void Leader::make_endpoints(int communicator) {
   auto add = [&](int thread_id) {
     endpoints_.push_back(std::make_unique<Endpoint>(communicator, thread_id));
@@ -54,11 +53,9 @@ void Leader::make_endpoints(int communicator) {
   };
   star_ = add(kMirrorEndpoint);
   int members = star_->members(), member = star_->member();
-  int colours = members % 2 == 0 ? 2 : 3;
-  for (int i = 0; i < colours; ++i) add(kFirstRingEndpoint + i);
+  for (int i = 0; i < edge_colours(members); ++i) add(kFirstRingEndpoint + i);
   auto of_edge = [&](int edge) {
-    bool last_of_odd = colours == 3 && edge == members - 1;
-    return endpoints_[static_cast<size_t>(1 + (last_of_odd ? 2 : edge % 2))].get();
+    return endpoints_[static_cast<size_t>(1 + colour_of_edge(edge, members))].get();
   };
   out_ = of_edge(member);
   in_ = of_edge((member + members - 1) % members);

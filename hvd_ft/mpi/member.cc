@@ -39,22 +39,17 @@ RingMember::~RingMember() {
   if (thread_.joinable()) thread_.join();
 }
 
-// An endpoint reaches only the one of the same number on another member, and a member needs
-// different ones for its two edges. So edges are coloured: those of even and of odd members, and
-// in an odd ring the last one, which has an edge of each colour beside it.
 void RingMember::make_endpoints(int communicator) {
   int first = variant_ == HVDFT_RING_ENDPOINTS ? kFirstEndpoint : 0;
   endpoints_.push_back(std::make_unique<Endpoint>(communicator, first));
   out_ = in_ = endpoints_[0].get();
   int members = out_->members(), member = out_->member();
   if (variant_ != HVDFT_RING_ENDPOINTS || members == 1) return;
-  int colours = members % 2 == 0 ? 2 : 3;
-  for (int i = 1; i < colours; ++i) {
+  for (int i = 1; i < edge_colours(members); ++i) {
     endpoints_.push_back(std::make_unique<Endpoint>(communicator, first + i));
   }
   auto of_edge = [&](int edge) {
-    bool last_of_odd = colours == 3 && edge == members - 1;
-    return endpoints_[static_cast<size_t>(last_of_odd ? 2 : edge % 2)].get();
+    return endpoints_[static_cast<size_t>(colour_of_edge(edge, members))].get();
   };
   out_ = of_edge(member);
   in_ = of_edge((member + members - 1) % members);

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.native import load
 
 _PATH = Path(__file__).resolve().parents[1] / "libhvdft_mpi.so"
 
@@ -63,18 +64,12 @@ class Facts:
 
 @cache
 def _library() -> ctypes.CDLL:
-    try:
-        library = ctypes.CDLL(str(_PATH))
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype = result
-            function.argtypes = arguments
-    except (OSError, AttributeError) as error:
-        raise HvdFtError(
-            f"the ring's library {_PATH} cannot be loaded ({error}); build it beside Intel MPI: "
-            "pip install impi-rt impi-devel, then 'pip install .' or 'make core'"
-        ) from None
-    return library
+    return load(
+        str(_PATH),
+        _SIGNATURES,
+        "build it beside Intel MPI: pip install impi-rt impi-devel, "
+        "then 'pip install .' or 'make core'",
+    )
 
 
 def _checked(code: int) -> None:

@@ -42,6 +42,16 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
   }
 }
 
+void check_colours() {
+  for (int members = 2; members <= 9; ++members) {
+    for (int e = 0; e < members; ++e) {  // a member needs different endpoints for its two edges
+      int colour = colour_of_edge(e, members);
+      CHECK(colour >= 0 && colour < edge_colours(members));
+      CHECK(colour != colour_of_edge((e + 1) % members, members));
+    }
+  }
+}
+
 // Member m's input is 2^m, plus what tells elements and ops apart.
 uint64_t value(uint64_t op, uint64_t m, uint64_t i) { return (op * 1000003 + i) << 8 | 1ull << m; }
 
@@ -154,6 +164,7 @@ void check_what_is_refused() {
 }  // namespace
 
 int main() {
+  check_colours();
   check_what_is_refused();
   for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {
     for (uint64_t bytes : {0, 1, 4, 64, 65, 8 * 7, 1000, 4096, 100004}) {
