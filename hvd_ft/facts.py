@@ -52,6 +52,10 @@ class Point(IntEnum):
     REPLAY = 17
     END = 18
     EXIT = 19
+    SEND = 20
+    SENT = 21
+    RECEIVE = 22
+    RECEIVED = 23
 
 
 class WaitResult(IntEnum):

@@ -26,6 +26,7 @@ class Settings:
     max_failures: int = 3
     failure_window_seconds: float = 300.0
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
+    message_timeout_seconds: float = 600.0
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -62,6 +63,9 @@ class Settings:
                 env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
             ),
             hang_timeout_seconds=_seconds(env, "HOROVOD_FT_HANG_TIMEOUT_SECONDS", None),
+            message_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
+            ),
         )
         if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(

@@ -10,13 +10,12 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "arena_file.h"
 #include "bell.h"
 #include "error.h"
 
 namespace hvdft {
-namespace {
 
-// `backed`: the file's first bytes that are touched without growing, so they get memory now.
 int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const FileHeader& header) {
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(errno));
@@ -43,7 +42,6 @@ FileHeader header_for(uint64_t magic, const char* job, int rank, uint64_t limit)
   return header;
 }
 
-// Opens a file and makes sure that it is ours, of this version and of this job.
 int open_file(const std::string& path, uint64_t magic, const char* job, bool writable,
               FileHeader* header) {
   const char* name = path.c_str();
@@ -73,8 +71,6 @@ int open_file(const std::string& path, uint64_t magic, const char* job, bool wri
   close(fd);
   return code;
 }
-
-}  // namespace
 
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
@@ -120,6 +116,7 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
   int fd = open_file(dir + "/node.arena", kNodeMagic, job, role != kViewer, &header);
   if (fd < 0) return nullptr;
   auto node = std::make_unique<Node>();
+  node->dir_ = dir;
   node->fd_ = fd;
   if (header.size < 1 || header.size > kMaxRanks) {
     fail(HVDFT_EINVAL, "%s/node.arena is damaged; start the job anew", dir.c_str());

@@ -48,6 +48,7 @@ class Node {
   bool is_local(int r) const { return r >= first_local() && r < end_local(); }
   bool several() const { return end_local() - first_local() < size(); }
   uint64_t limit() const { return header().file.limit_bytes; }
+  const std::string& dir() const { return dir_; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
   std::atomic<uint64_t>* index() const { return words(offsets_.index); }
   std::atomic<uint64_t>* kept() const { return words(offsets_.kept); }
@@ -83,6 +84,7 @@ class Node {
     return reinterpret_cast<std::atomic<uint64_t>*>(control_.data() + offset);
   }
 
+  std::string dir_;
   int fd_ = -1;
   NodeOffsets offsets_{};
   Mapping control_;

@@ -131,7 +131,11 @@ enum {
   HVDFT_AT_RESTORE = 16,
   HVDFT_AT_REPLAY = 17,
   HVDFT_AT_END = 18,
-  HVDFT_AT_EXIT = 19
+  HVDFT_AT_EXIT = 19,
+  HVDFT_AT_SEND = 20,
+  HVDFT_AT_SENT = 21,
+  HVDFT_AT_RECEIVE = 22,
+  HVDFT_AT_RECEIVED = 23
 };
 
 HVDFT_API const char* hvdft_error(void);
@@ -281,6 +285,7 @@ HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
 HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
 HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
 // Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
+// What this rank has sent and received till now (hvdft_messages.h) belongs to it.
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
 // `position`: the cursor at the moment whose state it holds.
 HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);

@@ -1,4 +1,4 @@
-// What lies where in the two kinds of shared file.
+// What lies where in the shared files of a job (but for the pairs': pair_file.h).
 //
 // node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
 // and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
@@ -21,7 +21,8 @@ namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
+constexpr uint32_t kLayoutVersion = 5;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -79,6 +80,8 @@ struct RankBlock {
   Loop loops[kMaxLoops];
   std::atomic<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
+  std::atomic<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
+  std::atomic<uint64_t> receives_from[kMaxRanks / 64];
 
   // Written by the agent; `state` also by its live worker.
   alignas(64) std::atomic<uint32_t> state;

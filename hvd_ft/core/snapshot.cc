@@ -78,7 +78,7 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
                 "loop on every start", number, known - 1, w.cursor.load());
   }
   *begin = loop->begin.load() - 1;
-  return HVDFT_OK;
+  return w.messages->loop_begins(number);
 }
 
 int hvdft_worker_loop_end(int number) {
@@ -115,6 +115,7 @@ int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
     if (code != HVDFT_OK) return code;
     loop->backed[slot].store(size);
   }
+  w.messages->snapshot_begins(number, slot);
   *room = written[slot].map(number, slot, bytes, true);
   return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }
@@ -128,6 +129,7 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   pass_point(HVDFT_AT_SNAPSHOT_PUBLISH, position);
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
+  w.messages->snapshot_published(number, slot);
   w.block().snapshot_count.fetch_add(1);
   pass_point(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
   w.event(HVDFT_EV_SNAPSHOT, position);
@@ -156,6 +158,7 @@ int hvdft_worker_jump(int number) {
   Worker& w = *the_worker();
   uint64_t position = (published >> 1) - 1;
   pass_point(HVDFT_AT_RESTORE, position);
+  w.messages->go_back(number, static_cast<int>(published & 1));
   w.cursor.store(position);
   w.block().executed.store(position);
   w.event(HVDFT_EV_RESTORED, position);

@@ -64,6 +64,10 @@ void Worker::about_to_wait() {
   }
 }
 
+void Worker::caught_up_by_message() const {
+  if (join_request == 0 && !caught_up.load()) hvdft_worker_caught_up();
+}
+
 void Worker::progressed() {
   std::lock_guard<std::mutex> guard(watch_);
   if (waiting_) {
@@ -102,6 +106,7 @@ int hvdft_worker_open(void) {
                 worker->node->end_local() - 1);
   }
   worker->file = &worker->arenas->file(rank);
+  worker->messages = std::make_unique<hvdft::Messages>(*worker->node, rank);
   worker->lane.across = worker->node->several();
   worker->set_state(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   worker->event(HVDFT_EV_ATTACHED, worker->node->header().log_length.load());

@@ -9,6 +9,7 @@
 
 #include "bell.h"
 #include "claims.h"
+#include "messages.h"
 
 namespace hvdft {
 
@@ -25,6 +26,7 @@ struct Worker {
   std::unique_ptr<Arenas> arenas;
   Node* node = nullptr;      // these two are the arenas'
   RankFile* file = nullptr;
+  std::unique_ptr<Messages> messages;
 
   std::atomic<uint64_t> cursor{0};   // id of the next op to execute
   std::atomic<uint64_t> replayed{0};  // ops executed before catching up
@@ -46,6 +48,10 @@ struct Worker {
   // with the first wait, ends with the first progress.
   void about_to_wait();
   void progressed();
+
+  // It has come to a message that no earlier incarnation came to. A script that does collectives
+  // besides is back when these are (hvdft_worker_caught_up).
+  void caught_up_by_message() const;
 
   // Sleeps on this rank's bell, and lets be seen that it does: see hang.py.
   bool sleep(uint32_t ticket, int timeout_ms);

@@ -1,10 +1,8 @@
 """Starting Horovod under an agent, and ending in an orderly way."""
 
 import atexit
-import os
 import sys
 from functools import cache
-from types import TracebackType
 from typing import Any
 
 import horovod.tensorflow as _horovod
@@ -14,6 +12,7 @@ from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Point
 from hvd_ft.last_words import keep_last_words
+from hvd_ft.orderly_exit import prepare_exit
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 
 keep_last_words()
@@ -43,7 +42,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
                 f"{what} not supported on the ft backend: leave {name}= out of hvd.init(), or run "
                 "the script without hvdft"
             )
-    _prepare_exit(worker)
+    prepare_exit(worker)
     _horovod.init()
     _prepare_end(worker)
     hooks.start()
@@ -78,28 +77,6 @@ def _say_stock() -> None:
             "script with 'hvdft run'",
             file=sys.stderr,
         )
-
-
-@cache
-def _prepare_exit(worker: native.Worker) -> None:
-    """Has the agent told when the script ends by itself: by its end or sys.exit.
-
-    An uncaught exception, a signal and os._exit are failures, after which it is restarted.
-    """
-    previous = sys.excepthook
-
-    def die(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        previous(kind, error, trace)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # An ordinary end would go on to Horovod's shutdown: this rank would have left the others.
-        os._exit(1)
-
-    sys.excepthook = die
-    # Horovod registers its shutdown after this, so it comes before: who dies in it has not ended
-    # yet.
-    atexit.register(worker.orderly_exit)
-    atexit.register(lambda: native.pass_point(Point.EXIT, worker.cursor()))
 
 
 @cache

@@ -1,0 +1,179 @@
+"""Messages between workers, in the manner of MPI's send and receive, that outlive their ends.
+
+Every message arrives exactly once, whatever dies between: it lies in a log of the two ranks. A
+restarted worker's repeated sends are skipped, its receives served from the log, up to where it was.
+Snapshots of a training loop hold how far a rank has sent and received, too.
+
+Needs no TensorFlow, and no Horovod.
+"""
+
+import contextlib
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hvd_ft import native, native_logs
+from hvd_ft.errors import HvdFtError
+from hvd_ft.last_words import keep_last_words
+from hvd_ft.orderly_exit import prepare_exit
+from hvd_ft.settings import Settings
+
+_LOOK_MS = 200  # between two looks for signals that Python has got
+_TAGS = range(-(1 << 31), 1 << 31)
+
+keep_last_words()
+
+
+def rank() -> int:
+    """Returns this worker's rank.
+
+    Raises:
+        HvdFtError: there is no agent.
+    """
+    return _worker().rank
+
+
+def size() -> int:
+    """Returns the number of ranks.
+
+    Raises:
+        HvdFtError: there is no agent.
+    """
+    return _worker().size
+
+
+def ft_send(array: Any, dest: int, tag: int = 0) -> None:
+    """Sends an array to a rank, without waiting until that receives it.
+
+    Args:
+        array: a numpy array of numbers or bools, or what numpy makes one of.
+        dest: the rank that gets it.
+        tag: by which it is asked for; 32 bits.
+
+    Raises:
+        HvdFtError: The array cannot be sent or the arena has no room; a restarted script sends
+            something else than before, which stops the job.
+    """
+    worker = _worker()
+    _check_rank(worker, "dest", dest)
+    _check_tag(tag)
+    data = np.ascontiguousarray(array).reshape(np.shape(array))
+    checksum = zlib.crc32(data.reshape(-1).view(np.uint8)) if data.nbytes else 0
+    with _stopping(worker):
+        native_logs.send(dest, tag, _form(data), checksum, data.ctypes.data, data.nbytes)
+
+
+def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
+    """Receives the next message with a tag from a rank.
+
+    Messages with the same tag come in the order in which they were sent. It waits until one is
+    there, at most `HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS`; then the job is stopped.
+
+    Args:
+        array: what to receive into: writeable, contiguous, and of the message's type and number of
+            elements. None: a new array, as it was sent.
+        source: the rank that sends it.
+        tag: with which it was sent.
+
+    Returns:
+        The array.
+
+    Raises:
+        HvdFtError: The message does not fit the array, and is not received; or it does not come,
+            or cannot come any more, or a restarted script receives something else than before,
+            which stops the job.
+    """
+    worker = _worker()
+    _check_rank(worker, "source", source)
+    _check_tag(tag)
+    if array is not None:
+        _check_room(array)
+    with _stopping(worker):
+        message = _await(worker.rank, source, tag)
+    if array is None:
+        array = _empty(message.form)
+    elif _type_of(message.form) != array.dtype.name or message.bytes != array.nbytes:
+        raise HvdFtError(
+            f"the message with tag {tag} from rank {source} is {message.form}, which does not go "
+            f"into an array of {_form(array)}; give one that fits, or None"
+        )
+    with _stopping(worker):
+        native_logs.take_message(source, message, array.ctypes.data)
+    return array
+
+
+def _await(own: int, source: int, tag: int) -> native_logs.Message:
+    seconds = _timeout_seconds()
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        message = native_logs.await_message(source, tag, min(_LOOK_MS, int(left * 1000) + 1))
+        if message is not None:
+            return message
+    raise HvdFtError(
+        f"rank {own} waited {seconds:g} s for a message with tag {tag} from rank {source}: is it "
+        "sent, or does each of them wait for the other? If it only takes longer, raise "
+        "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS"
+    )
+
+
+@cache
+def _worker() -> native.Worker:
+    worker = native.worker()
+    if worker is None:
+        raise HvdFtError("messages need an agent: start the script with 'hvdft run'")
+    prepare_exit(worker)
+    return worker
+
+
+@cache
+def _timeout_seconds() -> float:
+    return Settings.from_env(os.environ).message_timeout_seconds
+
+
+@contextlib.contextmanager
+def _stopping(worker: native.Worker) -> Iterator[None]:
+    """An error in here would be the same after a restart, so it stops the job."""
+    try:
+        yield
+    except HvdFtError as error:
+        worker.fatal(str(error))
+        raise
+
+
+def _check_rank(worker: native.Worker, name: str, value: int) -> None:
+    if not isinstance(value, int | np.integer) or value not in range(worker.size):
+        raise HvdFtError(f"{name}={value!r} is no rank: give one from 0 to {worker.size - 1}")
+
+
+def _check_tag(tag: int) -> None:
+    if not isinstance(tag, int | np.integer) or tag not in _TAGS:
+        raise HvdFtError(f"tag={tag!r} is not allowed: give a whole number of 32 bits")
+
+
+def _check_room(array: np.ndarray) -> None:
+    if not isinstance(array, np.ndarray):
+        raise HvdFtError(f"a {type(array).__name__} cannot be received into: give a numpy array")
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        raise HvdFtError("the array to receive into is not contiguous or not writeable: copy it")
+
+
+def _form(array: np.ndarray) -> str:
+    """Type and shape, such as `float32 [3, 4]`."""
+    if array.dtype.hasobject or array.dtype.kind not in "biufc" or array.dtype.byteorder == ">":
+        raise HvdFtError(f"an array of {array.dtype} cannot be sent: send numbers or bools")
+    return f"{array.dtype.name} {list(array.shape)}"
+
+
+def _type_of(form: str) -> str:
+    return form.partition(" ")[0]
+
+
+def _empty(form: str) -> np.ndarray:
+    shape = [int(number) for number in re.findall(r"\d+", form.partition(" ")[2])]
+    return np.empty(shape, np.dtype(_type_of(form)))
