@@ -5,10 +5,13 @@ the only file that knows of the core's ctypes.
 """
 
 import ctypes
+import zlib
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
@@ -54,11 +57,13 @@ def _checked(code: int) -> int:
     return code
 
 
-def send(dest: int, tag: int, form: str, checksum: int, data: int, size: int) -> bool:
-    """Sends ``size`` bytes at address ``data``; False if an earlier incarnation has sent them."""
-    return bool(
-        _checked(_library().hvdft_worker_send(dest, tag, form.encode(), checksum, data, size))
+def send(dest: int, tag: int, form: str, data: np.ndarray) -> bool:
+    """Sends a contiguous array's bytes; False if an earlier incarnation has sent the message."""
+    checksum = zlib.crc32(data.reshape(-1).view(np.uint8).data)
+    code = _library().hvdft_worker_send(
+        dest, tag, form.encode(), checksum, data.ctypes.data, data.nbytes
     )
+    return bool(_checked(code))
 
 
 def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
@@ -71,6 +76,7 @@ def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
     return Message(out.number, out.bytes, out.form.decode())
 
 
-def take_message(source: int, message: Message, to: int) -> None:
-    """Receives a message: copies its data to the address ``to``."""
-    _checked(_library().hvdft_worker_take_message(source, byref(_Message(message.number)), to))
+def take_message(source: int, message: Message, to: np.ndarray) -> None:
+    """Receives a message into a contiguous array of its size."""
+    which = _Message(message.number)
+    _checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))

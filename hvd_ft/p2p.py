@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import time
-import zlib
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -64,9 +63,8 @@ def ft_send(array: Any, dest: int, tag: int = 0) -> None:
     _check_rank(worker, "dest", dest)
     _check_tag(tag)
     data = np.ascontiguousarray(array).reshape(np.shape(array))
-    checksum = zlib.crc32(data.reshape(-1).view(np.uint8)) if data.nbytes else 0
     with _stopping(worker):
-        native_logs.send(dest, tag, _form(data), checksum, data.ctypes.data, data.nbytes)
+        native_logs.send(dest, tag, _form(data), data)
 
 
 def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
@@ -104,7 +102,7 @@ def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
             f"into an array of {_form(array)}; give one that fits, or None"
         )
     with _stopping(worker):
-        native_logs.take_message(source, message, array.ctypes.data)
+        native_logs.take_message(source, message, array)
     return array
 
 

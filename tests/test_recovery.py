@@ -98,7 +98,8 @@ DRILLS_OF_ONE = [f"rank=1,{drill}" for drill in ONE_RANK]
 
 def test_no_point_is_left_out() -> None:
     drills = [*DRILLS_OF_ONE, *(text for texts in DRILLS.values() for text in texts)]
-    assert {parse(text).point for text in drills} == set(Point)
+    of_messages = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED}  # test_p2p.py has these
+    assert {parse(text).point for text in drills} == set(Point) - of_messages
 
 
 @pytest.mark.parametrize("name", DRILLS)

@@ -96,9 +96,9 @@ int Messages::send(int dest, const MessageHead& head, const char* data) {
     code = file.room(head.bytes, &placed.offset);
     if (code == HVDFT_OK) code = file.write(placed.offset, data, head.bytes);
     if (code != HVDFT_OK) return code;
-    pass_point(HVDFT_AT_SEND, the_worker()->cursor.load());
+    pass_point(HVDFT_AT_SEND, end->place.count);
     file.publish(placed);
-    pass_point(HVDFT_AT_SENT, the_worker()->cursor.load());
+    pass_point(HVDFT_AT_SENT, end->place.count);
     code = 1;
   }
   if (code < 0) return code;
@@ -168,11 +168,11 @@ int Messages::take(int source, uint64_t number, char* to) {
   if (code != HVDFT_OK) return code;
   uint64_t mine = end->place.count + 1;
   if (head.taken.load() != mine) {
-    pass_point(HVDFT_AT_RECEIVE, the_worker()->cursor.load());
+    pass_point(HVDFT_AT_RECEIVE, end->place.count);
     head.taken.store(mine, std::memory_order_release);
     end->mine->count.store(mine, std::memory_order_release);
     end->fresh = true;
-    pass_point(HVDFT_AT_RECEIVED, the_worker()->cursor.load());
+    pass_point(HVDFT_AT_RECEIVED, end->place.count);
   }
   move_on(&end->place, number, [&](uint64_t n) { return file.see(n).taken; });
   return HVDFT_OK;

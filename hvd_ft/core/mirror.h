@@ -13,6 +13,8 @@
 // that is seen to be done has contributed what is seen. The term is read before the log, and applied
 // after it (see hvd_ft.h).
 //
+// Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
+//
 // No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread has
 // all its ends of edges.
 #ifndef HVD_FT_MIRROR_H
@@ -23,6 +25,7 @@
 
 #include "arena.h"
 #include "log_store.h"
+#include "mirror_messages.h"
 
 namespace hvdft {
 
@@ -71,6 +74,7 @@ class MirrorSender {
   const int first_, end_;
   const bool keeps_log_;
   std::vector<Sent> sent_;
+  MessageMirrorSender messages_;
   uint64_t term_ = 0, log_length_ = 0, settled_ = 0, kept_ = 0, events_ = 0;
   bool stop_ = false;
 };
@@ -78,7 +82,7 @@ class MirrorSender {
 class MirrorReceiver {
  public:
   // `store` is that of a node which is not rank 0's.
-  MirrorReceiver(Node& node, LogStore* store) : node_(node), store_(store) {}
+  MirrorReceiver(Node& node, LogStore* store) : node_(node), store_(store), messages_(node) {}
 
   // The next bytes of the stream, cut anywhere.
   void feed(uint64_t now_ns, const char* data, uint64_t bytes);
@@ -95,6 +99,7 @@ class MirrorReceiver {
 
   Node& node_;
   LogStore* store_;
+  MessageMirrorReceiver messages_;
   std::string rest_;  // of a frame that is not complete
   uint64_t now_ns_ = 0;
   int64_t clocks_differ_ns_ = INT64_MAX;  // our time less theirs, and the shortest time on the way

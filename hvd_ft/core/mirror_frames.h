@@ -22,7 +22,10 @@ enum class FrameKind : uint32_t {
   kJoined,   // the join request that was granted
   kTaken,    // sequence of the mail that was taken
   kTerm,
-  kBye
+  kBye,
+  kPiece,    // of a message between workers; for this and what follows see mirror_messages.cc
+  kPairMark,
+  kReceived
 };
 
 struct FrameHead {

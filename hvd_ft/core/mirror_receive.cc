@@ -29,7 +29,8 @@ void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
 void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
   int rank = static_cast<int>(frame.rank);
   RankBlock& block = node_.rank(rank);
-  workers_ |= frame.kind != FrameKind::kNow && frame.kind != FrameKind::kLoop;
+  workers_ |= frame.kind != FrameKind::kNow && frame.kind != FrameKind::kLoop &&
+              frame.kind <= FrameKind::kBye;
   switch (frame.kind) {
     case FrameKind::kNow: {
       auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
@@ -66,6 +67,13 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
     case FrameKind::kBye:
       bye_ = true;
+      return;
+    case FrameKind::kPiece:
+      return check(messages_.apply_piece(rank, payload, frame.bytes));
+    case FrameKind::kPairMark:
+      return check(messages_.apply_mark(rank, payload));
+    case FrameKind::kReceived:
+      return check(messages_.apply_received(rank, payload));
   }
 }
 

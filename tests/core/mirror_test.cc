@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "fresh_directory.h"
+#include "messages.h"
 
 using namespace hvdft;
 
@@ -25,8 +26,7 @@ struct Side {
     receiver = std::make_unique<MirrorReceiver>(*node, first == 0 ? nullptr : store.get());
   }
   ~Side() {
-    std::remove((dir + "/node.arena").c_str());
-    std::remove(dir.c_str());
+    CHECK(std::system(("rm -r " + dir).c_str()) == 0);
   }
   NodeHeader& header() { return node->header(); }
 
@@ -123,6 +123,54 @@ void snapshots(Side& zero, Side& one) {
   CHECK(seen.begin == 4 && seen.published == 20);
 }
 
+// Rank 2 sends to rank 0, in a loop with a snapshot at both ends: it arrives once, and all copies of
+// the log are cut.
+void messages(Side& zero, Side& one) {
+  Messages sender(*one.node, 2), receiver(*zero.node, 0);
+  MessageHead head{};
+  std::strcpy(head.form, "uint8 [100000]");
+  head.bytes = 100000;
+  std::string data(head.bytes, 'x');
+  CHECK(sender.loop_begins(0) == HVDFT_OK && receiver.loop_begins(0) == HVDFT_OK);
+  one.node->rank(2).loops[0].begin = 1;
+  zero.node->rank(0).loops[0].begin = 1;
+  CHECK(sender.send(0, head, data.data()) == 1);
+  hvdft_message found;
+  CHECK(receiver.find(2, 0, &found) == HVDFT_AGAIN);
+  one.node->rank(2).state = HVDFT_DONE;  // told only when everything it sent has gone
+  one.node->rank(2).step = 99;
+  for (int pieces = 0; pieces < 3; ++pieces) {
+    CHECK(zero.node->rank(2).step != 99);
+    CHECK(receiver.find(2, 0, &found) == HVDFT_AGAIN);
+    carry(one, zero);
+  }
+  CHECK(receiver.find(2, 0, &found) == HVDFT_OK && found.bytes == head.bytes);
+  CHECK(std::strcmp(found.form, head.form) == 0);
+  carry(one, zero);
+  CHECK(zero.node->rank(2).step == 99);
+  std::string got(head.bytes, ' ');
+  CHECK(receiver.take(2, found.number, got.data()) == HVDFT_OK && got == data);
+  CHECK(receiver.find(2, 0, &found) == HVDFT_AGAIN);
+
+  receiver.snapshot_begins(0, 0);
+  receiver.snapshot_published(0, 0);
+  carry(zero, one);
+  sender.snapshot_begins(0, 0);
+  sender.snapshot_published(0, 0);
+  carry(one, zero);
+  auto copy = PairFile::open(*zero.node, 2, 0, false), origin = PairFile::open(*one.node, 2, 0, false);
+  CHECK(origin->header().receiver.count == 1 && origin->header().receiver.marks(0).past == 1);
+  CHECK(copy->header().settled == 1 && copy->header().data_hole > 0);
+  sender.snapshot_begins(0, 1);  // its owner cuts the origin the next time
+  CHECK(origin->header().settled == 1);
+  sender.snapshot_published(0, 1);
+
+  Messages again(*one.node, 2);  // restarted: its first message is a new one
+  CHECK(again.loop_begins(0) == HVDFT_OK);
+  again.go_back(0, 1);
+  CHECK(again.send(0, head, data.data()) == 1);
+}
+
 void events_and_the_end(Side& zero, Side& one) {
   one.node->push_event({now, HVDFT_EV_FAILED, 2, 0, 0, 9});
   zero.node->push_event({now, HVDFT_EV_DONE, 1, 0, 0, 0});
@@ -153,6 +201,7 @@ int main() {
   announcements(zero, one);
   the_log(zero, one);
   snapshots(zero, one);
+  messages(zero, one);
   events_and_the_end(zero, one);
   return 0;
 }
