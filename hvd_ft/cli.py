@@ -90,6 +90,7 @@ def _parser() -> _Parser:
     patch.add_argument("action", choices=("apply", "status", "revert"), help="what to do")
     patch.set_defaults(handler=_patch)
     _add_report(commands)
+    _add_log(commands)
     add_bench(commands, _add)
     add_cluster(commands, _add)
     return parser
@@ -169,6 +170,22 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument("events", metavar="FILE", help="what hvdft run --report FILE wrote")
     report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
     report.set_defaults(handler=_report)
+
+
+def _add_log(commands: _Commands) -> None:
+    log = _add(commands, "log", "look at the logs of a job", "hvdft log show")
+    kinds = log.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    text = "show how far the op log, the ring's edges and the messages between ranks have come"
+    show = _add(kinds, "show", text, "hvdft log show")
+    show.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="a running job's id, or its directory (default: the only one on this node)",
+    )
+    show.set_defaults(handler=_show_log)
 
 
 def _count(text: str) -> int:
@@ -274,6 +291,13 @@ def _report(options: argparse.Namespace) -> int:
         console.print(snapshots)
     if options.picture:
         _draw(options.events, options.picture)
+    return 0
+
+
+def _show_log(options: argparse.Namespace) -> int:
+    from hvd_ft import log_show
+
+    log_show.show(options.job, Console())
     return 0
 
 

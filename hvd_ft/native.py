@@ -237,6 +237,11 @@ class View:
             self._handle = None
 
     @property
+    def handle(self) -> int:
+        """For the core's functions that are not told of here (``native_logs.py``)."""
+        return int(self._handle)
+
+    @property
     def size(self) -> int:
         return int(_library().hvdft_view_size(self._handle))
 

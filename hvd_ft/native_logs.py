@@ -1,7 +1,7 @@
-"""The logs of pairs in the core, seen from Python: messages between workers.
+"""The logs that two have together, seen from Python: messages between workers, and a look at logs.
 
-The meaning of every name is told in ``core/hvdft_messages.h``. Like ``native.py``, and beside it
-the only file that knows of the core's ctypes.
+The meaning of every name is told in ``core/hvdft_logs.h``. Like ``native.py``, and beside it the
+only file that knows of the core's ctypes.
 """
 
 import ctypes
@@ -23,11 +23,34 @@ class _Message(ctypes.Structure):
     _fields_ = (("number", c_uint64), ("bytes", c_uint64), ("form", c_char_p))
 
 
+class _RingEnd(ctypes.Structure):
+    _fields_ = (
+        ("op", c_uint64),
+        ("position", c_uint64),
+        ("known", c_int32),
+        ("allgather", c_int32),
+        ("step", c_uint64),
+        ("segment", c_uint64),
+    )
+
+
+class _Pair(ctypes.Structure):
+    _fields_ = (
+        ("sent", c_uint64),
+        ("received", c_uint64),
+        ("settled", c_uint64),
+        ("memory_bytes", c_uint64),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_error": (c_char_p, []),
     "hvdft_worker_send": (c_int, [c_int, c_int32, c_char_p, c_uint32, c_void_p, c_uint64]),
     "hvdft_worker_await_message": (c_int, [c_int, c_int32, c_int, POINTER(_Message)]),
     "hvdft_worker_take_message": (c_int, [c_int, POINTER(_Message), c_void_p]),
+    "hvdft_view_ring_end": (c_int, [c_void_p, c_int, c_int, POINTER(_RingEnd)]),
+    "hvdft_view_pair": (c_int, [c_void_p, c_int, c_int, POINTER(_Pair)]),
+    "hvdft_view_op": (c_int, [c_void_p, c_uint64, c_char_p, c_int]),
 }
 
 
@@ -80,3 +103,65 @@ def take_message(source: int, message: Message, to: np.ndarray) -> None:
     """Receives a message into a contiguous array of its size."""
     which = _Message(message.number)
     _checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))
+
+
+@dataclass(frozen=True)
+class EdgeEnd:
+    """How far an edge of the ring between nodes has come, as one of its ends has noted it.
+
+    Attributes:
+        op: all ops before it are through.
+        position: of this op, so many segments.
+        place: the same as phase, step and segment; None when the log does not have the op.
+    """
+
+    op: int
+    position: int
+    place: tuple[str, int, int] | None
+
+
+@dataclass(frozen=True)
+class PairOfRanks:
+    """The log of the messages from one rank to another.
+
+    Attributes:
+        source: rank that sends.
+        dest: rank that receives.
+        sent: messages.
+        received: messages.
+        settled: so many messages, from the first on, are dropped, or kept for the whole job.
+        memory_bytes: that the log takes on this node.
+    """
+
+    source: int
+    dest: int
+    sent: int
+    received: int
+    settled: int
+    memory_bytes: int
+
+
+def ring_end(view: native.View, rank: int, *, sent: bool) -> EdgeEnd | None:
+    """What the node whose first rank this is has sent or received; None if it is no such rank."""
+    out = _RingEnd()
+    if not _checked(_library().hvdft_view_ring_end(view.handle, rank, sent, byref(out))):
+        return None
+    phase = "ALLGATHER" if out.allgather else "REDUCE_SCATTER"
+    place = (phase, int(out.step), int(out.segment)) if out.known else None
+    return EdgeEnd(out.op, out.position, place)
+
+
+def pair_of_ranks(view: native.View, source: int, dest: int) -> PairOfRanks | None:
+    """The log of the messages from one rank to another; None if there is none."""
+    out = _Pair()
+    if not _checked(_library().hvdft_view_pair(view.handle, source, dest, byref(out))):
+        return None
+    return PairOfRanks(source, dest, out.sent, out.received, out.settled, out.memory_bytes)
+
+
+def signature(view: native.View, op: int) -> str | None:
+    """What was agreed about an op; None if the log does not have it any more."""
+    text = ctypes.create_string_buffer(4096)
+    if not _library().hvdft_view_op(view.handle, op, text, len(text)):
+        return None
+    return text.value.decode(errors="replace")

@@ -286,7 +286,7 @@ HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
 HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
 HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
 // Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
-// What this rank has sent and received till now (hvdft_messages.h) belongs to it.
+// What this rank has sent and received till now (hvdft_logs.h) belongs to it.
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
 // `position`: the cursor at the moment whose state it holds.
 HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);

@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 5;
+constexpr uint32_t kLayoutVersion = 6;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -82,6 +82,10 @@ struct RankBlock {
   std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
   std::atomic<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
   std::atomic<uint64_t> receives_from[kMaxRanks / 64];
+
+  // Written by the mirror, of the first rank of another node: its ends of the ring's edges, as in
+  // that node's pair log; + 1, and 0 of all other ranks.
+  std::atomic<uint64_t> ring_received, ring_sent;
 
   // Written by the agent; `state` also by its live worker.
   alignas(64) std::atomic<uint32_t> state;

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "hvdft_messages.h"
+#include "hvdft_logs.h"
 #include "pair_file.h"
 
 namespace hvdft {

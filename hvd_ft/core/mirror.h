@@ -37,6 +37,7 @@ struct RankFacts {
   uint64_t join_request, left_at;
   uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
   uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns;
+  uint64_t ring_received, ring_sent;
 };
 
 class MirrorSender {

@@ -95,6 +95,8 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   block.training_ns.store(f.training_ns);
   block.stall_ns.store(f.stall_ns);
   block.copy_ns.store(f.copy_ns);
+  block.ring_received.store(f.ring_received);
+  block.ring_sent.store(f.ring_sent);
   block.orderly_exit.store(f.orderly_exit);
   block.incarnation.store(f.incarnation);
   block.join_request.store(f.join_request, std::memory_order_release);

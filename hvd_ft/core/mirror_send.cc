@@ -31,6 +31,8 @@ RankFacts facts_of(const RankBlock& block) {
   f.training_ns = block.training_ns.load();
   f.stall_ns = block.stall_ns.load();
   f.copy_ns = block.copy_ns.load();
+  f.ring_received = block.ring_received.load();
+  f.ring_sent = block.ring_sent.load();
   return f;
 }
 
@@ -80,6 +82,11 @@ void MirrorSender::bye(std::string* out) const { put_frame(out, FrameKind::kBye,
 void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
   RankFacts facts = facts_of(node_.rank(rank));
+  if (rank == node_.first_local()) {
+    const PairLog& log = node_.header().pair_log;
+    facts.ring_received = pack(log.received.place()) + 1;
+    facts.ring_sent = pack(log.sent.place()) + 1;
+  }
   // Nobody is to wait for what a rank that is done has not sent, and it has.
   if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;
   if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return;

@@ -120,6 +120,12 @@ int PairFile::read(uint64_t offset, char* data, uint64_t bytes) const {
   });
 }
 
+uint64_t PairFile::memory_bytes() const {
+  struct stat info {};
+  fstat(fd_, &info);
+  return static_cast<uint64_t>(info.st_blocks) * 512;
+}
+
 void PairFile::publish(const MessageHead& head) const {
   PairHeader& h = header();
   uint64_t number = sent();

@@ -73,6 +73,7 @@ class PairFile {
   int write(uint64_t offset, const char* data, uint64_t bytes) const;
   void publish(const MessageHead& head) const;  // its form, tag, checksum, and where its data are
   int read(uint64_t offset, char* data, uint64_t bytes) const;
+  uint64_t memory_bytes() const;
 
   // Drops what nobody will ask for again.
   void settle() const;

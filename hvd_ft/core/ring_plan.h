@@ -23,6 +23,7 @@
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
+constexpr uint64_t kRingSegmentBytes = 256 << 10;  // of jobs
 
 // A stretch of an op's data, in bytes.
 struct Stretch {

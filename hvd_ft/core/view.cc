@@ -1,11 +1,7 @@
 // A read-only look at a running job: launcher, live display, reports.
-#include "arena.h"
+#include "view.h"
 
 using hvdft::Node;
-
-struct hvdft_view {
-  std::unique_ptr<Node> node;
-};
 
 hvdft_view* hvdft_view_open(const char* dir) {
   auto node = Node::open(dir, nullptr, Node::kViewer);

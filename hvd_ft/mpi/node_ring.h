@@ -14,8 +14,6 @@
 
 namespace hvdft {
 
-constexpr uint64_t kRingSegmentBytes = 256 << 10;
-
 // What both halves know.
 struct NodeMember {
   const Arenas& arenas;

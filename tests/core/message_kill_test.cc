@@ -19,7 +19,7 @@
 #include "bell.h"
 #include "check.h"
 #include "fresh_directory.h"
-#include "hvdft_messages.h"
+#include "hvdft_logs.h"
 
 namespace {
 
