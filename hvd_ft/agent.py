@@ -97,7 +97,8 @@ def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
         problem = error
     settings = plan.settings if plan else Settings()
     try:
-        meeting = Meeting(nursery, settings.start_timeout_seconds)
+        flat = settings.topology == "flat"
+        meeting = Meeting(nursery, settings.start_timeout_seconds, flat=flat)
     except HvdFtError as error:
         raise problem or error from None
     code = EXIT_BAD_INPUT
@@ -165,15 +166,16 @@ def _plan(argv: Sequence[str]) -> Plan:
 def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     """From the meeting to the job's end; returns its exit code."""
     facts = meeting.exchange("the meeting of the agents", [*host_identity(), __version__])
-    nodes = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    nodes = _nodes(hosts, plan.settings)
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     meeting.agree("the check of --inject", lambda: check_ranks(plan.drills, meeting.size))
     with contextlib.ExitStack() as stack:
-        job, directory = _make_files(meeting, nodes, plan.settings, nursery, stack)
+        job, directory = _make_files(meeting, hosts, plan.settings, nursery, stack)
         env = {
-            **worker_environment(os.environ, meeting.rank, nodes, job, directory),
+            **worker_environment(os.environ, meeting.rank, hosts, job, directory),
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
         }
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
@@ -229,14 +231,19 @@ def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
         _say("the nodes' leaders did not take leave of each other in time")
 
 
+def _nodes(hosts: Nodes, settings: Settings) -> Nodes:
+    """Returns the members of the ring: in the flat topology ranks of one host share no arena."""
+    return hosts.apart() if settings.topology == "flat" else hosts
+
+
 def _make_files(
     meeting: Meeting,
-    nodes: Nodes,
+    hosts: Nodes,
     settings: Settings,
     nursery: NurseryProcess,
     stack: contextlib.ExitStack,
 ) -> tuple[str, str]:
-    """Makes the job's directory and the arenas; returns the job's id and the directory."""
+    """Makes the job's directory and the arenas; returns the job's id and the arenas' directory."""
 
     def enter(directory: jobdir.JobDirectory) -> None:
         stack.callback(directory.leave)
@@ -244,10 +251,12 @@ def _make_files(
 
     job = settings.job or jobdir.new_job_id()
     job = meeting.exchange("rank 0 giving the job its id", job)[0]
+    nodes = _nodes(hosts, settings)
+    neighbours = hosts.ranks(hosts.node_of(meeting.rank))
     local = nodes.ranks(nodes.node_of(meeting.rank))
 
-    def make_node() -> tuple[str, int] | None:
-        if meeting.rank != local.start:
+    def make_directory() -> tuple[str, int] | None:
+        if meeting.rank != neighbours.start:
             return None
         for dead in jobdir.sweep_stale(settings.arena_dir):
             _say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
@@ -255,19 +264,27 @@ def _make_files(
         limit = settings.arena_limit_bytes()
         directory = jobdir.JobDirectory.create(settings.arena_dir, job)
         enter(directory)
-        native.create_node(directory.path, job, meeting.size, limit, nodes=len(nodes), local=local)
-        return directory.path, limit
+        return directory.path, limit * len(local) // len(neighbours)
 
-    made = meeting.agree("the making of the job's directories", make_node)
-    path, limit = made[local.start]
+    made = meeting.agree("the making of the job's directories", make_directory)
+    path, limit = made[neighbours.start]
+    arenas = _arenas(path, neighbours, local)
 
-    def make_rank() -> None:
-        if meeting.rank != local.start:
+    def make_arenas() -> None:
+        if meeting.rank != neighbours.start:
             enter(jobdir.JobDirectory.join(path))
-        native.create_rank(path, job, meeting.rank, limit)
+        if meeting.rank == local.start:
+            os.makedirs(arenas, 0o700, exist_ok=True)
+            native.create_node(arenas, job, meeting.size, limit, nodes=len(nodes), local=local)
+        native.create_rank(arenas, job, meeting.rank, limit)
 
-    meeting.agree("the making of the arenas", make_rank)
-    return job, path
+    meeting.agree("the making of the arenas", make_arenas)
+    return job, arenas
+
+
+def _arenas(path: str, neighbours: range, local: range) -> str:
+    """Returns where a node's arenas lie: of a host's first one in the job's directory itself."""
+    return path if local.start == neighbours.start else os.path.join(path, f"rank-{local.start}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hvd_ft.bench.command import add_bench
 from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.settings import TOPOLOGIES
 from hvd_ft.writable import check_writable
 
 EXIT_BAD_INPUT = 2
@@ -147,6 +148,12 @@ def _add_run(commands: _Commands) -> None:
         help="keep N processes that have imported TensorFlow, to take the place of dead ones",
     )
     run.add_argument(
+        "--topology",
+        choices=TOPOLOGIES,
+        help="members of the ring: hosts, whose ranks share memory (hierarchical, the default), or "
+        "all ranks, with MPI between any two (flat)",
+    )
+    run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
@@ -222,6 +229,7 @@ def _run(options: argparse.Namespace) -> int:
             options.inject,
             options.spares,
             _machine_file(hosts, scratch),
+            options.topology,
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))

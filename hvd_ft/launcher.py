@@ -47,6 +47,7 @@ class Job:
         spares: How many processes wait on the node, ready to become a worker.
         machine_file: File with the hosts and their slots, as mpirun takes it; None when all ranks
             are on this host.
+        topology: `hierarchical` or `flat`; None: as the environment says.
         id: The job's id; its directory is named after it.
     """
 
@@ -58,6 +59,7 @@ class Job:
     inject: Sequence[str] = ()
     spares: int = 0
     machine_file: str | None = None
+    topology: str | None = None
     id: str = field(default_factory=jobdir.new_job_id)
 
 
@@ -130,7 +132,8 @@ def check_job(job: Job) -> None:
 def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment in which mpirun and the agents of a job run."""
     environment = mpi_environment(one_host=job.machine_file is None)
-    return {**os.environ, **environment, "HOROVOD_FT_JOB": job.id}
+    topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
+    return {**os.environ, **environment, **topology, "HOROVOD_FT_JOB": job.id}
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

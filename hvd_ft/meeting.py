@@ -26,12 +26,13 @@ class Meeting:
         size: of the job.
     """
 
-    def __init__(self, nursery: NurseryProcess, timeout_seconds: float) -> None:
+    def __init__(self, nursery: NurseryProcess, timeout_seconds: float, *, flat: bool) -> None:
         """Initialises MPI.
 
         Args:
             nursery: keeps the time.
             timeout_seconds: how long MPI_Init may take, and any one call of `exchange` and `agree`.
+            flat: every rank is a member of the ring, those of one host too.
 
         Raises:
             HvdFtError: MPI cannot be used.
@@ -47,6 +48,7 @@ class Meeting:
 
                 # Leaders of nodes have threads that speak MPI; on one node nobody else does.
                 several = int(os.environ.get("MPI_LOCALNRANKS", self.size)) < self.size
+                several = several or (flat and self.size > 1)
                 mpi4py.rc.thread_level = "multiple" if several else "funneled"
                 if several:
                     os.environ.update(ENDPOINTS)

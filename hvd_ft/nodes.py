@@ -35,6 +35,10 @@ class Nodes:
                 )
         return cls((*firsts, len(hosts)))
 
+    def apart(self) -> "Nodes":
+        """Returns the nodes if every rank were one of its own."""
+        return Nodes(tuple(range(self.firsts[-1] + 1)))
+
     def __len__(self) -> int:
         return len(self.firsts) - 1
 

@@ -3,13 +3,14 @@
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
 
 MINIMUM_ARENA_BYTES = 64 << 20
+TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -27,6 +28,7 @@ class Settings:
     failure_window_seconds: float = 300.0
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
     message_timeout_seconds: float = 600.0
+    topology: str = "hierarchical"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -66,6 +68,7 @@ class Settings:
             message_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
             ),
+            topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
         )
         if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(
@@ -145,6 +148,13 @@ def _bytes(env: Mapping[str, str], name: str) -> int | None:
     if not MINIMUM_ARENA_BYTES <= count < 1 << 63:
         raise _wrong(name, value, allowed)
     return count
+
+
+def _choice(env: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    value = env.get(name) or choices[0]
+    if value not in choices:
+        raise _wrong(name, value, " or ".join(choices))
+    return value
 
 
 def _job(env: Mapping[str, str], name: str) -> str | None:
