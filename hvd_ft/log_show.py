@@ -58,7 +58,7 @@ def show(job: str | None, console: Console) -> None:
         logs = read(view)
     finally:
         view.close()
-    console.print(op_log_line(logs), highlight=False, markup=False)
+    console.print(op_log_line(logs), highlight=False, markup=False, soft_wrap=True)
     if logs.ring:
         console.print(ring_table(logs.ring))
     if logs.pairs:

@@ -132,7 +132,7 @@ STYLES = {
     "loop": lambda: train(STEPS, True),
     "all": lambda: train(STEPS, False),
     "fill": lambda: train(200, False, 1 << 20),
-    "fill in a loop": lambda: train(60, True, 1 << 18),
+    "fill in a loop": lambda: train(80, True, 1 << 17),
     "kinds": kinds,
     "other tag": lambda: other_than_before("tag"),
     "other shape": lambda: other_than_before("shape"),

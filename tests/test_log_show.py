@@ -17,7 +17,7 @@ def lines(table: Table) -> list[str]:
     console = Console(width=140)
     with console.capture() as captured:
         console.print(table)
-    return captured.get().splitlines()
+    return [line.strip() for line in captured.get().splitlines()]
 
 
 def test_an_edge_is_shown_by_its_two_ends() -> None:
@@ -77,7 +77,7 @@ def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script.write_text(RUNNING)
     ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)])
     assert ended.code == 0, ended.err
-    shown = ended.out.splitlines()
+    shown = [line.strip() for line in ended.out.splitlines()]
     assert shown.count("op log: 0 ops, of which 0 are held") == 3
     words = [line.split() for line in shown if line.startswith("rank 1 → 0")]
     assert words[0][4:] == ["3", "1", "2", "0", "6.0"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import Ended, RunHvdft
+from conftest import Cluster, Ended, RunHvdft
 
 from hvd_ft.drills import parse
 from hvd_ft.facts import EventType, Point
@@ -80,6 +80,23 @@ def test_killed_ranks_change_nothing(
     assert ended.err.count("hvdft: drill:") == len(drills), ended.err
 
 
+def test_killed_ranks_on_several_nodes(cluster: Cluster, run_hvdft: RunHvdft) -> None:
+    alone = sums(run(run_hvdft, "loop", ranks=4))
+    drills = [
+        *("rank=1,point=sent,step=7", "rank=2,point=receive,step=8", "rank=3,point=send,step=12"),
+        *("rank=0,point=received,step=12", "rank=2,incarnation=1,point=snapshot_published,step=15"),
+    ]
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    # What ranks 2 and 3 send each other goes by way of another node.
+    flags = ["-np", "4", "-H", "n0:2,n1:1,n2:1", *inject]
+    command = [sys.executable, "-m", "hvd_ft.cli", "run", *flags, sys.executable, SCRIPT, "loop"]
+    ended = cluster.hvdft("run", "--", *command, timeout=120)
+    assert sums(ended) == alone
+    assert ended.err.count("hvdft: drill:") == len(drills), ended.err
+    left = "find /dev/shm -path '*hvdft-*/*'"
+    assert [cluster.sh(node, left) for node in ("n0", "n1", "n2")] == [""] * 3
+
+
 def test_messages_of_every_kind(run_hvdft: RunHvdft) -> None:
     ended = run(run_hvdft, "kinds", ["rank=0,point=received", "rank=1,point=sent"], ranks=2)
     assert ended.code == 0, ended.err
@@ -111,7 +128,8 @@ def test_the_report_tells_of_a_script_without_collectives(
     ],
 )
 def test_what_stops_the_job(run_hvdft: RunHvdft, style: str, said: str) -> None:
-    ended = run(run_hvdft, style, ranks=2, HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS="1")
+    seconds = "1" if style == "late" else "60"
+    ended = run(run_hvdft, style, ranks=2, HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS=seconds)
     assert ended.code == 1
     lines = [line for line in ended.err.splitlines() if line.startswith("hvdft: ") and said in line]
     assert len(lines) == 1, ended.err

@@ -1,5 +1,7 @@
 """The flat topology: every rank is a member of the ring, with MPI between any two."""
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,34 @@ def test_ranks_of_one_host_in_a_ring(run_hvdft: RunHvdft, tmp_path: Path) -> Non
             undisturbed[rank].weights,
             undisturbed[rank].statistics,
         )
+
+
+SHOW = """\
+import subprocess, sys
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+hvd.allreduce(tf.ones([3]), name="first")
+hvd.allreduce(tf.ones([1 << 20]), name="second")
+hvd.barrier()
+if hvd.rank() == 1:
+    subprocess.run([sys.executable, "-m", "hvd_ft.cli", "log", "show"], check=True)
+hvd.barrier()
+"""
+
+
+def test_the_logs_of_its_edges(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(SHOW)
+    ended = run_hvdft(["run", "-np", "3", *FLAT, sys.executable, str(script)])
+    assert ended.code == 0, ended.err
+    head, _, *edges = [line.strip() for line in ended.out.splitlines()]
+    assert head.startswith("op log: 3 ops, of which 3 are held; op 2: BARRIER")
+    begins = [f"node of rank {rank} → {(rank + 1) % 3}  op " for rank in range(3)]
+    assert [edge[: len(begin)] for edge, begin in zip(edges, begins, strict=True)] == begins
+    # Of the barrier it was perhaps too early to tell.
+    assert all(len(re.findall("op [23], ", edge)) == 2 for edge in edges), edges
 
 
 def test_every_rank_is_a_node() -> None:

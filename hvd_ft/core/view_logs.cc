@@ -41,6 +41,10 @@ int hvdft_view_ring_end(hvdft_view* view, int rank, int sent, hvdft_ring_end* ou
   Record record;
   if (copy_record(node, place.op, &record) == nullptr) return 1;
   RingPlan plan(node.header().file.nodes, record.heap_bytes(), kRingSegmentBytes);
+  if (place.position >= plan.positions()) {  // a sender does not look whether it was the last one
+    *out = {place.op + 1, 0, 0, 0, 0, 0};
+    return 1;
+  }
   RingStep step = plan.step_at(place.position);
   out->known = 1;
   out->allgather = step.phase == Phase::kAllgather;
