@@ -19,6 +19,7 @@ import hvd_ft.tensorflow as ours  # noqa: E402
 import hvd_ft.tensorflow.keras as ours_keras  # noqa: E402
 from hvd_ft import hooks  # noqa: E402
 from hvd_ft.errors import HvdFtError  # noqa: E402
+from hvd_ft.orderly_exit import prepare_exit  # noqa: E402
 from hvd_ft.tensorflow import basics  # noqa: E402
 
 OURS = {"init", "callbacks", "keras"}
@@ -70,10 +71,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(hooks, "start", lambda: calls.append("hooks"))
     monkeypatch.setattr(atexit, "register", calls.append)
     monkeypatch.setattr(sys, "excepthook", lambda *error: calls.append("excepthook"))
-    basics._prepare_exit.cache_clear()
+    prepare_exit.cache_clear()
     basics._say_stock.cache_clear()
     yield calls
-    basics._prepare_exit.cache_clear()
+    prepare_exit.cache_clear()
     basics._say_stock.cache_clear()
 
 
