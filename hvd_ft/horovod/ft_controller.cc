@@ -89,7 +89,9 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     shutdown_requested |= state.shut_down;
     CollectQueued();
     ResponseList list;
-    if (NextFromLog(list)) {
+    while (NextFromLog(list)) {
+    }
+    if (!list.responses().empty()) {
       return list;
     }
     if (Advance()) {
