@@ -17,6 +17,7 @@ from hvd_ft.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
     log_wants_snapshot,
+    messages_want_snapshot,
 )
 from hvd_ft.snapshot_writer import SnapshotWriter
 
@@ -108,6 +109,7 @@ class TrainingLoop:
         if not due and self._snapshot_steps is None:
             own_ops = self._worker.cursor() - self._snapshot_op
             due = log_wants_snapshot(self._worker.log(), own_ops)
+            due = due or messages_want_snapshot(*self._worker.message_room())
         return due and self._worker.pending() == 0
 
     def write(self, step: int, contents: Callable[[], Contents]) -> None:

@@ -115,6 +115,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_worker_jump": (c_int, [c_int]),
     "hvdft_worker_count_snapshots": (None, [POINTER(_Snapshots)]),
     "hvdft_worker_log": (None, [POINTER(_Log)]),
+    "hvdft_worker_message_room": (None, [POINTER(c_uint64), POINTER(c_uint64)]),
     "hvdft_worker_point": (c_int, [c_int, c_uint64]),
     "hvdft_worker_set_step": (None, [c_uint64]),
     "hvdft_worker_orderly_exit": (None, []),
@@ -447,6 +448,12 @@ class Worker:
         out = _Log()
         _library().hvdft_worker_log(byref(out))
         return Log(*(getattr(out, f.name) for f in fields(Log)))
+
+    def message_room(self) -> tuple[int, int]:
+        """Bytes sent and received since the latest snapshot, and this rank's share of the rest."""
+        own, share = c_uint64(), c_uint64()
+        _library().hvdft_worker_message_room(byref(own), byref(share))
+        return own.value, share.value
 
     def set_step(self, step: int) -> None:
         """Tells which training step this is, for the live display."""

@@ -70,6 +70,16 @@ def log_wants_snapshot(log: Log, own_ops: int) -> bool:
     return fills and own_ops > 0 and 2 * own_ops >= log.ops
 
 
+def messages_want_snapshot(own_bytes: int, share_bytes: int) -> bool:
+    """Tells whether this rank should take a snapshot because messages fill the arena.
+
+    Args:
+        own_bytes: sent and received since this rank's latest snapshot.
+        share_bytes: of the room that is left.
+    """
+    return own_bytes > share_bytes / 2
+
+
 def check_snapshot_settings(steps: int | None, overhead: float) -> None:
     """Raises HvdFtError unless `steps` is None or an int of at least 1 and 0 < `overhead` < 1."""
     if steps is not None and (not isinstance(steps, int) or steps < 1):

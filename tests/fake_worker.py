@@ -39,6 +39,7 @@ class FakeWorker:
         self.snapshots = 0
         self.costs: list[Snapshots] = []
         self.log_facts = Log(0, 1, 0, 1)
+        self.message_facts = (0, 1)
         self._room = bytearray()
         self._arena = arena
         self._cursor = 0
@@ -85,6 +86,9 @@ class FakeWorker:
 
     def log(self) -> Log:
         return self.log_facts
+
+    def message_room(self) -> tuple[int, int]:
+        return self.message_facts
 
     def snapshot_read(self, loop: int) -> memoryview | None:
         data = self._arena.loops[loop].data

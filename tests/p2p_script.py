@@ -12,7 +12,7 @@ from hvd_ft import native
 from hvd_ft.loops import TrainingLoop
 from hvd_ft.p2p import ft_recv, ft_send, rank, size
 
-STEPS, SNAPSHOT_STEPS = 20, 5
+STEPS = 20
 worker = native.worker()
 assert worker is not None
 me, ranks = rank(), size()
@@ -42,10 +42,10 @@ def tell(weights: np.ndarray) -> None:
     os.write(1, (json.dumps({"rank": me, "digest": digest}) + "\n").encode())
 
 
-def train(steps: int, snapshots: bool, elements: int = 5000) -> None:
+def train(steps: int, snapshots: bool, elements: int = 5000, every: int | None = 5) -> None:
     """A training; something is sent before the loop and after it."""
     weights = step_of(np.zeros(elements), -1)
-    loop = TrainingLoop(worker, SNAPSHOT_STEPS, 0.01)
+    loop = TrainingLoop(worker, every, 0.01 if every else 1e-9)
     values = loop.begin() if snapshots else None
     first = 0
     if values is not None:
@@ -133,6 +133,7 @@ STYLES = {
     "all": lambda: train(STEPS, False),
     "fill": lambda: train(200, False, 1 << 20),
     "fill in a loop": lambda: train(80, True, 1 << 17),
+    "fill in a loop that chooses": lambda: train(80, True, 1 << 17, None),
     "kinds": kinds,
     "other tag": lambda: other_than_before("tag"),
     "other shape": lambda: other_than_before("shape"),

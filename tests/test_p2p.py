@@ -140,7 +140,9 @@ def test_the_end_of_the_job_ends_the_wait(run_hvdft: RunHvdft) -> None:
     assert ended.code == 3, ended.err
 
 
-@pytest.mark.parametrize(("style", "code"), [("fill", 1), ("fill in a loop", 0)])
+@pytest.mark.parametrize(
+    ("style", "code"), [("fill", 1), ("fill in a loop", 0), ("fill in a loop that chooses", 0)]
+)
 def test_the_room_is_that_of_the_arena(run_hvdft: RunHvdft, style: str, code: int) -> None:
     ended = run(run_hvdft, style, ranks=2, HOROVOD_FT_ARENA_BYTES="64M")
     assert ended.code == code, ended.err

@@ -13,6 +13,7 @@ from hvd_ft.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
     log_wants_snapshot,
+    messages_want_snapshot,
 )
 
 
@@ -109,3 +110,10 @@ def test_the_budget_is_checked(overhead: float) -> None:
     check_snapshot_settings(None, 0.01)
     with pytest.raises(HvdFtError, match="snapshot_overhead="):
         check_snapshot_settings(None, overhead)
+
+
+@pytest.mark.parametrize(
+    ("own", "share", "wanted"), [(0, 0, False), (50, 100, False), (51, 100, True), (1, 0, True)]
+)
+def test_messages_that_fill_the_arena_want_a_snapshot(own: int, share: int, wanted: bool) -> None:
+    assert messages_want_snapshot(own, share) is wanted

@@ -30,6 +30,10 @@ HVDFT_API int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms
 // Receives it: copies its data.
 HVDFT_API int hvdft_worker_take_message(int source, const hvdft_message* message, void* to);
 
+// What this rank has sent and received since its latest snapshot, and its share of the room that the
+// arena has left: snapshots make room again.
+HVDFT_API void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_bytes);
+
 // ---------------------------------------------------------------- looking
 
 // How far a node has come at its end of an edge of the ring between nodes. `step` and `segment`

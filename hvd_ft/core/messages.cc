@@ -105,6 +105,7 @@ int Messages::send(int dest, const MessageHead& head, const char* data) {
   if (!node_.is_local(dest)) node_.ring_mirror();
   uint64_t count = end->place.count + 1;
   end->place = {count, count, count};
+  bytes_ += head.bytes;
   return code;
 }
 
@@ -174,6 +175,7 @@ int Messages::take(int source, uint64_t number, char* to) {
     end->fresh = true;
     pass_point(HVDFT_AT_RECEIVED, end->place.count);
   }
+  bytes_ += head.bytes;
   move_on(&end->place, number, [&](uint64_t n) { return file.see(n).taken; });
   return HVDFT_OK;
 }
@@ -201,6 +203,7 @@ void Messages::snapshot_begins(int loop, int slot) {
     end->mine->loops[loop].at[slot] = end->place;
     if (end->sends) end->file->settle();
   }
+  bytes_ = 0;
 }
 
 // What is told to others comes after the snapshot, never before: it may be cut then.
@@ -262,6 +265,14 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     auto left = static_cast<int>((end - now + 999999) / 1000000);
     w.messages->wait(source, ticket, std::min(left, hvdft::kLookMs));
   }
+}
+
+void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_bytes) {
+  Worker& w = *the_worker();
+  uint64_t used = w.node->header().used_bytes.load(), limit = w.node->limit();
+  auto locals = static_cast<uint64_t>(w.node->end_local() - w.node->first_local());
+  *own_bytes = w.messages->bytes_since_snapshot();
+  *share_bytes = limit > used ? (limit - used) / locals : 0;
 }
 
 int hvdft_worker_take_message(int source, const hvdft_message* message, void* to) {

@@ -22,6 +22,7 @@ class Messages {
   bool wait(int source, uint32_t ticket, int timeout_ms);
   uint32_t ticket(int source);
   int take(int source, uint64_t number, char* to);
+  uint64_t bytes_since_snapshot() const { return bytes_.load(); }
 
   // A training loop begins: the first time, or again at the same place. A snapshot of it is begun
   // in a slot, is published, is gone back to.
@@ -50,6 +51,7 @@ class Messages {
   const Node& node_;
   const int rank_;
   RankBlock& block_;
+  std::atomic<uint64_t> bytes_{0};
   std::mutex mutex_;  // of the two below, between this worker's threads
   std::vector<std::unique_ptr<End>> ends_[2];
 };
