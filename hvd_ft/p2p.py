@@ -60,8 +60,7 @@ def ft_send(array: Any, dest: int, tag: int = 0) -> None:
             something else than before, which stops the job.
     """
     worker = _worker()
-    _check_rank(worker, "dest", dest)
-    _check_tag(tag)
+    dest, tag = _rank(worker, "dest", dest), _tag(tag)
     data = np.ascontiguousarray(array).reshape(np.shape(array))
     with _stopping(worker):
         native_logs.send(dest, tag, _form(data), data)
@@ -88,8 +87,7 @@ def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
             which stops the job.
     """
     worker = _worker()
-    _check_rank(worker, "source", source)
-    _check_tag(tag)
+    source, tag = _rank(worker, "source", source), _tag(tag)
     if array is not None:
         _check_room(array)
     with _stopping(worker):
@@ -144,14 +142,16 @@ def _stopping(worker: native.Worker) -> Iterator[None]:
         raise
 
 
-def _check_rank(worker: native.Worker, name: str, value: int) -> None:
+def _rank(worker: native.Worker, name: str, value: int) -> int:
     if not isinstance(value, int | np.integer) or value not in range(worker.size):
         raise HvdFtError(f"{name}={value!r} is no rank: give one from 0 to {worker.size - 1}")
+    return int(value)
 
 
-def _check_tag(tag: int) -> None:
+def _tag(tag: int) -> int:
     if not isinstance(tag, int | np.integer) or tag not in _TAGS:
         raise HvdFtError(f"tag={tag!r} is not allowed: give a whole number of 32 bits")
+    return int(tag)
 
 
 def _check_room(array: np.ndarray) -> None:

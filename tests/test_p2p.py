@@ -161,7 +161,7 @@ def test_the_room_is_that_of_the_arena(run_hvdft: RunHvdft, style: str, code: in
         ("p2p.ft_recv([1], 1)", "a list cannot be received into"),
         ("p2p.ft_recv(a[::2], 1)", "not contiguous or not writeable"),
         ("p2p.ft_send(np.ones((1,) * 32), 1)", "has too many dimensions for a message"),
-        ("p2p.ft_send(a, 0); p2p.ft_recv(a, 0)", ""),
+        ("p2p.ft_send(a, np.int64(0), tag=np.int8(3)); p2p.ft_recv(a, 0, 3)", ""),
         (
             "p2p.ft_send(a, 0); p2p.ft_recv(np.ones(3, np.int8), 0)",
             "from rank 0 is float64 [4], which does not go into an array of int8 [3]",
