@@ -43,7 +43,7 @@ def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
     if mpi.dtype != ft.dtype or mpi.shape != ft.shape:
         return f"{name}: mpi {mpi.dtype} {mpi.shape}, ft {ft.dtype} {ft.shape}"
     same: Callable[[np.ndarray, np.ndarray], bool] = np.array_equal
-    if name.startswith("close"):
+    if "close: " in name:
         same = lambda a, b: np.allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
     return None if same(mpi, ft) else f"{name}: mpi {mpi}, ft {ft}"
 
@@ -65,36 +65,28 @@ def test_all_ranks_have_the_same_bits(results: dict[str, list[dict[str, np.ndarr
     first, *others = results["ft"]
     for other in others:
         for name, value in first.items():
+            if name.startswith("own: "):
+                continue
             assert value.tobytes() == other[name].tobytes(), name
 
 
-MISSING = """\
+ADASUM = """\
 import hvd_ft.tensorflow as hvd
 import tensorflow as tf
-from horovod.common.exceptions import HorovodInternalError
 
 hvd.init()
-x = tf.ones([hvd.size()])
-calls = {
-    "ALLTOALL": lambda: hvd.alltoall(x),
-    "REDUCESCATTER": lambda: hvd.reducescatter(x),
-    "ADASUM": lambda: hvd.allreduce(x, op=hvd.Adasum),
-    "JOIN": hvd.join,
-}
-for name, call in calls.items():
-    try:
-        call()
-    except (tf.errors.OpError, HorovodInternalError) as error:
-        assert f"the ft backend has no {name} operation" in str(error), error
-        print(name, flush=True)
+try:
+    hvd.allreduce(tf.ones([2]), op=hvd.Adasum)
+except tf.errors.OpError as error:
+    assert "the ft backend has no ADASUM operation" in str(error), error
+    print("said", flush=True)
 hvd.barrier()  # who ends first shuts Horovod down for all
 """
 
 
-def test_other_operations_fail_at_once_on_every_rank(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    script = tmp_path / "missing.py"
-    script.write_text(MISSING)
+def test_adasum_fails_at_once_on_every_rank(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script = tmp_path / "adasum.py"
+    script.write_text(ADASUM)
     ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)])
     assert ended.code == 0, ended.err
-    named = sorted(ended.out.replace("\n", " ").split())
-    assert named == sorted(["ALLTOALL", "REDUCESCATTER", "ADASUM", "JOIN"] * 2), ended.err
+    assert ended.out.split() == ["said", "said"], ended.err

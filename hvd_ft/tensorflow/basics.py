@@ -53,10 +53,13 @@ def barrier() -> None:
     """Waits until every rank is here; the ranks' order of collectives has to be the same.
 
     Raises:
-        HorovodInternalError: Horovod is not initialised, or is shut down meanwhile.
+        HorovodInternalError: Horovod is not initialised, or is shut down meanwhile, or a rank has
+            joined (`hvd.join`).
     """
     if not _horovod.mpi_ops._basics.MPI_LIB_CTYPES.horovod_ft_barrier():
-        raise HorovodInternalError("barrier: Horovod is not initialised or was shut down")
+        raise HorovodInternalError(
+            "barrier: Horovod is not initialised or was shut down, or a rank has joined"
+        )
 
 
 def enabled() -> bool:
