@@ -108,27 +108,12 @@ def exchange() -> None:
         keep(f"grouped allgather {dtype}", lambda group=group: hvd.grouped_allgather(group))
 
 
-def join() -> None:
-    """Ranks have more to reduce the higher they are; one does what cannot be done then."""
-    rank = hvd.rank()
-    for i in range(rank):
-        x = numbers((5,), "float32")
-        keep(f"own: joined {i}", lambda x=x, i=i: hvd.allreduce(x, op=hvd.Sum, name=f"j{i}"))
-    if rank == hvd.size() - 1:
-        x = numbers((5,), "float32")
-        keep("own: joined allgather", lambda: hvd.allgather(x, name="ja"))
-        keep("own: joined broadcast", lambda: hvd.broadcast(x, 0, name="jb"))
-    keep("last", hvd.join)
-
-
 def train() -> None:
     """What gradients go through."""
     rank = hvd.rank()
-    x = numbers((6,), "float32") / 3
-    keep(
-        "close: fp16",
-        lambda: hvd.allreduce(x, op=hvd.Average, compression=hvd.Compression.fp16, name="c"),
-    )
+    x = numbers((6,), "float32")
+    fp16 = hvd.Compression.fp16
+    keep("fp16", lambda: hvd.allreduce(x, op=hvd.Average, compression=fp16, name="c"))
     values, rows = numbers((2, 3), "float32"), tf.constant([rank, rank + 1])
     sparse = hvd.allreduce(tf.IndexedSlices(values, rows, dense_shape=(9, 3)), op=hvd.Average)
     keep("sparse", lambda: [sparse.values, sparse.indices])
@@ -165,7 +150,6 @@ meet()
 reduce_everything()
 gather_and_broadcast()
 exchange()
-join()
 train()
 fuse()
 results["object"] = np.array(hvd.broadcast_object({"of": hvd.rank()}, 1)["of"])

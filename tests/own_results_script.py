@@ -25,14 +25,6 @@ def note(*tensors: tf.Tensor) -> np.ndarray:
     return tensors[0].numpy()
 
 
-def reduce(more: int) -> None:
-    """Allreduces, of which this rank has `more`; then it joins."""
-    for i in range(more):
-        mean = note(hvd.allreduce(state[:1000], name=f"j{i}"))
-        state[:1000] += mean
-    note(hvd.join())
-
-
 for number in range(ROUNDS):
     rows = [(7 * (rank + number) + to) % 50_000 for to in range(size)]
     got = note(*hvd.alltoall(state, rows, name="t"))
@@ -41,6 +33,5 @@ for number in range(ROUNDS):
     parts = hvd.grouped_reducescatter([state, state[: size + 1] * 2], op=hvd.Sum)
     note(*parts)
     state = np.tanh(np.resize(np.concatenate([mine, parts[0].numpy()]), state.shape))
-    reduce((rank + number) % size)
 
 print(f"rank {rank}: {digest.hexdigest()}", flush=True)

@@ -53,13 +53,10 @@ def barrier() -> None:
     """Waits until every rank is here; the ranks' order of collectives has to be the same.
 
     Raises:
-        HorovodInternalError: Horovod is not initialised, or is shut down meanwhile, or a rank has
-            joined (`hvd.join`).
+        HorovodInternalError: Horovod is not initialised, or is shut down meanwhile.
     """
     if not _horovod.mpi_ops._basics.MPI_LIB_CTYPES.horovod_ft_barrier():
-        raise HorovodInternalError(
-            "barrier: Horovod is not initialised or was shut down, or a rank has joined"
-        )
+        raise HorovodInternalError("barrier: Horovod is not initialised or was shut down")
 
 
 def enabled() -> bool:
