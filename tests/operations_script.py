@@ -27,7 +27,7 @@ def keep(name: str, act: Callable[[], object]) -> None:
     except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
         results[name] = np.array(type(error).__name__)
         return
-    for i, part in enumerate(got if isinstance(got, list) else [got]):
+    for i, part in enumerate(got if isinstance(got, list | tuple) else [got]):
         results[f"{name}#{i}"] = part.numpy()
 
 
@@ -75,6 +75,54 @@ def gather_and_broadcast() -> None:
             keep(f"broadcast {root} {dtype}", lambda x=x, r=root: hvd.broadcast(x, r, name="b"))
 
 
+def exchange() -> None:
+    """What gives each rank something else."""
+    rank, size = hvd.rank(), hvd.size()
+    for dtype in TYPES:
+        splits = [(rank + 2 * to) % 4 for to in range(size)]
+        x = numbers((sum(splits) + 1, 2), dtype)  # one row goes to nobody
+        keep(f"own: alltoall {dtype}", lambda x=x, s=splits: hvd.alltoall(x, s, name="t"))
+        x = numbers((2 * size,), dtype)
+        keep(f"own: equal alltoall {dtype}", lambda x=x: hvd.alltoall(x, name="e"))
+    for dtype in ("int32", "int64", "float16", "float32", "float64"):
+        for op in ("Sum", "Average"):
+            for shape in ((0, 3), (1,), (7,), (6, 5), (40_000, 3)):
+                x = numbers(shape, dtype)
+                keep(
+                    f"own: reducescatter {op} {dtype} {shape}",
+                    lambda x=x, op=op: hvd.reducescatter(x, op=getattr(hvd, op), name="rs"),
+                )
+            group = [numbers((n, 2), dtype) for n in (1, 5, 50_000)]
+            keep(
+                f"own: grouped reducescatter {op} {dtype}",
+                lambda group=group, op=op: hvd.grouped_reducescatter(group, op=getattr(hvd, op)),
+            )
+        x = numbers((7, 2), dtype)
+        keep(
+            f"own: scaled {dtype}",
+            lambda x=x: hvd.reducescatter(
+                x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5, name="rp"
+            ),
+        )
+        group = [numbers((rank + n, 2), dtype) for n in (0, 1, 1000)]
+        keep(f"grouped allgather {dtype}", lambda group=group: hvd.grouped_allgather(group))
+
+
+def train() -> None:
+    """What gradients go through."""
+    rank = hvd.rank()
+    x = numbers((6,), "float32")
+    fp16 = hvd.Compression.fp16
+    keep("fp16", lambda: hvd.allreduce(x, op=hvd.Average, compression=fp16, name="c"))
+    values, rows = numbers((2, 3), "float32"), tf.constant([rank, rank + 1])
+    sparse = hvd.allreduce(tf.IndexedSlices(values, rows, dense_shape=(9, 3)), op=hvd.Average)
+    keep("sparse", lambda: [sparse.values, sparse.indices])
+    layer = hvd.SyncBatchNormalization(axis=-1)
+    batch = tf.cast(numbers((4, 2), "float32"), tf.float32) * (rank + 1)
+    keep("own: close: batch norm", lambda: layer(batch, training=True))
+    keep("close: batch norm's mean", lambda: layer.moving_mean)
+
+
 def fuse() -> None:
     """Many tensors at once, in one function: they travel fused."""
 
@@ -101,6 +149,8 @@ hvd.init()
 meet()
 reduce_everything()
 gather_and_broadcast()
+exchange()
+train()
 fuse()
 results["object"] = np.array(hvd.broadcast_object({"of": hvd.rank()}, 1)["of"])
 results["objects"] = np.array(hvd.allgather_object(hvd.rank()))

@@ -14,8 +14,9 @@ namespace common {
 
 namespace {
 
-// So many requests fit into a mailbox at once whatever their names.
+// So many requests fit into a mailbox at once whatever their names, if no shape is longer.
 constexpr size_t kRequestsPerAnnouncement = 1000;
+constexpr size_t kDimensionsPerRequest = 64;
 constexpr int kWaitMs = 1000; // for the stall inspector; all else rings
 
 int IntFromEnv(const char* name, int otherwise) {
@@ -28,18 +29,14 @@ std::logic_error Unsupported(const std::string& what) {
                           "; run the script on HOROVOD_CONTROLLER=mpi for that");
 }
 
-// Operations that the backend does not have fail where they are called, on every rank.
+// What the backend does not have fails where it is called, on every rank. Joins are there (FtJoined),
+// but not admitted: in some orders of joining ranks wait for ever (docs/operations.md).
 Status Admit(const Request& request) {
-  switch (request.request_type()) {
-  case Request::ALLREDUCE:
-  case Request::ALLGATHER:
-  case Request::BROADCAST:
-  case Request::BARRIER:
-    return Status::OK();
-  default:
-    return Status::PreconditionError(
-        Unsupported(Request::RequestType_Name(request.request_type()) + " operation").what());
-  }
+  auto type = request.request_type();
+  return type == Request::ADASUM || type == Request::JOIN
+             ? Status::PreconditionError(
+                   Unsupported(Request::RequestType_Name(type) + " operation").what())
+             : Status::OK();
 }
 
 } // namespace
@@ -82,14 +79,14 @@ void FtController::DoInitialization() {
 void FtController::Wake() { ft().worker_ring(); }
 
 ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
-                                               ProcessSet&) {
+                                               ProcessSet& process_set) {
   for (;;) {
     uint32_t ticket = ft().worker_ticket();
     uint64_t term = ft().worker_term(); // before the log, see hvd_ft.h
     shutdown_requested |= state.shut_down;
     CollectQueued();
     ResponseList list;
-    if (NextFromLog(list)) {
+    if (NextFromLog(list, process_set)) {
       return list;
     }
     if (Advance()) {
@@ -128,6 +125,10 @@ void FtController::CollectQueued() {
     if (unannounced_.empty()) {
       unannounced_since_ = Clock::now();
     }
+    if (request.request_type() == Request::JOIN) {
+      request.set_tensor_name(JOIN_TENSOR_NAME);
+      request.set_tensor_shape({static_cast<int64_t>(NextOp())}); // see FtJoined
+    }
     unannounced_.push_back(request.tensor_name());
     requested_[request.tensor_name()] = std::move(request);
     replay_moved_ = Clock::now();
@@ -155,7 +156,7 @@ uint64_t FtController::NextOp() const {
   return ft().worker_cursor() + flights_.size() + executing_.size();
 }
 
-bool FtController::NextFromLog(ResponseList& list) {
+bool FtController::NextFromLog(ResponseList& list, ProcessSet& process_set) {
   hvdft_record record;
   int code = ft().worker_record(NextOp(), &record);
   // Cut: the script is on its way to the loop, from where it jumps to its snapshot.
@@ -165,10 +166,14 @@ bool FtController::NextFromLog(ResponseList& list) {
   FtCheck(code);
   Response response;
   Response::ParseFromBytes(response, static_cast<const uint8_t*>(record.response));
-  if (!Requested(response)) {
+  bool requested = Requested(response);
+  if (requested) {
+    CheckSignature(record, response);
+  } else if (!Joined()) {
     return false;
   }
-  CheckSignature(record, response);
+  // Horovod then takes zeros for this rank's tensors, or ends the join.
+  process_set.joined = !requested || response.response_type() == Response::JOIN;
   for (auto& name : response.tensor_names()) {
     requested_.erase(name);
   }
@@ -186,6 +191,8 @@ bool FtController::Requested(const Response& response) const {
   }
   return true;
 }
+
+bool FtController::Joined() const { return requested_.count(JOIN_TENSOR_NAME) > 0; }
 
 hvdft_record FtController::TakeRecord() {
   hvdft_record record = executing_.front();
@@ -244,9 +251,16 @@ void FtController::FollowTerm(uint64_t term) {
   }
   term_ = term;
   message_table_.clear();
+  splits_.clear();
+  joined_ = FtJoined();
   unannounced_.clear();
   for (auto& entry : requested_) {
-    unannounced_.push_back(entry.first);
+    if (entry.first != JOIN_TENSOR_NAME) {
+      unannounced_.push_back(entry.first);
+    }
+  }
+  if (Joined()) {
+    unannounced_.push_back(JOIN_TENSOR_NAME); // last, as it came
   }
 }
 
@@ -270,11 +284,13 @@ void FtController::Announce() {
   }
   while (!unannounced_.empty()) {
     RequestList requests;
-    size_t count = std::min(unannounced_.size(), kRequestsPerAnnouncement);
-    for (size_t i = 0; i < count; ++i) {
-      auto request = requested_.find(unannounced_[i]);
+    size_t count = 0;
+    for (size_t taken = 0; count < unannounced_.size() && taken < kRequestsPerAnnouncement;
+         ++count) {
+      auto request = requested_.find(unannounced_[count]);
       if (request != requested_.end()) {
-        requests.add_request(request->second);
+        requests.add_request(WithSplits(request->second));
+        taken += 1 + requests.requests().back().tensor_shape().size() / kDimensionsPerRequest;
       }
     }
     std::string bytes;
@@ -286,6 +302,18 @@ void FtController::Announce() {
     }
     unannounced_.erase(unannounced_.begin(), unannounced_.begin() + static_cast<long>(count));
   }
+}
+
+// What each rank sends to whom has to be agreed as well: an alltoall is announced with its splits
+// behind its shape.
+Request FtController::WithSplits(const Request& request) const {
+  Request announced = request;
+  if (request.request_type() == Request::ALLTOALL) {
+    for (int32_t rows : tensor_queue_.GetTensorEntry(request.tensor_name()).splits) {
+      announced.add_tensor_shape(rows);
+    }
+  }
+  return announced;
 }
 
 // ---------------------------------------------------------------- the rest of the interface
@@ -313,7 +341,7 @@ void FtController::Allgather2Ints(std::array<int, 2>, std::vector<int>&) {
 }
 
 void FtController::AlltoallGetRecvSplits(const std::vector<int32_t>&, std::vector<int32_t>&) {
-  throw Unsupported("ALLTOALL operation");
+  throw Unsupported("lockstep cycle");
 }
 
 void FtController::CrossRankBitwiseAnd(std::vector<long long>&, int) {

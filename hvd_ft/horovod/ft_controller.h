@@ -17,6 +17,7 @@
 
 #include "../controller.h"
 #include "ft_flight.h"
+#include "ft_joined.h"
 
 namespace horovod {
 namespace common {
@@ -63,17 +64,24 @@ private:
 
   void CollectQueued();
   uint64_t NextOp() const;
-  bool NextFromLog(ResponseList& list);
+  bool NextFromLog(ResponseList& list, ProcessSet& process_set);
   bool Advance();
   void Finish(FtFlight& flight);
   bool Requested(const Response& response) const;
+  bool Joined() const;
   void Leave();
   void CheckPeers();
   void FollowTerm(uint64_t term);
   bool MoreToCome(uint32_t ticket);
   void Announce();
+  Request WithSplits(const Request& request) const;
   void Coordinate(HorovodGlobalState& state);
   void TakeAnnouncements(std::vector<std::string>& ready);
+  void Count(const Request& announced, std::vector<std::string>& ready);
+  Request TakeSplits(const Request& announced);
+  bool AllJoined() const;
+  std::vector<int> Absent(const std::string& name) const;
+  Response Agree(const std::string& name);
   void Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
             ResponseList& list);
   void Propose(const ResponseList& list);
@@ -91,6 +99,11 @@ private:
   std::deque<hvdft_record> executing_; // handed to Horovod, which has not yet begun them
   std::deque<std::unique_ptr<FtFlight>> flights_;
   uint64_t term_ = 0;
+
+  // The coordinator's, of this term; Horovod's message table belongs to them.
+  FtJoined joined_;
+  std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]
+  std::unordered_map<std::string, std::string> signatures_;      // of what is about to be proposed
   Clock::time_point replay_moved_;
   std::chrono::duration<double> replay_timeout_{60};
 };

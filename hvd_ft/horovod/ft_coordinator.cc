@@ -20,7 +20,7 @@ void FtController::Coordinate(HorovodGlobalState& state) {
     }
     stall_inspector_.UpdateCheckTime();
   }
-  if (ready.empty()) {
+  if (ready.empty() && !AllJoined()) {
     return;
   }
   ResponseList list;
@@ -30,18 +30,10 @@ void FtController::Coordinate(HorovodGlobalState& state) {
 
 // Tensors that all ranks have announced now.
 void FtController::TakeAnnouncements(std::vector<std::string>& ready) {
-  auto count = [&](const Request& request) {
-    bool complete = IncrementTensorCount(request);
-    stall_inspector_.RecordUncachedTensorStart(request.tensor_name(), request.request_rank(),
-                                               size_);
-    if (complete) {
-      ready.push_back(request.tensor_name());
-    }
-  };
   for (auto& name : unannounced_) {
     auto request = requested_.find(name);
     if (request != requested_.end()) {
-      count(request->second);
+      Count(WithSplits(request->second), ready);
     }
   }
   unannounced_.clear();
@@ -51,10 +43,89 @@ void FtController::TakeAnnouncements(std::vector<std::string>& ready) {
       RequestList requests;
       RequestList::ParseFromBytes(requests, static_cast<const uint8_t*>(bytes));
       for (auto& request : requests.requests()) {
-        count(request);
+        Count(request, ready);
       }
     }
   }
+  // What now waits for ranks only that have joined.
+  for (auto& entry : message_table_) {
+    bool complete = entry.second.size() == static_cast<size_t>(size_);
+    if (!joined_.ranks.empty() && !complete &&
+        Absent(entry.first).size() + entry.second.size() == static_cast<size_t>(size_)) {
+      timeline_.NegotiateEnd(entry.first);
+      ready.push_back(entry.first);
+    }
+  }
+}
+
+void FtController::Count(const Request& announced, std::vector<std::string>& ready) {
+  if (announced.request_type() == Request::JOIN) {
+    joined_.Add(announced.request_rank(), announced.tensor_shape()[0]);
+    return;
+  }
+  bool complete = IncrementTensorCount(TakeSplits(announced));
+  auto& name = announced.tensor_name();
+  stall_inspector_.RecordUncachedTensorStart(name, announced.request_rank(), size_);
+  if (complete) {
+    ready.push_back(name);
+  }
+}
+
+Request FtController::TakeSplits(const Request& announced) {
+  Request request = announced;
+  if (announced.request_type() == Request::ALLTOALL) {
+    auto size = static_cast<size_t>(size_);
+    auto shape = announced.tensor_shape();
+    auto& all = splits_[announced.tensor_name()];
+    all.resize(size * size);
+    std::copy(shape.end() - size_, shape.end(),
+              all.begin() + announced.request_rank() * size_);
+    shape.resize(shape.size() - size);
+    request.set_tensor_shape(shape);
+  }
+  return request;
+}
+
+bool FtController::AllJoined() const {
+  return joined_.ranks.size() == static_cast<size_t>(size_);
+}
+
+// Ranks that have joined without announcing this tensor before.
+std::vector<int> FtController::Absent(const std::string& name) const {
+  std::set<int> absent = joined_.ranks;
+  for (auto& request : message_table_.at(name)) {
+    absent.erase(request.request_rank());
+  }
+  return {absent.begin(), absent.end()};
+}
+
+// Horovod's response to what has been announced. It takes no part in that who is absent: ranks
+// that give zeros have a device of their own, so that only what lacks the same ranks is fused.
+Response FtController::Agree(const std::string& name) {
+  constexpr int32_t kAbsentDevice = CPU_DEVICE_ID - 1;
+  auto& requests = message_table_.at(name);
+  auto type = requests[0].request_type();
+  signatures_[name] = FtSignature(requests[0]);
+  auto absent = Absent(name);
+  for (int rank : absent) {
+    requests.push_back(requests[0]);
+    requests.back().set_request_rank(rank);
+  }
+  Response response = ConstructResponse(name, static_cast<int>(absent.size()));
+  if (type == Request::BARRIER && !absent.empty()) {
+    response.set_response_type(Response::ERROR);
+    response.set_error_message("Barrier is not supported with Join at this time.");
+  }
+  auto devices = response.devices();
+  for (int rank : absent) {
+    devices[static_cast<size_t>(rank)] = kAbsentDevice;
+  }
+  response.set_devices(devices);
+  if (response.response_type() == Response::ALLTOALL) {
+    response.set_tensor_sizes(splits_.at(name));
+  }
+  splits_.erase(name);
+  return response;
 }
 
 void FtController::Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
@@ -64,14 +135,23 @@ void FtController::Fuse(const std::vector<std::string>& ready, HorovodGlobalStat
   for (auto& name : ready) {
     auto group = group_table_.GetGroupIDFromTensorName(name);
     if (!state.disable_group_fusion || group == NULL_GROUP_ID) {
-      together.push_back(ConstructResponse(name));
+      together.push_back(Agree(name));
     } else if (done.insert(group).second) {
       std::deque<Response> alone;
       for (auto& member : group_table_.GetGroupTensorNames(group)) {
-        alone.push_back(ConstructResponse(member));
+        alone.push_back(Agree(member));
       }
       FuseResponses(alone, state, list);
     }
+  }
+  if (AllJoined()) {
+    Response join;
+    join.set_response_type(Response::JOIN);
+    join.add_tensor_name(JOIN_TENSOR_NAME);
+    join.set_last_joined_rank(joined_.last);
+    together.push_back(std::move(join));
+    signatures_[JOIN_TENSOR_NAME] = FtSignature(requested_.at(JOIN_TENSOR_NAME));
+    joined_ = FtJoined();
   }
   FuseResponses(together, state, list);
 }
@@ -87,40 +167,55 @@ uint32_t CoreReduce(ReduceOp op) {
   }
 }
 
+// Bytes of a tensor's slice at one place of its first dimension.
+uint64_t RowBytes(const TensorTableEntry& entry) {
+  uint64_t row = DataType_Size(entry.tensor->dtype());
+  for (int d = 1; d < entry.tensor->shape().dims(); ++d) {
+    row *= static_cast<uint64_t>(entry.tensor->shape().dim_size(d));
+  }
+  return row;
+}
+
+// What each rank gives to a concatenation of all, in bytes.
+std::vector<uint64_t> Blocks(const Response& response, const TensorQueue& queue, size_t size) {
+  std::vector<uint64_t> blocks(size);
+  auto& sizes = response.tensor_sizes();
+  auto& names = response.tensor_names();
+  // An allgather has a size for each tensor and rank, an alltoall (which is never fused) for each
+  // rank and receiver.
+  bool gather = response.response_type() == Response::ALLGATHER;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    auto& name = gather ? names[i / size] : names[0];
+    blocks[gather ? i % size : i / size] +=
+        RowBytes(queue.GetTensorEntry(name)) * static_cast<uint64_t>(sizes[i]);
+  }
+  return blocks;
+}
+
 // What the core needs to know of a response; `blocks` has to live as long as the op.
 hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
                 std::vector<uint64_t>& blocks) {
   hvdft_op op{};
   op.dtype = static_cast<uint32_t>(response.tensor_type());
   auto& sizes = response.tensor_sizes();
-  auto& names = response.tensor_names();
-  if (response.response_type() == Response::ALLREDUCE) {
+  auto type = response.response_type();
+  if (type == Response::ALLREDUCE || type == Response::REDUCESCATTER) {
     op.kind = HVDFT_REDUCE;
     op.reduce = CoreReduce(response.reduce_op());
     op.result_bytes = static_cast<uint64_t>(std::accumulate(sizes.begin(), sizes.end(), 0LL)) *
                       DataType_Size(response.tensor_type());
-  } else if (response.response_type() == Response::BROADCAST) {
-    auto& entry = queue.GetTensorEntry(names[0]);
+  } else if (type == Response::BROADCAST) {
+    auto& entry = queue.GetTensorEntry(response.tensor_names()[0]);
     op.kind = HVDFT_COPY;
     op.root = static_cast<uint32_t>(entry.root_rank);
     op.result_bytes = entry.tensor->size();
-  } else if (response.response_type() == Response::ALLGATHER) {
+  } else if (type == Response::ALLGATHER || type == Response::ALLTOALL) {
     op.kind = HVDFT_CONCAT;
-    blocks.assign(static_cast<size_t>(size), 0);
-    for (size_t t = 0; t < names.size(); ++t) {
-      auto& entry = queue.GetTensorEntry(names[t]);
-      uint64_t row = DataType_Size(entry.tensor->dtype());
-      for (int d = 1; d < entry.tensor->shape().dims(); ++d) {
-        row *= static_cast<uint64_t>(entry.tensor->shape().dim_size(d));
-      }
-      for (int r = 0; r < size; ++r) {
-        blocks[r] += row * static_cast<uint64_t>(sizes[t * static_cast<size_t>(size) + r]);
-      }
-    }
+    blocks = Blocks(response, queue, static_cast<size_t>(size));
     op.result_bytes = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
     op.block_bytes = blocks.data();
   } else {
-    op.kind = HVDFT_NONE; // a barrier, or an error
+    op.kind = HVDFT_NONE; // a barrier, a join, or an error
   }
   return op;
 }
@@ -137,7 +232,7 @@ void FtController::Propose(const ResponseList& list) {
     ops.push_back(CoreOp(response, tensor_queue_, size_, blocks[i]));
     Response::SerializeToString(response, bytes[i]);
     for (auto& name : response.tensor_names()) {
-      signatures[i] += FtSignature(requested_.at(name)) + '\n';
+      signatures[i] += signatures_.at(name) + '\n';
     }
     ops.back().response = bytes[i].data();
     ops.back().response_bytes = bytes[i].size();
@@ -145,6 +240,7 @@ void FtController::Propose(const ResponseList& list) {
   }
   // If a rank joined meanwhile the answer is "again": everyone announces anew in the new term.
   FtCheck(ft().worker_propose(term_, ops.data(), static_cast<int>(ops.size())));
+  signatures_.clear();
 }
 
 } // namespace common

@@ -16,15 +16,16 @@ namespace common {
 struct FtFlight {
   // `of`: the tensors of the entries are, one after the other, this rank's input.
   FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of)
-      : record(record), entries(std::move(of)), tensors(entries.size()) {
+      : record(record), entries(std::move(of)) {
     for (auto& e : entries) {
+      tensors += e.callback ? 1 : 0; // none: zeros for others, see FtJoined
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + e.tensor->size());
     }
   }
 
   hvdft_record record;
   std::vector<TensorTableEntry> entries;
-  size_t tensors; // that are pending until it is executed
+  size_t tensors = 0; // that are pending until it is executed
 
   // As in hvdft_copies; without one nothing is copied.
   std::function<void(uint64_t from, uint64_t bytes, char* to)> copy_in;

@@ -27,6 +27,9 @@ std::string FtSignature(const Request& request) {
   if (request.request_type() == Request::BARRIER) {
     return "barrier";
   }
+  if (request.request_type() == Request::JOIN) {
+    return "join";
+  }
   text << Request::RequestType_Name(request.request_type());
   if (request.request_type() == Request::ALLREDUCE) {
     text << ' ' << ReduceName(request.reduce_op());
@@ -37,7 +40,8 @@ std::string FtSignature(const Request& request) {
   const auto& shape = request.tensor_shape();
   for (size_t i = 0; i < shape.size(); ++i) {
     text << (i > 0 ? ", " : "");
-    if (i == 0 && request.request_type() == Request::ALLGATHER) {
+    if (i == 0 && (request.request_type() == Request::ALLGATHER ||
+                   request.request_type() == Request::ALLTOALL)) {
       text << '*';
     } else {
       text << shape[i];
