@@ -4,7 +4,8 @@
 #include <cstring>
 #include <memory>
 
-#include "ft_controller.h"
+#include "../controller.h"
+#include "ft_follower.h"
 
 namespace horovod {
 namespace common {
@@ -18,8 +19,9 @@ constexpr char FT_REDUCESCATTER[] = "FT_REDUCESCATTER";
 constexpr char FT_ALLTOALL[] = "FT_ALLTOALL";
 constexpr char FT_ERROR[] = "FT_ERROR";
 
-FtController& ControllerOf(HorovodGlobalState* state) {
-  return static_cast<FtController&>(*state->global_controller);
+// Of the op's process set.
+Controller& ControllerOf(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries) {
+  return *state->process_set_table.Get(entries[0].process_set_id).controller;
 }
 
 char* Data(const std::shared_ptr<Tensor>& tensor) {
@@ -29,13 +31,12 @@ char* Data(const std::shared_ptr<Tensor>& tensor) {
 // Hands the op over: the controller finishes it, and calls its entries back.
 Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const char* activity) {
   state->timeline.ActivityStartAll(flight->entries, activity);
-  ControllerOf(state).Begin(std::move(flight));
+  ft_follower().Begin(std::move(flight));
   return Status::InProgress();
 }
 
-std::unique_ptr<FtFlight> NewFlight(HorovodGlobalState* state,
-                                    std::vector<TensorTableEntry>& entries) {
-  return std::make_unique<FtFlight>(ControllerOf(state).TakeRecord(), std::move(entries));
+std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries) {
+  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries));
 }
 
 } // namespace
@@ -46,7 +47,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
   WaitForData(entries);
   double prescale = response.prescale_factor(), postscale = response.postscale_factor();
   if (response.reduce_op() == ReduceOp::AVERAGE) {
-    postscale /= ControllerOf(global_state_).GetSize();
+    postscale /= ControllerOf(global_state_, entries).GetSize();
   }
   auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
                       uint64_t bytes) {
@@ -57,7 +58,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -81,7 +82,7 @@ bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.copy_in = [&f](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -96,7 +97,7 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
 // entries one after the other.
 Status FtAllgather::CopyOut(FtFlight& flight, const Response& response) {
   auto& entries = flight.entries;
-  auto size = static_cast<size_t>(ControllerOf(global_state_).GetSize());
+  auto size = static_cast<size_t>(ControllerOf(global_state_, entries).GetSize());
   std::vector<int64_t> elements(entries.size() * size); // [entry][rank]
   std::vector<int64_t*> rows;
   for (size_t e = 0; e < entries.size(); ++e) {
@@ -133,9 +134,9 @@ bool FtAllgather::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Response&) {
   WaitForData(entries);
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   auto& e = flight->entries[0];
-  bool root = ControllerOf(global_state_).GetRank() == e.root_rank;
+  bool root = ControllerOf(global_state_, flight->entries).GetRank() == e.root_rank;
   char* input = Data(e.tensor);
   flight->copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
     std::memcpy(to, input + from, bytes);
@@ -182,14 +183,15 @@ Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
       scale(prescale, e, Data(e.tensor) + at, to + of, n);
     });
   };
-  int rank = ControllerOf(global_state_).GetRank(), size = ControllerOf(global_state_).GetSize();
+  auto& controller = ControllerOf(global_state_, f.entries);
+  int rank = controller.GetRank(), size = controller.GetSize();
   f.copy_out = [&f, scale, postscale, rank, size](uint64_t from, uint64_t bytes,
                                                   const char* result) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -213,7 +215,7 @@ bool FtReducescatter::Enabled(const ParameterManager&, const std::vector<TensorT
 
 Status FtAlltoall::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   char* input = Data(f.entries[0].tensor);
   f.copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
@@ -225,8 +227,9 @@ Status FtAlltoall::Execute(std::vector<TensorTableEntry>& entries, const Respons
 
 Status FtAlltoall::CopyOut(FtFlight& flight, const Response& response) {
   auto& e = flight.entries[0];
-  auto size = static_cast<size_t>(ControllerOf(global_state_).GetSize());
-  auto rank = static_cast<size_t>(ControllerOf(global_state_).GetRank());
+  auto& controller = ControllerOf(global_state_, flight.entries);
+  auto size = static_cast<size_t>(controller.GetSize());
+  auto rank = static_cast<size_t>(controller.GetRank());
   auto& splits = response.tensor_sizes(); // rows, [from][to]
   int64_t rows = 0;
   for (size_t from = 0; from < size; ++from) {
@@ -271,14 +274,14 @@ bool FtAlltoall::Enabled(const ParameterManager&, const std::vector<TensorTableE
 
 Status FtJoin::Execute(std::vector<TensorTableEntry>& entries, const Response& response,
                        ProcessSet& process_set) {
-  ControllerOf(global_state_).Barrier(Communicator::GLOBAL);
+  process_set.controller->Barrier(Communicator::GLOBAL);
   return JoinOp::Execute(entries, response, process_set);
 }
 
 // ---------------------------------------------------------------- error
 
 Status FtError::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.finish = [this, &f, response] { return ErrorOp::Execute(f.entries, response); };
   return Begin(global_state_, std::move(flight), FT_ERROR);

@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "ft_process_sets.h"
+
 namespace horovod {
 namespace common {
 
@@ -25,7 +27,7 @@ std::string FtSignature(const Request& request) {
   std::ostringstream text;
   text.precision(17);
   if (request.request_type() == Request::BARRIER) {
-    return "barrier";
+    return FtIsProcessSetChange(request) ? FtProcessSetChange(request) : "barrier";
   }
   if (request.request_type() == Request::JOIN) {
     return "join";
