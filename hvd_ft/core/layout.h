@@ -21,7 +21,7 @@ namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 5;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -39,8 +39,8 @@ struct FileHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t rank;  // rank.arena only
-  // node.arena only: ranks of the job, and which of them are on this node.
-  uint32_t size, first_local, locals;
+  // node.arena only: the job's ranks and nodes, and which ranks are on this one.
+  uint32_t size, nodes, first_local, locals;
   uint32_t uid;
   uint64_t limit_bytes;
   char job[64];

@@ -5,6 +5,7 @@
 
 #include "ft_agreed.h"
 #include "ft_controller.h"
+#include "ft_layout.h"
 #include "ft_process_sets.h"
 #include "ft_signature.h"
 #include "ft_stop.h"
@@ -248,8 +249,11 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
   if (type == Response::ALLREDUCE || type == Response::REDUCESCATTER) {
     op.kind = HVDFT_REDUCE;
     op.reduce = CoreReduce(response.reduce_op());
-    op.result_bytes = static_cast<uint64_t>(std::accumulate(sizes.begin(), sizes.end(), 0LL)) *
-                      DataType_Size(response.tensor_type());
+    FtLayout layout(static_cast<uint64_t>(ft().worker_nodes()));
+    for (int64_t elements : sizes) {
+      layout.Add(static_cast<uint64_t>(elements) * DataType_Size(response.tensor_type()));
+    }
+    op.result_bytes = layout.Bytes();
     if (process_set_ != 0) {
       blocks.resize(static_cast<size_t>(ft().worker_size()));
       for (int rank : global_ranks_) {

@@ -35,8 +35,8 @@ Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const 
   return Status::InProgress();
 }
 
-std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries) {
-  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries));
+std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries, int chunks = 1) {
+  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries), chunks);
 }
 
 } // namespace
@@ -58,7 +58,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(entries);
+  auto flight = NewFlight(entries, ft().worker_nodes());
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -183,7 +183,7 @@ Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(entries);
+  auto flight = NewFlight(entries, ft().worker_nodes());
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
