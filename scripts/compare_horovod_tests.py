@@ -25,14 +25,22 @@ OUTCOMES = ("passed", "skipped", "unfinished", "failed")  # a test's is the wors
 BACKENDS = ("mpi", "ft")
 FILES = (
     "test_tensorflow.py",
+    "test_tensorflow_keras.py",
     "test_tensorflow2_keras.py",
     "test_common.py",
     "test_xla.py",
     "test_compute_worker.py",
+    "test_tensorflow_process_sets.py",
+    "test_tensorflow_process_sets_dynamic.py",
+    "test_tensorflow2_keras_process_sets.py",
+    "test_process_sets_static.py",
+    "test_process_sets_multi_comm.py",
+    "test_xla_process_sets.py",
     "test_adasum_tensorflow.py",
 )
 EXCEPTIONS = {
     "test_adasum_tensorflow.py": "ft has no Adasum",
+    "test_process_sets_multi_comm.py": "ft's workers have no MPI, so no communicators",
 }
 
 # Horovod's tests look for these two.
@@ -160,12 +168,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=20, help="a file is stopped after so long")
     parser.add_argument("--out", type=Path, default=ROOT / "out", help="folder for the output")
     options = parser.parse_args(arguments)
-    for name in options.files:
-        if not (options.checkout / "test" / "parallel" / name).is_file():
+    tests = [options.checkout / "test" / "parallel" / name for name in options.files]
+    for name, path in zip(options.files, tests, strict=True):
+        if not path.is_file():
             parser.error(f"{options.checkout} has no test/parallel/{name}; give a checkout of "
                          "Horovod's repository at tag v0.28.1")  # fmt: skip
-    if importlib.util.find_spec("mock") is None and any(map(_needs_mock, tests)):
-        parser.error("Horovod's tests need the package mock; pip install mock")
+    sources = (options.checkout / "test").rglob("*.py")
+    wants_mock = any("import mock" in path.read_text() for path in sources)
+    if wants_mock and importlib.util.find_spec("mock") is None:
+        parser.error("these tests need the package mock; pip install mock")
     return options
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+import hvd_ft.tensorflow.keras as keras
 
 TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64")
 TYPES += ("float16", "float32", "float64", "bool")
@@ -123,6 +124,39 @@ def train() -> None:
     keep("close: batch norm's mean", lambda: layer.moving_mean)
 
 
+def accumulate() -> None:
+    """Several backward passes to one reduction."""
+    variable = tf.Variable(tf.zeros(5))
+    sgd = tf.keras.optimizers.legacy.SGD(1.0)
+    optimizer = keras.DistributedOptimizer(sgd, backward_passes_per_step=2)
+    slope = numbers((5,), "float32")
+    for _ in range(4):
+        optimizer.minimize(lambda: tf.reduce_sum(variable * slope), [variable])
+    keep("close: backward passes", lambda: variable)
+
+
+def elastic() -> None:
+    """Horovod Elastic's states, as plain state."""
+    rank = hvd.rank()
+    state = hvd.elastic.TensorFlowState([tf.Variable(numbers((4,), "float32"))], batch=rank + 7)
+    state.sync()  # rank 0's
+    keep("elastic: synced", lambda: [state.variables[0], tf.constant(state.batch)])
+    state.variables[0].assign_add(tf.ones(4))
+    state.batch += 1
+    state.restore()
+    keep("elastic: restored", lambda: [state.variables[0], tf.constant(state.batch)])
+    state.batch += 1
+    state.save()
+    state.restore()
+    keep("elastic: saved", lambda: tf.constant(state.batch))
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(1.0), "mse")
+    kept = hvd.elastic.TensorFlowKerasState(model, epoch=rank)
+    kept.sync()
+    same = [hvd.allgather(w[None]) for w in model.trainable_variables]
+    keep("elastic: model", lambda: [tf.reduce_max(w, 0) - tf.reduce_min(w, 0) for w in same])
+
+
 def fuse() -> None:
     """Many tensors at once, in one function: they travel fused."""
 
@@ -151,6 +185,8 @@ reduce_everything()
 gather_and_broadcast()
 exchange()
 train()
+accumulate()
+elastic()
 fuse()
 results["object"] = np.array(hvd.broadcast_object({"of": hvd.rank()}, 1)["of"])
 results["objects"] = np.array(hvd.allgather_object(hvd.rank()))

@@ -13,7 +13,7 @@ import tensorflow as tf
 import hvd_ft.tensorflow as hvd
 
 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-ROUNDS = 3
+ROUNDS = 2
 tf.get_logger().setLevel("ERROR")  # of functions that are traced again
 digest = hashlib.sha256()
 

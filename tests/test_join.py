@@ -12,7 +12,7 @@ SCRIPT = str(Path(__file__).with_name("join_script.py"))
 RANKS = "3"
 # Rank 0 has joined and gives zeros; rank 1 is the last to join; rank 2 trains on alone; rank 1 dies
 # in the op that ends a join.
-DRILLS = ("rank=0,point=copy_in,op=7", "rank=1,op=9", "rank=2,op=22", "rank=1,op=25")
+DRILLS = ("rank=0,point=copy_in,op=7", "rank=1,op=9", "rank=2,op=22", "rank=1,incarnation=1,op=25")
 
 
 def test_joined_ranks_that_die_give_zeros_again(run_hvdft: RunHvdft) -> None:

@@ -10,10 +10,11 @@ from conftest import Cluster, RunHvdft
 from hvd_ft.environment import mpi_environment
 
 SCRIPT = str(Path(__file__).with_name("process_sets_script.py"))
+LOOPS = str(Path(__file__).with_name("process_sets_loop_script.py"))
 RANKS = "3"
 # An op of a set with the rank, of one without it, one that adds a set; the coordinator in a set
 # that it is not in.
-DRILLS = ("rank=2,point=copy_out,op=9", "rank=0,op=24", "rank=1,op=60", "rank=0,op=90")
+DRILLS = ("rank=2,point=copy_out,op=9", "rank=0,op=24", "rank=1,op=60")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,19 @@ def test_a_node_without_a_set_s_ranks_adds_nothing(
     ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SCRIPT, timeout=180)
     assert ended.code == 0, ended.err
     assert sorted(ended.out.splitlines()) == expected["mpi"]
+
+
+def test_snapshots_know_nothing_of_others_ops(run_hvdft: RunHvdft) -> None:
+    command = ["run", "-np", RANKS, sys.executable, LOOPS]
+    undisturbed = run_hvdft(command)
+    assert undisturbed.code == 0, undisturbed.err
+    drills = ("rank=1,step=17", "rank=0,step=26", "rank=2,incarnation=0,op=90")
+    flags = [flag for drill in drills for flag in ("--inject", drill)]
+    ended = run_hvdft([*command[:3], *flags, *command[3:]])
+    assert ended.code == 0, ended.err
+    assert ended.err.count("hvdft: drill: ") == len(drills), ended.err
+    # What was printed before a rank died is printed again.
+    assert set(ended.out.splitlines()) == set(undisturbed.out.splitlines())
 
 
 DIFFERENT = """\

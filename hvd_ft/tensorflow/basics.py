@@ -43,7 +43,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             "make process sets of ranks, or run the script without hvdft"
         )
     _prepare_exit(worker)
-    _horovod.init(process_sets=process_sets)
+    _horovod.init(None, process_sets)
     _prepare_end(worker)
     hooks.start()
 
