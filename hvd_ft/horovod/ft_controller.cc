@@ -116,8 +116,9 @@ bool FtController::Collect() {
 }
 
 bool FtController::TakeResponse(const hvdft_record& record, const Response& response) {
-  bool absent = IsAbsent(response);
-  if (absent ? !Joined() : !HasRequested(response)) {
+  bool absent = IsAbsent(response), zeros = absent || response.response_type() == Response::JOIN;
+  bool others = !computed_.responses().empty();
+  if ((others && (zeros || gives_zeros_)) || (absent ? !Joined() : !HasRequested(response))) {
     return false;
   }
   if (!absent) {
@@ -126,7 +127,7 @@ bool FtController::TakeResponse(const hvdft_record& record, const Response& resp
       requests_.erase(name);
     }
   }
-  gives_zeros_ = absent || response.response_type() == Response::JOIN;
+  gives_zeros_ = zeros;
   computed_.add_response(response);
   return true;
 }

@@ -30,7 +30,7 @@ public:
   // The set has these ranks; none are all. Returns whether this rank is one of them.
   bool Start(std::vector<int>& ranks);
 
-  // The next op of the log, if it is this set's; the global set's waits for one.
+  // The next ops of the log, if they are this set's; the global set's waits for some.
   ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                    ProcessSet& process_set) override;
 
@@ -41,7 +41,8 @@ public:
   // Requests this rank has made and not yet executed.
   const std::unordered_map<std::string, Request>& Requests() const { return requests_; }
   bool HasUnannounced() const { return !unannounced_.empty(); }
-  // The log's next op is this one: true if the rank is ready for it, and it will be computed next.
+  // The log's next op is this one: true if the rank is ready for it, and it will be computed next,
+  // with those that are to be computed already. What it gives zeros to is computed alone.
   bool TakeResponse(const hvdft_record& record, const Response& response);
   // What was announced is void.
   void StartTerm();
@@ -100,7 +101,7 @@ private:
   std::unordered_map<std::string, Request> requests_;
   std::deque<std::string> unannounced_;
   ResponseList computed_;
-  bool gives_zeros_ = false; // to what is computed: it has joined
+  bool gives_zeros_ = false; // to what is computed, as it has joined; or that ends the join
 
   // The coordinator's, of this term; Horovod's message table belongs to them.
   struct Agreed {

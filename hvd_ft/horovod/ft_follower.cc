@@ -54,7 +54,7 @@ bool FtFollower::Next(bool shutdown_requested, HorovodGlobalState& state) {
     uint64_t term = ft().worker_term(); // before the log, see hvd_ft.h
     shutdown_requested |= state.shut_down;
     Collect();
-    if (NextFromLog(shutdown_requested)) {
+    if (HandOver(shutdown_requested)) {
       return true;
     }
     if (Advance()) {
@@ -130,35 +130,48 @@ uint64_t FtFollower::NextOp() const {
   return ft().worker_next() + flights_.size() + executing_.size();
 }
 
-bool FtFollower::NextFromLog(bool leaving) {
-  for (;;) {
+bool FtFollower::HandOver(bool leaving) {
+  FtController* to = nullptr;
+  while (FtController* next = NextFromLog(to, leaving)) {
+    to = next;
+  }
+  return to != nullptr;
+}
+
+// Hands the log's next op over, to the same controller as the one before. Returns it, or nullptr.
+FtController* FtFollower::NextFromLog(const FtController* before, bool leaving) {
+  while (!change_) { // until that is done it is not known which sets there are
     hvdft_record record;
     int code = ft().worker_record(NextOp(), &record);
     // Cut: the script is on its way to the loop, from where it jumps to its snapshot.
     if (code == HVDFT_AGAIN || (code == HVDFT_ECUT && !Waits())) {
-      return false;
+      return nullptr;
     }
     FtCheck(code);
     auto agreed = FtReadResponse(record);
     FtController& controller = ControllerOf(agreed.process_set, record);
+    if (before != nullptr && before != &controller) {
+      return nullptr;
+    }
     if (controller.IsInitialized()) { // this rank is in that process set
       if (!controller.TakeResponse(record, agreed.message)) {
-        return false;
+        return nullptr;
       }
       change_ = FtIsProcessSetChange(agreed.message);
       executing_.push_back(record);
       replay_moved_ = Clock::now();
-      return true;
+      return &controller;
     }
     // Before it has joined, a script that asks for nothing may be about to jump to its snapshot.
     if (!ft().worker_joined() && !Waits() && !leaving) {
-      return false;
+      return nullptr;
     }
     auto flight = std::make_unique<FtFlight>(record, std::vector<TensorTableEntry>());
     flight->of_others = true;
     Begin(std::move(flight));
     replay_moved_ = Clock::now();
   }
+  return nullptr;
 }
 
 FtController& FtFollower::ControllerOf(int32_t process_set, const hvdft_record& record) {

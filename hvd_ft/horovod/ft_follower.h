@@ -30,8 +30,8 @@ public:
   void Add(int32_t process_set, FtController& controller);
   void Remove(int32_t process_set);
 
-  // Waits until the log has a next op that this rank is ready for, and hands it to its controller.
-  // False: this rank has left.
+  // Waits until the log has a next op that this rank is ready for, and hands it to its controller,
+  // with all that follow in the same set. False: this rank has left.
   bool Next(bool shutdown_requested, HorovodGlobalState& state);
 
   // Ends a wait of Next: there is something new to look at in this process.
@@ -54,7 +54,8 @@ private:
   void Collect();
   bool Waits() const;
   uint64_t NextOp() const;
-  bool NextFromLog(bool leaving);
+  bool HandOver(bool leaving);
+  FtController* NextFromLog(const FtController* before, bool leaving);
   FtController& ControllerOf(int32_t process_set, const hvdft_record& record);
   bool Advance();
   void Finish(FtFlight& flight);

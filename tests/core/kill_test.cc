@@ -35,7 +35,7 @@ constexpr uint64_t kSnapshotOps = 6;
 // Some ops have one segment, some more than the window: kills strike between segments too.
 uint64_t elements(uint64_t op) {
   constexpr uint64_t segment = hvdft::kSegmentBytes / sizeof(uint64_t);
-  return op % 5 == 0 ? (hvdft::kWindow + 2) * segment + 1 : op % 5 * segment / 3 + 1;
+  return op % 5 == 0 ? hvdft::kInputBytes / sizeof(uint64_t) + 2 * segment + 1 : op % 5 * segment / 3 + 1;
 }
 
 // One op under way, and whose it is.
