@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,10 +174,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         if not path.is_file():
             parser.error(f"{options.checkout} has no test/parallel/{name}; give a checkout of "
                          "Horovod's repository at tag v0.28.1")  # fmt: skip
-    sources = (options.checkout / "test").rglob("*.py")
-    wants_mock = any("import mock" in path.read_text() for path in sources)
-    if wants_mock and importlib.util.find_spec("mock") is None:
-        parser.error("these tests need the package mock; pip install mock")
+    sources = [path.read_text() for path in (options.checkout / "test").rglob("*.py")]
+    for package in ("mock", "parameterized"):
+        imported = re.compile(f"^(from|import) {package}\\b", re.MULTILINE)
+        if any(map(imported.search, sources)) and importlib.util.find_spec(package) is None:
+            parser.error(f"these tests need the package {package}; pip install {package}")
     return options
 
 

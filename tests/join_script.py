@@ -1,5 +1,7 @@
 """Ranks with unequal numbers of batches train and join; prints the weights and who joined last."""
 
+import sys
+
 import numpy as np
 import tensorflow as tf
 
@@ -26,5 +28,5 @@ for epoch, batches in enumerate(BATCHES):
     lasts.append(last)
     weights = hvd.broadcast(weights, last, name="w").numpy()  # who joined last has trained on
 
-print(f"rank {rank}: {lasts[:2]} {weights[:5]} {weights.sum()}", flush=True)
+sys.stdout.write(f"rank {rank}: {lasts[:2]} {weights[:5]} {weights.sum()}\n")
 hvd.allreduce(tf.ones(1), name="end")  # who ends first shuts Horovod down for all

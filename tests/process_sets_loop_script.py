@@ -1,5 +1,7 @@
 """Two groups of ranks train each their own weights, twice; prints what came out."""
 
+import sys
+
 import numpy as np
 import tensorflow as tf
 
@@ -21,5 +23,6 @@ for loop in range(2):
         state.commit()
     state.finish()
     weights = hvd.allreduce(tf.constant(state.weights), op=hvd.Sum, name=f"loop {loop}").numpy()
-    print(f"rank {hvd.rank()}: {loop} {state.weights.sum()} {weights.sum()}", flush=True)
+    sys.stdout.write(f"rank {hvd.rank()}: {loop} {state.weights.sum():.0f} {weights.sum():.0f}\n")
+    sys.stdout.flush()
 hvd.barrier()
