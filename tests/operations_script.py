@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-import hvd_ft.tensorflow.keras as keras
+from hvd_ft.tensorflow import keras
 
 TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64")
 TYPES += ("float16", "float32", "float64", "bool")
