@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+from hvd_ft.tensorflow import keras
 
 TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64")
 TYPES += ("float16", "float32", "float64", "bool")
@@ -27,7 +28,7 @@ def keep(name: str, act: Callable[[], object]) -> None:
     except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
         results[name] = np.array(type(error).__name__)
         return
-    for i, part in enumerate(got if isinstance(got, list) else [got]):
+    for i, part in enumerate(got if isinstance(got, list | tuple) else [got]):
         results[f"{name}#{i}"] = part.numpy()
 
 
@@ -75,6 +76,87 @@ def gather_and_broadcast() -> None:
             keep(f"broadcast {root} {dtype}", lambda x=x, r=root: hvd.broadcast(x, r, name="b"))
 
 
+def exchange() -> None:
+    """What gives each rank something else."""
+    rank, size = hvd.rank(), hvd.size()
+    for dtype in TYPES:
+        splits = [(rank + 2 * to) % 4 for to in range(size)]
+        x = numbers((sum(splits) + 1, 2), dtype)  # one row goes to nobody
+        keep(f"own: alltoall {dtype}", lambda x=x, s=splits: hvd.alltoall(x, s, name="t"))
+        x = numbers((2 * size,), dtype)
+        keep(f"own: equal alltoall {dtype}", lambda x=x: hvd.alltoall(x, name="e"))
+    for dtype in ("int32", "int64", "float16", "float32", "float64"):
+        for op in ("Sum", "Average"):
+            for shape in ((0, 3), (1,), (7,), (6, 5), (40_000, 3)):
+                x = numbers(shape, dtype)
+                keep(
+                    f"own: reducescatter {op} {dtype} {shape}",
+                    lambda x=x, op=op: hvd.reducescatter(x, op=getattr(hvd, op), name="rs"),
+                )
+            group = [numbers((n, 2), dtype) for n in (1, 5, 50_000)]
+            keep(
+                f"own: grouped reducescatter {op} {dtype}",
+                lambda group=group, op=op: hvd.grouped_reducescatter(group, op=getattr(hvd, op)),
+            )
+        x = numbers((7, 2), dtype)
+        keep(
+            f"own: scaled {dtype}",
+            lambda x=x: hvd.reducescatter(
+                x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5, name="rp"
+            ),
+        )
+        group = [numbers((rank + n, 2), dtype) for n in (0, 1, 1000)]
+        keep(f"grouped allgather {dtype}", lambda group=group: hvd.grouped_allgather(group))
+
+
+def train() -> None:
+    """What gradients go through."""
+    rank = hvd.rank()
+    x = numbers((6,), "float32")
+    fp16 = hvd.Compression.fp16
+    keep("fp16", lambda: hvd.allreduce(x, op=hvd.Average, compression=fp16, name="c"))
+    values, rows = numbers((2, 3), "float32"), tf.constant([rank, rank + 1])
+    sparse = hvd.allreduce(tf.IndexedSlices(values, rows, dense_shape=(9, 3)), op=hvd.Average)
+    keep("sparse", lambda: [sparse.values, sparse.indices])
+    layer = hvd.SyncBatchNormalization(axis=-1)
+    batch = tf.cast(numbers((4, 2), "float32"), tf.float32) * (rank + 1)
+    keep("own: close: batch norm", lambda: layer(batch, training=True))
+    keep("close: batch norm's mean", lambda: layer.moving_mean)
+
+
+def accumulate() -> None:
+    """Several backward passes to one reduction."""
+    variable = tf.Variable(tf.zeros(5))
+    sgd = tf.keras.optimizers.legacy.SGD(1.0)
+    optimizer = keras.DistributedOptimizer(sgd, backward_passes_per_step=2)
+    slope = numbers((5,), "float32")
+    for _ in range(4):
+        optimizer.minimize(lambda: tf.reduce_sum(variable * slope), [variable])
+    keep("close: backward passes", lambda: variable)
+
+
+def elastic() -> None:
+    """Horovod Elastic's states, as plain state."""
+    rank = hvd.rank()
+    state = hvd.elastic.TensorFlowState([tf.Variable(numbers((4,), "float32"))], batch=rank + 7)
+    state.sync()  # rank 0's
+    keep("elastic: synced", lambda: [state.variables[0], tf.constant(state.batch)])
+    state.variables[0].assign_add(tf.ones(4))
+    state.batch += 1
+    state.restore()
+    keep("elastic: restored", lambda: [state.variables[0], tf.constant(state.batch)])
+    state.batch += 1
+    state.save()
+    state.restore()
+    keep("elastic: saved", lambda: tf.constant(state.batch))
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(1.0), "mse")
+    kept = hvd.elastic.TensorFlowKerasState(model, epoch=rank)
+    kept.sync()
+    same = [hvd.allgather(w[None]) for w in model.trainable_variables]
+    keep("elastic: model", lambda: [tf.reduce_max(w, 0) - tf.reduce_min(w, 0) for w in same])
+
+
 def fuse() -> None:
     """Many tensors at once, in one function: they travel fused."""
 
@@ -101,6 +183,10 @@ hvd.init()
 meet()
 reduce_everything()
 gather_and_broadcast()
+exchange()
+train()
+accumulate()
+elastic()
 fuse()
 results["object"] = np.array(hvd.broadcast_object({"of": hvd.rank()}, 1)["of"])
 results["objects"] = np.array(hvd.allgather_object(hvd.rank()))

@@ -52,7 +52,7 @@ def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
     if mpi.dtype != ft.dtype or mpi.shape != ft.shape:
         return f"{name}: mpi {mpi.dtype} {mpi.shape}, ft {ft.dtype} {ft.shape}"
     same: Callable[[np.ndarray, np.ndarray], bool] = np.array_equal
-    if name.startswith("close"):
+    if "close: " in name:
         same = lambda a, b: np.allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
     return None if same(mpi, ft) else f"{name}: mpi {mpi}, ft {ft}"
 
@@ -82,26 +82,21 @@ def test_all_ranks_have_the_same_bits(
     first, *others = results[run]
     for other in others:
         for name, value in first.items():
+            if name.startswith("own: "):
+                continue
             assert value.tobytes() == other[name].tobytes(), name
 
 
 MISSING = """\
 import hvd_ft.tensorflow as hvd
 import tensorflow as tf
-from horovod.common.exceptions import HorovodInternalError
 
 hvd.init()
-x = tf.ones([hvd.size()])
-calls = {
-    "ALLTOALL": lambda: hvd.alltoall(x),
-    "REDUCESCATTER": lambda: hvd.reducescatter(x),
-    "ADASUM": lambda: hvd.allreduce(x, op=hvd.Adasum),
-    "JOIN": hvd.join,
-}
+calls = {"ADASUM": lambda: hvd.allreduce(tf.ones([2]), op=hvd.Adasum), "JOIN": hvd.join}
 for name, call in calls.items():
     try:
         call()
-    except (tf.errors.OpError, HorovodInternalError) as error:
+    except tf.errors.OpError as error:
         assert f"the ft backend has no {name} operation" in str(error), error
         print(name, flush=True)
 hvd.barrier()  # who ends first shuts Horovod down for all
@@ -113,5 +108,4 @@ def test_other_operations_fail_at_once_on_every_rank(run_hvdft: RunHvdft, tmp_pa
     script.write_text(MISSING)
     ended = run_hvdft(["run", "-np", "2", sys.executable, str(script)])
     assert ended.code == 0, ended.err
-    named = sorted(ended.out.replace("\n", " ").split())
-    assert named == sorted(["ALLTOALL", "REDUCESCATTER", "ADASUM", "JOIN"] * 2), ended.err
+    assert sorted(ended.out.split()) == ["ADASUM", "ADASUM", "JOIN", "JOIN"], ended.err

@@ -94,7 +94,10 @@ def test_the_exit_is_marked_after_horovods_shutdown(begun: list[Any]) -> None:
         ours.init()
     mark: Callable[[], None] = begun[0]
     # Registered before Horovod's own, so called after it; and once. The others pass drills' points.
-    assert [what for what in begun if not callable(what)] == [("init", ()), "hooks"] * 2
+    assert [what for what in begun if not callable(what)] == [
+        ("init", (None, None)),
+        "hooks",
+    ] * 2
     assert list(map(callable, begun)) == [True, True, False, True, False, False, False]
     assert not worker.orderly
     mark()
@@ -112,13 +115,14 @@ def test_an_uncaught_exception_ends_the_process_at_once(
     assert not worker.orderly
 
 
-@pytest.mark.parametrize(
-    ("argument", "named"),
-    [({"process_sets": "dynamic"}, "process sets are"), ({"comm": [0]}, "a communicator is")],
-)
-def test_what_the_ft_backend_lacks_is_named(
-    begun: list[Any], argument: dict[str, Any], named: str
-) -> None:
-    with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match=named):
+class SetOfCommunicator:
+    """A process set that was made of an MPI communicator."""
+
+    mpi_comm = object()
+
+
+@pytest.mark.parametrize("argument", [{"comm": [0]}, {"process_sets": [SetOfCommunicator()]}])
+def test_what_the_ft_backend_lacks_is_named(begun: list[Any], argument: dict[str, Any]) -> None:
+    with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match="a communicator is"):
         ours.init(**argument)
     assert begun == []

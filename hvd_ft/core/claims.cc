@@ -85,9 +85,11 @@ void Arenas::reduce_segment(const Record& record, uint64_t segment) const {
   int first = node_->first_local(), end = node_->end_local();
   if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];
-    for (int r = first; r < end; ++r) inputs[r - first] = input(r);
-    reduce(op.dtype, op.reduce, inputs, end - first, result,
-           range.bytes() / element_bytes(op.dtype));
+    int count = 0;
+    for (int r = first; r < end; ++r) {
+      if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
+    }
+    reduce(op.dtype, op.reduce, inputs, count, result, range.bytes() / element_bytes(op.dtype));
     return;
   }
   // The nodes' parts are added to each other, so where a node has none it gives zeros.

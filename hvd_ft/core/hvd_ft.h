@@ -226,7 +226,9 @@ HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
 typedef struct {
   uint32_t kind, dtype, reduce, root;
   uint64_t result_bytes;
-  const uint64_t* block_bytes;  // HVDFT_CONCAT: one per rank; else NULL
+  // What each rank gives, for HVDFT_CONCAT, and for an HVDFT_REDUCE of some ranks only: all or
+  // nothing. Else NULL.
+  const uint64_t* block_bytes;
   const void* response;         // Horovod's Response, serialised; opaque to the core
   uint64_t response_bytes;
   const char* signature;        // what was agreed, readable; compared on replay
@@ -236,9 +238,12 @@ typedef struct {
 // proposal before. If the term changes meanwhile they are not appended.
 HVDFT_API int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count);
 
-// The log. The cursor is the id of the next op this worker has to execute.
+// The log. Every rank passes every op; those of a process set that it is not in only so that nobody
+// waits for it, at any time. The cursor is where its script stands: after the last op that it took
+// part in. The next op to be executed or passed may be a later one.
 HVDFT_API uint64_t hvdft_worker_log_length(void);
 HVDFT_API uint64_t hvdft_worker_cursor(void);
+HVDFT_API uint64_t hvdft_worker_next(void);
 typedef struct {
   uint64_t id;
   uint32_t kind, dtype, reduce, root;
@@ -266,6 +271,7 @@ HVDFT_API int hvdft_worker_advance(void);
 // 1 if this rank has given nothing to the op yet; 0 if an earlier incarnation has.
 HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
+HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of others
 
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.
 HVDFT_API void hvdft_worker_pend(int64_t tensors);

@@ -192,12 +192,12 @@ struct Record {
 // Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.
 inline Range contribution(const Record& record, int rank) {
   const OpHead& op = record.op;
-  if (op.kind == HVDFT_REDUCE) return {0, op.result_bytes};
+  auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
+  if (op.kind == HVDFT_REDUCE) return {0, op.blocks > 0 ? blocks[rank] : op.result_bytes};
   if (op.kind == HVDFT_COPY) {
     return {0, op.root == static_cast<uint32_t>(rank) ? op.result_bytes : 0};
   }
   if (op.kind != HVDFT_CONCAT) return {0, 0};
-  auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
   uint64_t before = 0;
   for (int r = 0; r < rank; ++r) before += blocks[r];
   return {before, before + blocks[rank]};

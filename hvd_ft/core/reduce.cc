@@ -5,12 +5,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "hvd_ft.h"
 
 namespace hvdft {
 namespace {
+
+// Float16's values are taken as they are in float32.
+struct Sum;
+struct Product;
+struct Min;
+struct Max;
+template <typename T, typename Op>
+T neutral() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (std::is_same_v<Op, Sum>) return T(0);
+  if constexpr (std::is_same_v<Op, Product>) return T(1);
+  constexpr bool endless = Limits::has_infinity;
+  if constexpr (std::is_same_v<Op, Min>) return endless ? Limits::infinity() : Limits::max();
+  return endless ? -Limits::infinity() : Limits::lowest();
+}
 
 // Elements of a block: the partial result stays in the first-level cache while the inputs
 // pass by.
@@ -55,6 +71,7 @@ struct Max {
 template <typename T, typename Op>
 void reduce_typed(const void* const* inputs, int n_inputs, void* result, uint64_t count) {
   T* out = static_cast<T*>(result);
+  if (n_inputs == 0) return static_cast<void>(std::fill_n(out, count, neutral<T, Op>()));
   for (uint64_t at = 0; at < count; at += kBlock) {
     uint64_t n = std::min(kBlock, count - at);
     if (n_inputs == 1) {
@@ -146,7 +163,11 @@ void reduce_half(const void* const* inputs, int n_inputs, void* result, uint64_t
   float sum[kBlock], next[kBlock];
   for (uint64_t at = 0; at < count; at += kBlock) {
     uint64_t n = std::min(kBlock, count - at);
-    to_float(static_cast<const uint16_t*>(inputs[0]) + at, sum, n);
+    if (n_inputs == 0) {
+      std::fill_n(sum, n, neutral<float, Op>());
+    } else {
+      to_float(static_cast<const uint16_t*>(inputs[0]) + at, sum, n);
+    }
     for (int k = 1; k < n_inputs; ++k) {
       to_float(static_cast<const uint16_t*>(inputs[k]) + at, next, n);
       for (uint64_t i = 0; i < n; ++i) sum[i] = Op::apply(sum[i], next[i]);

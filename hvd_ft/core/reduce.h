@@ -11,7 +11,8 @@ namespace hvdft {
 uint64_t element_bytes(uint32_t dtype);
 
 // result[i] = inputs[0][i] op inputs[1][i] op … for i in [0, count). float16 is summed in
-// float32 and rounded once. Integers wrap around. Pointers are aligned to the element.
+// float32 and rounded once. Integers wrap around. Pointers are aligned to the element. Without an
+// input: what changes nothing when it is reduced with something else.
 void reduce(uint32_t dtype, uint32_t op, const void* const* inputs, int n_inputs, void* result,
             uint64_t count);
 

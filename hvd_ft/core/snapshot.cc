@@ -160,7 +160,8 @@ int hvdft_worker_jump(int number) {
   pass_point(HVDFT_AT_RESTORE, position);
   w.messages->go_back(number, static_cast<int>(published & 1));
   w.cursor.store(position);
-  w.block().executed.store(position);
+  // It may be ahead: then there were only ops of others since the snapshot.
+  if (w.next.load() < position) hvdft_worker_passed(position - 1);
   w.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_ring();
   return HVDFT_OK;

@@ -251,6 +251,7 @@ uint64_t hvdft_worker_log_length(void) {
 }
 
 uint64_t hvdft_worker_cursor(void) { return the_worker()->cursor.load(); }
+uint64_t hvdft_worker_next(void) { return the_worker()->next.load(); }
 
 int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   Worker& w = *the_worker();

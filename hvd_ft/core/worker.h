@@ -28,7 +28,8 @@ struct Worker {
   RankFile* file = nullptr;
   std::unique_ptr<Messages> messages;
 
-  std::atomic<uint64_t> cursor{0};   // id of the next op to execute
+  std::atomic<uint64_t> cursor{0};   // after the last op that this rank took part in
+  std::atomic<uint64_t> next{0};     // id of the next op to execute or pass
   std::atomic<uint64_t> replayed{0};  // ops executed before catching up
   std::atomic<bool> caught_up{false};
   uint64_t join_request = 0;  // of this attachment; 0: none yet

@@ -1,46 +1,64 @@
-// Negotiation of the ft backend.
+// Negotiation of the ft backend, for one process set.
 //
-// Instead of a lockstep cycle every rank announces its tensors to the coordinator (rank 0)
-// when it has some; when all have announced a tensor the coordinator proposes responses, the
-// agents append them to the op log, and every rank executes the log in order. A restarted
-// rank does just the same: the log's first part is only older. Horovod's own code still
-// matches requests, builds responses and fuses them.
+// Instead of a lockstep cycle every rank announces its tensors to the coordinator (rank 0, whether
+// it is in the set or not) when it has some; when all of the set have announced a tensor the
+// coordinator proposes responses, the agents append them to the op log, and every rank executes the
+// log in order (FtFollower). Horovod's own code still matches requests, builds responses and fuses
+// them.
 #ifndef HOROVOD_FT_CONTROLLER_H
 #define HOROVOD_FT_CONTROLLER_H
 
-#include <chrono>
 #include <deque>
-#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "../controller.h"
-#include "ft_flight.h"
+#include "ft_joined.h"
+#include "ft_library.h"
 
 namespace horovod {
 namespace common {
 
 class FtController : public Controller {
 public:
-  FtController(ResponseCache& response_cache, TensorQueue& tensor_queue, Timeline& timeline,
-               ParameterManager& parameter_manager, GroupTable& group_table,
+  FtController(int32_t process_set, ResponseCache& response_cache, TensorQueue& tensor_queue,
+               Timeline& timeline, ParameterManager& parameter_manager, GroupTable& group_table,
                TimelineController& timeline_controller);
+  ~FtController() override;
 
-  // Waits until the log has a next op that this rank is ready for; returns that one.
+  // The set has these ranks; none are all. Returns whether this rank is one of them.
+  bool Start(std::vector<int>& ranks);
+
+  // The next ops of the log, if they are this set's; the global set's waits for some.
   ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                    ProcessSet& process_set) override;
 
-  // Ends a wait of ComputeResponseList: there is something new to look at in this process.
-  static void Wake();
+  // What follows is for FtFollower.
 
-  // The log's record of the op that is being executed; ops call it once, in order.
-  hvdft_record TakeRecord();
-  // Carries the op out while it does other things, and calls its entries back.
-  void Begin(std::unique_ptr<FtFlight> flight);
+  // Takes what the script has asked for since; true if there was anything.
+  bool Collect();
+  // Requests this rank has made and not yet executed.
+  const std::unordered_map<std::string, Request>& Requests() const { return requests_; }
+  bool HasUnannounced() const { return !unannounced_.empty(); }
+  // The log's next op is this one: true if the rank is ready for it, and it will be computed next,
+  // with those that are to be computed already. What it gives zeros to is computed alone.
+  bool TakeResponse(const hvdft_record& record, const Response& response);
+  // What was announced is void.
+  void StartTerm();
+  void Announce(uint64_t term);
+  std::string Signature(const Request& request) const;
+
+  // Of the coordinator: counts its own requests and those of others, and proposes what all ranks
+  // have announced.
+  void CountOwn();
+  void Count(const RequestList& announced);
+  void Coordinate(uint64_t term, HorovodGlobalState& state);
 
   int GetTypeSize(DataType dtype) override;
   void Barrier(Communicator communicator) override;
+  // What all ranks have, if they agree by way of the log; used for changes of process sets only.
+  void Allgather2Ints(std::array<int, 2> values, std::vector<int>& recv_values) override;
 
   // Steps of Horovod's own cycle, which the ft backend does not have.
   void CrossRankBitwiseAnd(std::vector<long long>& bitvector, int count) override;
@@ -48,7 +66,6 @@ public:
   void Bcast(void* buffer, size_t size, int root_rank, Communicator communicator) override;
   void AlltoallGetRecvSplits(const std::vector<int32_t>& splits,
                              std::vector<int32_t>& recvsplits) override;
-  void Allgather2Ints(std::array<int, 2> values, std::vector<int>& recv_values) override;
 
 protected:
   void DoInitialization() override;
@@ -59,40 +76,44 @@ protected:
   void RecvFinalTensors(ResponseList& response_list) override;
 
 private:
-  using Clock = std::chrono::steady_clock;
+  bool HasRequested(const Response& response) const;
+  bool IsAbsent(const Response& response) const;
+  bool Joined() const;
+  // In ft_replay.cc.
+  void CheckSignature(const hvdft_record& record, const Response& response) const;
 
-  void CollectQueued();
-  uint64_t NextOp() const;
-  bool NextFromLog(ResponseList& list);
-  bool Advance();
-  void Finish(FtFlight& flight);
-  bool Requested(const Response& response) const;
-  void Leave();
-  void CheckPeers();
-  void FollowTerm(uint64_t term);
-  bool MoreToCome(uint32_t ticket);
-  void Announce();
-  void Coordinate(HorovodGlobalState& state);
-  void TakeAnnouncements(std::vector<std::string>& ready);
-  void Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
-            ResponseList& list);
-  void Propose(const ResponseList& list);
+  Request WithSplits(const Request& request) const;
+  void Count(const Request& announced);
+  Request TakeSplits(const Request& announced);
+  void FindReadyByJoins();
+  bool AllJoined() const;
+  std::vector<int> Absent(const std::string& name) const;
+  void CheckChange(const std::vector<Request>& requests, bool absent) const;
+  Response Agree(const std::string& name);
+  Response AgreeOnJoin();
+  void Fuse(HorovodGlobalState& state, ResponseList& list);
+  void Propose(uint64_t term, const ResponseList& list);
+  hvdft_op CoreOp(const Response& response, std::vector<uint64_t>& blocks) const;
+  std::vector<uint64_t> Blocks(const Response& response) const;
 
-  // In ft_replay.cc: whether a restarted script asks for what the log has. They stop the job.
-  void CheckSignature(const hvdft_record& record, const Response& response);
-  void CheckReplayMoves(uint64_t log_length);
-  void CheckReplayedToTheEnd();
-
-  // Requests this rank has made and not yet executed; the announced ones among them may
-  // have to be announced again in a new term.
-  std::unordered_map<std::string, Request> requested_;
+  const int32_t process_set_;
+  // The announced ones among them may have to be announced again in a new term.
+  std::unordered_map<std::string, Request> requests_;
   std::deque<std::string> unannounced_;
-  Clock::time_point unannounced_since_; // the first of them
-  std::deque<hvdft_record> executing_; // handed to Horovod, which has not yet begun them
-  std::deque<std::unique_ptr<FtFlight>> flights_;
-  uint64_t term_ = 0;
-  Clock::time_point replay_moved_;
-  std::chrono::duration<double> replay_timeout_{60};
+  ResponseList computed_;
+  bool gives_zeros_ = false; // to what is computed, as it has joined; or that ends the join
+
+  // The coordinator's, of this term; Horovod's message table belongs to them.
+  struct Agreed {
+    std::string signature;
+    uint64_t row_bytes; // of a tensor's slice at one place of its first dimension
+    uint64_t bytes;
+    uint32_t root; // of a broadcast
+  };
+  FtJoined joined_;
+  std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]
+  std::vector<std::string> ready_; // tensors that all ranks have announced
+  std::unordered_map<std::string, Agreed> agreed_; // what is about to be proposed
 };
 
 } // namespace common

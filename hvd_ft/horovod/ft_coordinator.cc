@@ -1,18 +1,95 @@
-// The coordinator's part of the ft controller: rank 0 finds out what all ranks are ready for,
-// and proposes it for the log.
+// The coordinator's part of the ft controller: rank 0 finds out what all ranks of a process set are
+// ready for, and proposes it for the log.
 #include <numeric>
 #include <unordered_set>
 
+#include "ft_agreed.h"
 #include "ft_controller.h"
+#include "ft_layout.h"
+#include "ft_process_sets.h"
 #include "ft_signature.h"
 #include "ft_stop.h"
 
 namespace horovod {
 namespace common {
 
-void FtController::Coordinate(HorovodGlobalState& state) {
-  std::vector<std::string> ready;
-  TakeAnnouncements(ready);
+// ---------------------------------------------------------------- counting
+
+void FtController::CountOwn() {
+  for (auto& name : unannounced_) {
+    auto request = requests_.find(name);
+    if (request != requests_.end()) {
+      Count(WithSplits(request->second));
+    }
+  }
+  unannounced_.clear();
+}
+
+void FtController::Count(const RequestList& announced) {
+  for (auto& request : announced.requests()) {
+    Count(request);
+  }
+}
+
+void FtController::Count(const Request& announced) {
+  if (announced.request_type() == Request::JOIN) {
+    joined_.Add(announced.request_rank(), announced.tensor_shape()[0]);
+    return;
+  }
+  bool complete = IncrementTensorCount(TakeSplits(announced));
+  auto& name = announced.tensor_name();
+  stall_inspector_.RecordUncachedTensorStart(name, announced.request_rank(), size_);
+  if (complete) {
+    ready_.push_back(name);
+  }
+}
+
+Request FtController::TakeSplits(const Request& announced) {
+  Request request = announced;
+  if (announced.request_type() == Request::ALLTOALL) {
+    auto size = static_cast<size_t>(size_);
+    auto shape = announced.tensor_shape();
+    auto& all = splits_[announced.tensor_name()];
+    all.resize(size * size);
+    std::copy(shape.end() - size_, shape.end(),
+              all.begin() + announced.request_rank() * size_);
+    shape.resize(shape.size() - size);
+    request.set_tensor_shape(shape);
+  }
+  return request;
+}
+
+// What waits only for ranks that have joined.
+void FtController::FindReadyByJoins() {
+  auto size = static_cast<size_t>(size_);
+  for (auto& entry : message_table_) {
+    size_t announced = entry.second.size();
+    if (announced < size && announced + Absent(entry.first).size() == size) {
+      timeline_.NegotiateEnd(entry.first);
+      ready_.push_back(entry.first);
+    }
+  }
+}
+
+bool FtController::AllJoined() const {
+  return joined_.ranks.size() == static_cast<size_t>(size_);
+}
+
+// Ranks that have joined without announcing this tensor before.
+std::vector<int> FtController::Absent(const std::string& name) const {
+  std::set<int> absent = joined_.ranks;
+  for (auto& request : message_table_.at(name)) {
+    absent.erase(request.request_rank());
+  }
+  return {absent.begin(), absent.end()};
+}
+
+// ---------------------------------------------------------------- agreeing
+
+void FtController::Coordinate(uint64_t term, HorovodGlobalState& state) {
+  if (!joined_.ranks.empty()) {
+    FindReadyByJoins();
+  }
   if (stall_inspector_.ShouldPerformCheck()) {
     if (stall_inspector_.CheckForStalledTensors(global_ranks_)) {
       FtStop("tensors were stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: Horovod "
@@ -20,61 +97,118 @@ void FtController::Coordinate(HorovodGlobalState& state) {
     }
     stall_inspector_.UpdateCheckTime();
   }
-  if (ready.empty()) {
-    return;
-  }
-  ResponseList list;
-  Fuse(ready, state, list);
-  Propose(list);
-}
-
-// Tensors that all ranks have announced now.
-void FtController::TakeAnnouncements(std::vector<std::string>& ready) {
-  auto count = [&](const Request& request) {
-    bool complete = IncrementTensorCount(request);
-    stall_inspector_.RecordUncachedTensorStart(request.tensor_name(), request.request_rank(),
-                                               size_);
-    if (complete) {
-      ready.push_back(request.tensor_name());
-    }
-  };
-  for (auto& name : unannounced_) {
-    auto request = requested_.find(name);
-    if (request != requested_.end()) {
-      count(request->second);
-    }
-  }
-  unannounced_.clear();
-  for (int rank = 1; rank < size_; ++rank) {
-    const void* bytes;
-    while (ft().worker_take(rank, term_, &bytes) >= 0) {
-      RequestList requests;
-      RequestList::ParseFromBytes(requests, static_cast<const uint8_t*>(bytes));
-      for (auto& request : requests.requests()) {
-        count(request);
-      }
-    }
+  if (!ready_.empty() || AllJoined()) {
+    ResponseList list;
+    Fuse(state, list);
+    Propose(term, list);
   }
 }
 
-void FtController::Fuse(const std::vector<std::string>& ready, HorovodGlobalState& state,
-                        ResponseList& list) {
+namespace {
+
+uint64_t RowBytes(const Request& request) {
+  auto& shape = request.tensor_shape();
+  uint64_t row = DataType_Size(request.tensor_type());
+  for (size_t d = 1; d < shape.size(); ++d) {
+    row *= static_cast<uint64_t>(shape[d]);
+  }
+  return row;
+}
+
+} // namespace
+
+// Horovod's response to what has been announced. It takes no part in that who is absent.
+Response FtController::Agree(const std::string& name) {
+  auto& requests = message_table_.at(name);
+  const Request first = requests[0];
+  auto absent = Absent(name);
+  if (FtIsProcessSetChange(first)) {
+    CheckChange(requests, !absent.empty());
+  }
+  uint64_t row = RowBytes(first);
+  uint64_t rows = first.tensor_shape().empty() ? 1 : static_cast<uint64_t>(first.tensor_shape()[0]);
+  int root = first.request_type() == Request::BROADCAST ? first.root_rank() : 0;
+  agreed_[name] = {Signature(first), row, row * rows,
+                   static_cast<uint32_t>(global_ranks_[static_cast<size_t>(root)])};
+  for (int rank : absent) {
+    requests.push_back(first);
+    requests.back().set_request_rank(rank);
+  }
+  Response response = ConstructResponse(name, static_cast<int>(absent.size()));
+  if (first.request_type() == Request::BARRIER && !absent.empty()) {
+    response.set_response_type(Response::ERROR);
+    response.set_error_message("Barrier is not supported with Join at this time.");
+  }
+  auto devices = response.devices();
+  for (int rank : absent) {
+    devices[static_cast<size_t>(rank)] = FtJoined::kAbsentDevice;
+  }
+  response.set_devices(devices);
+  if (response.response_type() == Response::ALLTOALL) {
+    response.set_tensor_sizes(splits_.at(name));
+  }
+  splits_.erase(name);
+  return response;
+}
+
+// Horovod ends, too, when ranks do not ask for the same.
+void FtController::CheckChange(const std::vector<Request>& requests, bool absent) const {
+  if (absent) {
+    FtStop("cannot " + FtProcessSetChange(requests[0]) + " while ranks have joined (hvd.join)");
+  }
+  for (auto& other : requests) {
+    if (other.tensor_shape() != requests[0].tensor_shape()) {
+      FtStop("rank " + std::to_string(requests[0].request_rank()) + " is to " +
+             FtProcessSetChange(requests[0]) + ", but rank " +
+             std::to_string(other.request_rank()) + " is to " + FtProcessSetChange(other) +
+             "; all ranks must add and remove the same process sets in the same order");
+    }
+  }
+}
+
+Response FtController::AgreeOnJoin() {
+  Response join;
+  join.set_response_type(Response::JOIN);
+  join.add_tensor_name(JOIN_TENSOR_NAME);
+  join.set_last_joined_rank(global_ranks_[static_cast<size_t>(joined_.last)]);
+  Request request;
+  request.set_request_type(Request::JOIN);
+  agreed_[JOIN_TENSOR_NAME] = {Signature(request), 0, 0, 0};
+  joined_ = FtJoined();
+  return join;
+}
+
+void FtController::Fuse(HorovodGlobalState& state, ResponseList& list) {
   std::deque<Response> together;
   std::unordered_set<int32_t> done;
-  for (auto& name : ready) {
+  for (auto& name : ready_) {
     auto group = group_table_.GetGroupIDFromTensorName(name);
-    if (!state.disable_group_fusion || group == NULL_GROUP_ID) {
-      together.push_back(ConstructResponse(name));
-    } else if (done.insert(group).second) {
-      std::deque<Response> alone;
-      for (auto& member : group_table_.GetGroupTensorNames(group)) {
-        alone.push_back(ConstructResponse(member));
+    if (state.disable_group_fusion && group != NULL_GROUP_ID) {
+      if (done.insert(group).second) {
+        std::deque<Response> alone;
+        for (auto& member : group_table_.GetGroupTensorNames(group)) {
+          alone.push_back(Agree(member));
+        }
+        FuseResponses(alone, state, list);
       }
-      FuseResponses(alone, state, list);
+      continue;
     }
+    Response response = Agree(name);
+    // Horovod looks into the queue to fuse allgathers. There is nothing if rank 0 is not in the set.
+    if (response.response_type() == Response::ALLGATHER && !IsInitialized()) {
+      list.add_response(response);
+    } else {
+      together.push_back(std::move(response));
+    }
+  }
+  ready_.clear();
+  if (AllJoined()) {
+    together.push_back(AgreeOnJoin());
   }
   FuseResponses(together, state, list);
 }
+
+// ---------------------------------------------------------------- proposing
 
 namespace {
 
@@ -87,14 +221,32 @@ uint32_t CoreReduce(ReduceOp op) {
   }
 }
 
+} // namespace
+
+// What each rank of the job gives to a concatenation of all, in bytes.
+std::vector<uint64_t> FtController::Blocks(const Response& response) const {
+  std::vector<uint64_t> blocks(static_cast<size_t>(ft().worker_size()));
+  auto& sizes = response.tensor_sizes();
+  auto& names = response.tensor_names();
+  auto size = static_cast<size_t>(size_);
+  // An allgather has a size for each tensor and rank, an alltoall (which is never fused) for each
+  // rank and receiver.
+  bool gather = response.response_type() == Response::ALLGATHER;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int rank = global_ranks_[gather ? i % size : i / size];
+    blocks[static_cast<size_t>(rank)] +=
+        agreed_.at(gather ? names[i / size] : names[0]).row_bytes * static_cast<uint64_t>(sizes[i]);
+  }
+  return blocks;
+}
+
 // What the core needs to know of a response; `blocks` has to live as long as the op.
-hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
-                std::vector<uint64_t>& blocks) {
+hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& blocks) const {
   hvdft_op op{};
   op.dtype = static_cast<uint32_t>(response.tensor_type());
   auto& sizes = response.tensor_sizes();
-  auto& names = response.tensor_names();
-  if (response.response_type() == Response::ALLREDUCE) {
+  auto type = response.response_type();
+  if (type == Response::ALLREDUCE || type == Response::REDUCESCATTER) {
     op.kind = HVDFT_REDUCE;
     op.reduce = CoreReduce(response.reduce_op());
     FtLayout layout(static_cast<uint64_t>(ft().worker_nodes()));
@@ -102,52 +254,48 @@ hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
       layout.Add(static_cast<uint64_t>(elements) * DataType_Size(response.tensor_type()));
     }
     op.result_bytes = layout.Bytes();
-  } else if (response.response_type() == Response::BROADCAST) {
-    auto& entry = queue.GetTensorEntry(names[0]);
-    op.kind = HVDFT_COPY;
-    op.root = static_cast<uint32_t>(entry.root_rank);
-    op.result_bytes = entry.tensor->size();
-  } else if (response.response_type() == Response::ALLGATHER) {
-    op.kind = HVDFT_CONCAT;
-    blocks.assign(static_cast<size_t>(size), 0);
-    for (size_t t = 0; t < names.size(); ++t) {
-      auto& entry = queue.GetTensorEntry(names[t]);
-      uint64_t row = DataType_Size(entry.tensor->dtype());
-      for (int d = 1; d < entry.tensor->shape().dims(); ++d) {
-        row *= static_cast<uint64_t>(entry.tensor->shape().dim_size(d));
+    if (process_set_ != 0) {
+      blocks.resize(static_cast<size_t>(ft().worker_size()));
+      for (int rank : global_ranks_) {
+        blocks[static_cast<size_t>(rank)] = op.result_bytes;
       }
-      for (int r = 0; r < size; ++r) {
-        blocks[r] += row * static_cast<uint64_t>(sizes[t * static_cast<size_t>(size) + r]);
-      }
+      op.block_bytes = blocks.data();
     }
+  } else if (type == Response::BROADCAST) {
+    auto& agreed = agreed_.at(response.tensor_names()[0]);
+    op.kind = HVDFT_COPY;
+    op.root = agreed.root;
+    op.result_bytes = agreed.bytes;
+  } else if (type == Response::ALLGATHER || type == Response::ALLTOALL) {
+    op.kind = HVDFT_CONCAT;
+    blocks = Blocks(response);
     op.result_bytes = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
     op.block_bytes = blocks.data();
   } else {
-    op.kind = HVDFT_NONE; // a barrier, or an error
+    op.kind = HVDFT_NONE; // a barrier, a join, or an error
   }
   return op;
 }
 
-} // namespace
-
-void FtController::Propose(const ResponseList& list) {
+void FtController::Propose(uint64_t term, const ResponseList& list) {
   size_t count = list.responses().size();
   std::vector<std::string> bytes(count), signatures(count);
   std::vector<std::vector<uint64_t>> blocks(count);
   std::vector<hvdft_op> ops;
   for (size_t i = 0; i < count; ++i) {
     const Response& response = list.responses()[i];
-    ops.push_back(CoreOp(response, tensor_queue_, size_, blocks[i]));
-    Response::SerializeToString(response, bytes[i]);
+    ops.push_back(CoreOp(response, blocks[i]));
+    bytes[i] = FtWrite(response, process_set_);
     for (auto& name : response.tensor_names()) {
-      signatures[i] += FtSignature(requested_.at(name)) + '\n';
+      signatures[i] += agreed_.at(name).signature + '\n';
     }
     ops.back().response = bytes[i].data();
     ops.back().response_bytes = bytes[i].size();
     ops.back().signature = signatures[i].c_str();
   }
   // If a rank joined meanwhile the answer is "again": everyone announces anew in the new term.
-  FtCheck(ft().worker_propose(term_, ops.data(), static_cast<int>(ops.size())));
+  FtCheck(ft().worker_propose(term, ops.data(), static_cast<int>(ops.size())));
+  agreed_.clear();
 }
 
 } // namespace common

@@ -15,17 +15,18 @@ namespace common {
 
 struct FtFlight {
   // `of`: their tensors are this rank's input; it lies in `chunks` chunks.
-  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of, int chunks)
-      : record(record), entries(std::move(of)), tensors(entries.size()),
-        layout_(static_cast<uint64_t>(chunks)) {
+  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of, int chunks = 1)
+      : record(record), entries(std::move(of)), layout_(static_cast<uint64_t>(chunks)) {
     for (auto& e : entries) {
+      tensors += e.callback ? 1 : 0; // none: zeros for others, see FtJoined
       layout_.Add(e.tensor->size());
     }
   }
 
   hvdft_record record;
   std::vector<TensorTableEntry> entries;
-  size_t tensors; // that are pending until it is executed
+  size_t tensors = 0; // that are pending until it is executed
+  bool of_others = false; // the op of a process set without this rank
 
   // As in hvdft_copies; without one nothing is copied.
   std::function<void(uint64_t from, uint64_t bytes, char* to)> copy_in;

@@ -15,6 +15,7 @@ struct FtLibrary {
   X(worker_ring) X(worker_term) X(worker_joined) X(worker_join) X(worker_leave)                   \
   X(worker_caught_up)                                                                              \
   X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \
+  X(worker_next) X(worker_passed)                                                                  \
   X(worker_record) X(worker_begin) X(worker_advance) X(worker_owes) X(worker_executed)             \
   X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal)
 #define HVDFT_MEMBER(name) decltype(&hvdft_##name) name;

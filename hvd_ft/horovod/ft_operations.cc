@@ -1,9 +1,11 @@
 #include "ft_operations.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
-#include "ft_controller.h"
+#include "../controller.h"
+#include "ft_follower.h"
 
 namespace horovod {
 namespace common {
@@ -13,10 +15,13 @@ namespace {
 constexpr char FT_ALLREDUCE[] = "FT_ALLREDUCE";
 constexpr char FT_ALLGATHER[] = "FT_ALLGATHER";
 constexpr char FT_BROADCAST[] = "FT_BROADCAST";
+constexpr char FT_REDUCESCATTER[] = "FT_REDUCESCATTER";
+constexpr char FT_ALLTOALL[] = "FT_ALLTOALL";
 constexpr char FT_ERROR[] = "FT_ERROR";
 
-FtController& ControllerOf(HorovodGlobalState* state) {
-  return static_cast<FtController&>(*state->global_controller);
+// Of the op's process set.
+Controller& ControllerOf(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries) {
+  return *state->process_set_table.Get(entries[0].process_set_id).controller;
 }
 
 char* Data(const std::shared_ptr<Tensor>& tensor) {
@@ -26,13 +31,12 @@ char* Data(const std::shared_ptr<Tensor>& tensor) {
 // Hands the op over: the controller finishes it, and calls its entries back.
 Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const char* activity) {
   state->timeline.ActivityStartAll(flight->entries, activity);
-  ControllerOf(state).Begin(std::move(flight));
+  ft_follower().Begin(std::move(flight));
   return Status::InProgress();
 }
 
-std::unique_ptr<FtFlight> NewFlight(HorovodGlobalState* state,
-                                    std::vector<TensorTableEntry>& entries, int chunks = 1) {
-  return std::make_unique<FtFlight>(ControllerOf(state).TakeRecord(), std::move(entries), chunks);
+std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries, int chunks = 1) {
+  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries), chunks);
 }
 
 } // namespace
@@ -43,7 +47,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
   WaitForData(entries);
   double prescale = response.prescale_factor(), postscale = response.postscale_factor();
   if (response.reduce_op() == ReduceOp::AVERAGE) {
-    postscale /= ControllerOf(global_state_).GetSize();
+    postscale /= ControllerOf(global_state_, entries).GetSize();
   }
   auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
                       uint64_t bytes) {
@@ -54,7 +58,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(global_state_, entries, ft().worker_nodes());
+  auto flight = NewFlight(entries, ft().worker_nodes());
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -78,7 +82,7 @@ bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.copy_in = [&f](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
@@ -93,7 +97,7 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
 // entries one after the other.
 Status FtAllgather::CopyOut(FtFlight& flight, const Response& response) {
   auto& entries = flight.entries;
-  auto size = static_cast<size_t>(ControllerOf(global_state_).GetSize());
+  auto size = static_cast<size_t>(ControllerOf(global_state_, entries).GetSize());
   std::vector<int64_t> elements(entries.size() * size); // [entry][rank]
   std::vector<int64_t*> rows;
   for (size_t e = 0; e < entries.size(); ++e) {
@@ -130,9 +134,9 @@ bool FtAllgather::Enabled(const ParameterManager&, const std::vector<TensorTable
 
 Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Response&) {
   WaitForData(entries);
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   auto& e = flight->entries[0];
-  bool root = ControllerOf(global_state_).GetRank() == e.root_rank;
+  bool root = ControllerOf(global_state_, flight->entries).GetRank() == e.root_rank;
   char* input = Data(e.tensor);
   flight->copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
     std::memcpy(to, input + from, bytes);
@@ -152,10 +156,132 @@ bool FtBroadcast::Enabled(const ParameterManager&, const std::vector<TensorTable
   return true;
 }
 
+// ---------------------------------------------------------------- reducescatter
+
+namespace {
+
+// Where a rank's slice of a tensor begins, in bytes: the first ranks have a row more if the rows
+// cannot be shared out evenly.
+uint64_t SliceBegin(const Tensor& tensor, int rank, int size) {
+  int64_t rows = tensor.shape().dim_size(0);
+  int64_t before = rank * (rows / size) + std::min<int64_t>(rank, rows % size);
+  return rows == 0 ? 0 : static_cast<uint64_t>(before) * (tensor.size() / rows);
+}
+
+} // namespace
+
+Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
+                                const Response& response) {
+  WaitForData(entries);
+  double prescale = response.prescale_factor(), postscale = response.postscale_factor();
+  auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
+                      uint64_t bytes) {
+    if (factor == 1.0) {
+      std::memcpy(to, from, bytes);
+    } else {
+      ScaleBuffer(factor, {e}, from, to,
+                  static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
+    }
+  };
+  auto flight = NewFlight(entries, ft().worker_nodes());
+  FtFlight& f = *flight;
+  f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      scale(prescale, e, Data(e.tensor) + at, to + of, n);
+    });
+  };
+  auto& controller = ControllerOf(global_state_, f.entries);
+  int rank = controller.GetRank(), size = controller.GetSize();
+  f.copy_out = [&f, scale, postscale, rank, size](uint64_t from, uint64_t bytes,
+                                                  const char* result) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      uint64_t begin = SliceBegin(*e.tensor, rank, size), end = begin + e.output->size();
+      uint64_t first = std::max(at, begin), last = std::min(at + n, end);
+      if (first < last) {
+        scale(postscale, e, result + of + (first - at), Data(e.output) + (first - begin),
+              last - first);
+      }
+    });
+  };
+  return Begin(global_state_, std::move(flight), FT_REDUCESCATTER);
+}
+
+bool FtReducescatter::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
+                              const Response&) const {
+  return true;
+}
+
+// ---------------------------------------------------------------- alltoall
+
+Status FtAlltoall::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
+  WaitForData(entries);
+  auto flight = NewFlight(entries);
+  FtFlight& f = *flight;
+  char* input = Data(f.entries[0].tensor);
+  f.copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
+    std::memcpy(to, input + from, bytes);
+  };
+  f.finish = [this, &f, response] { return CopyOut(f, response); };
+  return Begin(global_state_, std::move(flight), FT_ALLTOALL);
+}
+
+Status FtAlltoall::CopyOut(FtFlight& flight, const Response& response) {
+  auto& e = flight.entries[0];
+  auto& controller = ControllerOf(global_state_, flight.entries);
+  auto size = static_cast<size_t>(controller.GetSize());
+  auto rank = static_cast<size_t>(controller.GetRank());
+  auto& splits = response.tensor_sizes(); // rows, [from][to]
+  int64_t rows = 0;
+  for (size_t from = 0; from < size; ++from) {
+    rows += splits[from * size + rank];
+  }
+  TensorShape row, shape, splits_shape;
+  for (int d = 1; d < e.tensor->shape().dims(); ++d) {
+    row.AddDim(e.tensor->shape().dim_size(d));
+  }
+  shape.AddDim(rows);
+  shape.AppendShape(row);
+  splits_shape.AddDim(static_cast<int64_t>(size));
+  Status status = e.context->AllocateOutput(shape, &e.output);
+  if (status.ok()) {
+    status = e.context->AllocateOutput(1, splits_shape, &e.received_splits);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  auto row_bytes = static_cast<size_t>(row.num_elements()) * DataType_Size(e.tensor->dtype());
+  const char* sent = static_cast<const char*>(flight.record.result);
+  char* output = Data(e.output);
+  auto* received = reinterpret_cast<int32_t*>(Data(e.received_splits));
+  for (size_t i = 0; i < splits.size(); ++i) {
+    size_t bytes = static_cast<size_t>(splits[i]) * row_bytes;
+    if (i % size == rank) {
+      std::memcpy(output, sent, bytes);
+      output += bytes;
+      received[i / size] = static_cast<int32_t>(splits[i]);
+    }
+    sent += bytes;
+  }
+  return status;
+}
+
+bool FtAlltoall::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
+                         const Response&) const {
+  return true;
+}
+
+// ---------------------------------------------------------------- join
+
+Status FtJoin::Execute(std::vector<TensorTableEntry>& entries, const Response& response,
+                       ProcessSet& process_set) {
+  process_set.controller->Barrier(Communicator::GLOBAL);
+  return JoinOp::Execute(entries, response, process_set);
+}
+
 // ---------------------------------------------------------------- error
 
 Status FtError::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(entries);
   FtFlight& f = *flight;
   f.finish = [this, &f, response] { return ErrorOp::Execute(f.entries, response); };
   return Begin(global_state_, std::move(flight), FT_ERROR);

@@ -1,5 +1,5 @@
-// Allreduce, allgather and broadcast through the arena: what is to be copied in and out. The
-// controller carries them out. An op that an earlier incarnation took part in is served
+// Horovod's operations through the arena: what is to be copied in and out. The controller carries
+// them out. An op that an earlier incarnation took part in is served
 // the same way; only what is there already is not done again.
 #ifndef HOROVOD_FT_OPERATIONS_H
 #define HOROVOD_FT_OPERATIONS_H
@@ -38,6 +38,38 @@ public:
   bool Enabled(const ParameterManager& param_manager,
                const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
+};
+
+// A reduction of the whole tensors, of which each rank copies its slices out: so the log has what
+// every rank got.
+class FtReducescatter : public ReducescatterOp {
+public:
+  using ReducescatterOp::ReducescatterOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+  bool Enabled(const ParameterManager& param_manager,
+               const std::vector<TensorTableEntry>& entries,
+               const Response& response) const override;
+};
+
+// Likewise all that anybody sends to anybody, one rank's after the other's.
+class FtAlltoall : public AlltoallOp {
+public:
+  using AlltoallOp::AlltoallOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
+  bool Enabled(const ParameterManager& param_manager,
+               const std::vector<TensorTableEntry>& entries,
+               const Response& response) const override;
+
+private:
+  Status CopyOut(FtFlight& flight, const Response& response);
+};
+
+// All ranks have joined, the log says so.
+class FtJoin : public JoinOp {
+public:
+  using JoinOp::JoinOp;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response,
+                 ProcessSet& process_set) override;
 };
 
 // An error is an entry of the log like any other op.

@@ -4,8 +4,9 @@
 #include <cstring>
 #include <sstream>
 
+#include "ft_agreed.h"
 #include "ft_controller.h"
-#include "ft_signature.h"
+#include "ft_follower.h"
 #include "ft_stop.h"
 
 namespace horovod {
@@ -28,22 +29,25 @@ constexpr uint64_t kSearchedOps = 4096;
 
 std::string FirstLine(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
-// Where the log has the next op on a tensor of that name, from `from` on.
+// Where the log has the set's next op on a tensor of that name, from `from` on.
 struct Found {
   bool any = false;
   uint64_t id = 0;
   std::string line; // its signature; "" if it was an error, in which the ranks' signatures differ
 };
 
-Found Find(const std::string& name, uint64_t from, uint64_t log_length) {
+Found Find(int32_t process_set, const std::string& name, uint64_t from, uint64_t log_length) {
   uint64_t end = std::min(log_length, from + kSearchedOps);
   for (uint64_t id = from; id < end; ++id) {
     hvdft_record record;
     if (ft().worker_record(id, &record) != HVDFT_OK) {
       continue;
     }
-    Response response;
-    Response::ParseFromBytes(response, static_cast<const uint8_t*>(record.response));
+    auto agreed = FtReadResponse(record);
+    if (agreed.process_set != process_set) {
+      continue;
+    }
+    const Response& response = agreed.message;
     std::istringstream lines(record.signature);
     std::string line;
     for (auto& other : response.tensor_names()) {
@@ -65,16 +69,17 @@ Found Find(const std::string& name, uint64_t from, uint64_t log_length) {
 
 } // namespace
 
-void FtController::CheckSignature(const hvdft_record& record, const Response& response) {
+void FtController::CheckSignature(const hvdft_record& record,
+                                  const Response& response) const {
   if (response.response_type() == Response::ERROR) {
     return; // its requests differed between ranks, that is the error
   }
   std::istringstream agreed(record.signature);
   for (auto& name : response.tensor_names()) {
-    std::string line, mine = FtSignature(requested_.at(name));
+    std::string line, mine = Signature(requests_.at(name));
     std::getline(agreed, line);
     if (line != mine) {
-      StopOther(rank_, record.id, line, mine);
+      StopOther(ft().worker_rank(), record.id, line, mine);
     }
   }
 }
@@ -82,8 +87,8 @@ void FtController::CheckSignature(const hvdft_record& record, const Response& re
 // A restarted script that asks for other collectives than the log has would wait for ever. The
 // tensors of one step may come in another order than before, and the rest may still be computed:
 // so what is asked for too early is an error only when nothing has moved for the whole timeout.
-void FtController::CheckReplayMoves(uint64_t log_length) {
-  if (requested_.empty()) {
+void FtFollower::CheckReplayMoves(uint64_t log_length) {
+  if (!Waits()) {
     replay_moved_ = Clock::now(); // it computes
     return;
   }
@@ -93,33 +98,36 @@ void FtController::CheckReplayMoves(uint64_t log_length) {
   }
   hvdft_record next;
   FtCheck(ft().worker_record(NextOp(), &next));
-  for (auto& entry : requested_) {
-    Found found = Find(entry.first, next.id, log_length);
-    std::string mine = FtSignature(entry.second);
-    if (!found.line.empty() && found.line != mine) {
-      StopOther(rank_, found.id, found.line, mine);
+  std::string rank = "rank " + std::to_string(ft().worker_rank());
+  for (auto& each : controllers_) {
+    for (auto& entry : each.second->Requests()) {
+      Found found = Find(each.first, entry.first, next.id, log_length);
+      std::string mine = each.second->Signature(entry.second);
+      if (!found.line.empty() && found.line != mine) {
+        StopOther(ft().worker_rank(), found.id, found.line, mine);
+      }
+      if (quiet < replay_timeout_) {
+        continue;
+      }
+      FtStop(rank + " cannot be replayed: op " + std::to_string(next.id) + " of " +
+             std::to_string(log_length) + " is '" + FirstLine(next.signature) +
+             "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
+             std::to_string(static_cast<int>(replay_timeout_.count())) +
+             " the script has asked for '" + mine + "'; " +
+             (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
     }
-    if (quiet < replay_timeout_) {
-      continue;
-    }
-    FtStop("rank " + std::to_string(rank_) + " cannot be replayed: op " +
-           std::to_string(next.id) + " of " + std::to_string(log_length) + " is '" +
-           FirstLine(next.signature) + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
-           std::to_string(static_cast<int>(replay_timeout_.count())) +
-           " the script has asked for '" + mine + "'; " +
-           (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
   }
 }
 
 // An incarnation that ends before it has done what an earlier one did.
-void FtController::CheckReplayedToTheEnd() {
-  uint64_t done = ft().worker_cursor(), before = ft().worker_owed();
+void FtFollower::CheckReplayedToTheEnd() {
+  uint64_t done = ft().worker_next(), before = ft().worker_owed();
   if (done >= before) {
     return;
   }
   hvdft_record next;
   bool cut = ft().worker_record(done, &next) != HVDFT_OK;
-  FtStop("rank " + std::to_string(rank_) + " cannot be replayed: the restarted script ends after " +
+  FtStop("rank " + std::to_string(ft().worker_rank()) + " cannot be replayed: the restarted script ends after " +
          std::to_string(done) + " collectives, but before its restart it took part in " +
          std::to_string(before) + "; the next one was " +
          (cut ? "in a training loop" : "'" + FirstLine(next.signature) + "'") +

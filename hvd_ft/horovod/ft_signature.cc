@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "ft_process_sets.h"
+
 namespace horovod {
 namespace common {
 
@@ -25,7 +27,10 @@ std::string FtSignature(const Request& request) {
   std::ostringstream text;
   text.precision(17);
   if (request.request_type() == Request::BARRIER) {
-    return "barrier";
+    return FtIsProcessSetChange(request) ? FtProcessSetChange(request) : "barrier";
+  }
+  if (request.request_type() == Request::JOIN) {
+    return "join";
   }
   text << Request::RequestType_Name(request.request_type());
   if (request.request_type() == Request::ALLREDUCE) {
@@ -37,7 +42,8 @@ std::string FtSignature(const Request& request) {
   const auto& shape = request.tensor_shape();
   for (size_t i = 0; i < shape.size(); ++i) {
     text << (i > 0 ? ", " : "");
-    if (i == 0 && request.request_type() == Request::ALLGATHER) {
+    if (i == 0 && (request.request_type() == Request::ALLGATHER ||
+                   request.request_type() == Request::ALLTOALL)) {
       text << '*';
     } else {
       text << shape[i];

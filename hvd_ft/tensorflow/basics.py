@@ -24,10 +24,10 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
     Args:
         comm: see Horovod; under an agent it has to be left out.
-        process_sets: see Horovod; under an agent they have to be left out.
+        process_sets: see Horovod; under an agent none can be made of an MPI communicator.
 
     Raises:
-        HvdFtError: `comm` or `process_sets` is given under an agent.
+        HvdFtError: an MPI communicator is given under an agent.
         ValueError: Horovod could not be initialised.
     """
     worker = native.worker()
@@ -35,15 +35,14 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         _horovod.init(comm, process_sets)
         _say_stock()
         return
-    for name, value in (("comm", comm), ("process_sets", process_sets)):
-        if value:
-            what = "process sets are" if name == "process_sets" else "a communicator is"
-            raise HvdFtError(
-                f"{what} not supported on the ft backend: leave {name}= out of hvd.init(), or run "
-                "the script without hvdft"
-            )
+    sets = process_sets if isinstance(process_sets, list | tuple) else []
+    if comm or any(ps.mpi_comm is not None for ps in sets):
+        raise HvdFtError(
+            "a communicator is not supported on the ft backend: leave comm= out of hvd.init(), "
+            "make process sets of ranks, or run the script without hvdft"
+        )
     prepare_exit(worker)
-    _horovod.init()
+    _horovod.init(None, process_sets)
     _prepare_end(worker)
     hooks.start()
 

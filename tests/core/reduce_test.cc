@@ -30,6 +30,12 @@ static void reduces(uint32_t dtype, T a, T b, T c, T sum, T min, T max, T produc
       hvdft::reduce(dtype, op, inputs, 3, out.data(), count);
       for (uint64_t i = 0; i < count; ++i) CHECK(out[i] == expected[op]);
       CHECK(out[count] == a);  // nothing beyond the end
+      // What a node gives that has no input.
+      std::vector<T> nothing(count);
+      hvdft::reduce(dtype, op, nullptr, 0, nothing.data(), count);
+      const void* with_nothing[] = {nothing.data(), x.data()};
+      hvdft::reduce(dtype, op, with_nothing, 2, out.data(), count);
+      for (uint64_t i = 0; i < count; ++i) CHECK(out[i] == a);
     }
   }
 }

@@ -1,0 +1,39 @@
+// What Horovod's side writes into the op log's records: a response, and of which process set it is.
+// Announcements are written alike.
+#ifndef HOROVOD_FT_AGREED_H
+#define HOROVOD_FT_AGREED_H
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "../message.h"
+#include "ft_library.h"
+
+namespace horovod {
+namespace common {
+
+template <typename Message> std::string FtWrite(const Message& message, int32_t process_set) {
+  std::string bytes;
+  Message::SerializeToString(message, bytes);
+  return bytes.append(reinterpret_cast<const char*>(&process_set), sizeof process_set);
+}
+
+template <typename Message> struct FtRead {
+  FtRead(const void* data, uint64_t bytes) {
+    auto* from = static_cast<const uint8_t*>(data);
+    Message::ParseFromBytes(message, from);
+    std::memcpy(&process_set, from + bytes - sizeof process_set, sizeof process_set);
+  }
+  Message message;
+  int32_t process_set;
+};
+
+inline FtRead<Response> FtReadResponse(const hvdft_record& record) {
+  return {record.response, record.response_bytes};
+}
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_AGREED_H

@@ -1,0 +1,60 @@
+#include "ft_process_sets.h"
+
+#include "ft_library.h"
+
+namespace horovod {
+namespace common {
+
+namespace {
+
+constexpr char kName[] = "hvd_ft.process_sets";
+enum : int64_t { kAdd, kRemove };
+
+// A barrier has no shape, so there it is told what is asked for: what is to be done, and the ranks, or
+// the set's number.
+Status Enqueue(TensorQueue& queue, std::vector<int64_t> what) {
+  Request request;
+  request.set_request_type(Request::BARRIER);
+  request.set_request_rank(ft().worker_rank());
+  request.set_tensor_name(kName);
+  request.set_tensor_shape(what);
+  TensorTableEntry entry;
+  entry.tensor_name = kName;
+  entry.callback = [](const Status&) {};
+  return queue.AddToTensorQueue(entry, request);
+}
+
+} // namespace
+
+Status FtRequestAddition(TensorQueue& queue, const std::vector<int>& ranks) {
+  std::vector<int64_t> what{kAdd};
+  what.insert(what.end(), ranks.begin(), ranks.end());
+  return Enqueue(queue, what);
+}
+
+Status FtRequestRemoval(TensorQueue& queue, int32_t process_set) {
+  return Enqueue(queue, {kRemove, process_set});
+}
+
+bool FtIsProcessSetChange(const Request& request) { return request.tensor_name() == kName; }
+
+bool FtIsProcessSetChange(const Response& response) {
+  return response.tensor_names()[0] == kName;
+}
+
+std::string FtProcessSetChange(const Request& request) {
+  auto& what = request.tensor_shape();
+  return what[0] == kRemove ? "remove process set " + std::to_string(what[1])
+                            : "add process set " + FtRankList({what.begin() + 1, what.end()});
+}
+
+std::string FtRankList(const std::vector<int>& ranks) {
+  std::string list;
+  for (int rank : ranks) {
+    list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return '[' + list + ']';
+}
+
+} // namespace common
+} // namespace horovod

@@ -1,0 +1,33 @@
+// Process sets are added and removed by an op in the log, a barrier of all ranks: so they all do it
+// at the same place, and a restarted rank finds it there again.
+#ifndef HOROVOD_FT_PROCESS_SETS_H
+#define HOROVOD_FT_PROCESS_SETS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../message.h"
+#include "../tensor_queue.h"
+
+namespace horovod {
+namespace common {
+
+// Asks for it by way of the global process set's queue. When all ranks have, and this one has come
+// to that op, FtFollower::TakeChange is true once.
+Status FtRequestAddition(TensorQueue& queue, const std::vector<int>& ranks);
+Status FtRequestRemoval(TensorQueue& queue, int32_t process_set);
+
+bool FtIsProcessSetChange(const Request& request);
+bool FtIsProcessSetChange(const Response& response);
+
+// "add process set [0, 2]", "remove process set 1".
+std::string FtProcessSetChange(const Request& request);
+
+// "[0, 2]"
+std::string FtRankList(const std::vector<int>& ranks);
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_PROCESS_SETS_H
