@@ -15,11 +15,13 @@ from hvd_ft.commands import Commands
 from hvd_ft.drills import Drill, check_ranks, parse
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job_processes import end_rank
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
 from hvd_ft.nodes import Nodes
-from hvd_ft.nursery import SPARES, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import SPARES
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.spare_keeper import keeper_command
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         native.become_subreaper()  # what a killed nursery leaves comes to us
-        nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
+        nursery = _find_nursery()
         try:
             return _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
         finally:
@@ -80,6 +82,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if launch_rank() == 0:
             _say(error)
         return EXIT_BAD_INPUT
+
+
+def _find_nursery() -> NurseryProcess:
+    """Takes over the nursery that an older agent has left, or forks one."""
+    try:
+        settings = Settings.from_env(os.environ)
+    except HvdFtError:
+        settings = Settings()  # the error is told when all can be
+    if settings.generation > 0 and settings.job:
+        path = jobdir.job_path(settings.arena_dir, settings.job)
+        nursery = NurseryProcess.adopt(path, launch_rank(), settings.generation)
+        if nursery:
+            return nursery
+    return NurseryProcess.fork()  # before MPI: forking later is unsafe
 
 
 def _reap() -> None:
@@ -171,32 +187,39 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     meeting.agree("the check of --inject", lambda: check_ranks(plan.drills, meeting.size))
     with contextlib.ExitStack() as stack:
-        job, directory = _make_files(meeting, nodes, plan.settings, nursery, stack)
+        settings = plan.settings
+        get_files = _find_files if settings.generation > 0 else _make_files
+        job, directory = get_files(meeting, nodes, settings, nursery, stack)
         env = {
             **worker_environment(os.environ, meeting.rank, nodes, job, directory),
-            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         }
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
         view = native.View(directory)
         stack.callback(view.close)
-        agent = native.Agent(directory, job, meeting.rank)
+        agent = native.Agent(directory, job, meeting.rank, settings.generation)
         stack.callback(agent.close)
         journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
         agent.start()
         leader = _lead(meeting, nodes, directory, job)
         supervisor = Supervisor(
             rank=rank,
-            settings=plan.settings,
+            settings=settings,
             agent=agent,
             view=view,
             nursery=nursery,
-            commands=Commands(nursery, plan.hooks, env),
+            commands=Commands(nursery, plan.hooks, env, settings.generation),
             journal=journal,
             launchers=launchers_above(),
         )
-        if plan.spares and meeting.rank == 0:
+        if settings.launcher and not nursery.found:
+            patience = settings.adoption_timeout_seconds
+            nursery.keep(meeting.rank, settings.generation, settings.launcher, patience)
+        running = nursery.found["running"] if nursery.found else ()
+        if plan.spares and meeting.rank == 0 and SPARES not in running:
             nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
+        nursery.release()
         if len(nodes) > 1 and not supervisor.launcher_lost:
             _take_leave(meeting, leader)
         if journal:
@@ -227,6 +250,28 @@ def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
     meeting.exchange("the end of the job", None)
     if leader and not leader.close(_LEAVE_SECONDS):
         _say("the nodes' leaders did not take leave of each other in time")
+
+
+def _find_files(
+    meeting: Meeting,
+    _nodes: Nodes,
+    settings: Settings,
+    nursery: NurseryProcess,
+    stack: contextlib.ExitStack,
+) -> tuple[str, str]:
+    """As `_make_files`, for what agents of an older generation have left."""
+    job = settings.job or ""
+    path = jobdir.job_path(settings.arena_dir, job)
+
+    def join() -> None:
+        stack.callback(jobdir.JobDirectory.join(path).leave)
+        if not nursery.found:
+            nursery.watch_job(path)
+            # Its worker has died with the older nursery; no process of that may be left.
+            end_rank(job, meeting.rank)
+
+    meeting.agree("the finding of the job's files", join)
+    return job, path
 
 
 def _make_files(

@@ -26,6 +26,9 @@ class Settings:
     max_failures: int = 3
     failure_window_seconds: float = 300.0
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
+    adoption_timeout_seconds: float = 60.0
+    launcher: str | None = None  # where hvdft run listens; None: it has not started the job
+    generation: int = 0  # of the agents, as it has numbered them
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -62,6 +65,11 @@ class Settings:
                 env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
             ),
             hang_timeout_seconds=_seconds(env, "HOROVOD_FT_HANG_TIMEOUT_SECONDS", None),
+            adoption_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
+            ),
+            launcher=env.get("HOROVOD_FT_LAUNCHER") or None,
+            generation=_count(env, "HOROVOD_FT_GENERATION", default.generation),
         )
         if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(

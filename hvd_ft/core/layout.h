@@ -21,7 +21,7 @@ namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 5;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -90,6 +90,10 @@ struct RankBlock {
   alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
   std::atomic<uint64_t> mail_taken;
   std::atomic<uint32_t> mail_awaited;  // by its owner, who has more to say
+
+  // Written by the mirror, of the first rank of another node: so many of that node's events it has
+  // gone through.
+  std::atomic<uint64_t> events_heard;
 };
 
 // Ops to which it has given all of its input.
@@ -110,6 +114,7 @@ struct alignas(64) Claim {
 
 struct NodeHeader {
   FileHeader file;
+  std::atomic<uint64_t> generation;                  // of the agents, who write it; it only grows
   alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
 
   // Of a job on several nodes. `mirror_bell`: something has changed that other nodes are to see.
@@ -129,6 +134,8 @@ struct NodeHeader {
   std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
   std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
   std::atomic<uint64_t> answered;    // number of the proposal
+  std::atomic<uint64_t> backed;      // bytes of the heap that have memory
+  std::atomic<uint64_t> dropped_segments;  // all segments before this one belong to ops that are cut
 
   // Written by the coordinator.
   alignas(64) std::atomic<uint64_t> proposed;  // number of the proposal
