@@ -219,7 +219,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         if plan.spares and meeting.rank == 0 and SPARES not in running:
             nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
-        nursery.release()
+        nursery.release(code)
         if len(nodes) > 1 and not supervisor.launcher_lost:
             _take_leave(meeting, leader)
         if journal:
@@ -248,8 +248,9 @@ def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader |
 def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
     """Waits until all agents know that the job is over, and all nodes what has happened."""
     meeting.exchange("the end of the job", None)
-    if leader and not leader.close(_LEAVE_SECONDS):
-        _say("the nodes' leaders did not take leave of each other in time")
+    # A job that is stopped may have an op under way.
+    closed = leader is None or leader.close(_LEAVE_SECONDS)
+    meeting.nothing_under_way = all(meeting.exchange("the leave of the nodes' leaders", closed))
 
 
 def _find_files(

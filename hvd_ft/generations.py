@@ -73,3 +73,11 @@ class GenerationPolicy:
 def agents_lost(holders: Sequence[Holder | None], generation: int) -> bool:
     """Tells whether an agent of this generation has died, whatever mpirun knows of it."""
     return any(h and h.orphaned and h.generation == generation for h in holders)
+
+
+def agents_late(holders: Sequence[Holder | None], generation: int) -> bool:
+    """Tells whether a nursery still waits for its agent of this generation.
+
+    Hydra does not see the death of one that has not yet begun with MPI.
+    """
+    return any(h and h.generation < generation for h in holders)

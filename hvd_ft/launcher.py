@@ -18,7 +18,7 @@ from hvd_ft import jobdir, mpi_files
 from hvd_ft.drills import check_ranks, parse
 from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
-from hvd_ft.generations import Again, GenerationPolicy, NotYet, Over, agents_lost
+from hvd_ft.generations import Again, GenerationPolicy, NotYet, Over, agents_late, agents_lost
 from hvd_ft.job_processes import end_processes
 from hvd_ft.lifeline import LifeLines
 from hvd_ft.native import View, die_with_parent
@@ -34,6 +34,7 @@ STOP_LIMIT_SECONDS = 20.0  # between asking a job to stop and killing mpirun
 CLEAR_LIMIT_SECONDS = 15.0  # for nurseries to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
+STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while nurseries wait for one
 HEAR_LIMIT_SECONDS = 5.0  # for nurseries to say that they have lost their agents
 _NEVER = float("inf")
 
@@ -182,7 +183,9 @@ class _Run:
         self.directory = jobdir.job_path(arena_dir, job.id)
         self.received, self.signal_reader = signals
         self.lifelines = LifeLines(one_host=job.machine_file is None)
-        self.policy = GenerationPolicy(Settings.from_env(os.environ))
+        settings = Settings.from_env(os.environ)
+        self.policy = GenerationPolicy(settings)
+        self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.view: View | None = None
         self._asked = 0  # signals that have been heeded
@@ -252,6 +255,7 @@ class _Run:
         assert self.mpirun
         lines = OutputLines(self.mpirun.stdout, display)
         self._deadline = _NEVER
+        late_at = time.monotonic() + self.start_limit
         next_tick = 0.0
         while self.mpirun.poll() is None:
             for key, _ in selector.select(max(next_tick - time.monotonic(), 0)):
@@ -267,6 +271,8 @@ class _Run:
                 self._end_by(STOP_LIMIT_SECONDS)
             if agents_lost(self.lifelines.holders, generation):
                 self._end_by(HYDRA_LIMIT_SECONDS)
+            if time.monotonic() > late_at and agents_late(self.lifelines.holders, generation):
+                self._kill()
             if time.monotonic() > self._deadline:
                 self._kill()
             if time.monotonic() >= next_tick:
@@ -322,6 +328,8 @@ class _Run:
     def _exit_code(self, code: int) -> int:
         if self.received:
             return 128 + self.received[0]
+        if self.lifelines.exit_code is not None:
+            return self.lifelines.exit_code
         if code < 0:
             print(
                 f"hvdft: mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "

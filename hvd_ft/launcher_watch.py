@@ -44,11 +44,11 @@ class LauncherWatch:
         """The line: readable when `is_dead` has something to find out; None while there is none."""
         return self._line
 
-    def say(self, orphaned: bool) -> None:
-        """Tells the launcher whether there is an agent."""
+    def say(self, orphaned: bool, exit_code: int | None = None) -> None:
+        """Tells the launcher whether there is an agent, and the job's exit code if it is over."""
         self._orphaned = orphaned
         if self._line is not None:
-            say(self._line, Holder(self._rank, self.generation, orphaned))
+            say(self._line, Holder(self._rank, self.generation, orphaned, exit_code))
 
     def is_dead(self) -> bool:
         """Looks after the line, and for a new one if it has ended.

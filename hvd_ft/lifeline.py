@@ -7,7 +7,8 @@ lines, and that nobody listens any more, and end the job.
 Both sides show that they know the key that the launcher has made up for its job. They say:
 
 launcher: (nonce)           nursery: (nonce, proof)
-launcher: (proof)           nursery: (rank, generation, orphaned), whenever it changes
+launcher: (proof)           nursery: (rank, generation, orphaned, exit_code), whenever it
+                                changes
 """
 
 from __future__ import annotations
@@ -28,11 +29,19 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Holder:
-    """What the nursery at the other end of a line has said last."""
+    """What the nursery at the other end of a line has said last.
+
+    Attributes:
+        rank: whose nursery it is.
+        generation: of its agent.
+        orphaned: whether that agent is dead.
+        exit_code: of the job, once it is over.
+    """
 
     rank: int
     generation: int
     orphaned: bool
+    exit_code: int | None = None
 
 
 class LifeLines:
@@ -44,6 +53,7 @@ class LifeLines:
 
     Attributes:
         address: what a nursery has to be told: host, port and key.
+        exit_code: of the job, once a nursery has told it.
     """
 
     def __init__(self, one_host: bool) -> None:
@@ -54,6 +64,7 @@ class LifeLines:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._nonces: dict[Channel, str] = {}  # of strangers
         self._holders: dict[Channel, Holder | None] = {}
+        self.exit_code: int | None = None
         host = "127.0.0.1" if one_host else socket.gethostname()
         self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
 
@@ -108,9 +119,15 @@ class LifeLines:
 
     def _understand(self, channel: Channel, message: Message) -> None:
         if channel in self._holders:
+            code = message["exit_code"]
             self._holders[channel] = Holder(
-                int(message["rank"]), int(message["generation"]), bool(message["orphaned"])
+                int(message["rank"]),
+                int(message["generation"]),
+                bool(message["orphaned"]),
+                None if code is None else int(code),
             )
+            if code is not None:
+                self.exit_code = int(code)
             return
         _check(message["proof"], _proof(self._key, "nursery", self._nonces[channel]))
         channel.send({"proof": _proof(self._key, "launcher", message["nonce"])})

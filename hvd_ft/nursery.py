@@ -76,9 +76,9 @@ class NurseryProcess:
         order = {"rank": rank, "generation": generation, "launcher": launcher, "seconds": seconds}
         self._order({"do": "keep", **order})
 
-    def release(self) -> None:
+    def release(self, exit_code: int) -> None:
         """Ends what `keep` began: the job is over."""
-        self._order({"do": "release"})
+        self._order({"do": "release", "exit_code": exit_code})
 
     def start(
         self, name: str, argv: list[str], env: dict[str, str], cwd: str, spare: bool = False

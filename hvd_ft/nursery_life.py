@@ -11,7 +11,8 @@ A worker can be a warm spare: then the spare's holder (spare_holder.py) is its p
 and the nursery passes orders and reports on.
 
 Orders:    job(dir)   start(name, argv, env, cwd, spare)   go   kill(name, signal)
-           limit(seconds, text)   keep(rank, generation, launcher, seconds)   release   end
+           limit(seconds, text)   keep(rank, generation, launcher, seconds)
+           release(exit_code)   end
 Reports:   started(name, pid, time_ns, spare)   refused(name, error)
            exited(name, pid, status, time_ns)   stubborn(pids)
            adopted(nursery, worker, running)    as the first one to a new agent
@@ -169,6 +170,8 @@ class _Nursery:
         elif message["do"] == "keep":
             self._keep(message)
         elif message["do"] == "release":
+            if self._launcher:
+                self._launcher.say(orphaned=False, exit_code=message["exit_code"])
             self._launcher = None
         elif message["do"] == "end":
             self._over = True
