@@ -33,8 +33,10 @@ from hvd_ft.adoption import Cradle
 from hvd_ft.burial import bury
 from hvd_ft.channel import Channel, Message
 from hvd_ft.child import begin_child
+from hvd_ft.drills import AGENT_DIES, MPIRUN_DIES
 from hvd_ft.jobdir import JobDirectory
 from hvd_ft.launcher_watch import LauncherWatch
+from hvd_ft.launchers import strike
 from hvd_ft.output_relay import OutputRelay
 from hvd_ft.peer import peer_of
 from hvd_ft.taken_spare import TakenSpare
@@ -43,6 +45,7 @@ WORKER = "worker"
 SPARES = "spares"  # the keeper of warm spares
 _FAMILIES = {WORKER, SPARES}  # when a process of these names dies, what it left behind is killed
 _DEATH_SECONDS = 5.0  # for an agent to die of SIGKILL
+_DRILLS = {AGENT_DIES, MPIRUN_DIES}
 _NEVER = float("inf")
 
 
@@ -71,6 +74,7 @@ def _close_descriptors(keep: int) -> None:
 class _Nursery:
     def __init__(self, channel: Channel, agent: int) -> None:
         self._channel: Channel | None = channel  # None: there is no agent
+        self._agent_pid = agent
         self._agent = os.pidfd_open(agent)
         self._relay = OutputRelay()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -88,7 +92,9 @@ class _Nursery:
         os.set_blocking(self._deaths, False)
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._drills: set[int] = set()
+        for number in (signal.SIGCHLD, *_DRILLS):
+            signal.signal(number, lambda number, frame: None)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def run(self) -> None:
@@ -115,6 +121,8 @@ class _Nursery:
         self._relay.move()
         if self._deaths in ready and _FAMILIES & self._reap():
             self._bury({child.pid for child in self._children.values()})
+        while self._drills:
+            strike(self._drills.pop(), self._agent_pid)
         if self._taken is not None and self._taken.fileno() in ready:
             self._hear_of_taken(self._taken)
         if self._channel is not None and self._channel.fileno() in ready:
@@ -218,7 +226,8 @@ class _Nursery:
                 os.close(stream)
             return
         self._end_agent()
-        self._agent = os.pidfd_open(peer_of(connection).pid)
+        self._agent_pid = peer_of(connection).pid
+        self._agent = os.pidfd_open(self._agent_pid)
         self._channel = Channel(connection)
         self._adopted_by = _NEVER
         self._launcher.generation = order["generation"]
@@ -312,7 +321,7 @@ class _Nursery:
     def _reap(self) -> set[str]:
         """Reaps all that has died; returns and reports those that the agent knows by name."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._deaths, 4096)
+            self._drills |= _DRILLS & set(os.read(self._deaths, 4096))
         names = set()
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:

@@ -6,6 +6,95 @@ In op i rank r gives 2^r · (i mod 7 + 1) in every element, so a contribution th
 missing, shows in the sum. A wrong result ends the script with 3. At the end it prints a hash of all
 results; if TIMES names a folder, it leaves there when each op was done, CLOCK_MONOTONIC.
 """
+
+import ctypes
+import os
+import struct
+import sys
+import time
+import zlib
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+import numpy as np
+
+REDUCE, FLOAT32, AGAIN = 1, 7, -1
+COPY = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_void_p)
+
+
+class Op(ctypes.Structure):
+    _fields_ = (
+        *((name, c_uint32) for name in ("kind", "dtype", "reduce", "root")),
+        ("result_bytes", c_uint64),
+        ("block_bytes", c_void_p),
+        ("response", c_char_p),
+        ("response_bytes", c_uint64),
+        ("signature", c_char_p),
+    )
+
+
+class Copies(ctypes.Structure):
+    _fields_ = (("copy_in", COPY), ("copy_out", COPY), ("context", c_void_p))
+
+
+core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"])
+for _name in ("term", "log_length", "cursor"):
+    getattr(core, f"hvdft_worker_{_name}").restype = c_uint64
+core.hvdft_worker_ticket.restype = c_uint32
+core.hvdft_worker_take.restype = c_int64
+core.hvdft_worker_take.argtypes = [c_int, c_uint64, POINTER(c_void_p)]
+core.hvdft_worker_wait.argtypes = [c_uint32, c_int]
+core.hvdft_worker_announce.argtypes = [c_uint64, c_char_p, c_uint64]
+core.hvdft_worker_propose.argtypes = [c_uint64, POINTER(Op), c_int]
+core.hvdft_worker_begin.argtypes = [c_uint64, POINTER(Copies)]
+for _name in ("join", "executed", "set_step"):
+    getattr(core, f"hvdft_worker_{_name}").argtypes = [c_uint64]
+core.hvdft_worker_pend.argtypes = [c_int64]
+core.hvdft_worker_snapshot_room.argtypes = [c_int, c_uint64, POINTER(c_void_p)]
+core.hvdft_worker_snapshot_publish.argtypes = [c_int, c_uint64, c_uint64]
+core.hvdft_worker_snapshot_get.argtypes = [
+    c_int,
+    POINTER(c_void_p),
+    POINTER(c_uint64),
+    POINTER(c_uint64),
+]
+core.hvdft_worker_point.argtypes = [c_int, c_uint64]
+
+
+def check(code: int) -> int:
+    if code < 0:
+        core.hvdft_error.restype = c_char_p
+        sys.exit(f"{code}: {core.hvdft_error().decode()}")
+    return code
+
+
+class Script:
+    def __init__(self, ops: int, size: int, every: int) -> None:
+        check(core.hvdft_worker_open())
+        self.rank, self.ranks = core.hvdft_worker_rank(), core.hvdft_worker_size()
+        self.ops, self.size, self.every = ops, size, every
+        self.next, self.hash = 0, 0
+        self.term, self.announced, self.counted = -1, -1, 0
+        self.times: list[int] = []
+        self.input, self.result = np.zeros(size // 4, np.float32), np.zeros(size // 4, np.float32)
+
+    def run(self) -> None:
+        if self.every:
+            self.restore()
+        while self.next < self.ops:
+            core.hvdft_worker_pend(1)
+            self.agree()
+            self.execute()
+            core.hvdft_worker_pend(-1)
+            self.next += 1
+            self.times.append(time.monotonic_ns())
+            core.hvdft_worker_set_step(self.next)
+            core.hvdft_worker_point(12, self.next)
+            if self.every and self.next % self.every == 0:
+                self.snapshot()
+
+    def agree(self) -> None:
+        """Waits until the log has the next op; negotiates as tests/core/kill_test.cc does."""
         while True:
             ticket = core.hvdft_worker_ticket()
             term = core.hvdft_worker_term()  # before the log: see hvd_ft.h
