@@ -2,11 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
-
-import signal
 
 import pytest
 

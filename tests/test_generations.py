@@ -3,6 +3,7 @@
 `sums_script.py` checks every result itself. Moments are swept by `scripts/soak.py --agents`.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from hvd_ft.nursery import NurseryProcess
 SUMS = [sys.executable, str(Path(__file__).with_name("sums_script.py"))]
 MEGABYTE = 10**6
 POSITIONS = 88  # of an op of 16 MB on the ring of 3 nodes: 22 segments in each of 4 steps
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(200)
 
 
 def sums(ended: Ended, size: int) -> dict[int, int]:
@@ -120,7 +121,7 @@ def nursery(arena_dir: Path) -> Iterator[tuple[NurseryProcess, str]]:
 def test_nothing_of_an_older_generation_is_accepted(
     nursery: tuple[NurseryProcess, str],
 ) -> None:
-    _, path = nursery
+    process, path = nursery
     with pytest.raises(HvdFtError, match="the nursery of rank 3 does not take an agent of"):
         adopt(path, 3, 0)
     assert adopt(path, 2, 1) is None
@@ -128,7 +129,12 @@ def test_nothing_of_an_older_generation_is_accepted(
         stranger.connect(f"{path}/nursery-3")
         stranger.sendall(b"no order")
         stranger.shutdown(socket.SHUT_WR)
-        assert stranger.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    process.start("another", ["true"], {}, "/")
+    messages = process.channel.receive()
+    assert messages
+    assert (messages[0]["report"], messages[0]["name"]) == ("started", "another")
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +145,7 @@ def slow_cluster() -> Iterator[Cluster]:
 
 
 NODES = ("n0", "n1", "n2")
+MARK = "HVD_FT_TEST_CLUSTER"
 
 
 def on_nodes(placement: str) -> list[str]:
@@ -155,14 +162,13 @@ def await_clear(cluster: Cluster, seconds: float) -> None:
         assert time.monotonic() < deadline, left
 
 
-@pytest.mark.parametrize("victim", ["agent=5", "mpirun"])
+@pytest.mark.parametrize("victim", ["agent=5", "mpirun,rank=2"])
 def test_an_op_goes_on_from_where_it_was(
     slow_cluster: Cluster, tmp_path: Path, victim: str
 ) -> None:
     report = tmp_path / "report.jsonl"
-    # Rank 5 finds its own input given and the op under way.
-    drill = f"{victim},{'' if victim != 'mpirun' else 'rank=0,'}op=3,point=copy_out"
-    flags = ["--inject", drill, "--report", str(report)]
+    # The worker has given all of its input, and the ring takes a second from there.
+    flags = ["--inject", f"{victim},op=3,point=contribute", "--report", str(report)]
     job = [*on_nodes("4-2-2"), *flags, *SUMS, "6", str(16 * MEGABYTE)]
     ended = slow_cluster.hvdft("run", "--", *job, timeout=240)
     assert set(sums(ended, 8).values()) == {0}
@@ -171,28 +177,38 @@ def test_an_op_goes_on_from_where_it_was(
     assert {e["rank"] for e in events if e["type"] == "ADOPTED"} == set(range(8))
     resumed = [e["detail"] for e in events if e["type"] == "RESUMED"]
     assert len(resumed) == 3, "one for each node"
-    assert all(0 < place - (3 << 28) < POSITIONS for place in resumed), resumed
+    positions = [place - (3 << 28) for place in resumed]
+    assert all(0 <= position < POSITIONS for position in positions), resumed
+    assert max(positions) > 0, "not from its start"
     await_clear(slow_cluster, 10)
 
 
-def start(cluster: Cluster, *flags: str) -> subprocess.Popen[str]:
-    """Starts a job of large ops in the background; returns when all ranks are in one."""
+def start(cluster: Cluster) -> subprocess.Popen[str]:
+    """Starts a job of large ops in the background; returns when it has done two of them."""
+    # Nothing comes of this drill, but that it is told.
+    flags = ["--inject", "rank=0,step=2,raise"]
     job = [*on_nodes("2-1-1"), *flags, *SUMS, "1000", str(16 * MEGABYTE), "5"]
     program = [sys.executable, "-m", "hvd_ft.cli", "cluster", "run", "--name", cluster.name]
     started = subprocess.Popen(
-        [*program, "--", *job], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*program, "--", *job],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: cluster.name},
     )
     assert started.stderr
-    for line in started.stderr:
-        if "is running at step 2" in line or "is waiting" in line:
-            break
+    assert any("hvdft: drill" in line for line in started.stderr)
     return started
 
 
-def launcher_of(started: subprocess.Popen[str]) -> psutil.Process:
-    below = psutil.Process(started.pid).children(recursive=True)
-    [found] = [p for p in below if p.cmdline()[1:4] == ["-m", "hvd_ft.cli", "run"]]
-    return found
+def launcher_on(cluster: Cluster) -> psutil.Process:
+    """Finds it by its environment: a node is no child of who starts something there."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            runs = process.cmdline()[1:4] == ["-m", "hvd_ft.cli", "run"]
+            if runs and process.environ().get(MARK) == cluster.name:
+                return process
+    raise AssertionError("there is no launcher")
 
 
 @pytest.mark.parametrize("together", [[], ["mpiexec.hydra"]], ids=["alone", "with mpirun"])
@@ -200,7 +216,7 @@ def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(
     slow_cluster: Cluster, together: list[str]
 ) -> None:
     started = start(slow_cluster)
-    launcher = launcher_of(started)
+    launcher = launcher_on(slow_cluster)
     victims = [p for p in launcher.children(recursive=True) if p.name() in together]
     for process in (*victims, launcher):
         process.kill()
@@ -211,7 +227,7 @@ def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(
 def test_a_job_can_be_stopped_in_the_middle_of_an_op(slow_cluster: Cluster) -> None:
     started = start(slow_cluster)
     begun = time.monotonic()
-    launcher_of(started).send_signal(signal.SIGINT)
+    launcher_on(slow_cluster).send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
     assert started.returncode == 130, err
     assert time.monotonic() - begun < 15, err
