@@ -130,7 +130,7 @@ class _Nursery:
         if self._cradle is not None and self._cradle.fileno() in ready:
             self._hear_new_agent(self._cradle)
         if self._launcher is not None and line is not None and line.fileno() in ready:
-            self._over |= self._launcher.is_dead()
+            self._look_after_launcher(self._launcher)
 
     # -------------------------------------------------------------- time
 
@@ -154,7 +154,7 @@ class _Nursery:
         if self._relay.lost_at <= now:
             self._relay.give_up()
         if self._launcher and self._launcher.look_at <= now:
-            self._over |= self._launcher.is_dead()
+            self._look_after_launcher(self._launcher)
         self._over |= self._adopted_by <= now
 
     # -------------------------------------------------------------- agents
@@ -237,6 +237,11 @@ class _Nursery:
             self._worker["begun"] = self._taken.begun
         adopted = {"report": "adopted", "nursery": os.getpid(), "worker": self._worker}
         self._report({**adopted, "running": list(self._children)})
+
+    def _look_after_launcher(self, launcher: LauncherWatch) -> None:
+        if launcher.is_dead():
+            self._end_agent()  # or it might hold the job's directory when we leave
+            self._over = True
 
     def _end_agent(self) -> None:
         """Sees to it that an older agent, if it still lives, touches the arenas no more."""
