@@ -17,6 +17,7 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   }
   const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
   segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
+  inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
 
   std::vector<std::pair<uint64_t, uint64_t>> taken;
   auto take = [&](uint64_t entry) {
@@ -80,7 +81,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
     return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
-  Record record{id, segments_, 0, 0, op};
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, op};
   const char* what = "the result of the next op";
   int code = give(record.heap_bytes(), what, &record.result_offset);
   if (code != HVDFT_OK) return code;
@@ -96,6 +97,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   index.store(offset + 1, std::memory_order_release);
   segments_ = record.end_segment();
+  inputs_ = record.end_input();
   ++length_;
   return HVDFT_OK;
 }
@@ -142,6 +144,7 @@ void LogStore::drop(uint64_t id) {
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);
   node_.header().dropped_segments.store(record.end_segment());
+  node_.header().dropped_inputs.store(record.end_input());
   index.store(0, std::memory_order_release);
   gone_ = id + 1;
   for (auto [place, bytes] : places_of(record, offset)) heap_.release(place, bytes);

@@ -32,11 +32,13 @@ void goes_on(Node& node) {
   CHECK(first.keep(0) == HVDFT_OK);
   first.drop(1);
   CHECK(node.header().settled == 0);  // it was killed before it could say that they are gone
+  uint64_t inputs = node.record(3)->end_input();
   uint64_t end = node.record(3)->end_segment(), backed = node.header().backed;
 
   LogStore next(node);
   CHECK(next.length() == 4 && next.gone() == 2);
   append(next, 2000);
+  CHECK(node.record(4)->first_input >= inputs);
   CHECK(node.record(4)->first_segment == end && node.header().backed == backed);
   for (uint64_t id : {0, 2, 3}) CHECK(overlap(result(node, id), result(node, 4)).bytes() == 0);
   append(next, 200000);
@@ -63,19 +65,19 @@ void a_torn_keep_is_kept(Node& node) {
 
 void an_empty_log_keeps_its_numbers(Node& node) {
   LogStore before(node);
-  uint64_t end = node.record(5)->end_segment();
+  uint64_t end = node.record(5)->end_segment(), inputs = node.record(5)->end_input();
   for (uint64_t id : {3, 4, 5}) before.drop(id);
   LogStore next(node);
   CHECK(next.length() == 6 && next.gone() == 6);
   append(next, 10);
-  CHECK(node.record(6)->first_segment == end);
+  CHECK(node.record(6)->first_segment == end && node.record(6)->first_input >= inputs);
 }
 
 }  // namespace
 
 int main() {
   std::string dir = fresh_directory();
-  CHECK(Node::create(dir, "store", 2, 0, 2, 64 << 20) == HVDFT_OK);
+  CHECK(Node::create(dir, "store", 2, 1, 0, 2, 64 << 20) == HVDFT_OK);
   {
     auto node = Node::open(dir, "store", Node::kAgent);
     CHECK(node != nullptr);
