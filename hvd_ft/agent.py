@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hvd_ft import __version__, jobdir, mpi_files, native
 from hvd_ft.burial import bury
@@ -22,6 +22,7 @@ from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
 from hvd_ft.nodes import Nodes
 from hvd_ft.nursery import NurseryProcess
 from hvd_ft.nursery_life import SPARES
+from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.spare_keeper import keeper_command
@@ -160,7 +161,9 @@ def _plan(argv: Sequence[str]) -> Plan:
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
-    check_environment()
+    settings = Settings.from_env(os.environ)
+    if settings.generation == 0:
+        check_environment()
     if options.spares < 0:
         raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
     if options.spares:
@@ -174,13 +177,13 @@ def _plan(argv: Sequence[str]) -> Plan:
         report=options.report,
         drills=[parse(text) for text in options.inject],
         spares=options.spares,
-        settings=Settings.from_env(os.environ),
+        settings=settings,
     )
 
 
 def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     """From the meeting to the job's end; returns its exit code."""
-    facts = meeting.exchange("the meeting of the agents", [*host_identity(), __version__])
+    facts = _meet(meeting, plan.settings)
     nodes = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
@@ -230,6 +233,20 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         # MPI_Finalize would wait for a Hydra that is not there; the nursery ends with us.
         os._exit(code)
     return code
+
+
+def _meet(meeting: Meeting, settings: Settings) -> list[Any]:
+    """Returns host, boot and version of every agent."""
+    mine = [*host_identity(), __version__]
+    if not (settings.shared_dir and settings.job):
+        return meeting.exchange("the meeting of the agents", mine)
+    file = PeerFile(settings.shared_dir, settings.job)
+    generation, limit = settings.generation, settings.start_timeout_seconds
+
+    def meet() -> list[Any]:
+        return file.meet(generation, meeting.rank, meeting.size, mine, limit)
+
+    return list(meeting.agree("the meeting in HOROVOD_FT_SHARED_DIR", meet)[meeting.rank])
 
 
 def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader | None":
@@ -301,9 +318,7 @@ def _make_files(
         limit = settings.arena_limit_bytes()
         directory = jobdir.JobDirectory.create(settings.arena_dir, job)
         enter(directory)
-        native.create_node(
-            directory.path, job, meeting.size, limit, nodes=len(nodes), local=local
-        )
+        native.create_node(directory.path, job, meeting.size, limit, nodes=len(nodes), local=local)
         return directory.path, limit
 
     made = meeting.agree("the making of the job's directories", make_node)

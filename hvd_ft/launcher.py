@@ -23,6 +23,7 @@ from hvd_ft.job_processes import end_processes
 from hvd_ft.lifeline import LifeLines
 from hvd_ft.native import View, die_with_parent
 from hvd_ft.output_lines import OutputLines
+from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.stop_signals import stop_signals
@@ -185,6 +186,7 @@ class _Run:
         self.lifelines = LifeLines(one_host=job.machine_file is None)
         settings = Settings.from_env(os.environ)
         self.policy = GenerationPolicy(settings)
+        self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.view: View | None = None
@@ -350,6 +352,8 @@ class _Run:
         if self.mpirun is None:
             return
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
+        if self.shared_dir:
+            PeerFile(self.shared_dir, self.job.id).remove()
         jobdir.sweep_stale(self.arena_dir)
         mpi_files.sweep()
 

@@ -27,6 +27,7 @@ class Settings:
     failure_window_seconds: float = 300.0
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
     adoption_timeout_seconds: float = 60.0
+    shared_dir: str | None = None  # None: agents meet over MPI alone
     launcher: str | None = None  # where hvdft run listens; None: it has not started the job
     generation: int = 0  # of the agents, as it has numbered them
 
@@ -68,6 +69,7 @@ class Settings:
             adoption_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
             ),
+            shared_dir=_directory(env, "HOROVOD_FT_SHARED_DIR", None),
             launcher=env.get("HOROVOD_FT_LAUNCHER") or None,
             generation=_count(env, "HOROVOD_FT_GENERATION", default.generation),
         )
@@ -130,8 +132,13 @@ def _wrong(name: str, value: str, allowed: str) -> HvdFtError:
     return HvdFtError(f"{name}={value!r} is not allowed: give {allowed}")
 
 
-def _directory(env: Mapping[str, str], name: str, default: str) -> str:
-    value = env.get(name) or default
+Place = TypeVar("Place", str, None)
+
+
+def _directory(env: Mapping[str, str], name: str, default: Place) -> str | Place:
+    value = env.get(name)
+    if not value:
+        return default
     if not os.path.isabs(value):
         raise _wrong(name, value, "an absolute path")
     return os.path.normpath(value)

@@ -1,6 +1,6 @@
 """Agents, mpirun and launchers that die: workers live on, and the sums are those of all ranks.
 
-`sums_script.py` checks every result itself. Moments are swept by `scripts/soak.py --agents`.
+`sums_script.py` checks every result itself. Moments are swept by `make agentsoak`.
 """
 
 import contextlib
