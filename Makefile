@@ -5,10 +5,10 @@ CORE := $(wildcard hvd_ft/core/*.cc)
 RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak test sim lint sanitize bench clean
+.PHONY: help setup core horovod demo soak agentsoak test sim lint sanitize bench clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-9s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
 
 setup: ## .venv with the pinned packages, the core, the patched Horovod; again: only what changed
 	@$(PYTHON) scripts/setup_environment.py
@@ -18,6 +18,9 @@ demo: setup ## 4 ranks train, one is killed, training goes on
 
 soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw
 	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=10, on three nodes; SEED= repeats
+	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 test: setup ## all tests; what is skipped is listed with its reason
 	@$(VENV)/python -m pytest

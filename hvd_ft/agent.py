@@ -7,19 +7,22 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from hvd_ft import __version__, jobdir, mpi_files, native
+from hvd_ft import __version__, jobdir, native
 from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
 from hvd_ft.drills import Drill, check_ranks, parse
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job_files import find_files, make_files, nodes_of
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
 from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
 from hvd_ft.nodes import Nodes
-from hvd_ft.nursery import SPARES, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import SPARES
+from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.spare_keeper import keeper_command
@@ -68,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         native.become_subreaper()  # what a killed nursery leaves comes to us
-        nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
+        nursery = _find_nursery()
         try:
             return _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
         finally:
@@ -80,6 +83,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if launch_rank() == 0:
             _say(error)
         return EXIT_BAD_INPUT
+
+
+def _find_nursery() -> NurseryProcess:
+    """Takes over the nursery that an older agent has left, or forks one."""
+    try:
+        settings = Settings.from_env(os.environ)
+    except HvdFtError:
+        settings = Settings()  # the error is told when all can be
+    if settings.generation > 0 and settings.job:
+        path = jobdir.job_path(settings.arena_dir, settings.job)
+        nursery = NurseryProcess.adopt(path, launch_rank(), settings.generation)
+        if nursery:
+            return nursery
+    return NurseryProcess.fork()  # before MPI: forking later is unsafe
 
 
 def _reap() -> None:
@@ -145,7 +162,9 @@ def _plan(argv: Sequence[str]) -> Plan:
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
-    check_environment()
+    settings = Settings.from_env(os.environ)
+    if settings.generation == 0:
+        check_environment()
     if options.spares < 0:
         raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
     if options.spares:
@@ -159,46 +178,53 @@ def _plan(argv: Sequence[str]) -> Plan:
         report=options.report,
         drills=[parse(text) for text in options.inject],
         spares=options.spares,
-        settings=Settings.from_env(os.environ),
+        settings=settings,
     )
 
 
 def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
     """From the meeting to the job's end; returns its exit code."""
-    facts = meeting.exchange("the meeting of the agents", [*host_identity(), __version__])
+    facts = _meet(meeting, plan.settings)
     hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
-    nodes = _nodes(hosts, plan.settings)
+    nodes = nodes_of(hosts, plan.settings)
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     meeting.agree("the check of --inject", lambda: check_ranks(plan.drills, meeting.size))
     with contextlib.ExitStack() as stack:
-        job, directory = _make_files(meeting, hosts, plan.settings, nursery, stack)
+        settings = plan.settings
+        get_files = find_files if settings.generation > 0 else make_files
+        job, directory = get_files(meeting, hosts, settings, nursery, stack)
         env = {
             **worker_environment(os.environ, meeting.rank, hosts, job, directory),
-            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(plan.settings.replay_timeout_seconds),
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         }
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
         view = native.View(directory)
         stack.callback(view.close)
-        agent = native.Agent(directory, job, meeting.rank)
+        agent = native.Agent(directory, job, meeting.rank, settings.generation)
         stack.callback(agent.close)
         journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
         agent.start()
         leader = _lead(meeting, nodes, directory, job)
         supervisor = Supervisor(
             rank=rank,
-            settings=plan.settings,
+            settings=settings,
             agent=agent,
             view=view,
             nursery=nursery,
-            commands=Commands(nursery, plan.hooks, env),
+            commands=Commands(nursery, plan.hooks, env, settings.generation),
             journal=journal,
             launchers=launchers_above(),
         )
-        if plan.spares and meeting.rank == 0:
+        if settings.launcher and not nursery.found:
+            patience = settings.adoption_timeout_seconds
+            nursery.keep(meeting.rank, settings.generation, settings.launcher, patience)
+        running = nursery.found["running"] if nursery.found else ()
+        if plan.spares and meeting.rank == 0 and SPARES not in running:
             nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
+        nursery.release(code)
         if len(nodes) > 1 and not supervisor.launcher_lost:
             _take_leave(meeting, leader)
         if journal:
@@ -209,6 +235,20 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         # MPI_Finalize would wait for a Hydra that is not there; the nursery ends with us.
         os._exit(code)
     return code
+
+
+def _meet(meeting: Meeting, settings: Settings) -> list[Any]:
+    """Returns host, boot and version of every agent."""
+    mine = [*host_identity(), __version__]
+    if not (settings.shared_dir and settings.job):
+        return meeting.exchange("the meeting of the agents", mine)
+    file = PeerFile(settings.shared_dir, settings.job)
+    generation, limit = settings.generation, settings.start_timeout_seconds
+
+    def meet() -> list[Any]:
+        return file.meet(generation, meeting.rank, meeting.size, mine, limit)
+
+    return list(meeting.agree("the meeting in HOROVOD_FT_SHARED_DIR", meet)[meeting.rank])
 
 
 def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader | None":
@@ -227,64 +267,9 @@ def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader |
 def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
     """Waits until all agents know that the job is over, and all nodes what has happened."""
     meeting.exchange("the end of the job", None)
-    if leader and not leader.close(_LEAVE_SECONDS):
-        _say("the nodes' leaders did not take leave of each other in time")
-
-
-def _nodes(hosts: Nodes, settings: Settings) -> Nodes:
-    """Returns the members of the ring: in the flat topology ranks of one host share no arena."""
-    return hosts.apart() if settings.topology == "flat" else hosts
-
-
-def _make_files(
-    meeting: Meeting,
-    hosts: Nodes,
-    settings: Settings,
-    nursery: NurseryProcess,
-    stack: contextlib.ExitStack,
-) -> tuple[str, str]:
-    """Makes the job's directory and the arenas; returns the job's id and the arenas' directory."""
-
-    def enter(directory: jobdir.JobDirectory) -> None:
-        stack.callback(directory.leave)
-        nursery.watch_job(directory.path)
-
-    job = settings.job or jobdir.new_job_id()
-    job = meeting.exchange("rank 0 giving the job its id", job)[0]
-    nodes = _nodes(hosts, settings)
-    neighbours = hosts.ranks(hosts.node_of(meeting.rank))
-    local = nodes.ranks(nodes.node_of(meeting.rank))
-
-    def make_directory() -> tuple[str, int] | None:
-        if meeting.rank != neighbours.start:
-            return None
-        for dead in jobdir.sweep_stale(settings.arena_dir):
-            _say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
-        mpi_files.sweep()
-        limit = settings.arena_limit_bytes()
-        directory = jobdir.JobDirectory.create(settings.arena_dir, job)
-        enter(directory)
-        return directory.path, limit * len(local) // len(neighbours)
-
-    made = meeting.agree("the making of the job's directories", make_directory)
-    path, limit = made[neighbours.start]
-    arenas = _arenas(path, neighbours, local)
-
-    def make_arenas() -> None:
-        if meeting.rank != neighbours.start:
-            enter(jobdir.JobDirectory.join(path))
-        if meeting.rank == local.start:
-            os.makedirs(arenas, 0o700, exist_ok=True)
-            native.create_node(arenas, job, meeting.size, limit, nodes=len(nodes), local=local)
-        native.create_rank(arenas, job, meeting.rank, limit)
-
-    meeting.agree("the making of the arenas", make_arenas)
-    return job, arenas
-
-
-def _arenas(path: str, neighbours: range, local: range) -> str:
-    """Returns where a node's arenas lie: of a host's first one in the job's directory itself."""
-    return path if local.start == neighbours.start else os.path.join(path, f"rank-{local.start}")
+    # A job that is stopped may have an op under way.
+    closed = leader is None or leader.close(_LEAVE_SECONDS)
+    meeting.nothing_under_way = all(meeting.exchange("the leave of the nodes' leaders", closed))
 
 
 if __name__ == "__main__":

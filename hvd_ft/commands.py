@@ -21,14 +21,20 @@ class Commands:
         nursery: runs them.
         commands: the shell command of each hook, such as `{"on-failure": "mail …"}`.
         env: the environment they get besides the facts.
+        generation: of the agent: commands that an older one has started may still run.
     """
 
     def __init__(
-        self, nursery: NurseryProcess, commands: Mapping[str, str], env: Mapping[str, str]
+        self,
+        nursery: NurseryProcess,
+        commands: Mapping[str, str],
+        env: Mapping[str, str],
+        generation: int = 0,
     ) -> None:
         self._nursery = nursery
         self._commands = commands
         self._env = env
+        self._generation = generation
         self._started = 0
         self._deadlines: dict[str, float] = {}  # of those that run, by the name in the nursery
         self._late: set[str] = set()
@@ -44,7 +50,7 @@ class Commands:
         if not command:
             return
         self._started += 1
-        name = f"{hook} {self._started}"
+        name = f"{hook} {self._generation}.{self._started}"
         self._deadlines[name] = time.monotonic() + TIMEOUT_SECONDS
         self._nursery.start(name, ["/bin/sh", "-c", command], {**self._env, **facts}, os.getcwd())
 
@@ -78,7 +84,8 @@ class Commands:
         Returns:
             One line for the user if the command failed.
         """
-        del self._deadlines[name]
+        if self._deadlines.pop(name, None) is None:
+            return None  # an older agent's
         hook = f"the --{name.split(maxsplit=1)[0]} command"
         if status is None:
             return f"{hook} failed: {error}"

@@ -1,4 +1,7 @@
-"""Drills: at which point a worker is to die, and how (`--inject`). Texts in, texts out."""
+"""Drills: at which point of a worker's life it, its agent or mpirun is to die (`--inject`).
+
+Texts in, texts out.
+"""
 
 import signal
 from collections.abc import Iterable, Sequence
@@ -8,7 +11,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Point
 
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
-_KEYS = ("rank", "incarnation", "point", "op", "step", "signal", "exit", "raise")
+_KEYS = ("rank", "agent", "mpirun", "incarnation", "point", "op", "step", "signal", "exit", "raise")
+_WORDS = ("raise", "mpirun")  # have no value
+# What a worker signals to its nursery, which then kills its agent, or mpirun.
+AGENT_DIES, MPIRUN_DIES = signal.SIGUSR1, signal.SIGUSR2
 _POINTS = {point.name.lower(): point for point in Point}
 # Those that end a process, or stop it.
 _SIGNALS = {
@@ -23,7 +29,7 @@ _MAX = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Drill:
-    """One death of a worker.
+    """One death of a worker, or, at a point of its life, of its agent or of mpirun.
 
     Attributes:
         text: as the user gave it.
@@ -32,7 +38,7 @@ class Drill:
         point: where it strikes, …
         op: … if this op is at hand, or any if None, …
         step: … and so many steps of the loop are done, or any if None.
-        way: `s`, `x` or `r`: by a signal, by os._exit, by an exception.
+        way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: its agent or mpirun.
         value: the signal's number or the exit code.
     """
 
@@ -56,11 +62,15 @@ def parse(text: str) -> Drill:
         HvdFtError: it is not a drill; says what is allowed.
     """
     given = _pairs(text)
+    way, value = _way(text, given)
+    if "agent" in given:
+        given["rank"] = given["agent"]
+    elif "mpirun" in given:
+        given.setdefault("rank", "0")
     if "rank" not in given:
         raise _wrong(text, "rank= is missing; give the rank of the worker that is to die")
     numbers = {key: _number(text, key, given) for key in ("rank", "incarnation", "op", "step")}
     point = _point(text, given)
-    way, value = _way(text, given)
     _check_place(text, numbers, point, way)
     return Drill(
         text=text,
@@ -108,11 +118,12 @@ def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for word in text.split(","):
         key, equals, value = word.partition("=")
-        if key not in _KEYS or bool(equals) == (key == "raise"):
+        if key not in _KEYS or bool(equals) == (key in _WORDS):
             raise _wrong(
                 text,
-                f"{word!r} is not known; give rank=R, one of step=N, op=N and point=NAME, and if "
-                "you like incarnation=I and one of signal=NAME, exit=CODE and raise",
+                f"{word!r} is not known; give rank=R, agent=R or mpirun, one of step=N, op=N and "
+                "point=NAME, and if you like, with rank=, incarnation=I and one of signal=NAME, "
+                "exit=CODE and raise",
             )
         if key in pairs:
             raise _wrong(text, f"{key} is there twice; give --inject once for each drill")
@@ -141,6 +152,11 @@ def _point(text: str, given: dict[str, str]) -> Point:
 
 def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
     ways = [key for key in ("signal", "exit", "raise") if key in given]
+    if "agent" in given or "mpirun" in given:
+        others = {"agent", "mpirun", "incarnation", *ways} & given.keys()
+        if len(others) > 1 + (given.get("signal") == "KILL") or {"rank", "agent"} <= given.keys():
+            raise _wrong(text, "an agent, or mpirun, is killed by SIGKILL: give a place besides")
+        return "p", AGENT_DIES if "agent" in given else MPIRUN_DIES
     if len(ways) > 1:
         raise _wrong(text, f"{' and '.join(ways)} are two ways to die; give one")
     if ways == ["raise"]:

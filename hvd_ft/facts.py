@@ -27,6 +27,8 @@ class EventType(IntEnum):
     WAITED = 6
     DONE = 7
     SNAPSHOT = 8
+    ADOPTED = 9
+    RESUMED = 10
 
 
 class Point(IntEnum):

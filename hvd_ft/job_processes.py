@@ -26,6 +26,17 @@ def job_processes(job_id: str) -> list[psutil.Process]:
     return found
 
 
+def end_rank(job_id: str, rank: int) -> None:
+    """Kills what is left of a rank's worker, and waits until it is dead."""
+    left = []
+    for process in job_processes(job_id):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HOROVOD_RANK") == str(rank):
+                process.kill()
+                left.append(process)
+    _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
+
+
 def end_processes(job_id: str, patience_seconds: float) -> None:
     """Waits for a job's processes to end by themselves, then kills those that have not.
 

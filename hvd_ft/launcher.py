@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import IO, Protocol
+from typing import Protocol
 
 from hvd_ft import jobdir, mpi_files
 from hvd_ft.drills import check_ranks, parse
 from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
+from hvd_ft.generations import Again, GenerationPolicy, NotYet, Over, agents_late, agents_lost
 from hvd_ft.job_processes import end_processes
+from hvd_ft.lifeline import LifeLines
 from hvd_ft.native import View, die_with_parent
+from hvd_ft.output_lines import OutputLines
+from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
+from hvd_ft.stop_signals import stop_signals
 from hvd_ft.worker_start import check_command
 
 TICK_SECONDS = 0.25
 # Agents and nurseries have shorter limits of their own; these are for when they fail.
 STOP_LIMIT_SECONDS = 20.0  # between asking a job to stop and killing mpirun
 CLEAR_LIMIT_SECONDS = 15.0  # for nurseries to kill their workers and clear the job's files
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# When an agent has died Hydra mostly ends all others, and itself, at once.
+HYDRA_LIMIT_SECONDS = 0.5
+STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while nurseries wait for one
+HEAR_LIMIT_SECONDS = 5.0  # for nurseries to say that they have lost their agents
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,9 @@ def launch(
 ) -> int:
     """Runs a job to its end.
 
+    When agents, or mpirun, have died before the job has ended, agents of a new generation are
+    started, which take over what those have left.
+
     On SIGINT, SIGTERM and SIGHUP the job is asked to end; on a second one, or when it has not
     ended within 20 s, it is killed. Whatever happens, no process and no file of the job is
     left when this returns.
@@ -99,7 +109,7 @@ def launch(
     arena_dir = Settings.from_env(os.environ).arena_dir
     for dead in jobdir.sweep_stale(arena_dir):
         print(f"hvdft: removed what the crashed job {dead} had left", file=sys.stderr)
-    with _signals() as signals:
+    with stop_signals() as signals:
         run = _Run(job, arena_dir, signals)
         try:
             return run.follow(display, watch)
@@ -163,31 +173,8 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     return [*command, "--", *job.command]
 
 
-@contextlib.contextmanager
-def _signals() -> Iterator[tuple[list[int], int]]:
-    """Collects stop signals in a list; the descriptor becomes readable with each."""
-    received: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    old_descriptor = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # A signal that is ignored, as by nohup, stays ignored.
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    old_handlers = {number: signal.signal(number, note) for number in heeded}
-    try:
-        yield received, reader
-    finally:
-        for number, handler in old_handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(old_descriptor)
-        os.close(reader)
-        os.close(writer)
-
-
 class _Run:
-    """One mpirun, from its start until nothing of it is left."""
+    """A job, from its first mpirun until nothing of it is left."""
 
     def __init__(
         self,
@@ -199,13 +186,47 @@ class _Run:
         self.arena_dir = arena_dir
         self.directory = jobdir.job_path(arena_dir, job.id)
         self.received, self.signal_reader = signals
+        self.lifelines = LifeLines(one_host=job.machine_file is None)
+        settings = Settings.from_env(os.environ)
+        self.policy = GenerationPolicy(settings)
+        self.shared_dir = settings.shared_dir
+        self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.view: View | None = None
+        self._asked = 0  # signals that have been heeded
+        self._deadline = _NEVER  # time.monotonic()'s, when mpirun is killed
 
     def follow(self, display: Display | None, watch: Callable[[View], None] | None) -> int:
-        """Starts mpirun and handles everything until it has ended; returns the exit code."""
+        """Starts generations of agents until the job has ended; returns the exit code."""
+        generation = 0
+        while True:
+            code = self._run_generation(generation, display, watch)
+            verdict = self._judge()
+            if isinstance(verdict, Over):
+                if verdict.message:
+                    print(f"hvdft: {verdict.message}", file=sys.stderr)
+                return self._exit_code(code)
+            generation += 1
+            print(
+                f"hvdft: mpirun ended ({_describe(code)}) before the job; "
+                f"starting generation {generation} of its agents",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _run_generation(
+        self,
+        generation: int,
+        display: Display | None,
+        watch: Callable[[View], None] | None,
+    ) -> int:
+        """Runs mpirun to its end; returns its exit code."""
         output = subprocess.PIPE if display and display.takes_output else None
-        environment = job_environment(self.job)
+        environment = {
+            **job_environment(self.job),
+            "HOROVOD_FT_LAUNCHER": self.lifelines.address,
+            "HOROVOD_FT_GENERATION": str(generation),
+        }
         self.mpirun = subprocess.Popen(
             mpirun_command(self.job, environment),
             env=environment,
@@ -221,41 +242,66 @@ class _Run:
             try:
                 selector.register(ended, selectors.EVENT_READ)
                 selector.register(self.signal_reader, selectors.EVENT_READ)
+                selector.register(self.lifelines, selectors.EVENT_READ)
                 if self.mpirun.stdout:
                     selector.register(self.mpirun.stdout, selectors.EVENT_READ)
-                self._loop(selector, display, watch)
+                self._loop(selector, generation, display, watch)
             finally:
                 os.close(ended)
-        return self._exit_code(self.mpirun.wait())
+        return self.mpirun.wait()
 
     def _loop(
         self,
         selector: selectors.BaseSelector,
+        generation: int,
         display: Display | None,
         watch: Callable[[View], None] | None,
     ) -> None:
         assert self.mpirun
-        lines = _Lines(self.mpirun.stdout, display)
-        asked = 0
-        deadline = float("inf")
+        lines = OutputLines(self.mpirun.stdout, display)
+        self._deadline = _NEVER
+        late_at = time.monotonic() + self.start_limit
         next_tick = 0.0
         while self.mpirun.poll() is None:
             for key, _ in selector.select(max(next_tick - time.monotonic(), 0)):
                 if key.fd == self.signal_reader:
                     os.read(self.signal_reader, 64)
+                elif key.fileobj is self.lifelines:
+                    self.lifelines.serve()
                 elif key.fileobj is self.mpirun.stdout and not lines.pass_on():
                     selector.unregister(self.mpirun.stdout)
-            if len(self.received) > asked:
-                self._stop(again=asked > 0)
-                asked += 1
-                deadline = min(deadline, time.monotonic() + STOP_LIMIT_SECONDS)
-            if time.monotonic() > deadline:
+            if len(self.received) > self._asked:
+                self._stop(again=self._asked > 0)
+                self._asked += 1
+                self._end_by(STOP_LIMIT_SECONDS)
+            if agents_lost(self.lifelines.holders, generation):
+                self._end_by(HYDRA_LIMIT_SECONDS)
+            if time.monotonic() > late_at and agents_late(self.lifelines.holders, generation):
+                self._kill()
+            if time.monotonic() > self._deadline:
                 self._kill()
             if time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + TICK_SECONDS
                 self._tick(display, watch)
         lines.pass_on_the_rest()
         self._tick(display, None)
+
+    def _judge(self) -> Again | Over:
+        """Finds out whether the job has ended with its mpirun."""
+        deadline = time.monotonic() + HEAR_LIMIT_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.lifelines, selectors.EVENT_READ)
+            while True:
+                self.lifelines.serve()
+                verdict = self.policy.ended(
+                    self.lifelines.holders, bool(self.received), time.monotonic()
+                )
+                if not isinstance(verdict, NotYet):
+                    return verdict
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return Over("the job's agents live on without their mpirun; the job was ended")
+                selector.select(left)
 
     def _tick(self, display: Display | None, watch: Callable[[View], None] | None) -> None:
         if self.view is None:
@@ -267,6 +313,9 @@ class _Run:
         if self.view and watch:
             watch(self.view)
 
+    def _end_by(self, seconds: float) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
     def _stop(self, again: bool) -> None:
         assert self.mpirun
         if again:
@@ -276,7 +325,7 @@ class _Run:
             self.mpirun.send_signal(signal.SIGINT)
 
     def _kill(self) -> None:
-        """Kills what we started; nurseries see it and clear up after themselves."""
+        """Kills what we started; nurseries see it."""
         assert self.mpirun
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.mpirun.pid, signal.SIGKILL)
@@ -284,10 +333,12 @@ class _Run:
     def _exit_code(self, code: int) -> int:
         if self.received:
             return 128 + self.received[0]
+        if self.lifelines.exit_code is not None:
+            return self.lifelines.exit_code
         if code < 0:
-            name = signal.Signals(-code).name
             print(
-                f"hvdft: mpirun was killed by {name}, so the job was ended; run it again",
+                f"hvdft: mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "
+                "run it again",
                 file=sys.stderr,
             )
             return 128 - code
@@ -297,38 +348,18 @@ class _Run:
         """Waits until every process of the job has ended, kills what has not, removes files."""
         if self.view:
             self.view.close()
-        if self.mpirun is None:
-            return
-        if self.mpirun.poll() is None:
+        if self.mpirun is not None and self.mpirun.poll() is None:
             self._kill()
             self.mpirun.wait()
+        self.lifelines.close()  # nurseries that wait for agents end, on all nodes
+        if self.mpirun is None:
+            return
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
+        if self.shared_dir:
+            PeerFile(self.shared_dir, self.job.id).remove()
         jobdir.sweep_stale(self.arena_dir)
         mpi_files.sweep()
 
 
-class _Lines:
-    """Cuts a stream of bytes into lines for a display; without a stream it does nothing."""
-
-    def __init__(self, stream: IO[bytes] | None, display: Display | None) -> None:
-        self._stream = stream
-        self._display = display
-        self._rest = b""
-
-    def pass_on(self) -> bool:
-        """Reads what is there, or waits for it; returns whether there can be more."""
-        assert self._stream and self._display
-        data = os.read(self._stream.fileno(), 65536)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._display.output(line.decode(errors="replace").rstrip("\r"))
-        return bool(data)
-
-    def pass_on_the_rest(self) -> None:
-        """Reads to the end, or as far as there is something: a stray process may hold the pipe."""
-        if not self._stream or not self._display:
-            return
-        while select.select([self._stream], [], [], 0)[0] and self.pass_on():
-            pass
-        if self._rest:
-            self._display.output(self._rest.decode(errors="replace"))
+def _describe(code: int) -> str:
+    return f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -11,6 +11,8 @@ import os
 
 import psutil
 
+from hvd_ft.drills import MPIRUN_DIES
+
 _LAUNCHERS = {"horovodrun", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"}
 
 
@@ -23,6 +25,22 @@ def launchers_above() -> dict[int, str]:
             if is_launcher(process.cmdline()):
                 found[os.pidfd_open(process.pid)] = f"{process.name()} (pid {process.pid})"
     return found
+
+
+def strike(drill: int, agent: int) -> None:
+    """Does a drill: kills an agent, or the mpirun above it.
+
+    Args:
+        drill: one of `AGENT_DIES` and `MPIRUN_DIES`.
+        agent: its process id. On a host where mpirun does not run its proxy dies in its place.
+    """
+    with contextlib.suppress(psutil.Error):
+        victim = psutil.Process(agent)
+        if drill == MPIRUN_DIES:
+            above = [process for process in victim.parents() if is_launcher(process.cmdline())]
+            by_name = {process.name(): process for process in above}
+            victim = by_name.get("mpiexec.hydra") or (above[0] if above else victim)
+        victim.kill()
 
 
 def is_launcher(argv: list[str]) -> bool:

@@ -24,6 +24,7 @@ class Meeting:
     Attributes:
         rank: of this agent.
         size: of the job.
+        nothing_under_way: whether all that leaders have begun over MPI is complete.
     """
 
     def __init__(self, nursery: NurseryProcess, timeout_seconds: float, *, flat: bool) -> None:
@@ -39,6 +40,7 @@ class Meeting:
         """
         self._nursery = nursery
         self._timeout = timeout_seconds
+        self.nothing_under_way = True
         # Hydra tells both before MPI_Init does.
         self.rank = launch_rank()
         self.size = int(os.environ.get("PMI_SIZE", "1"))
@@ -124,7 +126,9 @@ class Meeting:
         self._timeout = PART_TIMEOUT_SECONDS
         with self._in_time("the end of the job"):
             self._world.barrier()
-            self._mpi.Finalize()
+            # It would wait for transfers that the other end never completes.
+            if self.nothing_under_way:
+                self._mpi.Finalize()
 
     @contextlib.contextmanager
     def _in_time(self, what: str) -> Iterator[None]:

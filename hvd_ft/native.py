@@ -81,7 +81,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
     "hvdft_view_log_length": (c_uint64, [c_void_p]),
     "hvdft_view_log_records": (c_uint64, [c_void_p]),
-    "hvdft_agent_open": (c_void_p, [c_char_p, c_char_p, c_int]),
+    "hvdft_agent_open": (c_void_p, [c_char_p, c_char_p, c_int, c_uint64]),
     "hvdft_agent_start": (c_int, [c_void_p]),
     "hvdft_agent_close": (None, [c_void_p]),
     "hvdft_agent_started": (None, [c_void_p, c_int, c_uint64]),
@@ -297,8 +297,10 @@ class View:
 class Agent:
     """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
 
-    def __init__(self, directory: str, job: str, rank: int) -> None:
-        self._handle = _library().hvdft_agent_open(directory.encode(), job.encode(), rank)
+    def __init__(self, directory: str, job: str, rank: int, generation: int = 0) -> None:
+        self._handle = _library().hvdft_agent_open(
+            directory.encode(), job.encode(), rank, generation
+        )
         if not self._handle:
             raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
 

@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.commands import describe
@@ -70,6 +71,11 @@ class RestartPolicy:
         self._settings = settings
         self._failures: deque[float] = deque()
         self._failed = False  # ever
+
+    def remember(self, failures: Sequence[float]) -> None:
+        """Takes the rank's failures that an older agent has seen, on the clock of `ended`."""
+        self._failures.extend(failures)
+        self._failed |= bool(failures)
 
     def ended(self, end: End, now: float) -> Done | Restart | Stop:
         """Judges the end of the rank's worker.

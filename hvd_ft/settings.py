@@ -29,6 +29,10 @@ class Settings:
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
     message_timeout_seconds: float = 600.0
     topology: str = "hierarchical"
+    adoption_timeout_seconds: float = 60.0
+    shared_dir: str | None = None  # None: agents meet over MPI alone
+    launcher: str | None = None  # where hvdft run listens; None: it has not started the job
+    generation: int = 0  # of the agents, as it has numbered them
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -69,6 +73,12 @@ class Settings:
                 env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
             ),
             topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
+            adoption_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
+            ),
+            shared_dir=_directory(env, "HOROVOD_FT_SHARED_DIR", None),
+            launcher=env.get("HOROVOD_FT_LAUNCHER") or None,
+            generation=_count(env, "HOROVOD_FT_GENERATION", default.generation),
         )
         if settings.replay_timeout_seconds >= recovery:
             raise HvdFtError(
@@ -129,8 +139,13 @@ def _wrong(name: str, value: str, allowed: str) -> HvdFtError:
     return HvdFtError(f"{name}={value!r} is not allowed: give {allowed}")
 
 
-def _directory(env: Mapping[str, str], name: str, default: str) -> str:
-    value = env.get(name) or default
+Place = TypeVar("Place", str, None)
+
+
+def _directory(env: Mapping[str, str], name: str, default: Place) -> str | Place:
+    value = env.get(name)
+    if not value:
+        return default
     if not os.path.isabs(value):
         raise _wrong(name, value, "an absolute path")
     return os.path.normpath(value)

@@ -1,6 +1,5 @@
 """The life of one rank's worker, as its agent sees it: a loop over reports, events and signals."""
 
-import contextlib
 import functools
 import os
 import selectors
@@ -8,22 +7,26 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_ft import native
 from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
 from hvd_ft.drills import Drill, drill_environment
+from hvd_ft.found_worker import GoesOn, HasEnded, ToStart, judge
 from hvd_ft.hang import LOOKS, HangRule, Stuck
 from hvd_ft.job_news import JobNews
 from hvd_ft.journal import Journal
-from hvd_ft.nursery import SPARES, WORKER, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import SPARES, WORKER
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
+from hvd_ft.stop_signals import STOP_SIGNALS, signal_socket
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
+EXIT_LOST = 1
+FAILED = native.EventType.FAILED
 _NEVER = float("inf")
 
 
@@ -104,13 +107,16 @@ class Supervisor:
         Returns:
             The job's exit code.
         """
-        with self._selector, _signal_socket() as signals, JobNews(self._agent) as news:
+        with self._selector, signal_socket() as signals, JobNews(self._agent) as news:
             self._on_readable(signals, lambda: self._on_signal(signals))
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
             for pidfd in self._launchers:
                 self._on_readable(pidfd, functools.partial(self._on_launcher_lost, pidfd))
-            self._start()
+            if self._settings.generation == 0:
+                self._start()
+            else:
+                self._take_over()
             while not self._may_leave():
                 left = max(0.0, self._next_deadline() - time.monotonic())
                 for key, _ in self._selector.select(None if left == _NEVER else left):
@@ -139,6 +145,34 @@ class Supervisor:
         # A first start finds no spare: those are prepared when all ranks run.
         again = self._incarnation > 0
         self._nursery.start(WORKER, list(self._rank.argv), env, os.getcwd(), spare=again)
+
+    def _take_over(self) -> None:
+        """Goes on where the agent of an older generation was killed."""
+        past = self._view.events()
+        self._events_seen = len(past)
+        if self._journal:
+            self._journal.add(past)
+        failed = [e.time_ns for e in past if (e.rank, e.type) == (self._rank.rank, FAILED)]
+        self._policy.remember([time_ns / 1e9 for time_ns in failed])
+        self._failed_ns = max(failed, default=0)
+        found = self._nursery.found["worker"] if self._nursery.found else None
+        verdict = judge(found, self._view.status(self._rank.rank))
+        if isinstance(verdict, ToStart):
+            self._incarnation = verdict.incarnation
+            self._start()
+        elif isinstance(verdict, (GoesOn, HasEnded)):
+            self._incarnation = verdict.incarnation
+            if not verdict.noted:
+                self._agent.started(verdict.incarnation, verdict.pid)
+        if isinstance(verdict, GoesOn):
+            self._pid = verdict.pid
+            self._look_at = time.monotonic() if self._hang_rule else _NEVER
+            if not verdict.begun:
+                self._nursery.go()
+            if self._failed_ns:
+                self._back_by = time.monotonic() + self._settings.recovery_timeout_seconds
+        elif isinstance(verdict, HasEnded):
+            self._on_worker_ended(verdict.status, verdict.time_ns or time.monotonic_ns())
 
     def _on_nursery(self) -> None:
         messages = self._nursery.channel.receive()
@@ -340,6 +374,8 @@ class Supervisor:
                 self._agent.fatal(128 + number, f"stopped by {signal.Signals(number).name}")
 
     def _on_launcher_lost(self, pidfd: int) -> None:
+        if self._settings.launcher:
+            os._exit(EXIT_LOST)  # the nursery keeps the worker, and hvdft run starts new agents
         self._selector.unregister(pidfd)
         name = self._launchers[pidfd]
         self._agent.fatal(128 + signal.SIGTERM, f"{name} was killed, so the job ends")
@@ -353,23 +389,6 @@ class Supervisor:
         )
         if complaint:
             _say(f"rank {self._rank.rank}: {complaint}")
-
-
-@contextlib.contextmanager
-def _signal_socket() -> Iterator[socket.socket]:
-    """Yields a socket on which the numbers of stop signals arrive."""
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    handlers = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
-    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    try:
-        yield ours
-    finally:
-        signal.set_wakeup_fd(before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        ours.close()
-        theirs.close()
 
 
 def _say(text: str) -> None:

@@ -30,18 +30,25 @@ class TakenSpare:
         self._pidfd = pidfd
         self.pid: int = started["pid"]
         self.started_ns: int = started["time_ns"]
+        self.begun = False
 
     @classmethod
     def take(
-        cls, directory: str, argv: Sequence[str], env: dict[str, str], cwd: str
+        cls,
+        directory: str,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        outputs: Sequence[int],
     ) -> "TakenSpare | None":
-        """Has a spare get ready to run a command with the caller's standard streams.
+        """Has a spare get ready to run a command.
 
         Args:
             directory: of the job.
             argv: the command.
             env: its whole environment.
             cwd: its working directory.
+            outputs: its standard output and standard error; its input is the caller's.
 
         Returns:
             The worker, or None if no spare is there that fits.
@@ -64,7 +71,7 @@ class TakenSpare:
         try:
             for name in names:
                 # The path of a socket may have 107 bytes only; a directory's may be longer.
-                taken = cls._take(f"/proc/self/fd/{folder}/{name}", order)
+                taken = cls._take(f"/proc/self/fd/{folder}/{name}", order, [0, *outputs])
                 if taken is not None:
                     return taken
         finally:
@@ -72,14 +79,14 @@ class TakenSpare:
         return None
 
     @classmethod
-    def _take(cls, path: str, order: Message) -> "TakenSpare | None":
+    def _take(cls, path: str, order: Message, streams: Sequence[int]) -> "TakenSpare | None":
         end = socket.socket(socket.AF_UNIX)
         end.settimeout(TIMEOUT_SECONDS)
         connection = Channel(end)
         try:
             end.connect(path)
             check_peer(end)
-            send_order(end, order, [0, 1, 2])
+            send_order(end, order, streams)
             started = connection.receive()
             if started:
                 pidfd = os.pidfd_open(started[0]["pid"])
@@ -96,6 +103,7 @@ class TakenSpare:
 
     def go(self) -> None:
         """Has it begin, now that everybody knows of it."""
+        self.begun = True
         with contextlib.suppress(OSError):
             self._connection.send({"do": "go"})
 

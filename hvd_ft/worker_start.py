@@ -8,7 +8,7 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.nodes import Nodes
 
-_LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI")
+_LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI", "HOROVOD_FT_LAUNCHER")
 
 
 def check_command(command: Sequence[str]) -> None:

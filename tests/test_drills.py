@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_a_step_a_point_and_an_op() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "'' is not known; give rank=R, one of"),
+        ("", "'' is not known; give rank=R, agent=R or mpirun, one of"),
         ("rank=1,when=3", "'when=3' is not known"),
         ("rank=1,step=3,raise=1", "'raise=1' is not known"),
         ("rank=1,step", "'step' is not known"),
@@ -62,6 +63,12 @@ def test_a_step_a_point_and_an_op() -> None:
         ("rank=1,point=start,op=1", "at start no op and no step is known"),
         ("rank=1,point=propose", "only rank 0 comes to propose"),
         ("rank=0,point=announce", "rank 0 announces nothing"),
+        ("agent=1,step=3,signal=TERM", "an agent, or mpirun, is killed by SIGKILL"),
+        ("agent=1,step=3,incarnation=1", "an agent, or mpirun, is killed by SIGKILL"),
+        ("agent=1,rank=1,step=3", "an agent, or mpirun, is killed by SIGKILL"),
+        ("mpirun,agent=1,step=3", "an agent, or mpirun, is killed by SIGKILL"),
+        ("mpirun=1,step=3", "'mpirun=1' is not known"),
+        ("agent=1", "give one of step=N, op=N and point=NAME"),
     ],
 )
 def test_what_is_no_drill_gets_one_line(text: str, part: str) -> None:
@@ -71,6 +78,22 @@ def test_what_is_no_drill_gets_one_line(text: str, part: str) -> None:
     assert line.startswith(f"--inject {text!r}: ")
     assert part in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "number"),
+    [
+        ("agent=2,step=30", 2, signal.SIGUSR1),
+        ("agent=2,step=30,signal=KILL", 2, signal.SIGUSR1),
+        ("mpirun,point=wait,op=7", 0, signal.SIGUSR2),
+        ("mpirun,rank=1,op=7", 1, signal.SIGUSR2),
+    ],
+)
+def test_an_agent_or_mpirun_dies_at_a_point_of_a_worker(
+    text: str, rank: int, number: signal.Signals
+) -> None:
+    drill = drills.parse(text)
+    assert (drill.rank, drill.incarnation, drill.way, drill.value) == (rank, 0, "p", number)
 
 
 def test_a_rank_that_the_job_does_not_have() -> None:

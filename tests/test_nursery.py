@@ -14,7 +14,8 @@ import pytest
 
 from hvd_ft import jobdir
 from hvd_ft.channel import Message
-from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import WORKER
 
 TIMEOUT_SECONDS = 20.0
 
@@ -40,7 +41,8 @@ signal.pause()
 AGENT = """
 import os, signal, sys
 from hvd_ft.jobdir import JobDirectory
-from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import WORKER
 nursery = NurseryProcess.fork()
 directory = JobDirectory.create(sys.argv[2], "job")
 nursery.watch_job(directory.path)

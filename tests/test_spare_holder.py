@@ -14,7 +14,8 @@ import pytest
 from hvd_ft.await_file import await_file
 from hvd_ft.channel import Channel, Message
 from hvd_ft.jobdir import JobDirectory
-from hvd_ft.nursery import WORKER, NurseryProcess
+from hvd_ft.nursery import NurseryProcess
+from hvd_ft.nursery_life import WORKER
 from hvd_ft.spare_holder import fork_holder
 
 ROOT = str(Path(__file__).resolve().parents[1])

@@ -25,9 +25,9 @@ from hvd_ft.channel import Channel, Message
 from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job_processes import end_processes
-from hvd_ft.launcher import STOP_SIGNALS
 from hvd_ft.native import die_with_parent
 from hvd_ft.peer import peer_of
+from hvd_ft.stop_signals import STOP_SIGNALS
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits

@@ -41,11 +41,27 @@ int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit
   return hvdft::RankFile::create(dir, job, rank, limit_bytes);
 }
 
-hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank) {
+hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64_t generation) {
   auto arenas = Arenas::open(dir, job, Node::kAgent, rank);
   if (!arenas) return nullptr;
+  if (!arenas->node().is_local(rank)) {
+    hvdft::fail(HVDFT_EINVAL, "rank %d is not where it was: the arenas here are not its; start the "
+                "job again", rank);
+    return nullptr;
+  }
+  auto& newest = arenas->node().header().generation;
+  uint64_t before = newest.load();
+  while (before < generation && !newest.compare_exchange_weak(before, generation)) {
+  }
+  if (before > generation) {
+    hvdft::fail(HVDFT_EINVAL, "agents of generation %lu have taken this job over from generation "
+                "%lu", before, generation);
+    return nullptr;
+  }
   auto keeper = rank == 0 ? std::make_unique<LogKeeper>(arenas->node()) : nullptr;
-  return new hvdft_agent{rank, std::move(arenas), std::move(keeper)};
+  auto* agent = new hvdft_agent{rank, std::move(arenas), std::move(keeper)};
+  if (generation > 0) agent->event(HVDFT_EV_ADOPTED, generation);
+  return agent;
 }
 
 int hvdft_agent_start(hvdft_agent* agent) {

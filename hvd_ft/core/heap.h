@@ -3,9 +3,12 @@
 #ifndef HVD_FT_HEAP_H
 #define HVD_FT_HEAP_H
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace hvdft {
 
@@ -48,6 +51,16 @@ class Heap {
         before->second += it->second;
         free_.erase(it);
       }
+    }
+  }
+
+  // Of a new heap: these places, offset and bytes, are in use already.
+  void occupy(std::vector<std::pair<uint64_t, uint64_t>> places) {
+    std::sort(places.begin(), places.end());
+    for (auto [offset, bytes] : places) {
+      if (offset > top_) free_[top_] = offset - top_;
+      top_ = offset + rounded(bytes);
+      allocated_ += rounded(bytes);
     }
   }
 

@@ -66,7 +66,9 @@ enum {
   HVDFT_EV_JOINED = 5,    // takes part in negotiation again detail: ops replayed
   HVDFT_EV_WAITED = 6,    // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
   HVDFT_EV_DONE = 7,      // worker ended by itself          detail: exit status as in wait(2)
-  HVDFT_EV_SNAPSHOT = 8   // snapshot published              detail: op id it stands at
+  HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id it stands at
+  HVDFT_EV_ADOPTED = 9,   // a new agent took the rank over  detail: its generation
+  HVDFT_EV_RESUMED = 10   // a node's ring goes on           detail: op id << 28 | position
 };
 
 typedef struct {
@@ -173,7 +175,10 @@ HVDFT_API uint64_t hvdft_view_log_records(hvdft_view* view);  // not cut
 
 // ---------------------------------------------------------------- agent
 typedef struct hvdft_agent hvdft_agent;
-HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank);
+// `generation`: of the agents. The arenas are new in generation 0, else those that older agents have
+// left; they are refused if an agent of a later generation has been there.
+HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
+                                        uint64_t generation);
 HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's: the thread that keeps the log
 HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
 HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);

@@ -20,7 +20,7 @@ namespace {
 struct Drill {
   int point = 0;
   int64_t op = -1, step = -1;  // -1: any
-  char way = 0;                // 's' signal, 'x' exit code, 'r' exception
+  char way = 0;  // 's' signal, 'x' exit code, 'r' exception, 'p' signal to the nursery
   int value = 0;
   std::string text;  // the user's words
   std::atomic<bool> struck{false};
@@ -64,6 +64,8 @@ bool strike(int point, uint64_t op) {
       raise(drill.value);  // to this thread, so it does not get beyond the point
     } else if (drill.way == 'x') {
       _exit(drill.value);
+    } else if (drill.way == 'p') {
+      kill(getppid(), drill.value);  // which ends the agent, or mpirun: see nursery_life.py
     } else {
       return true;
     }

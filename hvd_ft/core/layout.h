@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 7;
+constexpr uint32_t kLayoutVersion = 8;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -99,6 +99,10 @@ struct RankBlock {
   alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
   std::atomic<uint64_t> mail_taken;
   std::atomic<uint32_t> mail_awaited;  // by its owner, who has more to say
+
+  // Written by the mirror, of the first rank of another node: so many of that node's events it has
+  // gone through.
+  std::atomic<uint64_t> events_heard;
 };
 
 // Ops to which it has given all of its input.
@@ -119,6 +123,7 @@ struct alignas(64) Claim {
 
 struct NodeHeader {
   FileHeader file;
+  std::atomic<uint64_t> generation;                  // of the agents, who write it; it only grows
   alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
 
   // Of a job on several nodes. `mirror_bell`: something has changed that other nodes are to see.
@@ -138,6 +143,9 @@ struct NodeHeader {
   std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
   std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
   std::atomic<uint64_t> answered;    // number of the proposal
+  std::atomic<uint64_t> backed;      // bytes of the heap that have memory
+  // Of the ops that are cut: where the segments, and inputs, of the next one may begin.
+  std::atomic<uint64_t> dropped_segments, dropped_inputs;
 
   // Written by the coordinator.
   alignas(64) std::atomic<uint64_t> proposed;  // number of the proposal

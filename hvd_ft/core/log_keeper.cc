@@ -5,6 +5,24 @@
 
 namespace hvdft {
 
+namespace {
+
+// What was announced to an older keeper is void, as it may have granted a join and not lived to
+// publish the term.
+uint64_t first_term(const NodeHeader& h) {
+  uint64_t seen = h.term.load();
+  return seen == 0 ? 0 : seen + 1;
+}
+
+}  // namespace
+
+LogKeeper::LogKeeper(Node& node)
+    : node_(node),
+      store_(node),
+      sequencer_(first_term(node.header()), store_.length(), store_.gone()) {
+  for (int r = 0; r < node.size(); ++r) seen_.push_back(node.rank(r).joined.load());
+}
+
 LogKeeper::~LogKeeper() {
   if (!thread_.joinable()) return;
   closing_ = true;
@@ -13,6 +31,8 @@ LogKeeper::~LogKeeper() {
 }
 
 void LogKeeper::start() {
+  node_.header().term.store(sequencer_.term(), std::memory_order_release);
+  node_.ring_workers();
   thread_ = std::thread([this] { run(); });
 }
 

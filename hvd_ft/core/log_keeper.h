@@ -15,7 +15,7 @@ namespace hvdft {
 
 class LogKeeper {
  public:
-  explicit LogKeeper(Node& node) : node_(node), store_(node), seen_(node.size()) {}
+  explicit LogKeeper(Node& node);
   ~LogKeeper();
   void start();
 

@@ -6,6 +6,53 @@
 
 namespace hvdft {
 
+LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
+  NodeHeader& h = node_.header();
+  length_ = h.log_length.load();
+  backed_ = h.backed.load();
+  find_gone();
+  // What was being appended and is not published nobody knows of.
+  for (uint64_t id = length_; node_.record(id) != nullptr; ++id) {
+    node_.index()[id % kIndexEntries].store(0);
+  }
+  const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
+  segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
+  inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
+
+  std::vector<std::pair<uint64_t, uint64_t>> taken;
+  auto take = [&](uint64_t entry) {
+    auto* record = reinterpret_cast<const Record*>(node_.heap() + entry - 1);
+    for (auto& place : places_of(*record, entry - 1)) taken.push_back(place);
+  };
+  for (uint64_t i = 0; i < h.kept.load(); ++i) {
+    take(node_.kept()[i].load());
+    kept_bytes_ += heap_bytes(node_.kept()[i].load() - 1);
+  }
+  for (uint64_t id = gone_; id < length_; ++id) take(node_.index()[id % kIndexEntries].load());
+  heap_.occupy(std::move(taken));
+}
+
+// Ops leave in the order of their ids, and one that is kept is entered there before it leaves.
+void LogStore::find_gone() {
+  NodeHeader& h = node_.header();
+  uint64_t kept = h.kept.load();
+  uint64_t last_kept = 0;  // entry
+  if (kept > 0) last_kept = node_.kept()[kept - 1].load();
+  for (gone_ = h.settled.load(); gone_ < length_; ++gone_) {
+    auto& entry = node_.index()[gone_ % kIndexEntries];
+    if (entry.load() != 0 && entry.load() == last_kept) entry.store(0);
+    if (entry.load() != 0) return;
+  }
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& record,
+                                                               uint64_t offset) const {
+  std::vector<std::pair<uint64_t, uint64_t>> places = {
+      {offset, record.bytes()}, {record.result_offset, record.heap_bytes()}};
+  if (node_.several()) places.emplace_back(record.partial_offset, record.heap_bytes());
+  return places;
+}
+
 // Memory for `bytes` of the heap at *place.
 int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
   *place = heap_.allocate(bytes);
@@ -19,11 +66,11 @@ int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
   uint64_t roomy = align_up(end, 1 << 20);
   uint64_t heap = node_.heap_offset();
   if (node_.grow(node_.fd(), heap, backed_, roomy, what) == HVDFT_OK) {
-    backed_ = roomy;
+    node_.header().backed.store(backed_ = roomy);
     return HVDFT_OK;
   }
   int code = node_.grow(node_.fd(), heap, backed_, target, what);
-  if (code == HVDFT_OK) backed_ = target;
+  if (code == HVDFT_OK) node_.header().backed.store(backed_ = target);
   return code;
 }
 
@@ -72,6 +119,7 @@ int LogStore::keep(uint64_t id) {
   node_.kept()[kept].store(entry);
   h.kept.store(kept + 1, std::memory_order_release);
   node_.index()[id % kIndexEntries].store(0, std::memory_order_release);
+  gone_ = id + 1;
   return HVDFT_OK;
 }
 
@@ -95,10 +143,11 @@ void LogStore::drop(uint64_t id) {
   uint64_t offset = index.load(std::memory_order_relaxed) - 1;
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);
+  node_.header().dropped_segments.store(record.end_segment());
+  node_.header().dropped_inputs.store(record.end_input());
   index.store(0, std::memory_order_release);
-  heap_.release(record.result_offset, record.heap_bytes());
-  if (node_.several()) heap_.release(record.partial_offset, record.heap_bytes());
-  heap_.release(offset, record.bytes());
+  gone_ = id + 1;
+  for (auto [place, bytes] : places_of(record, offset)) heap_.release(place, bytes);
   node_.header().cut.fetch_add(1, std::memory_order_release);
 }
 

@@ -4,6 +4,9 @@
 #ifndef HVD_FT_LOG_STORE_H
 #define HVD_FT_LOG_STORE_H
 
+#include <utility>
+#include <vector>
+
 #include "arena.h"
 #include "heap.h"
 
@@ -11,9 +14,11 @@ namespace hvdft {
 
 class LogStore {
  public:
-  explicit LogStore(Node& node) : node_(node), heap_(node.limit()) {}
+  // Goes on with what the arena has: the agent that had the log before may have been killed anywhere.
+  explicit LogStore(Node& node);
 
   uint64_t length() const { return length_; }
+  uint64_t gone() const { return gone_; }  // op id: those before have left the index
   // Another record; publish() makes it known. `tail` is what lies behind an OpHead.
   int append(const OpHead& op, const char* tail);
   void publish();
@@ -25,12 +30,15 @@ class LogStore {
   void publish_room();
 
  private:
+  void find_gone();
+  std::vector<std::pair<uint64_t, uint64_t>> places_of(const Record& record, uint64_t offset) const;
   int give(uint64_t bytes, const char* what, uint64_t* place);
   uint64_t heap_bytes(uint64_t offset) const;
 
   Node& node_;
   Heap heap_;
   uint64_t length_ = 0;
+  uint64_t gone_ = 0;
   uint64_t segments_ = 0;    // of all ops so far, …
   uint64_t inputs_ = 0;      // … and bytes of their inputs
   uint64_t backed_ = 0;      // bytes of the heap that have memory

@@ -15,21 +15,25 @@
 //
 // Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
 //
+// The agents' next generation begins anew: what was on its way is lost, and what is published in the
+// arenas is told again. What must not come twice, the log's records and events, goes on where the other
+// end says in its hello that it is.
+//
 // No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread has
 // all its ends of edges.
 #ifndef HVD_FT_MIRROR_H
 #define HVD_FT_MIRROR_H
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "arena.h"
 #include "log_store.h"
+#include "mirror_frames.h"
 #include "mirror_messages.h"
 
 namespace hvdft {
-
-struct FrameHead;
 
 // How a rank fares: what is looked at on other nodes. Times are those of its node.
 struct RankFacts {
@@ -45,6 +49,9 @@ class MirrorSender {
   // The sending end of an edge to the node with the ranks [first, end).
   MirrorSender(const Node& node, int first, int end);
 
+  // The other end has said what it has.
+  void resume(const HelloFrame& theirs);
+
   // Appends to `out` what has changed since the last time.
   void collect(uint64_t now_ns, std::string* out);
   // Nothing more will come.
@@ -52,6 +59,7 @@ class MirrorSender {
 
  private:
   bool tells_of(int rank) const;
+  uint64_t kept_id(uint64_t number) const;
   void collect_rank(int rank, uint64_t now_ns, std::string* out);
   void collect_loops(int rank, std::string* out);
   void collect_mail(int rank, std::string* out);
@@ -82,8 +90,17 @@ class MirrorSender {
 
 class MirrorReceiver {
  public:
-  // `store` is that of a node which is not rank 0's.
-  MirrorReceiver(Node& node, LogStore* store) : node_(node), store_(store), messages_(node) {}
+  // From the node whose first rank is `peer`. `store` is that of a node which is not rank 0's.
+  MirrorReceiver(Node& node, LogStore* store, int peer)
+      : node_(node),
+        store_(store),
+        messages_(node),
+        peer_(node.rank(peer)),
+        gone_(store ? store->gone() : 0) {}
+
+  // What the other end is to be told first.
+  void say_hello(std::string* out) const;
+  const std::optional<HelloFrame>& hello() const { return hello_; }  // of the other end
 
   // The next bytes of the stream, cut anywhere.
   void feed(uint64_t now_ns, const char* data, uint64_t bytes);
@@ -91,6 +108,8 @@ class MirrorReceiver {
 
  private:
   void apply(const FrameHead& frame, const char* payload);
+  void apply_hello(const HelloFrame& theirs);
+  void apply_event(EventFrame frame);
   void apply_facts(int rank, const RankFacts& facts);
   void apply_mail(int rank, const char* payload, uint64_t bytes);
   void apply_record(const char* payload);
@@ -101,10 +120,12 @@ class MirrorReceiver {
   Node& node_;
   LogStore* store_;
   MessageMirrorReceiver messages_;
+  RankBlock& peer_;
+  std::optional<HelloFrame> hello_;
   std::string rest_;  // of a frame that is not complete
   uint64_t now_ns_ = 0;
   int64_t clocks_differ_ns_ = INT64_MAX;  // our time less theirs, and the shortest time on the way
-  uint64_t settled_ = 0;
+  uint64_t gone_;
   bool keeper_ = false, workers_ = false;  // to be rung
   bool bye_ = false;
 };

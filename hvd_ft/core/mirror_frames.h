@@ -11,11 +11,12 @@
 namespace hvdft {
 
 enum class FrameKind : uint32_t {
+  kHello,    // HelloFrame
   kNow,      // the sender's clock
   kFacts,    // RankFacts
   kLoop,     // LoopFrame
   kMail,     // MailHead, then what is announced
-  kEvent,    // hvdft_event
+  kEvent,    // EventFrame
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
   kSettled,  // op id: those before are cut, but for those whose ids follow
@@ -34,11 +35,19 @@ struct FrameHead {
   uint64_t bytes;
 };
 
+// Comes first: in which generation, and what is there already of what the other end has to tell.
+struct HelloFrame {
+  uint64_t generation, log_length, gone, events;
+};
 struct LoopFrame {
   uint64_t loop, begin, published;
 };
 struct MailHead {
   uint64_t term, sequence;
+};
+struct EventFrame {
+  uint64_t number;  // on the sender's node
+  hvdft_event event;
 };
 
 inline void put_frame(std::string* out, FrameKind kind, int rank, const void* data, uint64_t bytes,

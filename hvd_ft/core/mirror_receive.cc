@@ -2,7 +2,6 @@
 
 #include "bell.h"
 #include "mirror.h"
-#include "mirror_frames.h"
 
 namespace hvdft {
 
@@ -32,6 +31,8 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
   workers_ |= frame.kind != FrameKind::kNow && frame.kind != FrameKind::kLoop &&
               frame.kind <= FrameKind::kBye;
   switch (frame.kind) {
+    case FrameKind::kHello:
+      return apply_hello(get<HelloFrame>(payload));
     case FrameKind::kNow: {
       auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
       clocks_differ_ns_ = std::min(clocks_differ_ns_, differ);
@@ -48,11 +49,8 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     }
     case FrameKind::kMail:
       return apply_mail(rank, payload, frame.bytes);
-    case FrameKind::kEvent: {
-      auto event = get<hvdft_event>(payload);
-      event.time_ns = local_time(event.time_ns);
-      return node_.push_event(event);
-    }
+    case FrameKind::kEvent:
+      return apply_event(get<EventFrame>(payload));
     case FrameKind::kStop:
       return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
     case FrameKind::kRecord:
@@ -75,6 +73,27 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kReceived:
       return check(messages_.apply_received(rank, payload));
   }
+}
+
+void MirrorReceiver::say_hello(std::string* out) const {
+  const NodeHeader& h = node_.header();
+  HelloFrame hello{h.generation.load(), h.log_length.load(), gone_, peer_.events_heard.load()};
+  put_frame(out, FrameKind::kHello, 0, hello);
+}
+
+void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
+  if (theirs.generation == node_.header().generation.load()) {
+    hello_ = theirs;
+  } else {
+    node_.stop(node_.first_local(), 1, "an agent of another generation speaks; start the job again");
+  }
+}
+
+// Killed in between, it is told twice: better than never.
+void MirrorReceiver::apply_event(EventFrame frame) {
+  frame.event.time_ns = local_time(frame.event.time_ns);
+  node_.push_event(frame.event);
+  peer_.events_heard.store(frame.number + 1);
 }
 
 // `state` and `sessions` last: see mirror.h.
@@ -122,15 +141,15 @@ void MirrorReceiver::apply_record(const char* payload) {
 void MirrorReceiver::apply_settled(const char* payload, uint64_t bytes) {
   auto end = get<uint64_t>(payload);
   uint64_t at = sizeof end;
-  for (; settled_ < end; ++settled_) {
-    if (at < bytes && get<uint64_t>(payload + at) == settled_) {
-      check(store_->keep(settled_));
+  for (; gone_ < end; ++gone_) {
+    if (at < bytes && get<uint64_t>(payload + at) == gone_) {
+      check(store_->keep(gone_));
       at += sizeof(uint64_t);
     } else {
-      store_->drop(settled_);
+      store_->drop(gone_);
     }
   }
-  store_->settled(settled_);
+  store_->settled(gone_);
 }
 
 void MirrorReceiver::check(int code) {

@@ -1,5 +1,4 @@
 #include "mirror.h"
-#include "mirror_frames.h"
 
 namespace hvdft {
 
@@ -48,6 +47,18 @@ MirrorSender::MirrorSender(const Node& node, int first, int end)
     : node_(node), first_(first), end_(end), keeps_log_(node.is_local(0)),
       sent_(static_cast<size_t>(node.size())),
       messages_(node, [this](int rank) { return !tells_of(rank); }) {}
+
+void MirrorSender::resume(const HelloFrame& theirs) {
+  log_length_ = theirs.log_length;
+  settled_ = theirs.gone;
+  events_ = theirs.events;
+  uint64_t kept = node_.header().kept.load(std::memory_order_acquire);
+  while (kept_ < kept && kept_id(kept_) < settled_) ++kept_;
+}
+
+uint64_t MirrorSender::kept_id(uint64_t number) const {
+  return get<uint64_t>(node_.heap() + node_.kept()[number].load() - 1);
+}
 
 bool MirrorSender::tells_of(int rank) const {
   return keeps_log_ ? rank < first_ || rank >= end_ : node_.is_local(rank);
@@ -143,8 +154,7 @@ void MirrorSender::collect_settled(uint64_t settled, std::string* out) {
   std::vector<uint64_t> words{settled};
   uint64_t kept = node_.header().kept.load(std::memory_order_acquire);
   for (; kept_ < kept; ++kept_) {
-    const char* record = node_.heap() + node_.kept()[kept_].load() - 1;
-    uint64_t id = get<uint64_t>(record);
+    uint64_t id = kept_id(kept_);
     if (id >= settled) break;
     words.push_back(id);
   }
@@ -166,11 +176,10 @@ void MirrorSender::collect_events(std::string* out) {
   hvdft_event events[64];
   int count;
   while ((count = node_.read_events(events_, events, 64)) > 0) {
-    events_ += static_cast<uint64_t>(count);
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i, ++events_) {
       int rank = static_cast<int>(events[i].rank);
       if (events[i].type != HVDFT_EV_LOST && tells_of(rank)) {
-        put_frame(out, FrameKind::kEvent, rank, events[i]);
+        put_frame(out, FrameKind::kEvent, rank, EventFrame{events_, events[i]});
       }
     }
   }

@@ -26,6 +26,11 @@ struct LoopPlace {
 
 class Sequencer {
  public:
+  Sequencer() = default;
+  // Goes on where another has ended: with a term that nobody has seen yet.
+  Sequencer(uint64_t term, uint64_t log_length, uint64_t settled)
+      : term_(term), log_length_(log_length), next_(settled) {}
+
   uint64_t term() const { return term_; }
   uint64_t log_length() const { return log_length_; }
   uint64_t settled() const { return next_; }  // ops before it are dropped or kept

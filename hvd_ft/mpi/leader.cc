@@ -1,6 +1,10 @@
 #include "leader.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 
 #include "bell.h"
 
@@ -79,8 +83,9 @@ void Leader::guarded(Act act) {
   try {
     act();
   } catch (const RingError& error) {
-    Node& node = arenas_->node();
-    node.stop(node.first_local(), 1, error.what());
+    // As when MPI finds an error that it does not report but dies of.
+    std::fprintf(stderr, "hvdft: %s; this agent ends\n", error.what());
+    kill(getpid(), SIGKILL);
   }
 }
 
@@ -116,6 +121,9 @@ bool Leader::mirror_step(uint64_t now) {
 template <typename Half>
 void Leader::drive(Half& half) {
   NodeHeader& h = arenas_->node().header();
+  for (uint64_t begun = now_ns(); !half.connect() && !ending_;) {
+    nap(h.ring_bell, h.ring_bell.load(), now_ns() - begun, true);
+  }
   uint64_t idle_since = 0;
   // At the end the last messages have arrived, but MPI has to be asked about them.
   while (!ending_ || (half.waits_for_mpi() && now_ns() - idle_since < kLastNs)) {

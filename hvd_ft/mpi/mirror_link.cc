@@ -6,16 +6,23 @@
 namespace hvdft {
 
 bool MirrorLink::step(uint64_t now_ns) {
-  if (!said_bye_) sender_.collect(now_ns, &out_);
+  if (!said_bye_) collect(now_ns);
   bool sent = send();
   return receive(now_ns) || sent;
 }
 
 void MirrorLink::say_bye(uint64_t now_ns) {
-  if (said_bye_) return;
-  sender_.collect(now_ns, &out_);
+  if (said_bye_ || !receiver_.hello()) return;
+  collect(now_ns);
   sender_.bye(&out_);
   said_bye_ = true;
+}
+
+void MirrorLink::collect(uint64_t now_ns) {
+  if (!receiver_.hello()) return;
+  if (!resumed_) sender_.resume(*receiver_.hello());
+  resumed_ = true;
+  sender_.collect(now_ns, &out_);
 }
 
 bool MirrorLink::send() {

@@ -14,7 +14,12 @@ class MirrorLink {
  public:
   // To the leader `peer` of the node with the ranks [first, end).
   MirrorLink(Node& node, LogStore* store, Endpoint& endpoint, int peer, int first, int end)
-      : sender_(node, first, end), receiver_(node, store), endpoint_(endpoint), peer_(peer) {}
+      : sender_(node, first, end),
+        receiver_(node, store, first),
+        endpoint_(endpoint),
+        peer_(peer) {
+    receiver_.say_hello(&out_);
+  }
 
   // Does what can be done without waiting; returns whether there was anything.
   bool step(uint64_t now_ns);
@@ -26,6 +31,7 @@ class MirrorLink {
 
  private:
   static constexpr uint64_t kMessageBytes = 64 << 10;
+  void collect(uint64_t now_ns);
   bool send();
   bool receive(uint64_t now_ns);
 
@@ -37,7 +43,7 @@ class MirrorLink {
   // A message is its length and so many bytes of the stream.
   std::vector<char> sent_ = std::vector<char>(kMessageBytes), received_ = sent_;
   Transfer sending_transfer_{}, receiving_transfer_{};
-  bool sending_ = false, receiving_ = false, said_bye_ = false;
+  bool sending_ = false, receiving_ = false, resumed_ = false, said_bye_ = false;
 };
 
 }  // namespace hvdft

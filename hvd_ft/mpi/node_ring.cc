@@ -1,5 +1,6 @@
 #include "node_ring.h"
 
+#include "bell.h"
 #include "reduce.h"
 
 namespace hvdft {
@@ -26,8 +27,20 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
 }
 
 NodeSender::NodeSender(const NodeMember& member, Endpoint& endpoint)
-    : member_(member), endpoint_(endpoint), sender_(member.member) {
-  sender_.resume(0, {0, 0});
+    : member_(member), endpoint_(endpoint), sender_(member.member) {}
+
+bool NodeSender::connect() {
+  if (!greeted_) greeted_ = endpoint_.begin_receive(&greeting_, sizeof greeting_, successor());
+  if (!endpoint_.complete(&*greeted_)) return false;
+  if (greeting_.generation != member_.generation()) {
+    throw RingError("an agent of generation " + std::to_string(greeting_.generation) +
+                    " greets one of generation " + std::to_string(member_.generation()));
+  }
+  EdgePlace place = unpack(greeting_.place);
+  sender_.resume(greeting_.generation, place);
+  member_.log().sent.made_in(greeting_.generation);
+  member_.log().sent.publish(place);
+  return true;
 }
 
 bool NodeSender::step() {
@@ -54,9 +67,8 @@ bool NodeSender::send_next() {
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
   if (!sender_.next(received, inputs, &next)) return false;
   const char* from = next.from_input ? member_.partial(*record_) : member_.result(*record_);
-  int to = (endpoint_.member() + 1) % endpoint_.members();
   on_their_way_.add(
-      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), to), next.place});
+      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.place});
   sender_.sent();
   return true;
 }
@@ -64,9 +76,27 @@ bool NodeSender::send_next() {
 NodeReceiver::NodeReceiver(const NodeMember& member, Endpoint& endpoint)
     : member_(member),
       endpoint_(endpoint),
-      receiver_(member.member, member.members, {0, 0}),
+      receiver_(member.member, member.members, member.log().received.place()),
       ahead_(receiver_),
       room_(kTransfers * kRingSegmentBytes) {}
+
+bool NodeReceiver::connect() {
+  if (!greeted_) {
+    uint64_t generation = member_.generation();
+    EdgePlace place = receiver_.remade(generation);
+    member_.log().received.made_in(generation);
+    if (generation > 0) {
+      publish_final(place);  // it was perhaps killed just before
+      Node& node = member_.node();
+      node.push_event({now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0,
+                       pack(place)});
+    }
+    ahead_ = receiver_;
+    greeting_ = {generation, pack(place)};
+    greeted_ = endpoint_.begin_send(&greeting_, sizeof greeting_, predecessor());
+  }
+  return endpoint_.complete(&*greeted_);
+}
 
 bool NodeReceiver::step() {
   bool moved = false;
@@ -90,8 +120,8 @@ bool NodeReceiver::expect_next() {
     return false;
   }
   char* to = next.adds ? room(on_their_way_.begun) : member_.result(*record_) + next.bytes.from;
-  int from = (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
-  on_their_way_.add({endpoint_.begin_receive(to, next.bytes.bytes(), from), {next, record_}});
+  on_their_way_.add(
+      {endpoint_.begin_receive(to, next.bytes.bytes(), predecessor()), {next, record_}});
   ahead_.received();
   return true;
 }
@@ -112,19 +142,26 @@ bool NodeReceiver::take_oldest() {
            in.bytes.bytes() / element_bytes(dtype));
   }
   ++on_their_way_.done;
-  RingPlan plan = receiver_.plan();
   EdgePlace place = receiver_.received();
   member_.log().received.publish(place);
-  uint64_t bytes = plan.final_bytes(member_.member, place.position);
-  uint64_t end = place.op > record.id ? record.end_segment()
-                                      : record.first_segment + bytes / kSegmentBytes;
+  publish_final(place);
+  member_.node().ring_ring();  // the other half may send it on
+  return true;
+}
+
+void NodeReceiver::publish_final(EdgePlace place) {
+  uint64_t end = 0;
+  if (const Record* record = place.position > 0 ? member_.record(place.op) : nullptr) {
+    uint64_t bytes = member_.plan(*record).final_bytes(member_.member, place.position);
+    end = record->first_segment + bytes / kSegmentBytes;
+  } else if (place.op > 0 && (record = member_.record(place.op - 1)) != nullptr) {
+    end = record->end_segment();
+  }
   auto& final_segments = member_.node().header().final_segments;
   if (end > final_segments.load()) {
     final_segments.store(end);
     member_.node().ring_workers();
   }
-  member_.node().ring_ring();  // the other half may send it on
-  return true;
 }
 
 }  // namespace hvdft

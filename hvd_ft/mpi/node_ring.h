@@ -1,10 +1,12 @@
 // The ring between nodes: each node's leader is a member. It drives the protocol of ring.h through
 // the ops of the log, one after the other: what workers have reduced in the node's arena goes in,
 // and how far results are final is published there. The two halves have a thread each, and may be
-// in different ops.
+// in different ops. In a new generation of agents they go on where the arena's pair log says: each edge
+// begins with a greeting, in which the receiver tells the sender what it has.
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 
+#include <optional>
 #include <vector>
 
 #include "claims.h"
@@ -20,6 +22,7 @@ struct NodeMember {
   uint64_t member, members;
 
   Node& node() const { return arenas.node(); }
+  uint64_t generation() const { return node().header().generation.load(); }
   PairLog& log() const { return node().header().pair_log; }
   // nullptr: the log does not have it yet.
   const Record* record(uint64_t op) const;
@@ -40,9 +43,15 @@ class ReadyInputs {
   uint64_t op_ = UINT64_MAX, count_ = 0;
 };
 
+// What a receiver tells its predecessor first.
+struct EdgeGreeting {
+  uint64_t generation, place;
+};
+
 class NodeSender {
  public:
   NodeSender(const NodeMember& member, Endpoint& endpoint);
+  bool connect();  // false: not yet; nothing else before
   bool step();  // does what can be done without waiting; returns whether there was anything
   // Whether it waits for something that MPI brings, and no bell rings.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
@@ -50,8 +59,12 @@ class NodeSender {
  private:
   bool send_next();
 
+  int successor() const { return (endpoint_.member() + 1) % endpoint_.members(); }
+
   const NodeMember& member_;
   Endpoint& endpoint_;
+  EdgeGreeting greeting_{};
+  std::optional<Transfer> greeted_;
   RingSender sender_;
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that it is in
@@ -61,6 +74,7 @@ class NodeSender {
 class NodeReceiver {
  public:
   NodeReceiver(const NodeMember& member, Endpoint& endpoint);
+  bool connect();
   bool step();
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
 
@@ -71,12 +85,18 @@ class NodeReceiver {
   };
   bool expect_next();
   bool take_oldest();
+  void publish_final(EdgePlace place);
+  int predecessor() const {
+    return (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
+  }
   char* room(uint64_t number) {
     return room_.data() + number % kTransfers * kRingSegmentBytes;
   }
 
   const NodeMember& member_;
   Endpoint& endpoint_;
+  EdgeGreeting greeting_{};
+  std::optional<Transfer> greeted_;
   RingReceiver receiver_, ahead_;  // what is complete, what is begun
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that `ahead_` is in

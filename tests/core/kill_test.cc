@@ -233,7 +233,7 @@ int parent(const char* program, int size, const char* ops, double seconds, unsig
     CHECK(hvdft_create_rank(name, "kill-test", r, limit) == HVDFT_OK);
   }
   for (int r = 0; r < size; ++r) {
-    job.agents.push_back(hvdft_agent_open(name, "kill-test", r));
+    job.agents.push_back(hvdft_agent_open(name, "kill-test", r, 0));
     CHECK(job.agents.back() != nullptr);
     hvdft_agent_start(job.agents.back());
   }

@@ -21,15 +21,20 @@ struct Side {
     CHECK(Node::create(dir, "mirror", 3, 2, first, locals, kLimit) == HVDFT_OK);
     node = Node::open(dir, "mirror", Node::kAgent);
     CHECK(node != nullptr);
-    store = std::make_unique<LogStore>(*node);
-    sender = std::make_unique<MirrorSender>(*node, peer_first, peer_end);
-    receiver = std::make_unique<MirrorReceiver>(*node, first == 0 ? nullptr : store.get());
+    renew = [=] {
+      store = std::make_unique<LogStore>(*node);
+      sender = std::make_unique<MirrorSender>(*node, peer_first, peer_end);
+      LogStore* written = first == 0 ? nullptr : store.get();
+      receiver = std::make_unique<MirrorReceiver>(*node, written, peer_first);
+    };
+    renew();
   }
   ~Side() {
     CHECK(std::system(("rm -r " + dir).c_str()) == 0);
   }
   NodeHeader& header() { return node->header(); }
 
+  std::function<void()> renew;  // with nothing but what the arena has
   std::string dir;
   std::unique_ptr<Node> node;
   std::unique_ptr<LogStore> store;
@@ -113,6 +118,47 @@ void the_log(Side& zero, Side& one) {
   carry(zero, one);
   CHECK(one.node->record(0) != nullptr && one.node->record(1) == nullptr);
   CHECK(one.header().kept == 1 && one.header().cut == 2);
+}
+
+// The agents of both are killed, and new ones carry on; it does not matter when.
+void a_new_generation(Side& zero, Side& one) {
+  OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 300, 4, 4, 0};
+  zero.node->push_event({now, HVDFT_EV_STARTED, 0, 0, 0, 1});
+  one.node->push_event({now, HVDFT_EV_STARTED, 2, 0, 0, 2});
+  for (int i = 0; i < 3; ++i) CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 3, 4, 5
+  zero.store->publish();
+  carry(zero, one);
+  carry(one, zero);
+  zero.store->drop(3);
+  CHECK(zero.store->keep(4) == HVDFT_OK);
+  one.store->drop(3);  // as if it had been told, and was killed before it had done all
+  zero.header().generation = one.header().generation = 1;
+  for (Side* side : {&zero, &one}) side->renew();
+  CHECK(zero.store->length() == 6 && zero.store->gone() == 5 && one.store->gone() == 4);
+  std::string to_one, to_zero;
+  zero.receiver->say_hello(&to_one);
+  one.receiver->say_hello(&to_zero);
+  one.receiver->feed(now, to_one.data(), to_one.size());
+  zero.receiver->feed(now, to_zero.data(), to_zero.size());
+  zero.sender->resume(*zero.receiver->hello());
+  one.sender->resume(*one.receiver->hello());
+  zero.store->settled(5);
+  CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 6
+  zero.store->publish();
+  zero.node->push_event({now, HVDFT_EV_ADOPTED, 0, 0, 0, 1});
+  carry(zero, one);
+  carry(one, zero);
+  CHECK(one.header().log_length == 7 && one.store->gone() == 5);
+  CHECK(one.node->record(3) == nullptr && one.node->record(4) != nullptr);
+  CHECK(one.header().kept == 2 && zero.header().kept == 2);
+  CHECK(zero.header().event_count == 3 && one.header().event_count == 3);  // none came twice
+  std::string wrong;
+  one.header().generation = 2;
+  one.receiver->say_hello(&wrong);
+  zero.renew();
+  zero.receiver->feed(now, wrong.data(), wrong.size());
+  CHECK(!zero.receiver->hello() && zero.header().stop == 1);
+  zero.header().stop = zero.header().stop_claimed = 0;
 }
 
 void snapshots(Side& zero, Side& one) {
@@ -203,5 +249,9 @@ int main() {
   snapshots(zero, one);
   messages(zero, one);
   events_and_the_end(zero, one);
+
+  Side again_zero(0, 2, 2, 3), again_one(2, 1, 0, 2);
+  the_log(again_zero, again_one);
+  a_new_generation(again_zero, again_one);
   return 0;
 }

@@ -1,0 +1,108 @@
+"""How an agent of a new generation takes over the nursery that an older one has left.
+
+The nursery listens at a socket in the job's directory. The new agent sends its generation, and its
+standard streams; the nursery, if the generation is new, answers with what became of the worker, and
+the connection is then the channel between the two.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+
+from hvd_ft.channel import Channel, Message
+from hvd_ft.errors import HvdFtError
+from hvd_ft.spare_order import TIMEOUT_SECONDS, check_peer, receive_order, send_order
+
+# A nursery that buries the children of a worker that has just died may take some seconds.
+_ANSWER_SECONDS = 15.0
+
+
+class Cradle:
+    """The nursery's end: a socket at which new agents connect.
+
+    Args:
+        directory: of the job.
+        rank: of the nursery.
+    """
+
+    def __init__(self, directory: str, rank: int) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        with _short_path(directory, _name(rank)) as path:
+            self._listener.bind(path)
+        self._listener.listen()
+
+    def fileno(self) -> int:
+        """Returns the descriptor to wait on: readable when `receive` has something to do."""
+        return self._listener.fileno()
+
+    def receive(self) -> tuple[socket.socket, Message, list[int]] | None:
+        """Takes a connection.
+
+        Returns:
+            It, what the new agent says, and its standard streams; None if it says nothing proper.
+        """
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.settimeout(TIMEOUT_SECONDS)
+            try:
+                check_peer(connection)
+                order, streams = receive_order(connection)
+            except OSError:
+                connection.close()
+                return None
+            connection.settimeout(None)
+            return connection, order, streams
+        return None
+
+
+def adopt(directory: str, rank: int, generation: int) -> tuple[Channel, Message] | None:
+    """Connects to the nursery of a rank.
+
+    Args:
+        directory: of the job.
+        rank: of the caller.
+        generation: of the caller.
+
+    Returns:
+        The channel, and the nursery's first report; None if there is no nursery.
+
+    Raises:
+        HvdFtError: the nursery has an agent of this generation, or a later one, or does not answer.
+    """
+    end = socket.socket(socket.AF_UNIX)
+    end.settimeout(_ANSWER_SECONDS)
+    channel = Channel(end)
+    try:
+        with _short_path(directory, _name(rank)) as path:
+            end.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        channel.close()
+        return None
+    try:
+        send_order(end, {"generation": generation}, [0, 1, 2])
+        while not (messages := channel.receive()):
+            if messages is None:
+                raise ConnectionResetError("it has closed the connection")
+    except OSError as error:
+        channel.close()
+        raise HvdFtError(
+            f"the nursery of rank {rank} does not take an agent of generation {generation} "
+            f"({error}): start the job again"
+        ) from error
+    end.settimeout(None)
+    return channel, messages[0]
+
+
+def _name(rank: int) -> str:
+    return f"nursery-{rank}"
+
+
+@contextlib.contextmanager
+def _short_path(directory: str, name: str) -> Iterator[str]:
+    """Yields a path for a socket: it may have 107 bytes only; a directory's may be longer."""
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,83 @@
+"""Whether new agents are started when mpirun has ended: no process, no clock, only the rules."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvd_ft.lifeline import Holder
+from hvd_ft.settings import Settings
+
+
+@dataclass(frozen=True)
+class Again:
+    """The next generation of agents is to be started."""
+
+
+@dataclass(frozen=True)
+class Over:
+    """The job has ended.
+
+    Attributes:
+        message: why, in one line, if it did not end by itself.
+    """
+
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """It cannot be told before more is heard of the nurseries."""
+
+
+class GenerationPolicy:
+    """The rules for one job.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._failures: deque[float] = deque()
+
+    def ended(
+        self, holders: Sequence[Holder | None], stopped: bool, now: float
+    ) -> Again | Over | NotYet:
+        """Judges the end of an mpirun; to be asked until it says something else than `NotYet`.
+
+        Args:
+            holders: what the job's nurseries have said.
+            stopped: whether the user has stopped the job.
+            now: seconds on any steady clock.
+        """
+        if not holders or stopped:
+            return Over()
+        # A nursery that leaves in good order says nothing: its line ends.
+        if not any(holder and holder.orphaned for holder in holders):
+            return NotYet()
+        window = self._settings.failure_window_seconds
+        self._failures.append(now)
+        while self._failures[0] < now - window:
+            self._failures.popleft()
+        if len(self._failures) <= self._settings.max_failures:
+            return Again()
+        return Over(
+            f"agents or mpirun failed {len(self._failures)} times within {window:g} s, so the job "
+            "was ended; see their output above "
+            f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})"
+        )
+
+
+def agents_lost(holders: Sequence[Holder | None], generation: int) -> bool:
+    """Tells whether an agent of this generation has died, whatever mpirun knows of it."""
+    return any(h and h.orphaned and h.generation == generation for h in holders)
+
+
+def agents_late(holders: Sequence[Holder | None], generation: int) -> bool:
+    """Tells whether a nursery still waits for its agent of this generation.
+
+    Hydra does not see the death of one that has not yet begun with MPI.
+    """
+    return any(h and h.generation < generation for h in holders)

@@ -1,0 +1,137 @@
+"""Kills agents, mpirun, Hydra's proxies and workers at random, and sees whether any sum is wrong.
+
+`make agentsoak MINUTES=10` runs this. A job is tests/sums_script.py, whose workers check the result
+of every op: 8 ranks on a cluster of three nodes (docs/cluster.md), or 4 on this host with
+--one-node. It ends with a line for what was survived; SEED repeats the draw.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from hvd_ft.hosts import host_list, parse_placement
+
+ROOT = Path(__file__).resolve().parent.parent
+OPS, BYTES, SNAPSHOT_EVERY = 120, 8_000_000, 5
+MARK = "HVD_FT_SOAK"
+KILLS = 6  # in a job
+LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
+KINDS = {"agent": 4, "two agents": 1, "mpirun": 2, "proxy": 1, "agent and worker": 2, "worker": 1}
+
+
+def main() -> int:
+    """Runs jobs until the time is over; returns 1 when one did not end well."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--one-node", action="store_true", help="without a cluster")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    chance = random.Random(options.seed)
+    survived: Counter[str] = Counter()
+    end, jobs = time.monotonic() + 60 * options.minutes, 0
+    cluster = None if options.one_node else f"soak-{uuid.uuid4().hex[:6]}"
+    hvdft = [sys.executable, "-m", "hvd_ft.cli"]
+    if cluster:
+        subprocess.run([*hvdft, "cluster", "up", "--name", cluster, "-n", "3"], check=True)
+    try:
+        while time.monotonic() < end:
+            kills, problem = run_job(cluster, chance)
+            if problem:
+                print(f"job {jobs}: {problem}; after {', '.join(kills)}")
+                return 1
+            jobs += 1
+            survived.update(kills)
+    finally:
+        if cluster:
+            subprocess.run([*hvdft, "cluster", "down", "--name", cluster], check=True)
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(survived.items()))
+    print(f"{jobs} jobs, {survived.total()} kills survived: {counts}")
+    return 0
+
+
+def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]:
+    """Runs a job; returns what was killed, and what went wrong or ""."""
+    placement = chance.choice(["4-2-2", "4-3-1"]) if cluster else "4"
+    size = sum(map(int, placement.split("-")))
+    hvdft = [sys.executable, "-m", "hvd_ft.cli"]
+    flags = ["-H", host_list(parse_placement(placement))] if cluster else []
+    before = [*hvdft, "cluster", "run", "--name", cluster, "--"] if cluster else []
+    script = [sys.executable, str(ROOT / "tests" / "sums_script.py")]
+    numbers = map(str, (OPS, BYTES, SNAPSHOT_EVERY))
+    mark = uuid.uuid4().hex
+    job = subprocess.Popen(
+        [*before, *hvdft, "run", "-np", str(size), *flags, *script, *numbers],
+        env={**os.environ, MARK: mark, "HOROVOD_FT_MAX_FAILURES": "1000"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert job.stdout
+    seen = []
+    for line in job.stdout:
+        seen.append(line)
+        if "is running at" in line:
+            break
+    kills: list[str] = []
+    begun = time.monotonic()
+    while job.poll() is None and len(kills) < KILLS:
+        time.sleep(chance.uniform(0, 4))
+        kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
+        if strike(kind, mark, chance):
+            kills.append(kind)
+    try:
+        rest, _ = job.communicate(timeout=LIMIT_SECONDS - (time.monotonic() - begun))
+    except subprocess.TimeoutExpired:
+        return kills, f"hangs; its launcher is process {job.pid}"
+    output = "".join(seen) + rest
+    ends = {line.split()[3] for line in output.splitlines() if line.startswith("SUMS ")}
+    well = job.returncode == 0 and len(ends) == 1 and output.count("SUMS ") == size
+    return kills, "" if well else f"code {job.returncode}\n{output}"
+
+
+def strike(kind: str, mark: str, chance: random.Random) -> bool:
+    """Kills; False if there is nothing of the kind now."""
+    agents, workers, mpirun, proxies = [], [], [], []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            env = process.environ()
+            if env.get(MARK) != mark or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if "HOROVOD_RANK" in env:
+                workers.append(process)
+            elif process.name() == "mpiexec.hydra":
+                mpirun.append(process)
+            elif process.name() == "hydra_pmi_proxy":
+                proxies.append(process)
+            # A nursery, whose command line is the same, has a session of its own.
+            elif "PMI_RANK" in env and os.getsid(process.pid) != process.pid:
+                agents.append(process)
+    among = {
+        "agent": [agents],
+        "two agents": [agents, agents],
+        "mpirun": [mpirun],
+        "proxy": [proxies],
+        "agent and worker": [agents, workers],
+        "worker": [workers],
+    }[kind]
+    if not all(among):
+        return False
+    for some in among:
+        with contextlib.suppress(psutil.Error):
+            chance.choice(some).kill()
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

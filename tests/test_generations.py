@@ -1,0 +1,234 @@
+"""Agents, mpirun and launchers that die: workers live on, and the sums are those of all ranks.
+
+`sums_script.py` checks every result itself. Moments are swept by `make agentsoak`.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import Cluster, Ended, RunHvdft, running_cluster
+from test_recovery import Run, reference, train
+
+from hvd_ft.adoption import adopt
+from hvd_ft.errors import HvdFtError
+from hvd_ft.hosts import host_list, parse_placement
+from hvd_ft.jobdir import JobDirectory
+from hvd_ft.lifeline import LifeLines
+from hvd_ft.nursery import NurseryProcess
+
+SUMS = [sys.executable, str(Path(__file__).with_name("sums_script.py"))]
+MEGABYTE = 10**6
+POSITIONS = 88  # of an op of 16 MB on the ring of 3 nodes: 22 segments in each of 4 steps
+pytestmark = pytest.mark.timeout(200)
+
+
+def sums(ended: Ended, size: int) -> dict[int, int]:
+    """Returns each rank's incarnation; all ranks have found the same."""
+    assert ended.code == 0, ended
+    found = re.findall(r"SUMS (\d+) (\d+) (\w+)", ended.out)
+    assert sorted(int(rank) for rank, _, _ in found) == list(range(size)), ended
+    assert len({digest for _, _, digest in found}) == 1
+    return {int(rank): int(incarnation) for rank, incarnation, _ in found}
+
+
+def generations(ended: Ended) -> int:
+    return ended.err.count("before the job; starting generation")
+
+
+@pytest.mark.parametrize("drill", ["agent=0,op=31,point=wait", "mpirun,step=20"])
+def test_the_weights_are_those_of_an_undisturbed_run(
+    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, drill: str
+) -> None:
+    expected = reference(run_hvdft, undisturbed, tmp_path, "loop").results
+    run = train(run_hvdft, tmp_path, "loop", [drill])
+    assert run.results == expected
+    assert "before the job; starting generation 1 of its agents" in run.err
+    assert {rank["incarnation"] for rank in run.report.facts["ranks"]} == {0}
+
+
+@pytest.mark.parametrize(
+    ("drills", "incarnations"),
+    [
+        # Together; the nursery tells the new agent that its worker has died.
+        (["agent=1,step=30", "rank=1,step=30"], {0: 0, 1: 1, 2: 0}),
+        # While a worker is on its way back.
+        (["rank=2,op=30", "agent=0,op=30,point=wait"], {0: 0, 1: 0, 2: 1}),
+        # One agent after the other.
+        (["agent=1,step=10", "agent=1,step=40", "mpirun,step=70"], {0: 0, 1: 0, 2: 0}),
+    ],
+)
+def test_agents_and_workers_die(
+    run_hvdft: RunHvdft, drills: list[str], incarnations: dict[int, int]
+) -> None:
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    ended = run_hvdft(["run", "-np", "3", *inject, *SUMS, "100", str(MEGABYTE), "5"])
+    assert sums(ended, 3) == incarnations
+    assert 1 <= generations(ended) <= len(drills)
+
+
+def test_agents_that_die_again_and_again_end_the_job(run_hvdft: RunHvdft) -> None:
+    drills = [word for op in (10, 40) for word in ("--inject", f"agent=0,op={op}")]
+    ended = run_hvdft(
+        ["run", "-np", "2", *drills, *SUMS, "1000", str(MEGABYTE), "5"],
+        env={"HOROVOD_FT_MAX_FAILURES": "1"},
+    )
+    assert ended.code not in (0, 2)
+    assert "hvdft: agents or mpirun failed 2 times within 300 s" in ended.err
+    assert generations(ended) == 1
+
+
+def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> None:
+    mpirun = [str(Path(sys.executable).with_name("mpiexec.hydra")), "-n", "2"]
+    agent = [sys.executable, "-m", "hvd_ft.agent", "--inject", "agent=1,step=9"]
+    ended = run_hvdft([*SUMS, "1000", str(MEGABYTE), "5"], program=[*mpirun, *agent])
+    assert ended.code not in (0, 2)
+
+
+@pytest.fixture
+def nursery(arena_dir: Path) -> Iterator[tuple[NurseryProcess, str]]:
+    """One that keeps its processes for the next agent, after generation 0, and its directory."""
+    launcher = LifeLines(one_host=True)
+    child = os.fork()
+    if child == 0:  # serves its life-lines
+        while True:
+            launcher.serve()
+            time.sleep(0.005)
+    launcher.close()
+    process = NurseryProcess.fork()
+    directory = JobDirectory.create(str(arena_dir), "job")
+    process.watch_job(directory.path)
+    process.keep(3, 0, launcher.address, 60)
+    process.start("worker", ["sleep", "600"], dict(os.environ), "/")
+    assert process.channel.receive()
+    yield process, directory.path
+    process.end(10)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    directory.leave()
+
+
+def test_nothing_of_an_older_generation_is_accepted(
+    nursery: tuple[NurseryProcess, str],
+) -> None:
+    process, path = nursery
+    with pytest.raises(HvdFtError, match="the nursery of rank 3 does not take an agent of"):
+        adopt(path, 3, 0)
+    assert adopt(path, 2, 1) is None
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(f"{path}/nursery-3")
+        stranger.sendall(b"no order")
+        stranger.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    process.start("another", ["true"], {}, "/")
+    messages = process.channel.receive()
+    assert messages
+    assert (messages[0]["report"], messages[0]["name"]) == ("started", "another")
+
+
+@pytest.fixture(scope="module")
+def slow_cluster() -> Iterator[Cluster]:
+    """Three nodes with links on which an op of 16 MB takes about a second."""
+    with running_cluster("--rate", "200mbit") as running:
+        yield running
+
+
+NODES = ("n0", "n1", "n2")
+MARK = "HVD_FT_TEST_CLUSTER"
+
+
+def on_nodes(placement: str) -> list[str]:
+    hosts = host_list(parse_placement(placement))
+    size = sum(map(int, placement.split("-")))
+    return [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(size), "-H", hosts]
+
+
+def await_clear(cluster: Cluster, seconds: float) -> None:
+    """Waits until no file and no process of a job is left on any node."""
+    deadline = time.monotonic() + seconds
+    look = "find /dev/shm -path '*hvdft-*/*'; pgrep -f '[s]ums_script|[h]vd_ft.agent' || :"
+    while any(left := [cluster.sh(node, look) for node in NODES]):
+        assert time.monotonic() < deadline, left
+
+
+@pytest.mark.parametrize("victim", ["agent=5", "mpirun,rank=2"])
+def test_an_op_goes_on_from_where_it_was(
+    slow_cluster: Cluster, tmp_path: Path, victim: str
+) -> None:
+    report = tmp_path / "report.jsonl"
+    # The worker has given all of its input, and the ring takes a second from there.
+    flags = ["--inject", f"{victim},op=3,point=contribute", "--report", str(report)]
+    job = [*on_nodes("4-2-2"), *flags, *SUMS, "6", str(16 * MEGABYTE)]
+    ended = slow_cluster.hvdft("run", "--", *job, timeout=240)
+    assert set(sums(ended, 8).values()) == {0}
+    assert generations(ended) == 1
+    _, *events = map(json.loads, report.read_text().splitlines())
+    assert {e["rank"] for e in events if e["type"] == "ADOPTED"} == set(range(8))
+    resumed = [e["detail"] for e in events if e["type"] == "RESUMED"]
+    assert len(resumed) == 3, "one for each node"
+    positions = [place - (3 << 28) for place in resumed]
+    assert all(0 <= position < POSITIONS for position in positions), resumed
+    assert max(positions) > 0, "not from its start"
+    await_clear(slow_cluster, 10)
+
+
+def start(cluster: Cluster) -> subprocess.Popen[str]:
+    """Starts a job of large ops in the background; returns when it has done two of them."""
+    # Nothing comes of this drill, but that it is told.
+    flags = ["--inject", "rank=0,step=2,raise"]
+    job = [*on_nodes("2-1-1"), *flags, *SUMS, "1000", str(16 * MEGABYTE), "5"]
+    program = [sys.executable, "-m", "hvd_ft.cli", "cluster", "run", "--name", cluster.name]
+    started = subprocess.Popen(
+        [*program, "--", *job],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: cluster.name},
+    )
+    assert started.stderr
+    assert any("hvdft: drill" in line for line in started.stderr)
+    return started
+
+
+def launcher_on(cluster: Cluster) -> psutil.Process:
+    """Finds it by its environment: a node is no child of who starts something there."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            runs = process.cmdline()[1:4] == ["-m", "hvd_ft.cli", "run"]
+            if runs and process.environ().get(MARK) == cluster.name:
+                return process
+    raise AssertionError("there is no launcher")
+
+
+@pytest.mark.parametrize("together", [[], ["mpiexec.hydra"]], ids=["alone", "with mpirun"])
+def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(
+    slow_cluster: Cluster, together: list[str]
+) -> None:
+    started = start(slow_cluster)
+    launcher = launcher_on(slow_cluster)
+    victims = [p for p in launcher.children(recursive=True) if p.name() in together]
+    for process in (*victims, launcher):
+        process.kill()
+    await_clear(slow_cluster, 10)
+    started.communicate(timeout=60)
+
+
+def test_a_job_can_be_stopped_in_the_middle_of_an_op(slow_cluster: Cluster) -> None:
+    started = start(slow_cluster)
+    begun = time.monotonic()
+    launcher_on(slow_cluster).send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130, err
+    assert time.monotonic() - begun < 15, err
+    await_clear(slow_cluster, 5)
