@@ -119,7 +119,7 @@ def main() -> None:
     v1.logging.set_verbosity(v1.logging.ERROR)
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.keras.utils.set_random_seed(1 + int(os.environ["HOROVOD_RANK"]))
     hvd.init()
     for style in sys.argv[1].split(","):

@@ -105,7 +105,7 @@ def main() -> None:
     tf.keras.utils.set_random_seed(1 + int(os.environ["HOROVOD_RANK"]))
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     hvd.init()
     hvd_tf.broadcast_object({"of": hvd.rank()}, 0)
     model = STYLES[sys.argv[1]]()

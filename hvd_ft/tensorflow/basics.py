@@ -14,9 +14,11 @@ from hvd_ft import hooks, native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Point
 from hvd_ft.last_words import keep_last_words
+from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 
 keep_last_words()
+name_broadcasts_by_place()
 leave_horovod_unconverted()
 
 
