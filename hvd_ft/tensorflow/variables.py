@@ -50,7 +50,7 @@ def local_sums(optimizer: Any) -> list[tf.Variable]:
 
 
 def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
-    """Makes the slots and local sums of a Keras optimizer; the first step would make them otherwise.
+    """Makes the slots and local sums of a Keras optimizer, as its first step would.
 
     Args:
         optimizer: of Keras, a legacy one, wrapped by Horovod or not.
