@@ -11,7 +11,8 @@ from hvd_ft import cli, patching
 from hvd_ft.errors import HvdFtError
 from hvd_ft.patching import PACKAGE, VERSION, InstalledPackage, State
 
-FILES = [f"{PACKAGE}/python/estimator/{name}.py" for name in ("estimator", "keras_lib")]
+NAMES = ("estimator", "keras_lib", "early_stopping")
+FILES = [f"{PACKAGE}/python/estimator/{name}.py" for name in NAMES]
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
     assert left.keys() == stock.keys(), "an unfinished file is left"
     assert sorted(name for name in left if left[name] != stock[name]) == ["estimator.py"]
     assert InstalledPackage().state is State.MIXED
-    assert InstalledPackage().apply() == 1
+    assert InstalledPackage().apply() == len(FILES) - 1
     assert InstalledPackage().state is State.PATCHED
 
 
@@ -122,8 +123,8 @@ def test_the_command_line_tells_the_state(site: Path, capsys: pytest.CaptureFixt
         assert cli.main(["patch", action]) == 0
     name = f"{PACKAGE} {VERSION}"
     assert capsys.readouterr().out.splitlines() == [
-        f"{name}: patched (2 files changed)",
+        f"{name}: patched (3 files changed)",
         f"{name}: patched (nothing to do)",
         f"{name}: patched",
-        f"{name}: not patched (2 files changed)",
+        f"{name}: not patched (3 files changed)",
     ]

@@ -61,9 +61,10 @@ def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
     else:
         optimizer.build(variables)
     helper = getattr(optimizer, "_agg_helper", None)
-    for number, variable in enumerate(variables if helper else ()):
-        sums = helper.locally_aggregated_grads
-        sums.setdefault(number, tf.Variable(tf.zeros_like(variable), trainable=False))
+    if helper is not None:
+        for number, variable in enumerate(variables):
+            local_sum = tf.Variable(tf.zeros_like(variable), trainable=False)
+            helper.locally_aggregated_grads.setdefault(number, local_sum)
 
 
 def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
