@@ -62,7 +62,7 @@ def writing(trace: str, way: str) -> list[str]:
     before, mark, after = trace.partition(f'"/MARK-{way}"')
     assert mark, f"{way} is missing in the trace: {before[-500:]}"
     found = []
-    for line in after.partition('"/MARK-')[0].splitlines()[1:]:
+    for line in after.partition('"/MARK-')[0].splitlines()[1:-1]:
         opens = re.search(r"\b(?:open|openat|openat2)\(", line)
         if opens and not re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)\b", line):
             continue
