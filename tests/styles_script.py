@@ -161,22 +161,26 @@ def loop(
 
 
 def elastic(folder: str) -> Result:
-    """`hvd.elastic`'s states as plain state: a restarted process does the loop again."""
+    """`hvd.elastic` as it is: a restarted process does the loop again from its beginning."""
     model, optimizer = make_model(), hvd.DistributedOptimizer(optimizers.SGD(0.01))
     model.compile(optimizer, "mse")
     seen = tf.Variable(float(hvd.rank()))
     state = hvd.elastic.KerasState(model, batch=hvd.rank(), losses=[])
     other = hvd_tf.elastic.TensorFlowState([seen])
-    state.sync()
-    other.sync()
-    assert state.batch == 0
-    for state.batch, (x, y) in enumerate(pairs(6), 1):
-        state.losses = [*state.losses, model.train_on_batch(x, y)]
-        seen.assign_add(1.0)
-        step_ends("elastic", state.batch)
-        if state.batch % 3 == 0:
-            state.commit()
-            other.commit()
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        other.sync()
+        assert state.batch == 0
+        for state.batch, (x, y) in enumerate(pairs(6), 1):
+            state.losses = [*state.losses, model.train_on_batch(x, y)]
+            seen.assign_add(1.0)
+            step_ends("elastic", state.batch)
+            if state.batch % 3 == 0:
+                state.commit()
+                other.commit()
+
+    train(state)
     state.restore()
     other.restore()
     assert state.batch == len(state.losses) == 6, state.batch

@@ -1,5 +1,6 @@
 """`hvdft patch`: on a copy of the installed package, which stands first in the path."""
 
+import errno
 import os
 import shutil
 from importlib import metadata
@@ -93,6 +94,22 @@ def test_a_file_that_somebody_has_changed_is_left_alone(
     [line] = capsys.readouterr().err.splitlines()
     assert "estimator.py is neither what" in line
     assert "pip install" in line
+    assert contents(site) == before
+
+
+def test_packages_that_cannot_be_written_are_said(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root, as whom the tests may run, may write everywhere: so the system's answer is made up."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    before = contents(site)
+    monkeypatch.setattr(patching.tempfile, "mkstemp", refuse)
+    assert [cli.main(["patch", action]) for action in ("status", "apply", "revert")] == [0, 2, 0]
+    [line] = capsys.readouterr().err.splitlines()
+    assert "estimator.py cannot be replaced (Read-only file system); run hvdft patch as" in line
     assert contents(site) == before
 
 
