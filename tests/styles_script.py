@@ -187,7 +187,7 @@ def elastic(folder: str) -> Result:
     return model, [*state.losses, float(seen)]
 
 
-WAYS = {way.__name__: way for way in (fit, legacy, minimise, tape, elastic)}
+WAYS = {way.__name__: way for way in (minimise, tape, fit, legacy, elastic)}
 
 
 def digest(values: Iterable[np.ndarray]) -> str:

@@ -17,12 +17,12 @@ def between_passes(snapshot_steps: int, passes: int, steps: int) -> list[int]:
     return [step for step, snapshot in latest.items() if snapshot % passes]
 
 
-# Steps after which a rank may die.
+# Steps after which a rank may die, by way, in the script's order.
 STEPS = {
-    "fit": between_passes(snapshot_steps=4, passes=3, steps=24),
-    "legacy": range(2, 16, 2),
     "minimise": between_passes(snapshot_steps=3, passes=2, steps=16),
     "tape": range(1, 16),
+    "fit": between_passes(snapshot_steps=4, passes=3, steps=24),
+    "legacy": range(2, 16, 2),
     "elastic": range(1, 8),
 }
 Results = dict[tuple[str, int], tuple[str, ...]]  # by way and rank

@@ -30,7 +30,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         process_sets: see Horovod; under an agent they have to be left out.
 
     Raises:
-        HvdFtError: `comm` or `process_sets` is given under an agent.
+        HvdFtError: `comm` or `process_sets` is given under an agent, or autotuning is on.
         ValueError: Horovod could not be initialised.
     """
     worker = native.worker()
@@ -45,6 +45,11 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
                 f"{what} not supported on the ft backend: leave {name}= out of hvd.init(), or run "
                 "the script without hvdft"
             )
+    if os.environ.get("HOROVOD_AUTOTUNE", "0") not in ("", "0"):
+        raise HvdFtError(
+            "the ft backend has no autotuning: leave HOROVOD_AUTOTUNE and --autotune out, or run the "
+            "script without hvdft"
+        )
     _prepare_exit(worker)
     _horovod.init()
     _prepare_end(worker)
