@@ -5,8 +5,8 @@ from fake_worker import FakeArena, incarnation
 
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
-from hvd_ft.errors import HvdFtError  # noqa: E402
-from hvd_ft.tensorflow import basics  # noqa: E402
+from hvd_ft.errors import HvdFtError
+from hvd_ft.tensorflow import basics
 
 
 def test_autotuning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

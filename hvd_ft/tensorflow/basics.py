@@ -47,8 +47,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             )
     if os.environ.get("HOROVOD_AUTOTUNE", "0") not in ("", "0"):
         raise HvdFtError(
-            "the ft backend has no autotuning: leave HOROVOD_AUTOTUNE and --autotune out, or run the "
-            "script without hvdft"
+            "the ft backend has no autotuning: leave HOROVOD_AUTOTUNE and --autotune out, or run "
+            "the script without hvdft"
         )
     _prepare_exit(worker)
     _horovod.init()
