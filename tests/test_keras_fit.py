@@ -133,22 +133,28 @@ def test_what_is_copied_beside_training_is_the_boundarys(
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
     monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
     monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first one only
-    stepped = threading.Event()
-    finish = SnapshotWriter._finish
+    stepped, over = threading.Event(), threading.Event()
+    write, finish = SnapshotWriter.write, SnapshotWriter._finish
+
+    def wait_for_a_step(*args: Any) -> None:
+        if not over.is_set():
+            stepped.clear()
+        write(*args)
 
     def late(*args: Any) -> int:
         assert stepped.wait(30)
         return finish(*args)
 
     class Stepped(keras.callbacks.Callback):
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            stepped.clear()
-
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             stepped.set()
 
+        def on_train_end(self, logs: Any = None) -> None:
+            over.set()  # the last snapshot has no step after it
+
     weights, history, batches = undisturbed("reshuffle")
     monkeypatch.setattr(SnapshotWriter, "_finish", late)
+    monkeypatch.setattr(SnapshotWriter, "write", wait_for_a_step)
     model, resumed_history, worker = resumed("reshuffle", 11, every=every, more=[Stepped()])
     assert worker.jumps == [0]
     assert model.seen == batches[resumed_at:]
