@@ -255,7 +255,9 @@ def _make_files(
         limit = settings.arena_limit_bytes()
         directory = jobdir.JobDirectory.create(settings.arena_dir, job)
         enter(directory)
-        native.create_node(directory.path, job, meeting.size, limit, local)
+        native.create_node(
+            directory.path, job, meeting.size, limit, nodes=len(nodes), local=local
+        )
         return directory.path, limit
 
     made = meeting.agree("the making of the job's directories", make_node)

@@ -68,7 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_version": (c_char_p, []),
     "hvdft_die_with_parent": (c_int, []),
     "hvdft_become_subreaper": (c_int, []),
-    "hvdft_create_node": (c_int, [c_char_p, c_char_p, c_int, c_int, c_int, c_uint64]),
+    "hvdft_create_node": (c_int, [c_char_p, c_char_p, c_int, c_int, c_int, c_int, c_uint64]),
     "hvdft_create_rank": (c_int, [c_char_p, c_char_p, c_int, c_uint64]),
     "hvdft_view_open": (c_void_p, [c_char_p]),
     "hvdft_view_close": (None, [c_void_p]),
@@ -182,16 +182,22 @@ def become_subreaper() -> None:
 
 
 def create_node(
-    directory: str, job: str, size: int, limit_bytes: int, local: range | None = None
+    directory: str,
+    job: str,
+    size: int,
+    limit_bytes: int,
+    *,
+    nodes: int = 1,
+    local: range | None = None,
 ) -> None:
     """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
 
-    ``local``: the ranks on this node, all by default.
+    ``nodes``: how many the job has; ``local``: the ranks on this one, all by default.
     """
     here = range(size) if local is None else local
     _checked(
         _library().hvdft_create_node(
-            directory.encode(), job.encode(), size, here.start, len(here), limit_bytes
+            directory.encode(), job.encode(), size, nodes, here.start, len(here), limit_bytes
         )
     )
 

@@ -38,6 +38,32 @@ def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
     return ended
 
 
+FUSED_OR_NOT = """\
+import numpy as np
+import tensorflow as tf
+import hvd_ft.tensorflow as hvd
+
+hvd.init()
+draw = np.random.default_rng(hvd.rank())
+sizes = (3, 1000, 17, 200_000, 5)
+tensors = [tf.constant(draw.standard_normal(n).astype("float32")) for n in sizes]
+alone = [hvd.allreduce(x, name=f"x{i}", op=hvd.Sum) for i, x in enumerate(tensors)]
+fused = hvd.grouped_allreduce(tensors, op=hvd.Sum)
+others = hvd.grouped_allreduce(tensors[::-1][:3], op=hvd.Sum)
+pairs = [*zip(alone, fused), *zip(alone[::-1], others)]
+print([a.numpy().tobytes() == b.numpy().tobytes() for a, b in pairs], flush=True)
+"""
+
+
+def test_a_sum_does_not_depend_on_what_is_fused_with_it(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FUSED_OR_NOT)
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "3", "-H", "n0:1,n1:1,n2:1"]
+    ended = cluster.hvdft("run", "--", *hvdft, "--no-live", sys.executable, str(script))
+    assert ended.code == 0, ended.err
+    assert ended.out.count(str([True] * 8)) == 3, ended.out
+
+
 def train(cluster: Cluster, folder: Path, placement: str, *flags: str) -> list[dict[str, object]]:
     """Trains the example; returns what its ranks found."""
     script = [sys.executable, str(DIGITS), "--epochs", "1", "--result", str(folder)]

@@ -58,8 +58,8 @@ bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) c
 }
 
 void Arenas::take_over(int rank) const {
-  for (const Claim& slot : node_->header().claims) {
-    uint64_t word = slot.word.load(std::memory_order_seq_cst);
+  for (const Claim& of_some : node_->header().claims) {
+    uint64_t word = of_some.word.load(std::memory_order_seq_cst);
     if (!in_work(word) || owner_of(word) != rank) continue;
     uint64_t number = claimed_end(word) - 1;
     const Record& record = record_of(number);
@@ -79,11 +79,9 @@ const Record& Arenas::record_of(uint64_t number) const {
 void Arenas::reduce_segment(const Record& record, uint64_t segment) const {
   const OpHead& op = record.op;
   Range range = segment_range(segment, op.result_bytes);
-  uint64_t slot = (record.first_segment + segment) % kWindow;
+  uint64_t place = record.input_of(record.first_segment + segment) % kInputBytes;
   char* result = node_->heap() + record.partial_offset + range.from;
-  auto input = [&](int rank) {
-    return files_[static_cast<size_t>(rank)]->input() + slot * kSegmentBytes;
-  };
+  auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + place; };
   int first = node_->first_local(), end = node_->end_local();
   if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];

@@ -36,7 +36,7 @@ class Arenas {
 
  private:
   std::atomic<uint64_t>& claim(uint64_t number) const {
-    return node_->header().claims[number % kWindow].word;
+    return node_->header().claims[number % kClaims].word;
   }
   void reduce_segment(const Record& record, uint64_t segment) const;
   const Record& record_of(uint64_t number) const;

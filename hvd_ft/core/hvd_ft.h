@@ -145,9 +145,9 @@ HVDFT_API int hvdft_become_subreaper(void);
 // `dir` is the job's directory (0700, made by the caller). Creating is the agent's
 // part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
 
-// Of the job's `size` ranks `locals` are on this node, from `first_local` on.
-HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int first_local,
-                                int locals, uint64_t limit_bytes);
+// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this one, from `first_local` on.
+HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes,
+                                int first_local, int locals, uint64_t limit_bytes);
 HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
                                 uint64_t limit_bytes);
 
@@ -194,6 +194,7 @@ HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity
 HVDFT_API int hvdft_worker_open(void);
 HVDFT_API int hvdft_worker_rank(void);
 HVDFT_API int hvdft_worker_size(void);
+HVDFT_API int hvdft_worker_nodes(void);  // of the job: the members of its ring
 HVDFT_API int hvdft_worker_incarnation(void);
 
 // Waiting. Take the ticket, look at the state, then wait if there is nothing to do.

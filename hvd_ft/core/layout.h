@@ -21,7 +21,7 @@ namespace hvdft {
 
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 6;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -35,12 +35,14 @@ constexpr uint64_t kLastWordsBytes = 512;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "the arena needs lock-free atomics");
 
+constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
 struct FileHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t rank;  // rank.arena only
-  // node.arena only: ranks of the job, and which of them are on this node.
-  uint32_t size, first_local, locals;
+  // node.arena only: the job's ranks and nodes, and which ranks are on this one.
+  uint32_t size, nodes, first_local, locals;
   uint32_t uid;
   uint64_t limit_bytes;
   char job[64];
@@ -102,8 +104,8 @@ struct Event {
   hvdft_event event;
 };
 
-// Which worker reduces, or has reduced, the segment that lies in a slot of the window. Written by
-// workers, and by the agent of a dead owner.
+// Which worker reduces, or has reduced, a segment. Written by workers, and by the agent of a dead
+// owner.
 struct alignas(64) Claim {
   std::atomic<uint64_t> word;
 };
@@ -118,7 +120,7 @@ struct NodeHeader {
   PairLog pair_log;                                          // written by them
   alignas(64) std::atomic<uint64_t> final_segments;  // number: results up to here are final
 
-  Claim claims[kWindow];
+  Claim claims[kClaims];
 
   // Written by the sequencer.
   alignas(64) std::atomic<uint64_t> term;
@@ -164,10 +166,16 @@ struct OpHead {
 struct Record {
   uint64_t id;
   uint64_t first_segment;  // its number
+  uint64_t first_input;    // the number of the first byte of its input
   uint64_t result_offset;
   uint64_t partial_offset;  // what this node's ranks give; with one node that is the result
   OpHead op;
   uint64_t end_segment() const { return first_segment + segments_of(op.result_bytes); }
+  uint64_t end_input() const { return align_up(first_input + op.result_bytes, kCacheLine); }
+  // Of a segment's input, as segments are numbered.
+  uint64_t input_of(uint64_t number) const {
+    return first_input + (number - first_segment) * kSegmentBytes;
+  }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
   // Of its result, and of a partial one. At least what the ring passes round: so an op without data
   // is complete when all nodes have come to it.
@@ -187,8 +195,6 @@ inline Range contribution(const Record& record, int rank) {
   for (int r = 0; r < rank; ++r) before += blocks[r];
   return {before, before + blocks[rank]};
 }
-
-constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 struct NodeOffsets {
   uint64_t ranks, events, index, kept, mail, proposal, heap;

@@ -34,7 +34,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
     return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
-  Record record{id, segments_, 0, 0, op};
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, op};
   const char* what = "the result of the next op";
   int code = give(record.heap_bytes(), what, &record.result_offset);
   if (code != HVDFT_OK) return code;
@@ -50,6 +50,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   index.store(offset + 1, std::memory_order_release);
   segments_ = record.end_segment();
+  inputs_ = record.end_input();
   ++length_;
   return HVDFT_OK;
 }

@@ -33,6 +33,8 @@ struct Segment {
   // Where drills strike that are to find an op half done.
   bool in_the_middle() const { return index == hvdft::segments_of(record.op.result_bytes) / 2; }
   bool last() const { return number + 1 == record.end_segment(); }
+  uint64_t input() const { return record.input_of(number); }
+  uint64_t input_end() const { return input() + range.bytes(); }
 
   const BegunOp& op;
   const Record& record;
@@ -43,9 +45,9 @@ struct Segment {
 void give(Worker& w, const Segment& s) {
   Range part = overlap(s.range, s.op.mine);
   if (part.bytes() > 0) {
-    char* slot = w.file->input() + s.number % hvdft::kWindow * hvdft::kSegmentBytes;
+    char* input = w.file->input() + s.input() % hvdft::kInputBytes;
     s.op.copies.copy_in(s.op.copies.context, part.from - s.op.mine.from, part.bytes(),
-                        slot + (part.from - s.range.from));
+                        input + (part.from - s.range.from));
   }
   if (s.in_the_middle()) pass_point(HVDFT_AT_COPY_IN, s.record.id);
   w.block().contributed.store(
@@ -84,11 +86,18 @@ int hvdft_worker_advance(void) {
   if (w.begun.empty()) return HVDFT_AGAIN;
   auto stage = [&](uint64_t n) { return w.arenas->stage(*begun_op(w, n).record, n); };
   auto final = [&](uint64_t n) { return w.arenas->is_final(n); };
+  auto bytes = [&](uint64_t from, uint64_t last) {
+    return Segment(w, last).input_end() - Segment(w, from).input();
+  };
+  auto fits = [&](uint64_t from, uint64_t n) {
+    return n < from + hvdft::kClaims && bytes(from, n) <= hvdft::kInputBytes;
+  };
   bool given = false, reduced = false;  // and nobody has been told
   for (;;) {
-    Step step = lane.next(stage, final);
-    // One segment this worker reduces itself sooner than another would be awake.
-    bool help_wanted = given && step == Step::kReduce && lane.given - lane.looked > 1;
+    Step step = lane.next(stage, final, fits);
+    // Little data this worker reduces itself sooner than another would be awake.
+    bool help_wanted = given && step == Step::kReduce &&
+                       bytes(lane.looked, lane.given - 1) > hvdft::kSegmentBytes;
     bool news = reduced && (step == Step::kTake || step == Step::kWait);
     if (help_wanted || news) ring_others(w);
     if (step != Step::kContribute) given = false;

@@ -1,11 +1,11 @@
 // How ops' data travel: in segments, many of them on their way at once.
 //
-// The segments of all ops, one op after the other, are numbered through. A rank's input area is a
-// window of some slots that are used again and again, so that what is written there the reader
-// still finds in the processor's cache; segment n lies in slot n % kWindow. When all ranks have
-// contributed to a segment any worker may *claim* it and reduce it: whoever runs anyway does the
-// work, and nobody has to be woken for it. The claim is one word in shared memory and names its
-// owner, so what a dead worker had claimed its agent can do again.
+// The segments of all ops, one op after the other, are numbered through, and so are the bytes of
+// their inputs. A rank's input area is a window that is used again and again, so that what is
+// written there the reader still finds in the processor's cache; byte b lies at b % kInputBytes.
+// When all ranks have contributed to a segment any worker may *claim* it and reduce it: whoever
+// runs anyway does the work, and nobody has to be woken for it. The claim is one word in shared
+// memory and names its owner, so what a dead worker had claimed its agent can do again.
 //
 // A state machine: it knows numbers only. op.cc drives it with what it sees in shared memory;
 // segments_test.cc tries every interleaving.
@@ -17,9 +17,9 @@
 
 namespace hvdft {
 
-constexpr uint64_t kSegmentBytes = 128 << 10;  // measured: docs/performance.md
-constexpr uint64_t kWindow = 8;                // segments a rank may be ahead of the slowest
-constexpr uint64_t kInputBytes = kWindow * kSegmentBytes;
+constexpr uint64_t kSegmentBytes = 128 << 10;        // measured: docs/performance.md
+constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // a rank may be ahead of the slowest, …
+constexpr uint64_t kClaims = 64;                     // … and so many segments
 
 // A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
 constexpr uint64_t kSegmentBits = 28;  // of a place; 16 TiB in one op
@@ -53,9 +53,16 @@ constexpr Range segment_range(uint64_t segment, uint64_t bytes) {
   return overlap({segment * kSegmentBytes, (segment + 1) * kSegmentBytes}, {0, bytes});
 }
 
+// Where the input of an op begins if those before it end at byte `at`: its segments do not straddle
+// multiples of their size, so the window's end tears none of them.
+constexpr uint64_t input_begin(uint64_t at, uint64_t bytes) {
+  uint64_t room = kSegmentBytes - at % kSegmentBytes;
+  return bytes <= room || room == kSegmentBytes ? at : at + room;
+}
+
 // ---------------------------------------------------------------- claims
-// A slot's claim: number + 1 of the segment that was claimed there last, its owner, and whether
-// it is reduced. It only ever grows.
+// Segment n's claim is word n % kClaims: number + 1 of the segment that was claimed there last, its
+// owner, and whether it is reduced. It only ever grows.
 
 constexpr uint64_t kOwnerBits = 9;
 
@@ -77,8 +84,8 @@ constexpr bool reduced(uint64_t word, uint64_t number) {
 // What is known of a segment.
 enum class Stage { kOpen, kClaimable, kClaimed, kReduced };
 
-// `word` is the claim of the segment's slot. When all have contributed, what lay in the slot
-// before is reduced, or they could not have.
+// `word` is the segment's claim. When all have contributed, what was claimed there before is
+// reduced, or they could not have.
 template <typename Contributed>
 Stage stage_of(uint64_t number, uint64_t word, Contributed all_contributed) {
   if (reduced(word, number)) return Stage::kReduced;
@@ -110,14 +117,14 @@ struct Lane {
   }
 
   // What to do next; `stage(n)` tells of segment n, `final(n)` whether its result can be taken.
-  // Contributing comes first, as others wait for it. Slots are free a window from what is reduced
-  // on. (On one node what this rank has not taken counts, too: so it finds that in the cache.
+  // Contributing comes first, as others wait for it. `fits(from, n)` tells whether there is room
+  // for segment n while those from `from` on are not reduced. (On one node what this rank has not taken counts, too: so it finds that in the cache.
   // Across nodes it takes long until results are final, and inputs must not wait for them.)
-  template <typename StageOf, typename FinalOf>
-  Step next(StageOf stage, FinalOf final, uint64_t window = kWindow) {
+  template <typename StageOf, typename FinalOf, typename Fits>
+  Step next(StageOf stage, FinalOf final, Fits fits) {
     if (!across) freed = taken;
     while (across && freed < given && stage(freed) == Stage::kReduced) ++freed;
-    if (given < end && given < freed + window) return Step::kContribute;
+    if (given < end && fits(freed, given)) return Step::kContribute;
     while (looked < given && stage(looked) >= Stage::kClaimed) ++looked;
     if (looked < given && stage(looked) == Stage::kClaimable) return Step::kReduce;
     return taken < given && final(taken) ? Step::kTake : Step::kWait;

@@ -111,6 +111,10 @@ int hvdft_worker_open(void) {
 
 int hvdft_worker_rank(void) { return the_worker()->rank; }
 int hvdft_worker_size(void) { return the_worker()->node->size(); }
+
+int hvdft_worker_nodes(void) {
+  return static_cast<int>(the_worker()->node->header().file.nodes);
+}
 int hvdft_worker_incarnation(void) { return static_cast<int>(the_worker()->incarnation); }
 
 uint32_t hvdft_worker_ticket(void) { return the_worker()->block().worker_bell.load(); }

@@ -89,7 +89,9 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     shutdown_requested |= state.shut_down;
     CollectQueued();
     ResponseList list;
-    if (NextFromLog(list)) {
+    while (NextFromLog(list)) {
+    }
+    if (!list.responses().empty()) {
       return list;
     }
     if (Advance()) {
@@ -293,7 +295,7 @@ void FtController::Announce() {
 int FtController::GetTypeSize(DataType dtype) { return static_cast<int>(DataType_Size(dtype)); }
 
 void FtController::Barrier(Communicator) {
-  auto flight = std::make_unique<FtFlight>(TakeRecord(), std::vector<TensorTableEntry>());
+  auto flight = std::make_unique<FtFlight>(TakeRecord(), std::vector<TensorTableEntry>(), 1);
   flight->tensors = 1; // Horovod calls it back itself
   Begin(std::move(flight));
   while (!flights_.empty()) {

@@ -97,8 +97,11 @@ hvdft_op CoreOp(const Response& response, const TensorQueue& queue, int size,
   if (response.response_type() == Response::ALLREDUCE) {
     op.kind = HVDFT_REDUCE;
     op.reduce = CoreReduce(response.reduce_op());
-    op.result_bytes = static_cast<uint64_t>(std::accumulate(sizes.begin(), sizes.end(), 0LL)) *
-                      DataType_Size(response.tensor_type());
+    FtLayout layout(static_cast<uint64_t>(ft().worker_nodes()));
+    for (int64_t elements : sizes) {
+      layout.Add(static_cast<uint64_t>(elements) * DataType_Size(response.tensor_type()));
+    }
+    op.result_bytes = layout.Bytes();
   } else if (response.response_type() == Response::BROADCAST) {
     auto& entry = queue.GetTensorEntry(names[0]);
     op.kind = HVDFT_COPY;

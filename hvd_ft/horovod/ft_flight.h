@@ -3,22 +3,23 @@
 #ifndef HOROVOD_FT_FLIGHT_H
 #define HOROVOD_FT_FLIGHT_H
 
-#include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "../common.h"
+#include "ft_layout.h"
 #include "ft_library.h"
 
 namespace horovod {
 namespace common {
 
 struct FtFlight {
-  // `of`: the tensors of the entries are, one after the other, this rank's input.
-  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of)
-      : record(record), entries(std::move(of)), tensors(entries.size()) {
+  // `of`: their tensors are this rank's input; it lies in `chunks` chunks.
+  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of, int chunks)
+      : record(record), entries(std::move(of)), tensors(entries.size()),
+        layout_(static_cast<uint64_t>(chunks)) {
     for (auto& e : entries) {
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + e.tensor->size());
+      layout_.Add(e.tensor->size());
     }
   }
 
@@ -34,20 +35,13 @@ struct FtFlight {
 
   // Calls copy(entry, byte in the entry, bytes, byte in the stretch) for each part of a stretch.
   template <typename Copy> void Each(uint64_t from, uint64_t bytes, Copy copy) {
-    auto first = std::upper_bound(ends_.begin(), ends_.end(), from);
-    uint64_t at = from, end = from + bytes;
-    for (auto i = static_cast<size_t>(first - ends_.begin()); at < end; ++i) {
-      uint64_t begin = i == 0 ? 0 : ends_[i - 1];
-      uint64_t part = std::min(ends_[i], end) - at;
-      if (part > 0) {
-        copy(entries[i], at - begin, part, at - from);
-      }
-      at += part;
-    }
+    layout_.Each(from, bytes, [&](size_t i, uint64_t at, uint64_t n, uint64_t of) {
+      copy(entries[i], at, n, of);
+    });
   }
 
 private:
-  std::vector<uint64_t> ends_; // of each entry, in bytes from the first one's beginning
+  FtLayout layout_;
 };
 
 } // namespace common

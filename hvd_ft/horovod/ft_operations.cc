@@ -31,8 +31,8 @@ Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const 
 }
 
 std::unique_ptr<FtFlight> NewFlight(HorovodGlobalState* state,
-                                    std::vector<TensorTableEntry>& entries) {
-  return std::make_unique<FtFlight>(ControllerOf(state).TakeRecord(), std::move(entries));
+                                    std::vector<TensorTableEntry>& entries, int chunks = 1) {
+  return std::make_unique<FtFlight>(ControllerOf(state).TakeRecord(), std::move(entries), chunks);
 }
 
 } // namespace
@@ -54,7 +54,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
                   static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
     }
   };
-  auto flight = NewFlight(global_state_, entries);
+  auto flight = NewFlight(global_state_, entries, ft().worker_nodes());
   FtFlight& f = *flight;
   f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {

@@ -13,9 +13,9 @@ import tensorflow as tf
 import hvd_ft.tensorflow as hvd
 from hvd_ft.bench import known, turns
 
-# So many tensors at least are reduced in one call of a TensorFlow function, one allreduce after the
-# other, as in a training step: Python takes longer for its call than a small allreduce takes.
-TENSORS_A_CALL = 8
+# So often the tensors are reduced in one call of a TensorFlow function, one time after the other:
+# Python takes longer for its call, and for handing 64 tensors over, than an allreduce takes.
+IN_A_ROW = 8
 
 _OPS = {
     "sum": hvd.Sum,
@@ -33,7 +33,6 @@ class Measurement:
 
     def __init__(self, dtype: str, op: str, tensors: int) -> None:
         self._dtype, self._op, self._tensors = dtype, op, tensors
-        self._in_a_row = max(TENSORS_A_CALL // tensors, 1)
         self._state = hvd.State(snapshot_steps=1)
         self._state.sync()
 
@@ -57,7 +56,7 @@ class Measurement:
         for _ in range(times):
             begin = time.perf_counter()
             outputs = step(inputs)
-            seconds.append((time.perf_counter() - begin) / self._in_a_row)
+            seconds.append((time.perf_counter() - begin) / IN_A_ROW)
             self._state.commit()  # cuts the op log, or the results would fill the arena
             # The ranks leave this together: a late one would lengthen the next iteration.
             hvd.allreduce(tf.zeros([1]), name="together")
@@ -73,7 +72,7 @@ class Measurement:
         def several(inputs: Tensors) -> Tensors:
             outputs: Tensors = []
             used: Tensors = []  # an element of each, or TensorFlow would leave them out
-            for turn in range(self._in_a_row):
+            for turn in range(IN_A_ROW):
                 with tf.control_dependencies(outputs + used):
                     outputs = one(inputs, turn)
                 used += [output[:1] for output in outputs]

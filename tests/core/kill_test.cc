@@ -35,7 +35,7 @@ constexpr uint64_t kSnapshotOps = 6;
 // Some ops have one segment, some more than the window: kills strike between segments too.
 uint64_t elements(uint64_t op) {
   constexpr uint64_t segment = hvdft::kSegmentBytes / sizeof(uint64_t);
-  return op % 5 == 0 ? (hvdft::kWindow + 2) * segment + 1 : op % 5 * segment / 3 + 1;
+  return op % 5 == 0 ? hvdft::kInputBytes / sizeof(uint64_t) + 2 * segment + 1 : op % 5 * segment / 3 + 1;
 }
 
 // One op under way, and whose it is.
@@ -228,7 +228,7 @@ int parent(const char* program, int size, const char* ops, double seconds, unsig
   const char* name = dir.c_str();
   Job job{dir, program, ops, size, {}, std::vector<pid_t>(size), std::vector<int>(size)};
   uint64_t limit = 64 << 20;
-  CHECK(hvdft_create_node(name, "kill-test", size, 0, size, limit) == HVDFT_OK);
+  CHECK(hvdft_create_node(name, "kill-test", size, 1, 0, size, limit) == HVDFT_OK);
   for (int r = 0; r < size; ++r) {
     CHECK(hvdft_create_rank(name, "kill-test", r, limit) == HVDFT_OK);
   }

@@ -119,7 +119,8 @@ bool worker_step(const World& world, State& state, uint64_t r) {
     return true;
   };
   mine.lane.across = world.across;
-  Step step = mine.lane.next(stage_now, final, world.window);
+  auto fits = [&](uint64_t from, uint64_t n) { return n < from + world.window; };
+  Step step = mine.lane.next(stage_now, final, fits);
   if (step == Step::kContribute) {
     contribute(world, state, mine, mine.lane.given++);
   } else if (step == Step::kReduce) {
@@ -205,6 +206,14 @@ int main() {
   uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
   CHECK(op_of(place(1, segments_of(huge))) == 1);
   CHECK(segment_range(segments_of(huge) - 1, huge).to == huge);
+  uint64_t at = 0;
+  for (uint64_t bytes : {0, 64, 1 << 20, 4096, 128 << 10, 70000, 70000, 1, 200000, 0, 50000}) {
+    uint64_t begin = input_begin(at, bytes), first = std::min(bytes, kSegmentBytes);
+    CHECK(begin >= at && begin - at < kSegmentBytes);
+    CHECK(first == 0 || begin / kSegmentBytes == (begin + first - 1) / kSegmentBytes);
+    CHECK(bytes <= kSegmentBytes || begin % kSegmentBytes == 0);
+    at = (begin + bytes + 63) / 64 * 64;
+  }
   for (int owner : {0, 255}) {
     uint64_t word = claim_word(uint64_t{1} << 45, owner, false);
     CHECK(in_work(word) && owner_of(word) == owner && claimed_end(word) == (uint64_t{1} << 45) + 1);
