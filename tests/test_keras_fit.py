@@ -201,6 +201,31 @@ def test_ways_to_compile(compile_args: Callable[[], dict[str, Any]]) -> None:
     assert resumed_history == history
 
 
+@pytest.mark.parametrize("data", ["augmented", "generator"])
+def test_validation_data_is_where_it_was(data: str) -> None:
+    def script(worker: FakeWorker, kill_after: int | None) -> tuple[Any, ...]:
+        fresh_process()
+        model, told = make_model(), []
+        held_out = DATA[data]()["x"]
+        for epochs in (2, 3):
+            fellows = [hvd_callbacks.FaultTolerance(4), Job(worker, kill_after)]
+            common = {**DATA["reshuffle"](), "validation_data": held_out, "verbose": 0}
+            told.append(model.fit(**common, epochs=epochs, callbacks=fellows).history)
+            kill_after = kill_after and kill_after - fellows[1].steps
+        return told, contents(model)
+
+    with incarnation(FakeArena(), 0) as worker:
+        expected = script(worker, None)
+    for kill_after in (STEPS + 5, 4 * STEPS + 5):  # in the first fit, and in the second
+        arena = FakeArena()
+        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+            script(worker, kill_after)
+        with incarnation(arena, 1) as worker:
+            told, weights = script(worker, None)
+        assert told == expected[0]
+        assert_same(weights, expected[1])
+
+
 def test_whole_passes_are_drawn_again_only_where_needed() -> None:
     carrying = {name for name in DATA if name != "arrays" and carries_state(DATA[name]()["x"])}
     assert carrying == {"repeat", "repeat_in_epoch", "cache", "generator"}
