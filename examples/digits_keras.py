@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None, extra: Sequence[object] = ()) -
     tf.keras.utils.set_random_seed(1)
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
 
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8, 1).astype(np.float32) / 16

@@ -1,7 +1,8 @@
 """Trains in the ways that the first argument names and prints hashes of what each ended with.
 
 `train`: two trainings with an evaluation between them; `evaluate`: train_and_evaluate;
-`session`: a monitored session without an Estimator. A second argument is rank 0's model directory.
+`session`: a monitored session without an Estimator. With a second argument `evaluate` gives every
+rank a model directory of its own in there.
 """
 
 import hashlib
@@ -37,8 +38,10 @@ def forward(x: tf.Tensor, training: bool) -> tf.Tensor:
     return v1.layers.dense(hidden, 1)
 
 
-def train_op(loss: tf.Tensor) -> tf.Operation:
-    optimizer = hvd.DistributedOptimizer(v1.train.AdamOptimizer(0.01))
+def train_op(loss: tf.Tensor, passes: int = 1) -> tf.Operation:
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.AdamOptimizer(0.01), backward_passes_per_step=passes
+    )
     with tf.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
         return optimizer.minimize(loss, v1.train.get_or_create_global_step())
 
@@ -59,13 +62,14 @@ def hooks() -> list[Any]:
     return [hvd.BroadcastGlobalVariablesHook(0), keep]
 
 
-def estimator() -> Any:
+def estimator(folders: list[str]) -> Any:
     config = tf.estimator.RunConfig(
         tf_random_seed=3 + hvd.rank(),  # other initial values, too
-        model_dir=sys.argv[2] if len(sys.argv) > 2 else None,
+        model_dir=f"{folders[0]}/rank-{hvd.rank()}" if folders else None,
         save_checkpoints_steps=10,
     )
-    return tf.estimator.Estimator(model_fn, config=hvd.estimator.run_config(config))
+    config = config if folders else hvd.estimator.run_config(config)
+    return tf.estimator.Estimator(model_fn, config=config)
 
 
 def contents(trained: Any) -> dict[str, np.ndarray]:
@@ -73,7 +77,7 @@ def contents(trained: Any) -> dict[str, np.ndarray]:
 
 
 def train() -> tuple[dict[str, np.ndarray], Any]:
-    trained, kept = estimator(), hooks()
+    trained, kept = estimator([]), hooks()
     trained.train(input_fn, kept, steps=STEPS)
     first = trained.evaluate(eval_input_fn)
     assert first["global_step"] == STEPS, first
@@ -84,7 +88,7 @@ def train() -> tuple[dict[str, np.ndarray], Any]:
 
 
 def evaluate() -> tuple[dict[str, np.ndarray], Any]:
-    trained = estimator()
+    trained = estimator(sys.argv[2:])
     result, _ = tf.estimator.train_and_evaluate(
         trained,
         tf.estimator.TrainSpec(input_fn, max_steps=STEPS, hooks=hooks()),
@@ -97,7 +101,8 @@ def session() -> tuple[dict[str, np.ndarray], Any]:
     with tf.Graph().as_default():
         v1.set_random_seed(3 + hvd.rank())
         features, labels = v1.data.make_one_shot_iterator(input_fn()).get_next()
-        step = train_op(tf.reduce_mean(tf.square(forward(features["x"], True) - labels)))
+        loss = tf.reduce_mean(tf.square(forward(features["x"], True) - labels))
+        step = train_op(loss, passes=3)  # snapshots come in the middle of a sum
         stop = v1.train.StopAtStepHook(last_step=STEPS)
         variables = v1.global_variables()
         values: list[np.ndarray] = []
@@ -119,7 +124,7 @@ def main() -> None:
     v1.logging.set_verbosity(v1.logging.ERROR)
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.keras.utils.set_random_seed(1 + int(os.environ["HOROVOD_RANK"]))
     hvd.init()
     for style in sys.argv[1].split(","):

@@ -1,10 +1,15 @@
-"""What a patched Estimator can do without a model directory, and what it says it cannot."""
+"""What an Estimator can do without a model directory, and what it says it cannot.
+
+`patched` leaves it to the Estimator, `config` takes `hvd.estimator.run_config`.
+"""
 
 import sys
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+import hvd_ft.tensorflow as hvd
 
 v1 = tf.compat.v1
 v1.logging.set_verbosity(v1.logging.ERROR)
@@ -43,21 +48,27 @@ class Listener(v1.train.CheckpointSaverListener):
         self.saved.append(int(global_step_value))
 
 
+def config(**args: Any) -> Any:
+    plain = tf.estimator.RunConfig(**args)
+    return plain if sys.argv[1] == "patched" else hvd.estimator.run_config(plain)
+
+
+hvd.init()
 # Checkpoints off: the variables live on all the same.
-config = tf.estimator.RunConfig(save_checkpoints_secs=None)
-trained, listener = tf.estimator.Estimator(model_fn, config=config), Listener()
+kept = config(save_checkpoints_secs=None)
+trained, listener = tf.estimator.Estimator(model_fn, config=kept), Listener()
 trained.train(data, steps=3, saving_listeners=[listener])
 trained.train(data, steps=2, saving_listeners=[listener])
 assert listener.saved == [0, 3, 3, 5], listener.saved
 assert trained.evaluate(data)["global_step"] == 5
 
 # A directory of the user's own.
-exported = tf.saved_model.load(trained.export_saved_model(sys.argv[1], receiver).decode())
+exported = tf.saved_model.load(trained.export_saved_model(sys.argv[2], receiver).decode())
 served = exported.signatures["serving_default"](tf.constant(X[:1]))["y"]
 [first, *_] = trained.predict(data)
 np.testing.assert_allclose(served[0], first["y"], rtol=1e-5)
 
-# An exporter has none.
+# An exporter and early stopping have none.
 exporter = tf.estimator.FinalExporter("final", receiver)
 try:
     tf.estimator.train_and_evaluate(
@@ -67,21 +78,29 @@ try:
     )
 except ValueError as error:
     print(error)
+early = tf.estimator.Estimator(model_fn, config=config())
+stop = tf.estimator.experimental.stop_if_no_decrease_hook(
+    early, "loss", 9, run_every_secs=None, run_every_steps=1
+)
+try:
+    early.train(data, [stop])
+except ValueError as error:
+    print(error)
 
 # One Estimator begins where another one is.
-other = tf.estimator.Estimator(model_fn, warm_start_from=trained.model_dir)
+other = tf.estimator.Estimator(model_fn, config=config(), warm_start_from=trained.model_dir)
 other.train(data, steps=1)
 
 layers = [tf.keras.layers.Dense(1, input_shape=(3,), name="only")]
 model = tf.keras.Sequential(layers)
 model.compile("adam", "mse")
 model.set_weights([np.full([3, 1], 2.0), np.zeros([1])])
-of_keras = tf.keras.estimator.model_to_estimator(model)
+of_keras = tf.keras.estimator.model_to_estimator(model, config=config())
 of_keras.train(pairs, steps=1)
 [kernel] = [n for n in of_keras.get_variable_names() if "kernel/.ATTR" in n and "OPT" not in n]
 np.testing.assert_allclose(of_keras.get_variable_value(kernel), np.full([3, 1], 2.0), atol=0.01)
 
 # With a directory it is what it was.
-stock = tf.estimator.Estimator(model_fn, model_dir=sys.argv[2])
+stock = tf.estimator.Estimator(model_fn, model_dir=sys.argv[3])
 stock.train(data, steps=1)
 stock.evaluate(data)

@@ -35,31 +35,34 @@ def tracing() -> list[str]:
 
 
 @pytest.fixture
-def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., list[str]]:
-    """Gives a function that runs the script on two ranks and returns the calls that write."""
+def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., dict[str, list[str]]]:
+    """Gives a function that tries the ways on two ranks and returns the calls that write."""
     tmpdir = tmp_path / "tmp"
     tmpdir.mkdir()
     trace = tracing()
 
-    def run(way: str, **env: Any) -> list[str]:
-        script = f'exec "$@" -o {tmp_path}/trace-$HOROVOD_RANK {sys.executable} {SCRIPT} {way}'
+    def run(*ways: str, **env: Any) -> dict[str, list[str]]:
+        command = f"{sys.executable} {SCRIPT} {' '.join(ways)}"
+        script = f'exec "$@" -o {tmp_path}/trace-$HOROVOD_RANK {command}'
         ended = run_hvdft(
             ["run", "-np", "2", "sh", "-c", script, "sh", *trace],
             timeout=240,
             env={"TMPDIR": str(tmpdir), "PYTHONDONTWRITEBYTECODE": "1", **env},
         )
         assert ended.code == 0, ended.err
-        assert sorted(re.findall(r"DONE (\d)", ended.out)) == ["0", "1"], ended.out
-        return [line for rank in (0, 1) for line in writing(tmp_path / f"trace-{rank}")]
+        done = sorted(re.findall(r"DONE (\d) (\w+)", ended.out))
+        assert done == sorted((rank, way) for rank in "01" for way in ways), ended.out
+        traces = [(tmp_path / f"trace-{rank}").read_text(errors="replace") for rank in (0, 1)]
+        return {way: [call for trace in traces for call in writing(trace, way)] for way in ways}
 
     return run
 
 
-def writing(trace: Path) -> list[str]:
-    before, mark, after = trace.read_text(errors="replace").partition('"/MARK"')
-    assert mark, f"the Estimator's part of the trace is missing: {before[-500:]}"
+def writing(trace: str, way: str) -> list[str]:
+    before, mark, after = trace.partition(f'"/MARK-{way}"')
+    assert mark, f"{way} is missing in the trace: {before[-500:]}"
     found = []
-    for line in after.splitlines()[1:]:
+    for line in after.partition('"/MARK-')[0].splitlines()[1:-1]:
         opens = re.search(r"\b(?:open|openat|openat2)\(", line)
         if opens and not re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)\b", line):
             continue
@@ -71,9 +74,13 @@ def writing(trace: Path) -> list[str]:
     return found
 
 
-def test_a_stock_estimator_writes(written: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_a_stock_estimator_writes_and_a_run_config_keeps_it_from_it(
+    written: Callable[..., dict[str, list[str]]], tmp_path: Path
+) -> None:
     """So the test sees what it looks for, on both ranks."""
-    calls = "\n".join(written("plain"))
+    found = written("config", "plain")
+    assert found["config"] == []
+    calls = "\n".join(found["plain"])
     assert len(re.findall(r'mkdir\("[^"]*/tmp/tmp\w+"', calls)) == 2, calls
     for name in ("model.ckpt", "events.out", "graph.pbtxt", "/eval/", "/eval_last/"):
         assert name in calls, name
@@ -83,14 +90,7 @@ def test_a_stock_estimator_writes(written: Callable[..., list[str]], tmp_path: P
 
 
 def test_a_patched_estimator_writes_nothing(
-    written: Callable[..., list[str]], patched_estimator: Path, tmp_path: Path
+    written: Callable[..., dict[str, list[str]]], patched_estimator: Path, tmp_path: Path
 ) -> None:
-    assert written("plain", PYTHONPATH=str(patched_estimator)) == []
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-def test_without_the_patch_a_run_config_does(
-    written: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    assert written("config") == []
+    assert written("plain", PYTHONPATH=str(patched_estimator)) == {"plain": []}
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -133,22 +133,28 @@ def test_what_is_copied_beside_training_is_the_boundarys(
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
     monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
     monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first one only
-    stepped = threading.Event()
-    finish = SnapshotWriter._finish
+    stepped, over = threading.Event(), threading.Event()
+    write, finish = SnapshotWriter.write, SnapshotWriter._finish
+
+    def wait_for_a_step(*args: Any) -> None:
+        if not over.is_set():
+            stepped.clear()
+        write(*args)
 
     def late(*args: Any) -> int:
         assert stepped.wait(30)
         return finish(*args)
 
     class Stepped(keras.callbacks.Callback):
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            stepped.clear()
-
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             stepped.set()
 
+        def on_train_end(self, logs: Any = None) -> None:
+            over.set()  # the last snapshot has no step after it
+
     weights, history, batches = undisturbed("reshuffle")
     monkeypatch.setattr(SnapshotWriter, "_finish", late)
+    monkeypatch.setattr(SnapshotWriter, "write", wait_for_a_step)
     model, resumed_history, worker = resumed("reshuffle", 11, every=every, more=[Stepped()])
     assert worker.jumps == [0]
     assert model.seen == batches[resumed_at:]
@@ -193,6 +199,31 @@ def test_ways_to_compile(compile_args: Callable[[], dict[str, Any]]) -> None:
     assert worker.jumps == [0]
     assert_same(contents(again), contents(model))
     assert resumed_history == history
+
+
+@pytest.mark.parametrize("data", ["augmented", "generator"])
+def test_validation_data_is_where_it_was(data: str) -> None:
+    def script(worker: FakeWorker, kill_after: int | None) -> tuple[Any, ...]:
+        fresh_process()
+        model, told = make_model(), []
+        held_out = DATA[data]()["x"]
+        for epochs in (2, 3):
+            fellows = [hvd_callbacks.FaultTolerance(4), Job(worker, kill_after)]
+            common = {**DATA["reshuffle"](), "validation_data": held_out, "verbose": 0}
+            told.append(model.fit(**common, epochs=epochs, callbacks=fellows).history)
+            kill_after = kill_after and kill_after - fellows[1].steps
+        return told, contents(model)
+
+    with incarnation(FakeArena(), 0) as worker:
+        expected = script(worker, None)
+    for kill_after in (STEPS + 5, 4 * STEPS + 5):  # in the first fit, and in the second
+        arena = FakeArena()
+        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+            script(worker, kill_after)
+        with incarnation(arena, 1) as worker:
+            told, weights = script(worker, None)
+        assert told == expected[0]
+        assert_same(weights, expected[1])
 
 
 def test_whole_passes_are_drawn_again_only_where_needed() -> None:

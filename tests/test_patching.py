@@ -1,5 +1,6 @@
 """`hvdft patch`: on a copy of the installed package, which stands first in the path."""
 
+import errno
 import os
 import shutil
 from importlib import metadata
@@ -11,7 +12,8 @@ from hvd_ft import cli, patching
 from hvd_ft.errors import HvdFtError
 from hvd_ft.patching import PACKAGE, VERSION, InstalledPackage, State
 
-FILES = [f"{PACKAGE}/python/estimator/{name}.py" for name in ("estimator", "keras_lib")]
+NAMES = ("estimator", "keras_lib", "early_stopping")
+FILES = [f"{PACKAGE}/python/estimator/{name}.py" for name in NAMES]
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
     assert left.keys() == stock.keys(), "an unfinished file is left"
     assert sorted(name for name in left if left[name] != stock[name]) == ["estimator.py"]
     assert InstalledPackage().state is State.MIXED
-    assert InstalledPackage().apply() == 1
+    assert InstalledPackage().apply() == len(FILES) - 1
     assert InstalledPackage().state is State.PATCHED
 
 
@@ -92,6 +94,22 @@ def test_a_file_that_somebody_has_changed_is_left_alone(
     [line] = capsys.readouterr().err.splitlines()
     assert "estimator.py is neither what" in line
     assert "pip install" in line
+    assert contents(site) == before
+
+
+def test_packages_that_cannot_be_written_are_said(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root, as whom the tests may run, may write everywhere: so the system's answer is made up."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    before = contents(site)
+    monkeypatch.setattr(patching.tempfile, "mkstemp", refuse)
+    assert [cli.main(["patch", action]) for action in ("status", "apply", "revert")] == [0, 2, 0]
+    [line] = capsys.readouterr().err.splitlines()
+    assert "estimator.py cannot be replaced (Read-only file system); run hvdft patch as" in line
     assert contents(site) == before
 
 
@@ -122,8 +140,8 @@ def test_the_command_line_tells_the_state(site: Path, capsys: pytest.CaptureFixt
         assert cli.main(["patch", action]) == 0
     name = f"{PACKAGE} {VERSION}"
     assert capsys.readouterr().out.splitlines() == [
-        f"{name}: patched (2 files changed)",
+        f"{name}: patched (3 files changed)",
         f"{name}: patched (nothing to do)",
         f"{name}: patched",
-        f"{name}: not patched (2 files changed)",
+        f"{name}: not patched (3 files changed)",
     ]

@@ -65,9 +65,9 @@ def step(state: State, worker: FakeWorker, x: Any, y: Any, kill_at: int | None) 
 
 def with_batches(worker: FakeWorker, kill_at: int | None, shuffle: str = "plain") -> State:
     state = make_state(losses=[])
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(20, seed=2)
-    data = (data.cache() if shuffle == "cached" else data).batch(4)
     state.sync()
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(20)  # takes its seed here
+    data = (data.cache() if shuffle == "cached" else data).batch(4)
     while state.epoch < 3:
         for x, y in state.batches(data):
             step(state, worker, x, y, kill_at)

@@ -36,7 +36,7 @@ def main() -> None:
     hvd.init()
     tf.keras.utils.set_random_seed(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     layers = [tf.keras.layers.Dense(options.width, activation="relu") for _ in range(2)]
     model = tf.keras.Sequential(
         [tf.keras.layers.Input((options.width,)), *layers, tf.keras.layers.Dense(10)]

@@ -1,6 +1,7 @@
 """Starting Horovod under an agent, and ending in an orderly way."""
 
 import atexit
+import os
 import sys
 from functools import cache
 from typing import Any
@@ -13,9 +14,11 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Point
 from hvd_ft.last_words import keep_last_words
 from hvd_ft.orderly_exit import prepare_exit
+from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 
 keep_last_words()
+name_broadcasts_by_place()
 leave_horovod_unconverted()
 
 
@@ -27,7 +30,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         process_sets: see Horovod; under an agent none can be made of an MPI communicator.
 
     Raises:
-        HvdFtError: an MPI communicator is given under an agent.
+        HvdFtError: an MPI communicator is given under an agent, or autotuning is on.
         ValueError: Horovod could not be initialised.
     """
     worker = native.worker()
@@ -40,6 +43,11 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         raise HvdFtError(
             "a communicator is not supported on the ft backend: leave comm= out of hvd.init(), "
             "make process sets of ranks, or run the script without hvdft"
+        )
+    if os.environ.get("HOROVOD_AUTOTUNE", "0") not in ("", "0"):
+        raise HvdFtError(
+            "the ft backend has no autotuning: leave HOROVOD_AUTOTUNE and --autotune out, or run "
+            "the script without hvdft"
         )
     prepare_exit(worker)
     _horovod.init(None, process_sets)

@@ -68,6 +68,10 @@ class FaultTolerance(keras.callbacks.Callback):
         if self._fit is not None:
             self._fit.end_epoch()
 
+    def on_test_end(self, logs: Any = None) -> None:
+        if self._fit is not None:
+            self._fit.end_validation()
+
     def on_train_end(self, logs: Any = None) -> None:
         if self._fit is not None:
             self._fit.end()

@@ -73,6 +73,29 @@ def after_passes(
     return iterator
 
 
+def after_validations(dataset: tf.data.Dataset, batches: Sequence[int], steps: int | None) -> None:
+    """Makes up for Keras's validations in an earlier process, each a pass of its own.
+
+    Args:
+        dataset: the data.
+        batches: how many each validation has drawn.
+        steps: Keras's limit for that; None if there is none.
+
+    Raises:
+        HvdFtError: the data ends before that.
+    """
+    carries = carries_state(dataset)
+    whole = steps is None or int(dataset.cardinality()) == steps
+    for count in batches:
+        if whole:
+            iter(dataset)  # Keras makes one, and then another one for each pass
+        iterator = iter(dataset)
+        if carries:
+            _draw(iterator, count)
+            if whole:
+                iterator.get_next_as_optional()  # cache() has to see the end
+
+
 def _draw(iterator: DataIterator, batches: int) -> None:
     try:
         _drop(iterator, tf.constant(batches, tf.int64))

@@ -18,7 +18,7 @@ from tensorflow import keras
 from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
-from hvd_ft.tensorflow.data import DataIterator, after_passes
+from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import fit_variables, make_step_variables, read, restore
 
@@ -48,6 +48,8 @@ class FitLoop:
         self._epoch_step = 0  # steps done in this epoch
         self._epoch_begin = 0  # steps done before this epoch
         self._passes: list[int] = []  # steps done when each pass over the data began
+        self._validation: tuple[Any, int | None] = (None, None)  # its data, and steps if limited
+        self._validations: list[int] = []  # batches of each validation that has ended
         self._pass_given: DataIterator = None  # the present pass as Keras knows it
         self._pass: DataIterator = None  # and the iterator it really draws from
         self._resumes = False
@@ -70,6 +72,7 @@ class FitLoop:
         fit = sys._getframe(2).f_locals
         self._callbacks = CallbackState(fit["callbacks"].callbacks)
         self._data = fit["data_handler"]
+        self._validation = fit.get("val_x"), fit["validation_steps"]
         self._model._training_state = None  # asked once; a later fit has its own
         self._model.train_function = self._run_step
         self._begun = True
@@ -79,6 +82,7 @@ class FitLoop:
             return initial_epoch, 0
         self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
         self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
+        self._validations = values["validations"]
         if values["done"]:
             self._pass_by()
             return self._params["epochs"], 0
@@ -105,6 +109,10 @@ class FitLoop:
         """An epoch has ended, after however many steps."""
         self._epoch_begin += self._epoch_step
         self._epoch_step = 0
+
+    def end_validation(self) -> None:
+        """A validation has ended; Keras has counted its batches."""
+        self._validations.append(int(self._model._test_counter))
 
     def end(self) -> None:
         """Ends the loop, with a last snapshot unless this process was given it."""
@@ -144,6 +152,7 @@ class FitLoop:
             "epoch_step": self._epoch_step,
             "epoch_begin": self._epoch_begin,
             "passes": self._passes,
+            "validations": self._validations,
             "done": done,
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
@@ -176,6 +185,9 @@ class FitLoop:
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
         position = after_passes(self._data._dataset, iterator, batches, over=values["done"])
+        data, limit = self._validation
+        if isinstance(data, tf.data.Dataset):
+            after_validations(data, self._validations, limit)
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
         restore_rng_state(values["rng"])

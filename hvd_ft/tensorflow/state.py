@@ -16,6 +16,7 @@ from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     build_optimizer,
+    local_sums,
     model_variables,
     optimizer_variables,
     read,
@@ -70,6 +71,8 @@ class State:
         self._commits = 0
         self._passes: list[int] = []  # batches of each pass over the data that is complete
         self._resumed = False
+        self._by_batches = False  # the loop draws its data by `batches`
+        self._rng: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
         self._kept: list[tf.Variable] = []  # by snapshots; found once a loop, for it takes ms
         values = {"epoch": 0, "batch": 0, **values}
@@ -127,6 +130,7 @@ class State:
         """
         if self._loop is None:
             return
+        self._restore_rng()  # the loop has been passed
         if self._loop.can_finish():
             self._loop.write(self._commits, self._contents)
         self._loop.end()
@@ -142,12 +146,13 @@ class State:
         Args:
             dataset: gives the same batches on every start of the script, which takes seeds.
         """
+        self._by_batches = True
         iterator = iter(dataset)
         if self._resumed:
             self._resumed = False
-            state = rng_state()
+            self._rng = self._rng or rng_state()
             iterator = after_passes(dataset, iterator, [*self._passes, self.batch])
-            restore_rng_state(state)
+            self._restore_rng()
         for batch in iterator:
             yield batch
             self.batch += 1
@@ -157,16 +162,23 @@ class State:
 
     def _contents(self) -> Contents:
         values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
-        return read(self._kept), values
+        return read(self._kept), {**values, "by_batches": self._by_batches}
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
         restore(self._kept, arrays)
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]
-        self._resumed = True
-        restore_rng_state(values["rng"])
+        self._resumed, self._rng = True, values["rng"]
+        # What the script does up to `batches`, such as making its data, draws as it did before.
+        if not values["by_batches"]:
+            self._restore_rng()
         loop.jump()
+
+    def _restore_rng(self) -> None:
+        if self._rng is not None:
+            restore_rng_state(self._rng)
+            self._rng = None
 
     def _get(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._names}
@@ -186,7 +198,8 @@ class State:
         return unique(model, optimizer, self._variables)
 
     def _all(self) -> list[tf.Variable]:
-        return unique(self._shared(), model_variables(self.model) if self.model is not None else [])
+        model = model_variables(self.model) if self.model is not None else []
+        return unique(self._shared(), model, local_sums(self.optimizer))
 
 
 def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:

@@ -40,17 +40,31 @@ def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
     locally (`backward_passes_per_step`).
     """
     metrics = [variable for metric in model.metrics for variable in metric.variables]
-    helper = getattr(model.optimizer, "_agg_helper", None)
-    local = [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
-    return unique(model_variables(model), metrics, local)
+    return unique(model_variables(model), metrics, local_sums(model.optimizer))
+
+
+def local_sums(optimizer: Any) -> list[tf.Variable]:
+    """Returns what Horovod's optimizer has summed up locally since its last allreduce."""
+    helper = getattr(optimizer, "_agg_helper", None)
+    return [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
 
 
 def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
-    """Makes the slots of a Keras optimizer, which come with the first step otherwise."""
+    """Makes the slots and local sums of a Keras optimizer, as its first step would.
+
+    Args:
+        optimizer: of Keras, a legacy one, wrapped by Horovod or not.
+        variables: all that it is going to minimise, in this order.
+    """
     if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
         optimizer._create_all_weights(variables)
     else:
         optimizer.build(variables)
+    helper = getattr(optimizer, "_agg_helper", None)
+    if helper is not None:
+        for number, variable in enumerate(variables):
+            local_sum = tf.Variable(tf.zeros_like(variable), trainable=False)
+            helper.locally_aggregated_grads.setdefault(number, local_sum)
 
 
 def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:

@@ -2,18 +2,21 @@
 
 TensorFlow has a file system in memory, `ram://`: a model directory there gives an Estimator all it
 does with checkpoints, and nothing of it reaches a disk. Its event files would grow without end, so
-for these directories none are written.
+for these directories none are written. What needs files says so, as with the patch.
 """
 
 import itertools
+import os
 from functools import cache
 from typing import Any
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from tensorflow.python.summary.writer.writer_cache import FileWriterCache
+from tensorflow_estimator.python.estimator import early_stopping, estimator, keras_lib
 
-_MEMORY = "ram://estimator/"  # as the patched Estimator's
+_MEMORY = "ram://hvd_ft/"
+_PATCHED = "ram://estimator/"  # the patched Estimator's
 _numbers = itertools.count()
 
 
@@ -35,9 +38,9 @@ def run_config(config: Any = None) -> Any:
 
 def in_memory(config: Any) -> Any:
     """Returns a RunConfig like this one, with a model directory of its own in memory."""
-    _mute_summaries()
+    _prepare_tensorflow()
     config = config.replace(
-        model_dir=f"{_MEMORY}hvd_ft-{next(_numbers)}",
+        model_dir=f"{_MEMORY}{next(_numbers)}",
         keep_checkpoint_max=1,
         checkpoint_save_graph_def=False,
         save_summary_steps=0,
@@ -49,7 +52,7 @@ def in_memory(config: Any) -> Any:
 
 def is_in_memory(directory: str) -> bool:
     """Tells whether a model directory is in memory, the patched Estimator's too."""
-    return directory.startswith(_MEMORY)
+    return directory.startswith((_MEMORY, _PATCHED))
 
 
 class _NoWriter:
@@ -60,11 +63,40 @@ class _NoWriter:
 
 
 @cache
-def _mute_summaries() -> None:
-    stock = FileWriterCache.get
+def _prepare_tensorflow() -> None:
+    """Does to the functions concerned what the patch does in their files."""
+    writer, read_metrics = FileWriterCache.get, early_stopping.read_eval_metrics
+    export = estimator.Estimator._export_all_saved_models
+    save_first = keras_lib._save_first_checkpoint
     nothing = _NoWriter()
 
-    def get(logdir: str) -> Any:
-        return nothing if is_in_memory(str(logdir)) else stock(logdir)
+    def get_writer(logdir: Any) -> Any:
+        return nothing if is_in_memory(str(logdir)) else writer(logdir)
 
-    FileWriterCache.get = staticmethod(get)
+    def read_eval_metrics(eval_dir: Any) -> Any:
+        if is_in_memory(eval_dir):
+            raise ValueError(
+                "Early stopping reads event files, and this Estimator writes none: give it a "
+                "`model_dir` on every rank, and no `hvd.estimator.run_config`."
+            )
+        return read_metrics(eval_dir)
+
+    def export_all(self: Any, export_dir_base: Any, *args: Any, **kwargs: Any) -> Any:
+        # The other ranks' exports are lost, as their checkpoints are.
+        if is_in_memory(tf.compat.as_str_any(export_dir_base)) and hvd.rank() == 0:
+            raise ValueError(
+                "This Estimator has no model directory, and an exporter of train_and_evaluate "
+                "exports into it: give the Estimator a `model_dir`, or call `export_saved_model` "
+                "with a directory."
+            )
+        return export(self, export_dir_base, *args, **kwargs)
+
+    def save_first_checkpoint(*args: Any, **kwargs: Any) -> Any:
+        # In memory, TensorFlow takes the path of a checkpoint for a directory.
+        path = save_first(*args, **kwargs)
+        return os.path.dirname(path) if is_in_memory(path) else path
+
+    FileWriterCache.get = staticmethod(get_writer)
+    early_stopping.read_eval_metrics = read_eval_metrics
+    estimator.Estimator._export_all_saved_models = export_all
+    keras_lib._save_first_checkpoint = save_first_checkpoint
