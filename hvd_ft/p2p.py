@@ -143,13 +143,13 @@ def _stopping(worker: native.Worker) -> Iterator[None]:
 
 
 def _rank(worker: native.Worker, name: str, value: int) -> int:
-    if not isinstance(value, int | np.integer) or value not in range(worker.size):
+    if not isinstance(value, int | np.integer) or int(value) not in range(worker.size):
         raise HvdFtError(f"{name}={value!r} is no rank: give one from 0 to {worker.size - 1}")
     return int(value)
 
 
 def _tag(tag: int) -> int:
-    if not isinstance(tag, int | np.integer) or tag not in _TAGS:
+    if not isinstance(tag, int | np.integer) or int(tag) not in _TAGS:
         raise HvdFtError(f"tag={tag!r} is not allowed: give a whole number of 32 bits")
     return int(tag)
 

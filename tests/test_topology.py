@@ -50,7 +50,7 @@ def test_the_logs_of_its_edges(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     ended = run_hvdft(["run", "-np", "3", *FLAT, sys.executable, str(script)])
     assert ended.code == 0, ended.err
     head, _, *edges = [line.strip() for line in ended.out.splitlines()]
-    assert head.startswith("op log: 3 ops, of which 3 are held; op 2: BARRIER")
+    assert head.startswith("op log: 3 ops, of which 3 are held; op 2: barrier")
     begins = [f"node of rank {rank} → {(rank + 1) % 3}  op " for rank in range(3)]
     assert [edge[: len(begin)] for edge, begin in zip(edges, begins, strict=True)] == begins
     # Of the barrier it was perhaps too early to tell.
