@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -122,6 +123,7 @@ def test_nothing_of_an_older_generation_is_accepted(
     nursery: tuple[NurseryProcess, str],
 ) -> None:
     process, path = nursery
+    assert stat.S_IMODE(os.stat(f"{path}/nursery-3").st_mode) == 0o600
     with pytest.raises(HvdFtError, match="the nursery of rank 3 does not take an agent of"):
         adopt(path, 3, 0)
     assert adopt(path, 2, 1) is None
