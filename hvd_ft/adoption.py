@@ -28,8 +28,12 @@ class Cradle:
 
     def __init__(self, directory: str, rank: int) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
-        with _short_path(directory, _name(rank)) as path:
-            self._listener.bind(path)
+        mask = os.umask(0o177)
+        try:
+            with _short_path(directory, _name(rank)) as path:
+                self._listener.bind(path)
+        finally:
+            os.umask(mask)
         self._listener.listen()
 
     def fileno(self) -> int:

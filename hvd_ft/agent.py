@@ -93,7 +93,11 @@ def _find_nursery() -> NurseryProcess:
         settings = Settings()  # the error is told when all can be
     if settings.generation > 0 and settings.job:
         path = jobdir.job_path(settings.arena_dir, settings.job)
-        nursery = NurseryProcess.adopt(path, launch_rank(), settings.generation)
+        try:
+            nursery = NurseryProcess.adopt(path, launch_rank(), settings.generation)
+        except HvdFtError as error:
+            _say(error)
+            sys.exit(EXIT_BAD_INPUT)
         if nursery:
             return nursery
     return NurseryProcess.fork()  # before MPI: forking later is unsafe

@@ -245,12 +245,12 @@ class _Nursery:
 
     def _end_agent(self) -> None:
         """Sees to it that an older agent, if it still lives, touches the arenas no more."""
-        if self._channel is not None:
-            self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._agent, signal.SIGKILL)
         select.select([self._agent], [], [], _DEATH_SECONDS)
         os.close(self._agent)
+        if self._channel is not None:
+            self._channel.close()  # not before: it would take us for dead, and stop the job
 
     def _report(self, message: Message) -> None:
         if message.get("name") == WORKER:

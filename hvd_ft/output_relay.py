@@ -14,6 +14,7 @@ import time
 _ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
 _CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
 _FLUSH_SECONDS = 2.0
+_LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
 _TARGETS = (1, 2)
 _NEVER = float("inf")
 
@@ -85,7 +86,7 @@ class OutputRelay:
                     written = os.write(target, pending[: end or _CHUNK_BYTES])
                 except OSError:  # nobody reads any more
                     self.detach()
-                    self.lost_at = time.monotonic() + _FLUSH_SECONDS  # its agent dies, too
+                    self.lost_at = time.monotonic() + _LOST_SECONDS
                     break
                 self._pending[reader] = pending[written:]
                 moved = True

@@ -111,6 +111,8 @@ class Supervisor:
             self._on_readable(signals, lambda: self._on_signal(signals))
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
+            if self._settings.launcher and not self._launchers:
+                os._exit(EXIT_LOST)  # they died before we looked
             for pidfd in self._launchers:
                 self._on_readable(pidfd, functools.partial(self._on_launcher_lost, pidfd))
             if self._settings.generation == 0:

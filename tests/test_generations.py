@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -122,6 +123,7 @@ def test_nothing_of_an_older_generation_is_accepted(
     nursery: tuple[NurseryProcess, str],
 ) -> None:
     process, path = nursery
+    assert stat.S_IMODE(os.stat(f"{path}/nursery-3").st_mode) == 0o600
     with pytest.raises(HvdFtError, match="the nursery of rank 3 does not take an agent of"):
         adopt(path, 3, 0)
     assert adopt(path, 2, 1) is None
@@ -164,8 +166,10 @@ def await_clear(cluster: Cluster, seconds: float) -> None:
 
 @pytest.mark.parametrize("victim", ["agent=5", "mpirun,rank=2"])
 def test_an_op_goes_on_from_where_it_was(
-    slow_cluster: Cluster, tmp_path: Path, victim: str
+    slow_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
+    if "rank" in victim:  # they meet in a file
+        monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path))
     report = tmp_path / "report.jsonl"
     # The worker has given all of its input, and the ring takes a second from there.
     flags = ["--inject", f"{victim},op=3,point=contribute", "--report", str(report)]
@@ -180,6 +184,7 @@ def test_an_op_goes_on_from_where_it_was(
     positions = [place - (3 << 28) for place in resumed]
     assert all(0 <= position < POSITIONS for position in positions), resumed
     assert max(positions) > 0, "not from its start"
+    assert not list(tmp_path.glob("hvdft-*"))
     await_clear(slow_cluster, 10)
 
 
