@@ -82,7 +82,8 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--rounds", type=_at_least(1), default=3, metavar="N",
                         help="of each backend and kind of run (default: 3)")  # fmt: skip
     parser.add_argument("--snapshot-steps", type=_at_least(1), default=10, metavar="N",
-                        help="steps from one snapshot to the next (default: 10)")  # fmt: skip
+                        help="steps between snapshots where one rank is killed and memory "
+                        "measured (default: 10); elsewhere they are chosen")  # fmt: skip
     parser.set_defaults(handler=_training)
 
 

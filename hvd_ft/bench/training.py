@@ -28,7 +28,8 @@ class Plan:
         ranks: Number of ranks, on this host.
         models: Each one's name and its steps a round.
         rounds: Of each side, and of each of the runs with and without a kill.
-        snapshot_steps: Steps from one snapshot to the next.
+        snapshot_steps: Steps from one snapshot to the next in the runs with and without a kill;
+            throughput is measured as a user gets it, with the number that is chosen.
         turn_limit_seconds: A round that takes longer fails the run.
     """
 
@@ -38,10 +39,6 @@ class Plan:
     rounds: int
     snapshot_steps: int
     turn_limit_seconds: float
-
-    def arguments(self, model: str) -> list[str]:
-        """Returns the worker's flags for a model."""
-        return ["--model", model, "--snapshot-steps", str(self.snapshot_steps)]
 
 
 @dataclass
@@ -120,7 +117,7 @@ def measure(plan: Plan, show: Show) -> list[Result]:
 def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
-    with sides.started(plan.backends, plan.ranks, WORKER, plan.arguments(model)) as started:
+    with sides.started(plan.backends, plan.ranks, WORKER, ["--model", model]) as started:
         for number in range(plan.rounds):
             for side in started if number % 2 == 0 else started[::-1]:
                 show(f"{model}: {side.name}, round {number + 1} of {plan.rounds}")
@@ -133,7 +130,8 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
 def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -> None:
     victim = plan.ranks - 1
     with tempfile.TemporaryDirectory(prefix="hvdft-bench-") as folder:
-        command = [sys.executable, "-m", WORKER, *plan.arguments(model), "--steps", str(steps)]
+        command = [sys.executable, "-m", WORKER, "--model", model, "--steps", str(steps)]
+        command += ["--snapshot-steps", str(plan.snapshot_steps)]
         death = ["--die-rank", str(victim), "--die-step", str(steps // 2)] if kill else []
         job = Job(plan.ranks, [*command, "--result", folder, *death])
         memory = MemoryWatch(job.id)

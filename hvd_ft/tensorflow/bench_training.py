@@ -49,7 +49,7 @@ MODELS = {"digits": digits, "cnn": cnn}
 class Training:
     """A model that can be trained for some steps, again and again."""
 
-    def __init__(self, model: str, snapshot_steps: int) -> None:
+    def __init__(self, model: str, snapshot_steps: int | None) -> None:
         tf.keras.utils.set_random_seed(1)  # the same weights on every rank
         self._model, shape, self._batch, optimizer = MODELS[model]()
         self._snapshot_steps = snapshot_steps
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket", nargs="?")
     parser.add_argument("--model", choices=MODELS, required=True)
-    parser.add_argument("--snapshot-steps", type=int, required=True)
+    parser.add_argument("--snapshot-steps", type=int)
     parser.add_argument("--result", type=Path)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--die-rank", type=int)
