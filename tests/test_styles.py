@@ -5,9 +5,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from conftest import RunHvdft
 
 SCRIPT = str(Path(__file__).with_name("styles_script.py"))
+pytestmark = pytest.mark.timeout(600)  # two jobs, one of many restarts
 RANKS = 3
 
 
