@@ -128,8 +128,8 @@ def outcomes(notes: Sequence[Path]) -> dict[str, str]:
         last: dict[str, str] = {}
         for line in path.read_text().splitlines() if path.exists() else ():
             test, outcome = json.loads(line)
-            # A failure of the teardown is one; that it went well says nothing.
-            last[test] = outcome
+            if last.get(test) != "failed":  # a part of it has, whatever became of the rest
+                last[test] = outcome
         for test, outcome in last.items():
             worst[test] = max(worst.get(test, OUTCOMES[0]), outcome, key=OUTCOMES.index)
     return worst

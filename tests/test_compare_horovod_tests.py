@@ -8,7 +8,7 @@ from conftest import RunHvdft
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "compare_horovod_tests.py"
 
 TESTS = """\
-import os, signal, pytest
+import os, signal, unittest, pytest
 
 ft = os.environ.get("HOROVOD_CONTROLLER") == "ft"
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
@@ -17,6 +17,9 @@ assert int(os.environ["OMPI_COMM_WORLD_SIZE"]) == 2
 def test_same(): pass
 def test_worse_on_one_rank(): assert not (ft and rank == 1)
 def test_better(): assert ft
+class Parts(unittest.TestCase):
+    def test_part(self):
+        with self.subTest("one"): assert not ft
 def test_skipped(): pytest.skip("so")
 def test_dies():
     if ft and rank == 0: os.kill(os.getpid(), signal.SIGKILL)
@@ -37,9 +40,10 @@ def test_what_is_worse_on_ft_is_told(run_hvdft: RunHvdft, tmp_path: Path) -> Non
     found = {row.split("│")[1].strip(): row.split("│")[2].strip() for row in rows}
     assert found == {
         "test_some.py::test_worse_on_one_rank": "failed",
+        "test_some.py::Parts::test_part": "failed",
         "test_some.py::test_dies": "unfinished",
     }, ended
-    assert "on mpi: 4 passed, 1 skipped, 1 failed" in ended.out, ended
+    assert "on mpi: 5 passed, 1 skipped, 1 failed" in ended.out, ended
     same = run_hvdft(["-k", "same or better or skipped"], program=program, env=environment)
     assert same.code == 0, same
 
