@@ -39,7 +39,7 @@ def stopped():
 # When both sides have been seen stopped, they are taking turns.
 seen = set()
 deadline = time.monotonic() + 60
-while len(seen) < 2 and time.monotonic() < deadline:
+while len(seen) < 4 and time.monotonic() < deadline:
     seen |= stopped()
     time.sleep(0.05)  # only a parent is told that a process has stopped
 """
@@ -105,9 +105,8 @@ def test_nothing_is_left_however_it_ends(
 ) -> None:
     script = tmp_path / "disturb.py"
     script.write_text(DISTURB + action + "\n")
-    size = ["--min-bytes", "64M", "--max-bytes", "64M"]
     ended = run_hvdft(
-        ["bench", "allreduce", "-np", "1", *size, "--repeats", "99"],
+        ["bench", "allreduce", *TWO, "--min-bytes", "64M", "--max-bytes", "64M", "--repeats", "99"],
         program=["sh", "-c", DISTURBED, sys.executable, str(script)],
         timeout=100,
     )

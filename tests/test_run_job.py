@@ -94,9 +94,3 @@ def test_a_signal_ends_the_job(run_job: RunJob, name: str, code: int) -> None:
 
 def test_a_killed_launcher_takes_the_job_along(run_job: RunJob) -> None:
     assert run_job("if first: launcher.kill()\nwait()").code == -9
-
-
-def test_a_killed_mpirun_ends_the_job(run_job: RunJob) -> None:
-    ended = run_job("if first: launcher.children()[0].kill()\nwait()")
-    assert ended.code == 137
-    assert "hvdft: mpirun was killed by SIGKILL" in ended.err

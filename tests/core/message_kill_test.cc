@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
     CHECK(hvdft_create_rank(dir, "messages", r, kLimit) == HVDFT_OK);
   }
   for (int r = 0; r < ranks; ++r) {
-    parent.agents.push_back(hvdft_agent_open(dir, "messages", r));
+    parent.agents.push_back(hvdft_agent_open(dir, "messages", r, 0));
     CHECK(parent.agents.back() != nullptr);
   }
   parent.pids.resize(static_cast<size_t>(ranks));
