@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,25 @@ def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., dict[str, list
     return run
 
 
+def whole(lines: list[str]) -> Iterator[str]:
+    """Joins calls in which another thread's came between."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        thread, _, call = line.partition(" ")
+        resumed = re.match(r" *<\.\.\. \w+ resumed>", call)
+        if line.endswith("<unfinished ...>"):
+            begun[thread] = line.removesuffix("<unfinished ...>")
+        elif resumed and thread in begun:
+            yield begun.pop(thread) + call[resumed.end() :]
+        else:
+            yield line
+
+
 def writing(trace: str, way: str) -> list[str]:
     before, mark, after = trace.partition(f'"/MARK-{way}"')
     assert mark, f"{way} is missing in the trace: {before[-500:]}"
     found = []
-    for line in after.partition('"/MARK-')[0].splitlines()[1:-1]:
+    for line in whole(after.partition('"/MARK-')[0].splitlines()[1:-1]):
         opens = re.search(r"\b(?:open|openat|openat2)\(", line)
         if opens and not re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)\b", line):
             continue
@@ -72,6 +86,19 @@ def writing(trace: str, way: str) -> list[str]:
             continue
         found.append(line)
     return found
+
+
+def test_calls_of_several_threads_are_told_apart() -> None:
+    trace = """\
+7 unlink("/MARK-plain") = -1 ENOENT
+7 openat(AT_FDCWD, "/proc/cpuinfo", O_RDONLY <unfinished ...>
+8 openat(AT_FDCWD, "/tmp/x", O_WRONLY|O_CREAT, 0600 <unfinished ...>
+7 <... openat resumed>)             = 8</proc/cpuinfo>
+8 <... openat resumed>)             = 9</tmp/x>
+7 unlink("/MARK-end") = -1 ENOENT
+"""
+    [call] = writing(trace, "plain")
+    assert "/tmp/x" in call
 
 
 def test_a_stock_estimator_writes_and_a_run_config_keeps_it_from_it(
