@@ -14,6 +14,7 @@ import time
 _ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
 _CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
 _FLUSH_SECONDS = 2.0
+_REST_SECONDS = 0.02  # for the rest of a line to come
 _LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
 _TARGETS = (1, 2)
 _NEVER = float("inf")
@@ -76,8 +77,7 @@ class OutputRelay:
             if not self._attached:
                 break
             if not self._pending[reader]:
-                with contextlib.suppress(BlockingIOError):
-                    self._pending[reader] = os.read(reader, _ROOM_BYTES)
+                self._pending[reader] = _read(reader)
             pending = self._pending[reader]
             if pending and select.select([], [target], [], 0)[1]:
                 # Whole lines, as the lines of several ranks come together.
@@ -102,3 +102,16 @@ class OutputRelay:
             left = deadline - time.monotonic()
             if not writers or left <= 0 or not select.select([], writers, [], left)[1]:
                 return
+
+
+def _read(reader: int) -> bytes:
+    """Returns what is there. Unbuffered Python prints a line, then its end: that is waited for."""
+    data = b""
+    while not data.endswith(b"\n") and len(data) < _ROOM_BYTES:
+        if not select.select([reader], [], [], _REST_SECONDS if data else 0)[0]:
+            break
+        more = os.read(reader, _ROOM_BYTES)
+        if not more:
+            break
+        data += more
+    return data
