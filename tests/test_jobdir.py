@@ -132,10 +132,11 @@ def test_ids_differ_and_sort_by_time() -> None:
 
 def test_a_wait_for_the_users_lock_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobdir, "_USER_LOCK_TIMEOUT_SECONDS", 0.05)
+    others = set(threading.enumerate())
     with jobdir._locked_user_directory(str(tmp_path)):
         with pytest.raises(HvdFtError, match="another hvdft process that holds the lock"):
             sweep_stale(str(tmp_path))
-        waiting = [t for t in threading.enumerate() if t is not threading.main_thread()]
+        waiting = set(threading.enumerate()) - others
     for thread in waiting:
         thread.join(TIMEOUT_SECONDS)
 
