@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from hvd_ft import __version__, horovod_source, native
+from hvd_ft import __version__, abi, horovod_source, native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 
@@ -150,7 +150,7 @@ def check_horovod() -> str:
 
 def check_library() -> str:
     """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
-    path = Path(native.library_path())
+    path = Path(abi.library_path())
     remedy = "install hvd_ft again (in a checkout: make core)"
     if not path.is_file():
         raise HvdFtError(f"{path} is not there: the core has not been compiled; {remedy}")

@@ -36,7 +36,7 @@ def find_files(
             end_rank(job, meeting.rank)
 
     meeting.agree("the finding of the job's files", join)
-    return job, _arenas(path, meeting, hosts, settings)
+    return job, _arenas(path, meeting, hosts, nodes_of(hosts, settings))
 
 
 def make_files(
@@ -75,7 +75,7 @@ def make_files(
 
     made = meeting.agree("the making of the job's directories", make_directory)
     path, limit = made[neighbours.start]
-    arenas = _arenas(path, meeting, hosts, settings)
+    arenas = _arenas(path, meeting, hosts, nodes)
 
     def make_arenas() -> None:
         if meeting.rank != neighbours.start:
@@ -89,8 +89,7 @@ def make_files(
     return job, arenas
 
 
-def _arenas(path: str, meeting: Meeting, hosts: Nodes, settings: Settings) -> str:
+def _arenas(path: str, meeting: Meeting, hosts: Nodes, nodes: Nodes) -> str:
     """Returns where a node's arenas lie: of a host's first one in the job's directory itself."""
-    nodes = nodes_of(hosts, settings)
     first = nodes.firsts[nodes.node_of(meeting.rank)]
     return path if first in hosts.firsts else os.path.join(path, f"rank-{first}")

@@ -26,7 +26,7 @@ from hvd_ft.output_lines import OutputLines
 from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
-from hvd_ft.stop_signals import stop_signals
+from hvd_ft.stop_signals import StopSignals, stop_signals
 from hvd_ft.worker_start import check_command
 
 TICK_SECONDS = 0.25
@@ -180,12 +180,12 @@ class _Run:
         self,
         job: Job,
         arena_dir: str,
-        signals: tuple[list[int], int],
+        signals: StopSignals,
     ) -> None:
         self.job = job
         self.arena_dir = arena_dir
         self.directory = jobdir.job_path(arena_dir, job.id)
-        self.received, self.signal_reader = signals
+        self.signals = signals
         self.lifelines = LifeLines(one_host=job.machine_file is None)
         settings = Settings.from_env(os.environ)
         self.policy = GenerationPolicy(settings)
@@ -241,7 +241,7 @@ class _Run:
             ended = os.pidfd_open(self.mpirun.pid)
             try:
                 selector.register(ended, selectors.EVENT_READ)
-                selector.register(self.signal_reader, selectors.EVENT_READ)
+                selector.register(self.signals, selectors.EVENT_READ)
                 selector.register(self.lifelines, selectors.EVENT_READ)
                 if self.mpirun.stdout:
                     selector.register(self.mpirun.stdout, selectors.EVENT_READ)
@@ -264,13 +264,11 @@ class _Run:
         next_tick = 0.0
         while self.mpirun.poll() is None:
             for key, _ in selector.select(max(next_tick - time.monotonic(), 0)):
-                if key.fd == self.signal_reader:
-                    os.read(self.signal_reader, 64)
-                elif key.fileobj is self.lifelines:
+                if key.fileobj is self.lifelines:
                     self.lifelines.serve()
                 elif key.fileobj is self.mpirun.stdout and not lines.pass_on():
                     selector.unregister(self.mpirun.stdout)
-            if len(self.received) > self._asked:
+            if len(self.signals.received) > self._asked:
                 self._stop(again=self._asked > 0)
                 self._asked += 1
                 self._end_by(STOP_LIMIT_SECONDS)
@@ -294,7 +292,7 @@ class _Run:
             while True:
                 self.lifelines.serve()
                 verdict = self.policy.ended(
-                    self.lifelines.holders, bool(self.received), time.monotonic()
+                    self.lifelines.holders, bool(self.signals.received), time.monotonic()
                 )
                 if not isinstance(verdict, NotYet):
                     return verdict
@@ -331,8 +329,8 @@ class _Run:
             os.killpg(self.mpirun.pid, signal.SIGKILL)
 
     def _exit_code(self, code: int) -> int:
-        if self.received:
-            return 128 + self.received[0]
+        if self.signals.received:
+            return 128 + self.signals.received[0]
         if self.lifelines.exit_code is not None:
             return self.lifelines.exit_code
         if code < 0:

@@ -1,4 +1,4 @@
-"""The core, seen from Python: the only file that knows of ctypes.
+"""The core, seen from Python.
 
 Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
@@ -6,180 +6,33 @@ Every name here stands for one in ``core/hvd_ft.h``, where its meaning is told; 
 
 import ctypes
 import os
-from collections.abc import Mapping
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_int, c_uint64, c_void_p
 from dataclasses import astuple, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from hvd_ft import abi
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Event, EventType, Log, Point, Snapshots, State, Status, WaitResult, Watch
 
 Buffer = Any  # whatever memoryview() takes
 
-
-class _Event(ctypes.Structure):
-    _fields_ = (
-        ("time_ns", c_uint64),
-        ("type", c_uint32),
-        ("rank", c_uint32),
-        ("incarnation", c_uint32),
-        ("reserved", c_uint32),
-        ("detail", c_uint64),
-    )
-
-
-class _Status(ctypes.Structure):
-    _fields_ = (
-        ("state", c_uint32),
-        ("incarnation", c_uint32),
-        ("pid", c_uint64),
-        ("step", c_uint64),
-        ("executed", c_uint64),
-        ("since_ns", c_uint64),
-    )
-
-
-class _Snapshots(ctypes.Structure):
-    _fields_ = tuple((f.name, c_uint64) for f in fields(Snapshots))
-
-
-class _Log(ctypes.Structure):
-    _fields_ = tuple((f.name, c_uint64) for f in fields(Log))
-
-
-class _Watch(ctypes.Structure):
-    _fields_ = (
-        ("state", c_uint32),
-        ("incarnation", c_uint32),
-        ("pending", c_int64),
-        ("asleep", c_uint32),
-        ("reserved", c_uint32),
-        ("contributed", c_uint64),
-        ("executed", c_uint64),
-        ("announced", c_uint64),
-        ("step", c_uint64),
-    )
-
-
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "hvdft_error": (c_char_p, []),
-    "hvdft_version": (c_char_p, []),
-    "hvdft_die_with_parent": (c_int, []),
-    "hvdft_become_subreaper": (c_int, []),
-    "hvdft_create_node": (c_int, [c_char_p, c_char_p, c_int, c_int, c_int, c_int, c_uint64]),
-    "hvdft_create_rank": (c_int, [c_char_p, c_char_p, c_int, c_uint64]),
-    "hvdft_view_open": (c_void_p, [c_char_p]),
-    "hvdft_view_close": (None, [c_void_p]),
-    "hvdft_view_size": (c_int, [c_void_p]),
-    "hvdft_view_status": (c_int, [c_void_p, c_int, POINTER(_Status)]),
-    "hvdft_view_snapshots": (c_int, [c_void_p, c_int, POINTER(_Snapshots)]),
-    "hvdft_view_watch": (c_int, [c_void_p, c_int, POINTER(_Watch)]),
-    "hvdft_view_events": (c_int, [c_void_p, c_uint64, POINTER(_Event), c_int]),
-    "hvdft_view_used_bytes": (c_uint64, [c_void_p]),
-    "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
-    "hvdft_view_log_length": (c_uint64, [c_void_p]),
-    "hvdft_view_log_records": (c_uint64, [c_void_p]),
-    "hvdft_agent_open": (c_void_p, [c_char_p, c_char_p, c_int, c_uint64]),
-    "hvdft_agent_start": (c_int, [c_void_p]),
-    "hvdft_agent_close": (None, [c_void_p]),
-    "hvdft_agent_started": (None, [c_void_p, c_int, c_uint64]),
-    "hvdft_agent_failed": (None, [c_void_p, c_int]),
-    "hvdft_agent_done": (None, [c_void_p, c_int]),
-    "hvdft_agent_fatal": (None, [c_void_p, c_int, c_char_p]),
-    "hvdft_agent_wait": (c_int, [c_void_p, c_uint64, c_int]),
-    "hvdft_agent_wake": (None, [c_void_p]),
-    "hvdft_agent_orderly_exit": (c_int, [c_void_p]),
-    "hvdft_agent_last_words": (None, [c_void_p, c_char_p, c_int]),
-    "hvdft_agent_event_count": (c_uint64, [c_void_p]),
-    "hvdft_agent_fatal_text": (
-        c_int,
-        [c_void_p, c_char_p, c_int, POINTER(c_int), POINTER(c_int)],
-    ),
-    "hvdft_worker_open": (c_int, []),
-    "hvdft_worker_rank": (c_int, []),
-    "hvdft_worker_size": (c_int, []),
-    "hvdft_worker_incarnation": (c_int, []),
-    "hvdft_worker_cursor": (c_uint64, []),
-    "hvdft_worker_pending": (c_uint64, []),
-    "hvdft_worker_loop_begin": (c_int, [c_int, POINTER(c_uint64)]),
-    "hvdft_worker_loop_end": (c_int, [c_int]),
-    "hvdft_worker_loop_ended": (c_int, [c_int]),
-    "hvdft_worker_snapshot_room": (c_int, [c_int, c_uint64, POINTER(c_void_p)]),
-    "hvdft_worker_snapshot_publish": (c_int, [c_int, c_uint64, c_uint64]),
-    "hvdft_worker_snapshot_get": (
-        c_int,
-        [c_int, POINTER(c_void_p), POINTER(c_uint64), POINTER(c_uint64)],
-    ),
-    "hvdft_worker_jump": (c_int, [c_int]),
-    "hvdft_worker_count_snapshots": (None, [POINTER(_Snapshots)]),
-    "hvdft_worker_log": (None, [POINTER(_Log)]),
-    "hvdft_worker_message_room": (None, [POINTER(c_uint64), POINTER(c_uint64)]),
-    "hvdft_worker_point": (c_int, [c_int, c_uint64]),
-    "hvdft_worker_set_step": (None, [c_uint64]),
-    "hvdft_worker_orderly_exit": (None, []),
-    "hvdft_worker_last_words": (None, [c_char_p]),
-    "hvdft_worker_fatal": (None, [c_char_p]),
-    "hvdft_worker_event_count": (c_uint64, []),
-    "hvdft_worker_events": (c_int, [c_uint64, POINTER(_Event), c_int]),
-    "hvdft_worker_wait_event": (c_int, [c_uint64, c_int]),
-}
-
 _EVENTS_AT_ONCE = 1024
-
-
-def library_path() -> str:
-    """Where libhvd_ft.so lies; HOROVOD_FT_LIBRARY, if an agent set it."""
-    return os.environ.get("HOROVOD_FT_LIBRARY") or str(Path(__file__).parent / "libhvd_ft.so")
-
-
-def load(path: str, signatures: Mapping[str, tuple[Any, list[Any]]], remedy: str) -> ctypes.CDLL:
-    """Loads a library and declares its functions.
-
-    Args:
-        path: of the library.
-        signatures: each function's result and arguments, by its name.
-        remedy: what to do if it cannot be loaded.
-
-    Raises:
-        HvdFtError: It is not there, or lacks a function.
-    """
-    try:
-        library = ctypes.CDLL(path)
-        for name, (result, arguments) in signatures.items():
-            function = getattr(library, name)
-            function.restype = result
-            function.argtypes = arguments
-    except (OSError, AttributeError) as error:
-        raise HvdFtError(f"the library {path} cannot be loaded ({error}); {remedy}") from None
-    return library
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load(library_path(), _SIGNATURES, "build it with 'pip install .' or 'make core'")
-
-
-def _checked(code: int) -> int:
-    if code < 0:
-        raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
-    return code
 
 
 def version() -> str:
     """The core's version; equal to the package's if both are of one build."""
-    return str(_library().hvdft_version().decode())
+    return str(abi.library().hvdft_version().decode())
 
 
 def die_with_parent() -> None:
     """The calling process is killed when its parent dies."""
-    _checked(_library().hvdft_die_with_parent())
+    abi.checked(abi.library().hvdft_die_with_parent())
 
 
 def become_subreaper() -> None:
     """Orphaned descendants of the calling process become its children."""
-    _checked(_library().hvdft_become_subreaper())
+    abi.checked(abi.library().hvdft_become_subreaper())
 
 
 def create_node(
@@ -196,8 +49,8 @@ def create_node(
     ``nodes``: how many the job has; ``local``: the ranks on this one, all by default.
     """
     here = range(size) if local is None else local
-    _checked(
-        _library().hvdft_create_node(
+    abi.checked(
+        abi.library().hvdft_create_node(
             directory.encode(), job.encode(), size, nodes, here.start, len(here), limit_bytes
         )
     )
@@ -205,12 +58,14 @@ def create_node(
 
 def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
     """Makes ``rank-<rank>.arena``."""
-    _checked(_library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes))
+    abi.checked(
+        abi.library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes)
+    )
 
 
 def _events(read: Any, start: int) -> list[Event]:
     """All events from number ``start`` on, so many that the next one is ``start + len()``."""
-    out = (_Event * _EVENTS_AT_ONCE)()
+    out = (abi.Event * _EVENTS_AT_ONCE)()
     events: list[Event] = []
     while True:
         count = read(start, out, _EVENTS_AT_ONCE)
@@ -227,14 +82,14 @@ class View:
     """A read-only look at the job in ``directory``."""
 
     def __init__(self, directory: str) -> None:
-        self._handle = _library().hvdft_view_open(directory.encode())
+        self._handle = abi.library().hvdft_view_open(directory.encode())
         if not self._handle:
-            raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
+            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
 
     def close(self) -> None:
         """Unmaps the arena; the view is of no use afterwards."""
         if self._handle:
-            _library().hvdft_view_close(self._handle)
+            abi.library().hvdft_view_close(self._handle)
             self._handle = None
 
     @property
@@ -244,39 +99,39 @@ class View:
 
     @property
     def size(self) -> int:
-        return int(_library().hvdft_view_size(self._handle))
+        return int(abi.library().hvdft_view_size(self._handle))
 
     @property
     def used_bytes(self) -> int:
-        return int(_library().hvdft_view_used_bytes(self._handle))
+        return int(abi.library().hvdft_view_used_bytes(self._handle))
 
     @property
     def limit_bytes(self) -> int:
-        return int(_library().hvdft_view_limit_bytes(self._handle))
+        return int(abi.library().hvdft_view_limit_bytes(self._handle))
 
     @property
     def log_length(self) -> int:
-        return int(_library().hvdft_view_log_length(self._handle))
+        return int(abi.library().hvdft_view_log_length(self._handle))
 
     @property
     def log_records(self) -> int:
-        return int(_library().hvdft_view_log_records(self._handle))
+        return int(abi.library().hvdft_view_log_records(self._handle))
 
     def status(self, rank: int) -> Status:
-        out = _Status()
-        _checked(_library().hvdft_view_status(self._handle, rank, byref(out)))
+        out = abi.Status()
+        abi.checked(abi.library().hvdft_view_status(self._handle, rank, byref(out)))
         return Status(
             State(out.state), out.incarnation, out.pid, out.step, out.executed, out.since_ns
         )
 
     def snapshots(self, rank: int) -> Snapshots:
-        out = _Snapshots()
-        _checked(_library().hvdft_view_snapshots(self._handle, rank, byref(out)))
+        out = abi.Snapshots()
+        abi.checked(abi.library().hvdft_view_snapshots(self._handle, rank, byref(out)))
         return Snapshots(*(getattr(out, f.name) for f in fields(Snapshots)))
 
     def watch(self, rank: int) -> Watch:
-        out = _Watch()
-        _checked(_library().hvdft_view_watch(self._handle, rank, byref(out)))
+        out = abi.Watch()
+        abi.checked(abi.library().hvdft_view_watch(self._handle, rank, byref(out)))
         return Watch(
             State(out.state),
             out.incarnation,
@@ -290,7 +145,7 @@ class View:
 
     def events(self, start: int = 0) -> list[Event]:
         return _events(
-            lambda at, out, n: _library().hvdft_view_events(self._handle, at, out, n), start
+            lambda at, out, n: abi.library().hvdft_view_events(self._handle, at, out, n), start
         )
 
 
@@ -298,55 +153,55 @@ class Agent:
     """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
 
     def __init__(self, directory: str, job: str, rank: int, generation: int = 0) -> None:
-        self._handle = _library().hvdft_agent_open(
+        self._handle = abi.library().hvdft_agent_open(
             directory.encode(), job.encode(), rank, generation
         )
         if not self._handle:
-            raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
+            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
 
     def start(self) -> None:
-        _checked(_library().hvdft_agent_start(self._handle))
+        abi.checked(abi.library().hvdft_agent_start(self._handle))
 
     def close(self) -> None:
         """Ends the engine's thread. No other thread may be in :meth:`wait`."""
         if self._handle:
-            _library().hvdft_agent_close(self._handle)
+            abi.library().hvdft_agent_close(self._handle)
             self._handle = None
 
     def started(self, incarnation: int, pid: int) -> None:
-        _library().hvdft_agent_started(self._handle, incarnation, pid)
+        abi.library().hvdft_agent_started(self._handle, incarnation, pid)
 
     def failed(self, wait_status: int) -> None:
-        _library().hvdft_agent_failed(self._handle, wait_status)
+        abi.library().hvdft_agent_failed(self._handle, wait_status)
 
     def done(self, wait_status: int) -> None:
-        _library().hvdft_agent_done(self._handle, wait_status)
+        abi.library().hvdft_agent_done(self._handle, wait_status)
 
     def fatal(self, exit_code: int, message: str) -> None:
         """Stops the job; of several messages the first counts."""
-        _library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
+        abi.library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
 
     def wait(self, seen_events: int, timeout_ms: int) -> WaitResult:
-        return WaitResult(_library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
+        return WaitResult(abi.library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
 
     def wake(self) -> None:
         """Ends :meth:`wait`; may be called from any thread."""
-        _library().hvdft_agent_wake(self._handle)
+        abi.library().hvdft_agent_wake(self._handle)
 
     def worker_ended_orderly(self) -> bool:
-        return bool(_library().hvdft_agent_orderly_exit(self._handle))
+        return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
 
     def last_words(self) -> str:
         """Why the present incarnation failed, in its own words; "" if it said none."""
         text = ctypes.create_string_buffer(512)
-        _library().hvdft_agent_last_words(self._handle, text, len(text))
+        abi.library().hvdft_agent_last_words(self._handle, text, len(text))
         return text.value.decode(errors="replace")
 
     def fatal_text(self) -> tuple[str, int, int] | None:
         """Message, exit code and rank of what stopped the job; None while it is not stopped."""
         text = ctypes.create_string_buffer(1024)
         code, rank = c_int(), c_int()
-        if not _library().hvdft_agent_fatal_text(
+        if not abi.library().hvdft_agent_fatal_text(
             self._handle, text, len(text), byref(code), byref(rank)
         ):
             return None
@@ -354,7 +209,7 @@ class Agent:
 
     @property
     def event_count(self) -> int:
-        return int(_library().hvdft_agent_event_count(self._handle))
+        return int(abi.library().hvdft_agent_event_count(self._handle))
 
 
 def in_job() -> bool:
@@ -368,7 +223,7 @@ def pass_point(point: Point, op: int = 0) -> None:
     Raises:
         RuntimeError: a drill says so; other drills end the process.
     """
-    if _library().hvdft_worker_point(point, op):
+    if abi.library().hvdft_worker_point(point, op):
         raise RuntimeError(f"a drill (--inject) at the point {point.name.lower()}")
 
 
@@ -382,7 +237,7 @@ def worker() -> "Worker | None":
     if not in_job():
         return None
     pass_point(Point.ATTACH)
-    _checked(_library().hvdft_worker_open())
+    abi.checked(abi.library().hvdft_worker_open())
     return Worker()
 
 
@@ -390,46 +245,46 @@ class Worker:
     """The worker's attachment; made by :func:`worker` only."""
 
     def __init__(self) -> None:
-        self.rank = int(_library().hvdft_worker_rank())
-        self.size = int(_library().hvdft_worker_size())
-        self.incarnation = int(_library().hvdft_worker_incarnation())
+        self.rank = int(abi.library().hvdft_worker_rank())
+        self.size = int(abi.library().hvdft_worker_size())
+        self.incarnation = int(abi.library().hvdft_worker_incarnation())
 
     def cursor(self) -> int:
         """Id of the next op this worker executes."""
-        return int(_library().hvdft_worker_cursor())
+        return int(abi.library().hvdft_worker_cursor())
 
     def pending(self) -> int:
         """Tensors handed to Horovod and not yet executed."""
-        return int(_library().hvdft_worker_pending())
+        return int(abi.library().hvdft_worker_pending())
 
     def loop_begin(self, loop: int) -> int:
         """Begins the script's ``loop``-th training loop; returns the op id it begins at."""
         begin = c_uint64()
-        _checked(_library().hvdft_worker_loop_begin(loop, byref(begin)))
+        abi.checked(abi.library().hvdft_worker_loop_begin(loop, byref(begin)))
         return begin.value
 
     def loop_end(self, loop: int) -> None:
-        _checked(_library().hvdft_worker_loop_end(loop))
+        abi.checked(abi.library().hvdft_worker_loop_end(loop))
 
     def loop_ended(self, loop: int) -> bool:
-        return bool(_checked(_library().hvdft_worker_loop_ended(loop)))
+        return bool(abi.checked(abi.library().hvdft_worker_loop_ended(loop)))
 
     def snapshot_room(self, loop: int, size: int) -> memoryview:
         """Gives room for the loop's next snapshot; valid until it is published."""
         room = c_void_p()
-        _checked(_library().hvdft_worker_snapshot_room(loop, size, byref(room)))
+        abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, byref(room)))
         assert room.value is not None
         return memoryview((ctypes.c_char * max(size, 1)).from_address(room.value)).cast("B")[:size]
 
     def snapshot_publish(self, loop: int, size: int, position: int) -> None:
         """Publishes what was written there: the state when the cursor was at ``position``."""
-        _checked(_library().hvdft_worker_snapshot_publish(loop, size, position))
+        abi.checked(abi.library().hvdft_worker_snapshot_publish(loop, size, position))
 
     def snapshot_read(self, loop: int) -> memoryview | None:
         """The loop's latest snapshot, read-only; valid until the next snapshot call."""
         data, size, position = c_void_p(), c_uint64(), c_uint64()
-        found = _checked(
-            _library().hvdft_worker_snapshot_get(loop, byref(data), byref(size), byref(position))
+        found = abi.checked(
+            abi.library().hvdft_worker_snapshot_get(loop, byref(data), byref(size), byref(position))
         )
         if not found:
             return None
@@ -439,48 +294,48 @@ class Worker:
 
     def jump(self, loop: int) -> None:
         """Goes on after the loop's latest snapshot."""
-        _checked(_library().hvdft_worker_jump(loop))
+        abi.checked(abi.library().hvdft_worker_jump(loop))
 
     def count_snapshots(self, more: Snapshots) -> None:
         """Adds to what this rank's snapshots have cost (``count`` counts itself)."""
-        _library().hvdft_worker_count_snapshots(byref(_Snapshots(*astuple(more))))
+        abi.library().hvdft_worker_count_snapshots(byref(abi.Snapshots(*astuple(more))))
 
     def log(self) -> Log:
         """What the op log holds now."""
-        out = _Log()
-        _library().hvdft_worker_log(byref(out))
+        out = abi.Log()
+        abi.library().hvdft_worker_log(byref(out))
         return Log(*(getattr(out, f.name) for f in fields(Log)))
 
     def message_room(self) -> tuple[int, int]:
         """Bytes sent and received since the latest snapshot, and this rank's share of the rest."""
         own, share = c_uint64(), c_uint64()
-        _library().hvdft_worker_message_room(byref(own), byref(share))
+        abi.library().hvdft_worker_message_room(byref(own), byref(share))
         return own.value, share.value
 
     def set_step(self, step: int) -> None:
         """Tells which training step this is, for the live display."""
-        _library().hvdft_worker_set_step(step)
+        abi.library().hvdft_worker_set_step(step)
         pass_point(Point.STEP, self.cursor())
 
     def orderly_exit(self) -> None:
         """The script ends by itself; whatever its exit code, it is not to be restarted."""
-        _library().hvdft_worker_orderly_exit()
+        abi.library().hvdft_worker_orderly_exit()
 
     def last_words(self, text: str) -> None:
         """Why this process is about to fail, in one line; the first one counts."""
-        _library().hvdft_worker_last_words(text.encode(errors="replace"))
+        abi.library().hvdft_worker_last_words(text.encode(errors="replace"))
 
     def fatal(self, message: str) -> None:
         """Stops the job with exit code 1 and this message."""
-        _library().hvdft_worker_fatal(message.encode())
+        abi.library().hvdft_worker_fatal(message.encode())
 
     @property
     def event_count(self) -> int:
-        return int(_library().hvdft_worker_event_count())
+        return int(abi.library().hvdft_worker_event_count())
 
     def events(self, start: int = 0) -> list[Event]:
-        return _events(_library().hvdft_worker_events, start)
+        return _events(abi.library().hvdft_worker_events, start)
 
     def wait_event(self, seen: int, timeout_ms: int) -> bool:
         """Waits until more than ``seen`` events have happened; False when time is over."""
-        return bool(_library().hvdft_worker_wait_event(seen, timeout_ms))
+        return bool(abi.library().hvdft_worker_wait_event(seen, timeout_ms))

@@ -1,7 +1,7 @@
 """The logs that two have together, seen from Python: messages between workers, and a look at logs.
 
-The meaning of every name is told in ``core/hvdft_logs.h``. Like ``native.py``, and beside it the
-only file that knows of the core's ctypes.
+The meaning of every name is told in ``core/hvdft_logs.h``; apart from ``native.py``, for it wants
+numpy.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hvd_ft import native
+from hvd_ft import abi, native
 from hvd_ft.errors import HvdFtError
 
 _AGAIN = -1
@@ -71,7 +71,7 @@ class Message:
 
 @cache
 def _library() -> ctypes.CDLL:
-    return native.load(native.library_path(), _SIGNATURES, "build it with 'make core'")
+    return abi.load(abi.library_path(), _SIGNATURES, "build it with 'make core'")
 
 
 def _checked(code: int) -> int:

@@ -14,6 +14,7 @@ import time
 _ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
 _CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
 _FLUSH_SECONDS = 2.0
+_FLUSH_LIMIT_SECONDS = 10.0
 _REST_SECONDS = 0.02  # for the rest of a line to come
 _LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
 _TARGETS = (1, 2)
@@ -93,11 +94,14 @@ class OutputRelay:
         return moved
 
     def flush(self) -> None:
-        """Passes on all that has been printed, unless nobody takes it for 2 s."""
+        """Passes on all that has been printed, unless nobody takes it for 2 s; within 10 s."""
+        limit = time.monotonic() + _FLUSH_LIMIT_SECONDS
         deadline = time.monotonic() + _FLUSH_SECONDS
         while True:
             while self.move():
-                deadline = time.monotonic() + _FLUSH_SECONDS
+                deadline = min(time.monotonic() + _FLUSH_SECONDS, limit)
+                if deadline == limit <= time.monotonic():
+                    return
             writers = self.waits_for()[1]
             left = deadline - time.monotonic()
             if not writers or left <= 0 or not select.select([], writers, [], left)[1]:
@@ -107,11 +111,10 @@ class OutputRelay:
 def _read(reader: int) -> bytes:
     """Returns what is there. Unbuffered Python prints a line, then its end: that is waited for."""
     data = b""
-    while not data.endswith(b"\n") and len(data) < _ROOM_BYTES:
-        if not select.select([reader], [], [], _REST_SECONDS if data else 0)[0]:
-            break
-        more = os.read(reader, _ROOM_BYTES)
-        if not more:
-            break
+    left, deadline = 0.0, time.monotonic() + _REST_SECONDS
+    while select.select([reader], [], [], left)[0] and (more := os.read(reader, _ROOM_BYTES)):
         data += more
+        left = deadline - time.monotonic()
+        if data.endswith(b"\n") or len(data) >= _ROOM_BYTES or left <= 0:
+            break
     return data

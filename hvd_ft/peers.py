@@ -143,7 +143,11 @@ class PeerFile:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise
+                        raise HvdFtError(
+                            f"{self._lock_path} was locked for {_LOCK_SECONDS:g} s: see which "
+                            "process has it (lslocks), or if HOROVOD_FT_SHARED_DIR has a "
+                            "filesystem on which locks work"
+                        ) from None
                     time.sleep(_LOOK_SECONDS)
             yield
         finally:

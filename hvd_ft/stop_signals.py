@@ -1,50 +1,51 @@
 """The signals that ask a launcher, or an agent, to end its job."""
 
 import contextlib
-import os
 import signal
 import socket
 from collections.abc import Iterator
-from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class StopSignals:
+    """Those that have come to this process, to be waited for as a descriptor that is readable.
+
+    Args:
+        arriving: where the interpreter writes the numbers of signals; does not block.
+    """
+
+    def __init__(self, arriving: socket.socket) -> None:
+        self._arriving = arriving
+        self._received: list[signal.Signals] = []
+
+    def fileno(self) -> int:
+        """Returns the descriptor, for a selector."""
+        return self._arriving.fileno()
+
+    @property
+    def received(self) -> list[signal.Signals]:
+        """All until now, in their order; afterwards the descriptor is not readable."""
+        with contextlib.suppress(BlockingIOError):
+            while numbers := self._arriving.recv(64):
+                self._received += [signal.Signals(n) for n in numbers if n in STOP_SIGNALS]
+        return self._received
+
+
 @contextlib.contextmanager
-def stop_signals() -> Iterator[tuple[list[int], int]]:
-    """Collects stop signals in a list; the descriptor becomes readable with each."""
-    received: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    old_descriptor = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # A signal that is ignored, as by nohup, stays ignored.
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    old_handlers = {number: signal.signal(number, note) for number in heeded}
-    try:
-        yield received, reader
-    finally:
-        for number, handler in old_handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(old_descriptor)
-        os.close(reader)
-        os.close(writer)
-
-
-@contextlib.contextmanager
-def signal_socket() -> Iterator[socket.socket]:
-    """Yields a socket on which the numbers of stop signals arrive."""
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    handlers = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
-    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    try:
-        yield ours
-    finally:
-        signal.set_wakeup_fd(before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        ours.close()
-        theirs.close()
+def stop_signals() -> Iterator[StopSignals]:
+    """Collects stop signals instead of being ended by them."""
+    arriving, theirs = socket.socketpair()
+    with arriving, theirs:
+        arriving.setblocking(False)
+        theirs.setblocking(False)
+        before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        # A signal that is ignored, as by nohup, stays ignored.
+        heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        handlers = {number: signal.signal(number, lambda *_: None) for number in heeded}
+        try:
+            yield StopSignals(arriving)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)

@@ -4,7 +4,6 @@ import functools
 import os
 import selectors
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from hvd_ft.nursery import NurseryProcess
 from hvd_ft.nursery_life import SPARES, WORKER
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
-from hvd_ft.stop_signals import STOP_SIGNALS, signal_socket
+from hvd_ft.stop_signals import StopSignals, stop_signals
 
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
 EXIT_LOST = 1
@@ -107,7 +106,7 @@ class Supervisor:
         Returns:
             The job's exit code.
         """
-        with self._selector, signal_socket() as signals, JobNews(self._agent) as news:
+        with self._selector, stop_signals() as signals, JobNews(self._agent) as news:
             self._on_readable(signals, lambda: self._on_signal(signals))
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
@@ -129,7 +128,7 @@ class Supervisor:
         return stop[1] if stop else 0
 
     def _on_readable(
-        self, source: socket.socket | Channel | JobNews | int, react: Callable[[], None]
+        self, source: StopSignals | Channel | JobNews | int, react: Callable[[], None]
     ) -> None:
         self._selector.register(source, selectors.EVENT_READ, react)
 
@@ -370,10 +369,9 @@ class Supervisor:
         running = self._pid is not None or self._commands.running
         return self._nursery_lost or not running or self._leave_at <= time.monotonic()
 
-    def _on_signal(self, signals: socket.socket) -> None:
-        for number in signals.recv(64):
-            if number in STOP_SIGNALS:
-                self._agent.fatal(128 + number, f"stopped by {signal.Signals(number).name}")
+    def _on_signal(self, signals: StopSignals) -> None:
+        for stop in signals.received:
+            self._agent.fatal(128 + stop, f"stopped by {stop.name}")
 
     def _on_launcher_lost(self, pidfd: int) -> None:
         if self._settings.launcher:

@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-from hvd_ft import native
+from hvd_ft import abi
 from hvd_ft.errors import HvdFtError
 from hvd_ft.nodes import Nodes
 
@@ -74,6 +74,6 @@ def worker_environment(
         "HOROVOD_CROSS_SIZE": str(len(nodes)),
         "HOROVOD_FT_DIR": directory,
         "HOROVOD_FT_JOB": job,
-        "HOROVOD_FT_LIBRARY": native.library_path(),
+        "HOROVOD_FT_LIBRARY": abi.library_path(),
         "PYTHONUNBUFFERED": "1",
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft import native
+from hvd_ft import abi
 from hvd_ft.environment import mpi_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.jobdir import JobDirectory
@@ -348,4 +348,4 @@ def test_the_workers_environment() -> None:
     assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
     assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
     assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
-    assert env["HOROVOD_FT_LIBRARY"] == native.library_path()
+    assert env["HOROVOD_FT_LIBRARY"] == abi.library_path()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_ft import native
+from hvd_ft import abi
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sorted((ROOT / "hvd_ft").rglob("*.py"))
@@ -58,6 +58,7 @@ def tracked() -> list[Path]:
 def test_few_files_use_ctypes() -> None:
     # The ring's library needs MPI, so it is loaded apart from the one that workers load.
     assert importers("ctypes") == [
+        "hvd_ft/abi.py",
         "hvd_ft/native.py",
         "hvd_ft/native_logs.py",  # the same library: messages, which want numpy
         "hvd_ft/ring/native.py",
@@ -91,7 +92,7 @@ def test_the_library_needs_no_mpi() -> None:
     if shutil.which("readelf") is None:
         pytest.skip("readelf (binutils) is not there")
     table = subprocess.run(
-        ["readelf", "-dWs", "--dyn-syms", native.library_path()],
+        ["readelf", "-dWs", "--dyn-syms", abi.library_path()],
         capture_output=True,
         check=True,
         text=True,

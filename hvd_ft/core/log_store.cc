@@ -127,8 +127,9 @@ int LogStore::keep(uint64_t id) {
 uint64_t LogStore::heap_bytes(uint64_t offset) const {
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);
-  uint64_t data = Heap::rounded(record.heap_bytes());
-  return (node_.several() ? 2 * data : data) + Heap::rounded(record.bytes());
+  uint64_t sum = 0;
+  for (auto [place, bytes] : places_of(record, offset)) sum += Heap::rounded(bytes);
+  return sum;
 }
 
 void LogStore::publish_room() {

@@ -41,33 +41,47 @@ std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries, int 
 
 } // namespace
 
+// ---------------------------------------------------------------- reductions
+
+template <class Operation>
+std::unique_ptr<FtFlight>
+FtReduction<Operation>::NewReduction(std::vector<TensorTableEntry>& entries,
+                                     const Response& response) {
+  auto flight = NewFlight(entries, ft().worker_nodes());
+  FtFlight& f = *flight;
+  f.copy_in = [this, &f, prescale = response.prescale_factor()](uint64_t from, uint64_t bytes,
+                                                                char* to) {
+    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+      CopyScaled(prescale, e, Data(e.tensor) + at, to + of, n);
+    });
+  };
+  return flight;
+}
+
+template <class Operation>
+void FtReduction<Operation>::CopyScaled(double factor, TensorTableEntry& e, const char* from,
+                                        char* to, uint64_t bytes) {
+  if (factor == 1.0) {
+    std::memcpy(to, from, bytes);
+  } else {
+    this->ScaleBuffer(factor, {e}, from, to,
+                      static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
+  }
+}
+
 // ---------------------------------------------------------------- allreduce
 
 Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  double prescale = response.prescale_factor(), postscale = response.postscale_factor();
+  double postscale = response.postscale_factor();
   if (response.reduce_op() == ReduceOp::AVERAGE) {
     postscale /= ControllerOf(global_state_, entries).GetSize();
   }
-  auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
-                      uint64_t bytes) {
-    if (factor == 1.0) {
-      std::memcpy(to, from, bytes);
-    } else {
-      ScaleBuffer(factor, {e}, from, to,
-                  static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
-    }
-  };
-  auto flight = NewFlight(entries, ft().worker_nodes());
+  auto flight = NewReduction(entries, response);
   FtFlight& f = *flight;
-  f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
+  f.copy_out = [this, &f, postscale](uint64_t from, uint64_t bytes, const char* result) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-      scale(prescale, e, Data(e.tensor) + at, to + of, n);
-    });
-  };
-  f.copy_out = [&f, scale, postscale](uint64_t from, uint64_t bytes, const char* result) {
-    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-      scale(postscale, e, result + of, Data(e.output) + at, n);
+      CopyScaled(postscale, e, result + of, Data(e.output) + at, n);
     });
   };
   return Begin(global_state_, std::move(flight), FT_ALLREDUCE);
@@ -173,33 +187,19 @@ uint64_t SliceBegin(const Tensor& tensor, int rank, int size) {
 Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
                                 const Response& response) {
   WaitForData(entries);
-  double prescale = response.prescale_factor(), postscale = response.postscale_factor();
-  auto scale = [this](double factor, TensorTableEntry& e, const char* from, char* to,
-                      uint64_t bytes) {
-    if (factor == 1.0) {
-      std::memcpy(to, from, bytes);
-    } else {
-      ScaleBuffer(factor, {e}, from, to,
-                  static_cast<int64_t>(bytes / DataType_Size(e.tensor->dtype())));
-    }
-  };
-  auto flight = NewFlight(entries, ft().worker_nodes());
+  double postscale = response.postscale_factor();
+  auto flight = NewReduction(entries, response);
   FtFlight& f = *flight;
-  f.copy_in = [&f, scale, prescale](uint64_t from, uint64_t bytes, char* to) {
-    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-      scale(prescale, e, Data(e.tensor) + at, to + of, n);
-    });
-  };
   auto& controller = ControllerOf(global_state_, f.entries);
   int rank = controller.GetRank(), size = controller.GetSize();
-  f.copy_out = [&f, scale, postscale, rank, size](uint64_t from, uint64_t bytes,
-                                                  const char* result) {
+  f.copy_out = [this, &f, postscale, rank, size](uint64_t from, uint64_t bytes,
+                                                 const char* result) {
     f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
       uint64_t begin = SliceBegin(*e.tensor, rank, size), end = begin + e.output->size();
       uint64_t first = std::max(at, begin), last = std::min(at + n, end);
       if (first < last) {
-        scale(postscale, e, result + of + (first - at), Data(e.output) + (first - begin),
-              last - first);
+        CopyScaled(postscale, e, result + of + (first - at), Data(e.output) + (first - begin),
+                   last - first);
       }
     });
   };

@@ -10,9 +10,22 @@
 namespace horovod {
 namespace common {
 
-class FtAllreduce : public AllreduceOp {
+// What Horovod's two operations that reduce have in common.
+template <class Operation> class FtReduction : public Operation {
 public:
-  using AllreduceOp::AllreduceOp;
+  using Operation::Operation;
+
+protected:
+  // Reads the tensors, times the factor that they have before the reduction.
+  std::unique_ptr<FtFlight> NewReduction(std::vector<TensorTableEntry>& entries,
+                                         const Response& response);
+  // Copies bytes of an entry's type, times the factor.
+  void CopyScaled(double factor, TensorTableEntry& e, const char* from, char* to, uint64_t bytes);
+};
+
+class FtAllreduce : public FtReduction<AllreduceOp> {
+public:
+  using FtReduction::FtReduction;
   Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
   bool Enabled(const ParameterManager& param_manager,
                const std::vector<TensorTableEntry>& entries,
@@ -42,9 +55,9 @@ public:
 
 // A reduction of the whole tensors, of which each rank copies its slices out: so the log has what
 // every rank got.
-class FtReducescatter : public ReducescatterOp {
+class FtReducescatter : public FtReduction<ReducescatterOp> {
 public:
-  using ReducescatterOp::ReducescatterOp;
+  using FtReduction::FtReduction;
   Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
   bool Enabled(const ParameterManager& param_manager,
                const std::vector<TensorTableEntry>& entries,

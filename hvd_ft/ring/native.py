@@ -1,4 +1,4 @@
-"""The ring over MPI, seen from Python: the only file beside `hvd_ft/native.py` that uses ctypes.
+"""The ring over MPI, seen from Python: the only file that uses its C functions.
 
 Every name here stands for one in ``mpi/hvd_ft_mpi.h``. It is apart from `hvd_ft.native` because its
 library needs MPI, and must not even be looked for in a worker.
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hvd_ft.abi import load
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native import load
 
 _PATH = Path(__file__).resolve().parents[1] / "libhvdft_mpi.so"
 
