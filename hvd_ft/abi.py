@@ -65,7 +65,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_version": (c_char_p, []),
     "hvdft_die_with_parent": (c_int, []),
     "hvdft_become_subreaper": (c_int, []),
-    "hvdft_create_node": (c_int, [c_char_p, c_char_p, c_int, c_int, c_int, c_int, c_uint64]),
+    "hvdft_create_node": (c_int, [c_char_p, c_char_p, *5 * [c_int], c_uint64]),
     "hvdft_create_rank": (c_int, [c_char_p, c_char_p, c_int, c_uint64]),
     "hvdft_view_open": (c_void_p, [c_char_p]),
     "hvdft_view_close": (None, [c_void_p]),

@@ -56,7 +56,8 @@ def make_files(
     job = meeting.exchange("rank 0 giving the job its id", job)[0]
     nodes = nodes_of(hosts, settings)
     neighbours = hosts.ranks(hosts.node_of(meeting.rank))
-    local = nodes.ranks(nodes.node_of(meeting.rank))
+    node = nodes.node_of(meeting.rank)
+    local = nodes.ranks(node)
 
     def make_directory() -> tuple[str, int] | None:
         if meeting.rank != neighbours.start:
@@ -82,7 +83,9 @@ def make_files(
             enter(jobdir.JobDirectory.join(path))
         if meeting.rank == local.start:
             os.makedirs(arenas, 0o700, exist_ok=True)
-            native.create_node(arenas, job, meeting.size, limit, nodes=len(nodes), local=local)
+            native.create_node(
+                arenas, job, meeting.size, limit, nodes=len(nodes), node=node, local=local
+            )
         native.create_rank(arenas, job, meeting.rank, limit)
 
     meeting.agree("the making of the arenas", make_arenas)

@@ -42,18 +42,17 @@ def create_node(
     limit_bytes: int,
     *,
     nodes: int = 1,
+    node: int = 0,
     local: range | None = None,
 ) -> None:
     """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
 
-    ``nodes``: how many the job has; ``local``: the ranks on this one, all by default.
+    ``nodes``: how many the job has; ``node``: which of them this is; ``local``: the ranks on it,
+    all by default.
     """
     here = range(size) if local is None else local
-    abi.checked(
-        abi.library().hvdft_create_node(
-            directory.encode(), job.encode(), size, nodes, here.start, len(here), limit_bytes
-        )
-    )
+    place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
+    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes))
 
 
 def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:

@@ -11,7 +11,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import host_list, parse_placement
 from hvd_ft.nodes import Nodes
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits_keras.py"
+SCRIPT = str(Path(__file__).with_name("nodes_script.py"))
 
 
 def test_ranks_and_their_nodes() -> None:
@@ -64,25 +64,26 @@ def test_a_sum_does_not_depend_on_what_is_fused_with_it(cluster: Cluster, tmp_pa
     assert ended.out.count(str([True] * 8)) == 3, ended.out
 
 
-def train(cluster: Cluster, folder: Path, placement: str, *flags: str) -> list[dict[str, object]]:
-    """Trains the example; returns what its ranks found."""
-    script = [sys.executable, str(DIGITS), "--epochs", "1", "--result", str(folder)]
-    ended = run(cluster, placement, *flags, *script)
-    assert ended.code == 0, ended.err
-    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(8)]
-
-
 @pytest.mark.parametrize(("placement", "victim"), [("4-2-2", 5), ("4-3-1", 7)])
 def test_a_worker_dies_and_the_weights_are_the_same(
     cluster: Cluster, tmp_path: Path, placement: str, victim: int
 ) -> None:
-    undisturbed = train(cluster, tmp_path, placement)
+    folders = [tmp_path / "disturbed", tmp_path / "undisturbed"]
+    for folder in folders:
+        folder.mkdir()
     report = tmp_path / "report.jsonl"
     flags = ["--inject", f"rank={victim},step=8", "--report", str(report)]
-    disturbed = train(cluster, tmp_path, placement, *flags)
-    assert [result["incarnation"] for result in disturbed] == [r == victim for r in range(8)]
-    assert len({result["weights_sha256"] for result in undisturbed + disturbed}) == 1
-    assert {result["steps"] for result in undisturbed + disturbed} == {12}
+    ended = run(cluster, placement, *flags, sys.executable, SCRIPT, *map(str, folders))
+    assert ended.code == 0, ended.err
+    found = [
+        json.loads((folder / f"rank-{rank}.json").read_text())
+        for folder in folders
+        for rank in range(8)
+    ]
+    assert [rank["incarnation"] for rank in found] == 2 * [r == victim for r in range(8)]
+    assert len({rank["weights_sha256"] for rank in found}) == 1
+    assert {rank["steps"] for rank in found} == {12}
+    assert {rank["computed"] for rank in found[8:]} == {12}, "nobody was disturbed"
     facts, *events = map(json.loads, report.read_text().splitlines())
     assert {rank["state"] for rank in facts["ranks"]} == {"DONE"}
     [failed] = [event for event in events if event["type"] == "FAILED"]

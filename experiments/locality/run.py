@@ -21,12 +21,13 @@ from experiments.locality.show import plot, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.bench.machine import facts
 from hvd_ft.errors import HvdFtError
-from hvd_ft.hosts import Host, machine_file, parse_placement
+from hvd_ft.hosts import Host, host_list, machine_file, parse_placement
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CLUSTER = f"locality-{os.getpid()}"
-SIDES = ("serial", "irecv_send_wait", "endpoints", *UNSPLIT)
+SPLIT = ("serial", "irecv_send_wait", "endpoints")
+FT = ("hierarchical",)  # not of mpirun but of hvdft run
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,20 @@ class Row:
 
 
 def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
-    """Yields the jobs of a part. Two kinds of job, as MPI is split into endpoints or is not."""
-    split = tuple(side for side in SIDES if side not in UNSPLIT)
+    """Yields the jobs of a part. MPI has endpoints in a job, or has not, or it is hvd_ft's."""
     if part == "links":
         for rate in rates:
             # A repeat at 200 Mbit/s takes 20 seconds.
             repeats = 1 if quick or rate == "200mbit" else 3
             for placement in ("4-2-2", "4-3-1"):
-                for sides in (split, UNSPLIT):
+                for sides in (SPLIT, UNSPLIT, FT):
                     yield Cell(part, rate, placement, (64_000_000,), sides, repeats)
-            # What a hierarchical allreduce would leave to the links: a ring of the nodes.
+            # What a hierarchical allreduce leaves to the links: a ring of the nodes.
             yield Cell(part, rate, "1-1-1", (64_000_000,), ("endpoints",), repeats)
     elif part == "sizes":
         sizes = tuple(64 << 10 << (2 * i) for i in range(4))
         for rate in rates:
-            for sides in (("endpoints",), ("mpi",)):
+            for sides in (("endpoints",), ("mpi",), FT):
                 yield Cell(part, rate, "4-2-2", sizes, sides, 3 if quick else 9)
     else:
         sizes = (4 << 20, 16 << 20, 64 << 20)
@@ -121,14 +121,20 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
     nodes = parse_placement(cell.placement)
     names = hosts or [node.name for node in nodes]
     placed = [Host(name, node.slots) for name, node in zip(names, nodes, strict=False)]
+    size = str(sum(host.slots for host in placed))
+    measured = ["--bytes", ",".join(map(str, cell.bytes)), "--repeats", str(cell.repeats)]
     with tempfile.NamedTemporaryFile("w", dir=ROOT / "out") as machines:
         machines.write(machine_file(placed))
         machines.flush()
-        where = [] if cell.part == "node" else ["-machinefile", machines.name]
-        command = [*before, "mpirun", "-n", str(sum(host.slots for host in placed)), *where]
-        command += [sys.executable, "-m", "experiments.locality.times"]
-        command += ["--sides", ",".join(cell.sides), "--bytes", ",".join(map(str, cell.bytes))]
-        command += ["--repeats", str(cell.repeats)]
+        if cell.sides == FT:
+            start = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", "-np", size]
+            command = [*before, *start, "-H", host_list(placed), sys.executable]
+            command += ["-m", "experiments.locality.hierarchical", *measured]
+        else:
+            where = [] if cell.part == "node" else ["-machinefile", machines.name]
+            command = [*before, "mpirun", "-n", size, *where, sys.executable]
+            command += ["-m", "experiments.locality.times", "--sides", ",".join(cell.sides)]
+            command += measured
         with (ROOT / "out" / "locality.log").open("a") as log:
             process = subprocess.Popen(
                 command,

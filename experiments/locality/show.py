@@ -17,6 +17,7 @@ COLOURS = {
     "irecv_send_wait": "#E69F00",
     "threads": "#56B4E9",
     "endpoints": "#0072B2",
+    "hierarchical": "#009E73",
     "mpi": "#999999",
 }
 # More than this share of the machine went to others (the kernel's network is a part of that).

@@ -32,9 +32,9 @@ struct hvdft_agent {
   }
 };
 
-int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int first_local,
-                      int locals, uint64_t limit_bytes) {
-  return Node::create(dir, job, size, nodes, first_local, locals, limit_bytes);
+int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
+                      int first_local, int locals, uint64_t limit_bytes) {
+  return Node::create(dir, job, size, nodes, node, first_local, locals, limit_bytes);
 }
 
 int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes) {

@@ -92,8 +92,8 @@ Node::~Node() {
   if (fd_ >= 0) close(fd_);
 }
 
-int Node::create(const std::string& dir, const char* job, int size, int nodes, int first_local,
-                 int locals, uint64_t limit) {
+int Node::create(const std::string& dir, const char* job, int size, int nodes, int node,
+                 int first_local, int locals, uint64_t limit) {
   if (size < 1 || size > kMaxRanks) {
     return fail(HVDFT_EINVAL, "a job takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
   }
@@ -107,6 +107,7 @@ int Node::create(const std::string& dir, const char* job, int size, int nodes, i
   FileHeader header = header_for(kNodeMagic, job, 0, limit - control);
   header.size = static_cast<uint32_t>(size);
   header.nodes = static_cast<uint32_t>(nodes);
+  header.node = static_cast<uint32_t>(node);
   header.first_local = static_cast<uint32_t>(first_local);
   header.locals = static_cast<uint32_t>(locals);
   return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap, header);

@@ -30,8 +30,8 @@ class Mapping {
 class Node {
  public:
   ~Node();
-  static int create(const std::string& dir, const char* job, int size, int nodes, int first_local,
-                    int locals, uint64_t limit);
+  static int create(const std::string& dir, const char* job, int size, int nodes, int node,
+                    int first_local, int locals, uint64_t limit);
 
   enum Role { kViewer, kWorker, kAgent };
   // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
@@ -47,6 +47,10 @@ class Node {
   int end_local() const { return first_local() + static_cast<int>(header().file.locals); }
   bool is_local(int r) const { return r >= first_local() && r < end_local(); }
   bool several() const { return header().file.nodes > 1; }
+  uint64_t number() const { return header().file.node; }  // a member of the ring of nodes
+  RingPlan plan(const Record& record) const {
+    return {header().file.nodes, record.heap_bytes(), kRingSegmentBytes};
+  }
   uint64_t limit() const { return header().file.limit_bytes; }
   const std::string& dir() const { return dir_; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }

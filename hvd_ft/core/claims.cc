@@ -51,7 +51,7 @@ bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) c
     return false;
   }
   pass_point(HVDFT_AT_REDUCE, record.id);
-  reduce_segment(record, number - record.first_segment);
+  reduce_segment(record, number);
   claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
   node_->ring_ring();
   return true;
@@ -63,7 +63,7 @@ void Arenas::take_over(int rank) const {
     if (!in_work(word) || owner_of(word) != rank) continue;
     uint64_t number = claimed_end(word) - 1;
     const Record& record = record_of(number);
-    reduce_segment(record, number - record.first_segment);
+    reduce_segment(record, number);
     claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
     node_->ring_ring();
   }
@@ -76,10 +76,10 @@ const Record& Arenas::record_of(uint64_t number) const {
   return *node_->record(id);
 }
 
-void Arenas::reduce_segment(const Record& record, uint64_t segment) const {
+void Arenas::reduce_segment(const Record& record, uint64_t number) const {
   const OpHead& op = record.op;
-  Range range = segment_range(segment, op.result_bytes);
-  uint64_t place = record.input_of(record.first_segment + segment) % kInputBytes;
+  Range range = record.given(number);
+  uint64_t place = record.input_of(number) % kInputBytes;
   char* result = node_->heap() + record.partial_offset + range.from;
   auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + place; };
   int first = node_->first_local(), end = node_->end_local();

@@ -38,7 +38,7 @@ class Arenas {
   std::atomic<uint64_t>& claim(uint64_t number) const {
     return node_->header().claims[number % kClaims].word;
   }
-  void reduce_segment(const Record& record, uint64_t segment) const;
+  void reduce_segment(const Record& record, uint64_t number) const;
   const Record& record_of(uint64_t number) const;
 
   std::unique_ptr<Node> node_;

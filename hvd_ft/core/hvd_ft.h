@@ -151,8 +151,9 @@ HVDFT_API int hvdft_become_subreaper(void);
 // `dir` is the job's directory (0700, made by the caller). Creating is the agent's
 // part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
 
-// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this one, from `first_local` on.
-HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes,
+// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this one, which is number `node`,
+// from `first_local` on.
+HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
                                 int first_local, int locals, uint64_t limit_bytes);
 HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
                                 uint64_t limit_bytes);
@@ -209,6 +210,7 @@ HVDFT_API int hvdft_worker_incarnation(void);
 // Waiting. Take the ticket, look at the state, then wait if there is nothing to do.
 HVDFT_API uint32_t hvdft_worker_ticket(void);
 HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 rung, 0 time is over
+HVDFT_API int hvdft_worker_waits(void);  // 1 for a rank that is being restarted
 HVDFT_API void hvdft_worker_ring(void);  // ends the wait: from the worker's other threads
 
 // Negotiation. A term begins whenever a rank joins; what was announced in an older

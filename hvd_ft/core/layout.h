@@ -42,8 +42,8 @@ struct FileHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t rank;  // rank.arena only
-  // node.arena only: the job's ranks and nodes, and which ranks are on this one.
-  uint32_t size, nodes, first_local, locals;
+  // node.arena only: the job's ranks and nodes, which node this is, and which ranks are on it.
+  uint32_t size, nodes, node, first_local, locals;
   uint32_t uid;
   uint64_t limit_bytes;
   char job[64];
@@ -130,7 +130,7 @@ struct NodeHeader {
   alignas(64) std::atomic<uint32_t> mirror_bell, ring_bell;  // anyone rings
   std::atomic<uint64_t> ring_asleep;                         // of the ring's threads
   PairLog pair_log;                                          // written by them
-  alignas(64) std::atomic<uint64_t> final_segments;  // number: results up to here are final
+  alignas(64) std::atomic<uint64_t> final_segments;  // number: what is taken before is final
 
   Claim claims[kClaims];
 
@@ -184,9 +184,18 @@ struct Record {
   uint64_t first_input;    // the number of the first byte of its input
   uint64_t result_offset;
   uint64_t partial_offset;  // what this node's ranks give; with one node that is the result
+  uint64_t first_given, first_taken;  // segments: see node_order.h
   OpHead op;
-  uint64_t end_segment() const { return first_segment + segments_of(op.result_bytes); }
-  uint64_t end_input() const { return align_up(first_input + op.result_bytes, kCacheLine); }
+  uint64_t end_segment() const { return first_segment + segments(); }
+  // The last segment may be a short one, and be given in the middle; its place is a whole one then.
+  uint64_t end_input() const {
+    uint64_t bytes = first_given > 0 ? segments() * kSegmentBytes : op.result_bytes;
+    return align_up(first_input + bytes, kCacheLine);
+  }
+  uint64_t segments() const { return segments_of(op.result_bytes); }
+  // What is given, and what is taken, under a number.
+  Range given(uint64_t number) const { return range_of(first_given, number); }
+  Range taken(uint64_t number) const { return range_of(first_taken, number); }
   // Of a segment's input, as segments are numbered.
   uint64_t input_of(uint64_t number) const {
     return first_input + (number - first_segment) * kSegmentBytes;
@@ -195,6 +204,11 @@ struct Record {
   // Of its result, and of a partial one. At least what the ring passes round: so an op without data
   // is complete when all nodes have come to it.
   uint64_t heap_bytes() const { return op.result_bytes > 0 ? op.result_bytes : kCacheLine; }
+
+ private:
+  Range range_of(uint64_t first, uint64_t number) const {
+    return segment_range((first + number - first_segment) % segments(), op.result_bytes);
+  }
 };
 
 // Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "error.h"
+#include "node_order.h"
 
 namespace hvdft {
 
@@ -81,7 +82,10 @@ int LogStore::append(const OpHead& op, const char* tail) {
     return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
-  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, op};
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op};
+  NodeOrder order(node_.plan(record), node_.number());
+  record.first_given = order.first_given;
+  record.first_taken = order.first_taken;
   const char* what = "the result of the next op";
   int code = give(record.heap_bytes(), what, &record.result_offset);
   if (code != HVDFT_OK) return code;

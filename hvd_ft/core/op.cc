@@ -25,42 +25,38 @@ const BegunOp& begun_op(const Worker& w, uint64_t number) {
 // A segment of an op that this worker has begun.
 struct Segment {
   Segment(const Worker& w, uint64_t n)
-      : op(begun_op(w, n)),
-        record(*op.record),
-        number(n),
-        index(n - record.first_segment),
-        range(hvdft::segment_range(index, record.op.result_bytes)) {}
+      : op(begun_op(w, n)), record(*op.record), number(n), index(n - record.first_segment) {}
   // Where drills strike that are to find an op half done.
-  bool in_the_middle() const { return index == hvdft::segments_of(record.op.result_bytes) / 2; }
+  bool in_the_middle() const { return index == record.segments() / 2; }
   bool last() const { return number + 1 == record.end_segment(); }
   uint64_t input() const { return record.input_of(number); }
-  uint64_t input_end() const { return input() + range.bytes(); }
+  uint64_t input_end() const { return input() + record.given(number).bytes(); }
 
   const BegunOp& op;
   const Record& record;
   uint64_t number, index;
-  Range range;
 };
 
 void give(Worker& w, const Segment& s) {
-  Range part = overlap(s.range, s.op.mine);
+  Range range = s.record.given(s.number), part = overlap(range, s.op.mine);
   if (part.bytes() > 0) {
     char* input = w.file->input() + s.input() % hvdft::kInputBytes;
     s.op.copies.copy_in(s.op.copies.context, part.from - s.op.mine.from, part.bytes(),
-                        input + (part.from - s.range.from));
+                        input + (part.from - range.from));
   }
   if (s.in_the_middle()) pass_point(HVDFT_AT_COPY_IN, s.record.id);
   w.block().contributed.store(
-      hvdft::place_after(s.record.id, s.index, hvdft::segments_of(s.record.op.result_bytes)),
+      hvdft::place_after(s.record.id, s.index, s.record.segments()),
       std::memory_order_seq_cst);
   if (s.last()) pass_point(HVDFT_AT_CONTRIBUTE, s.record.id);
 }
 
 void take(Worker& w, const Segment& s) {
   if (s.in_the_middle()) pass_point(HVDFT_AT_COPY_OUT, s.record.id);
-  if (s.op.copies.copy_out == nullptr || s.range.bytes() == 0) return;
-  s.op.copies.copy_out(s.op.copies.context, s.range.from, s.range.bytes(),
-                       w.node->heap() + s.record.result_offset + s.range.from);
+  Range range = s.record.taken(s.number);
+  if (s.op.copies.copy_out == nullptr || range.bytes() == 0) return;
+  s.op.copies.copy_out(s.op.copies.context, range.from, range.bytes(),
+                       w.node->heap() + s.record.result_offset + range.from);
 }
 
 void ring_others(const Worker& w) {
@@ -75,7 +71,7 @@ int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies) {
   Worker& w = *the_worker();
   const Record& record = *w.node->record(id);
   w.begun.push_back({&record, *copies, hvdft::contribution(record, w.rank)});
-  w.lane.begin(id, record.first_segment, hvdft::segments_of(record.op.result_bytes),
+  w.lane.begin(id, record.first_segment, record.segments(),
                w.block().contributed.load());
   return HVDFT_OK;
 }

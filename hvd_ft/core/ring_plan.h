@@ -112,15 +112,6 @@ class RingPlan {
                          : on_edge(edge_to(member), (members_ - 2) * segments_ + i);
   }
 
-  // So many bytes from the beginning of a member's result are final when it has received up to
-  // `position`.
-  uint64_t final_bytes(uint64_t member, uint64_t position) const {
-    uint64_t count = results(position), first = members_ == 1 ? 0 : members_ - 1 - member;
-    uint64_t before = first == 0 ? 0 : (members_ - first) * segments_;  // of those from chunk 0 on
-    if (count >= inputs()) return bytes_;
-    return count > before ? result(member, count - 1).to : 0;
-  }
-
  private:
   static uint64_t lines(uint64_t bytes) { return bytes / kCacheLine + (bytes % kCacheLine != 0); }
 

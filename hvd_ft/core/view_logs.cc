@@ -40,7 +40,7 @@ int hvdft_view_ring_end(hvdft_view* view, int rank, int sent, hvdft_ring_end* ou
   *out = {place.op, place.position, 0, 0, 0, 0};
   Record record;
   if (copy_record(node, place.op, &record) == nullptr) return 1;
-  RingPlan plan(node.header().file.nodes, record.heap_bytes(), kRingSegmentBytes);
+  RingPlan plan = node.plan(record);
   if (place.position >= plan.positions()) {  // a sender does not look whether it was the last one
     *out = {place.op + 1, 0, 0, 0, 0, 0};
     return 1;

@@ -132,6 +132,8 @@ int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
   return w.sleep(ticket, timeout_ms);
 }
 
+int hvdft_worker_waits(void) { return the_worker()->block().state.load() == HVDFT_WAITING; }
+
 void hvdft_worker_ring(void) { the_worker()->node->ring_worker(the_worker()->rank); }
 
 // ---------------------------------------------------------------- negotiation

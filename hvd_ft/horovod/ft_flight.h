@@ -27,6 +27,7 @@ struct FtFlight {
   std::vector<TensorTableEntry> entries;
   size_t tensors = 0; // that are pending until it is executed
   bool of_others = false; // the op of a process set without this rank
+  bool shown_waiting = false; // in Horovod's timeline
 
   // As in hvdft_copies; without one nothing is copied.
   std::function<void(uint64_t from, uint64_t bytes, char* to)> copy_in;

@@ -78,8 +78,20 @@ bool FtFollower::Next(bool shutdown_requested, HorovodGlobalState& state) {
       Negotiate(state);
     }
     CheckPeers();
+    ShowWaiting();
     FtCheck(ft().worker_wait(ticket, kWaitMs));
   }
+}
+
+// The timeline tells a wait for a rank that is restarted from an op that takes long.
+void FtFollower::ShowWaiting() {
+  if (flights_.empty() || !ft().worker_waits() || flights_.front()->shown_waiting) {
+    return;
+  }
+  FtFlight& flight = *flights_.front();
+  flight.shown_waiting = true;
+  timeline_->ActivityEndAll(flight.entries);
+  timeline_->ActivityStartAll(flight.entries, "FT_WAIT_PEER");
 }
 
 void FtFollower::Collect() {

@@ -61,6 +61,7 @@ private:
   void Finish(FtFlight& flight);
   void Leave();
   void CheckPeers();
+  void ShowWaiting();
   void FollowTerm(uint64_t term);
   bool MoreToCome(uint32_t ticket);
   void Negotiate(HorovodGlobalState& state);

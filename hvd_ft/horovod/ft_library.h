@@ -10,8 +10,8 @@ namespace common {
 
 struct FtLibrary {
 #define HVDFT_FUNCTIONS(X)                                                                         \
-  X(error) X(worker_open) X(worker_rank) X(worker_size) X(worker_nodes) X(worker_ticket)           \
-  X(worker_wait)                                                                                  \
+  X(error) X(worker_open) X(worker_rank) X(worker_size) X(worker_nodes) X(worker_incarnation)      \
+  X(worker_ticket) X(worker_wait) X(worker_waits)                                                  \
   X(worker_ring) X(worker_term) X(worker_joined) X(worker_join) X(worker_leave)                   \
   X(worker_caught_up)                                                                              \
   X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \

@@ -18,6 +18,7 @@ constexpr char FT_BROADCAST[] = "FT_BROADCAST";
 constexpr char FT_REDUCESCATTER[] = "FT_REDUCESCATTER";
 constexpr char FT_ALLTOALL[] = "FT_ALLTOALL";
 constexpr char FT_ERROR[] = "FT_ERROR";
+constexpr char FT_REPLAY[] = "FT_REPLAY";
 
 // Of the op's process set.
 Controller& ControllerOf(HorovodGlobalState* state, const std::vector<TensorTableEntry>& entries) {
@@ -30,7 +31,8 @@ char* Data(const std::shared_ptr<Tensor>& tensor) {
 
 // Hands the op over: the controller finishes it, and calls its entries back.
 Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const char* activity) {
-  state->timeline.ActivityStartAll(flight->entries, activity);
+  bool replays = ft().worker_incarnation() > 0 && !ft().worker_joined();
+  state->timeline.ActivityStartAll(flight->entries, replays ? FT_REPLAY : activity);
   ft_follower().Begin(std::move(flight));
   return Status::InProgress();
 }

@@ -1,6 +1,7 @@
 #include "node_ring.h"
 
 #include "bell.h"
+#include "node_order.h"
 #include "reduce.h"
 
 namespace hvdft {
@@ -17,9 +18,9 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
     count_ = 0;
     reduced_ = std::max(reduced_, record.first_segment);
   }
+  NodeOrder order(plan, member.member);
   for (; count_ < plan.inputs(); ++count_) {
-    uint64_t bytes = plan.input(member.member, count_).to;
-    uint64_t end = record.first_segment + (bytes + kSegmentBytes - 1) / kSegmentBytes;
+    uint64_t end = record.first_segment + order.given_for(plan.input(member.member, count_));
     while (reduced_ < end && member.arenas.is_reduced(reduced_)) ++reduced_;
     if (reduced_ < end) break;
   }
@@ -152,8 +153,9 @@ bool NodeReceiver::take_oldest() {
 void NodeReceiver::publish_final(EdgePlace place) {
   uint64_t end = 0;
   if (const Record* record = place.position > 0 ? member_.record(place.op) : nullptr) {
-    uint64_t bytes = member_.plan(*record).final_bytes(member_.member, place.position);
-    end = record->first_segment + bytes / kSegmentBytes;
+    RingPlan plan = member_.plan(*record);
+    NodeOrder order(plan, member_.member);
+    end = record->first_segment + order.final_at(plan, member_.member, place.position);
   } else if (place.op > 0 && (record = member_.record(place.op - 1)) != nullptr) {
     end = record->end_segment();
   }

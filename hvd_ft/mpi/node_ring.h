@@ -26,9 +26,7 @@ struct NodeMember {
   PairLog& log() const { return node().header().pair_log; }
   // nullptr: the log does not have it yet.
   const Record* record(uint64_t op) const;
-  RingPlan plan(const Record& record) const {
-    return {members, record.heap_bytes(), kRingSegmentBytes};
-  }
+  RingPlan plan(const Record& record) const { return node().plan(record); }
   char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
   char* result(const Record& record) const { return node().heap() + record.result_offset; }
 };

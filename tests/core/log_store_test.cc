@@ -77,7 +77,7 @@ void an_empty_log_keeps_its_numbers(Node& node) {
 
 int main() {
   std::string dir = fresh_directory();
-  CHECK(Node::create(dir, "store", 2, 1, 0, 2, 64 << 20) == HVDFT_OK);
+  CHECK(Node::create(dir, "store", 2, 1, 0, 0, 2, 64 << 20) == HVDFT_OK);
   {
     auto node = Node::open(dir, "store", Node::kAgent);
     CHECK(node != nullptr);

@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
   const char* dir = parent.dir.c_str();
   setenv("HOROVOD_FT_DIR", dir, 1);
   setenv("HOROVOD_FT_JOB", "messages", 1);
-  CHECK(hvdft_create_node(dir, "messages", ranks, 1, 0, ranks, kLimit) == HVDFT_OK);
+  CHECK(hvdft_create_node(dir, "messages", ranks, 1, 0, 0, ranks, kLimit) == HVDFT_OK);
   for (int r = 0; r < ranks; ++r) {
     CHECK(hvdft_create_rank(dir, "messages", r, kLimit) == HVDFT_OK);
   }

@@ -18,7 +18,7 @@ constexpr uint64_t kLimit = 64 << 20;
 
 struct Side {
   Side(int first, int locals, int peer_first, int peer_end) : dir(fresh_directory()) {
-    CHECK(Node::create(dir, "mirror", 3, 2, first, locals, kLimit) == HVDFT_OK);
+    CHECK(Node::create(dir, "mirror", 3, 2, first > 0, first, locals, kLimit) == HVDFT_OK);
     node = Node::open(dir, "mirror", Node::kAgent);
     CHECK(node != nullptr);
     renew = [=] {

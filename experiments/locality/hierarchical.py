@@ -1,0 +1,70 @@
+"""What every rank of the locality experiment does in a job of hvd_ft: time `hvd.allreduce`.
+
+Started by run.py through `hvdft run`, as the members of the ring are then the nodes. Rank 0 prints
+the lines that times.py prints.
+"""
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+import psutil
+import tensorflow as tf
+
+import hvd_ft.tensorflow as hvd
+from experiments.locality.times import busy_seconds
+
+SIDE = "hierarchical"
+WARM_UPS = 2
+
+
+def job_seconds() -> float:
+    """Returns the CPU time that this process, its nursery and its agent have used."""
+    processes = [psutil.Process(), *psutil.Process().parents()[:2]]
+    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+
+
+def over_all(value: float, op: Any) -> float:
+    """Returns the sum, or the maximum, of what each rank has."""
+    return float(hvd.allreduce(tf.constant(value, tf.float64), op=op))
+
+
+def measure(pattern: np.ndarray) -> dict[str, Any]:
+    """Times one allreduce, from when all ranks are there until the last one has its result."""
+    array = tf.constant(pattern + np.float32(hvd.rank()))
+    over_all(0, hvd.Sum)
+    time.sleep(0.02)  # as in times.py
+    over_all(0, hvd.Sum)
+    cpu, busy, begin = job_seconds(), busy_seconds(), time.perf_counter()
+    result = hvd.allreduce(array, op=hvd.Sum, name=f"x{len(pattern)}")
+    seconds = time.perf_counter() - begin
+    cpu = over_all(job_seconds() - cpu, hvd.Sum)
+    seconds = over_all(seconds, hvd.Max)
+    busy = busy_seconds() - busy
+    wanted = pattern * np.float32(hvd.size()) + np.float32(hvd.size() * (hvd.size() - 1) / 2)
+    wrong = over_all(float(not np.array_equal(result.numpy(), wanted)), hvd.Sum)
+    return {"seconds": seconds, "cpu": cpu, "others": max(busy - cpu, 0.0), "wrong": int(wrong)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bytes", required=True, help="a list")
+    parser.add_argument("--repeats", type=int, required=True)
+    options = parser.parse_args()
+    hvd.init()
+    state = hvd.State(snapshot_steps=1)
+    state.sync()
+    for size in map(int, options.bytes.split(",")):
+        pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
+        for repeat in range(-WARM_UPS, options.repeats):
+            row = {"side": SIDE, "bytes": size, "repeat": repeat, **measure(pattern)}
+            state.commit()  # as in a training: the log begins anew, in the memory that it has
+            if hvd.rank() == 0 and repeat >= 0:
+                print(json.dumps(row), flush=True)
+    state.finish()
+
+
+if __name__ == "__main__":
+    main()

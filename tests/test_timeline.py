@@ -1,0 +1,30 @@
+"""Horovod's timeline tells apart what is slow, what waits for a dead rank, and what is replayed."""
+
+import sys
+from pathlib import Path
+
+from conftest import RunHvdft
+
+SCRIPT = """\
+import tensorflow as tf
+import hvd_ft.tensorflow as hvd
+
+hvd.init()
+for i in range(20):
+    hvd.allreduce(tf.ones(1000), name=f"x{i}")
+"""
+
+
+def test_waits_and_replays_are_in_the_timeline(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    timeline = tmp_path / "timeline.json"
+    drills = ["--inject", "rank=0,op=5", "--inject", "rank=1,op=15,point=copy_in"]
+    ended = run_hvdft(
+        ["run", "-np", "2", *drills, sys.executable, str(tmp_path / "script.py")],
+        env={"HOROVOD_TIMELINE": str(timeline)},
+    )
+    assert ended.code == 0, ended.err
+    told = timeline.read_text()  # of rank 0's second incarnation
+    assert told.count("FT_REPLAY") == 6, "what the log had: ops 0 to 5"
+    assert told.count("FT_WAIT_PEER") == 1
+    assert told.count("FT_ALLREDUCE") == 14
