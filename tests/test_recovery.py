@@ -1,6 +1,7 @@
 """Real jobs whose ranks are killed end with the weights of an undisturbed job, bit for bit."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
