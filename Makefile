@@ -5,7 +5,7 @@ CORE := $(wildcard hvd_ft/core/*.cc)
 RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak agentsoak test sim lint sanitize bench clean
+.PHONY: help setup core horovod demo soak agentsoak test sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -39,6 +39,12 @@ lint: setup ## ruff, mypy, and the core without a warning
 
 sanitize: ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
+
+experiments: setup ## all experiments, an hour or more; results and pictures into their folders (the locality one needs root)
+	@rm -f experiments/locality/results.csv
+	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
+	@for run in recovery_time.run recovery_time.agent snapshot_cost.run time_to_converge.run; do \
+	  $(VENV)/python -m experiments.$$run || exit; done
 
 bench: setup ## allreduce and training on ft against stock Horovod, tables and pictures into out/
 	@mkdir -p out
