@@ -62,6 +62,9 @@ def worker_environment(
     }
     node = nodes.node_of(rank)
     local = nodes.ranks(node)
+    sizes = [len(nodes.ranks(other)) for other in range(len(nodes))]
+    # As Horovod counts them: the nodes that have a rank of this local rank.
+    across = [other for other, size in enumerate(sizes) if size > local.index(rank)]
     return {
         **kept,
         "HOROVOD_CONTROLLER": "ft",
@@ -70,8 +73,9 @@ def worker_environment(
         "HOROVOD_SIZE": str(nodes.firsts[-1]),
         "HOROVOD_LOCAL_RANK": str(local.index(rank)),
         "HOROVOD_LOCAL_SIZE": str(len(local)),
-        "HOROVOD_CROSS_RANK": str(node),
-        "HOROVOD_CROSS_SIZE": str(len(nodes)),
+        "HOROVOD_CROSS_RANK": str(across.index(node)),
+        "HOROVOD_CROSS_SIZE": str(len(across)),
+        "HOROVOD_FT_HOMOGENEOUS": str(int(len(set(sizes)) == 1)),
         "HOROVOD_FT_DIR": directory,
         "HOROVOD_FT_JOB": job,
         "HOROVOD_FT_LIBRARY": abi.library_path(),

@@ -10,6 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import digits_keras
+import hvd_ft.tensorflow as hvd
 
+hvd.init()
+assert not hvd.is_homogeneous()
 for folder in sys.argv[1:]:
     digits_keras.main(["--epochs", "1", "--result", folder])

@@ -348,4 +348,7 @@ def test_the_workers_environment() -> None:
     assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
     assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
     assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
+    assert env["HOROVOD_FT_HOMOGENEOUS"] == "0"
     assert env["HOROVOD_FT_LIBRARY"] == abi.library_path()
+    env = worker_environment({}, rank=4, nodes=Nodes((0, 2, 5)), job="j", directory="/d")
+    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("0", "1")

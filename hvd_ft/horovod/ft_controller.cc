@@ -78,7 +78,7 @@ void FtController::DoInitialization() {
   cross_rank_ = IntFromEnv("HOROVOD_CROSS_RANK", 0);
   cross_size_ = IntFromEnv("HOROVOD_CROSS_SIZE", 1);
   is_coordinator_ = ft().worker_rank() == 0;
-  is_homogeneous_ = true;
+  is_homogeneous_ = IntFromEnv("HOROVOD_FT_HOMOGENEOUS", 1) != 0;
   local_comm_ranks_.resize(static_cast<size_t>(size_));
   std::iota(local_comm_ranks_.begin(), local_comm_ranks_.end(), 0);
   local_sizes_for_cross_rank_ = {local_size_};
