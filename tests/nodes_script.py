@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import digits_keras
+
 import hvd_ft.tensorflow as hvd
 
 hvd.init()
