@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import psutil
 
+_EXECVE_SECONDS = 0.005  # takes longer than what is between a new program and its environment
 KILL_LIMIT_SECONDS = 10.0  # for processes to be gone after SIGKILL
 
 
@@ -20,10 +21,19 @@ def job_processes(job_id: str) -> list[psutil.Process]:
             if (
                 process.pid != os.getpid()
                 and process.status() != psutil.STATUS_ZOMBIE
-                and process.environ().get("HOROVOD_FT_JOB") == job_id
+                and _environ(process).get("HOROVOD_FT_JOB") == job_id
             ):
                 found.append(process)
     return found
+
+
+def _environ(process: psutil.Process) -> dict[str, str]:
+    """Returns the environment; in the middle of an execve, and of the kernel's own, it is empty."""
+    environ = process.environ()
+    if not environ and process.exe():
+        time.sleep(_EXECVE_SECONDS)  # no event tells of its end
+        environ = process.environ()
+    return dict(environ)
 
 
 def end_rank(job_id: str, rank: int) -> None:

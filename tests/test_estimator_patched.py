@@ -18,7 +18,8 @@ def test_what_it_can_do_and_what_it_says_it_cannot(
     for folder in folders[2:]:
         folder.mkdir()
     path = {"PYTHONPATH": str(patched_estimator)} if way == "patched" else {}
-    env = {**os.environ, **path, "TMPDIR": str(folders[2])}
+    # Without bytecode of what TensorFlow's AutoGraph makes there, and removes.
+    env = {**os.environ, **path, "TMPDIR": str(folders[2]), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-W", "ignore", SCRIPT, way, *map(str, folders[:2])]
     ended = subprocess.run(
         command, env=env, cwd=folders[3], capture_output=True, text=True, check=False

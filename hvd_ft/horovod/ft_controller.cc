@@ -122,7 +122,10 @@ bool FtController::TakeResponse(const hvdft_record& record, const Response& resp
     return false;
   }
   if (!absent) {
-    CheckSignature(record, response);
+    // What a first incarnation has in the log it has announced itself.
+    if (ft().worker_incarnation() > 0) {
+      CheckSignature(record, response);
+    }
     for (auto& name : response.tensor_names()) {
       requests_.erase(name);
     }

@@ -1,6 +1,6 @@
 #include "ft_signature.h"
 
-#include <sstream>
+#include <cstdio>
 
 #include "ft_process_sets.h"
 
@@ -21,43 +21,42 @@ const char* ReduceName(ReduceOp op) {
   return "?";
 }
 
+void AppendFactor(const char* name, double factor, std::string& text) {
+  if (factor != 1.0) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.17g", factor);
+    text.append(name).append(digits);
+  }
+}
+
 } // namespace
 
+// It is built for every tensor of every step, so without a stream.
 std::string FtSignature(const Request& request) {
-  std::ostringstream text;
-  text.precision(17);
-  if (request.request_type() == Request::BARRIER) {
+  auto type = request.request_type();
+  if (type == Request::BARRIER) {
     return FtIsProcessSetChange(request) ? FtProcessSetChange(request) : "barrier";
   }
-  if (request.request_type() == Request::JOIN) {
+  if (type == Request::JOIN) {
     return "join";
   }
-  text << Request::RequestType_Name(request.request_type());
-  if (request.request_type() == Request::ALLREDUCE) {
-    text << ' ' << ReduceName(request.reduce_op());
-  } else if (request.request_type() == Request::BROADCAST) {
-    text << " from " << request.root_rank();
+  std::string text = Request::RequestType_Name(type);
+  if (type == Request::ALLREDUCE) {
+    text.append(" ").append(ReduceName(request.reduce_op()));
+  } else if (type == Request::BROADCAST) {
+    text.append(" from ").append(std::to_string(request.root_rank()));
   }
-  text << ' ' << DataType_Name(request.tensor_type()) << " [";
+  text.append(" ").append(DataType_Name(request.tensor_type())).append(" [");
   const auto& shape = request.tensor_shape();
+  bool ragged = type == Request::ALLGATHER || type == Request::ALLTOALL;
   for (size_t i = 0; i < shape.size(); ++i) {
-    text << (i > 0 ? ", " : "");
-    if (i == 0 && (request.request_type() == Request::ALLGATHER ||
-                   request.request_type() == Request::ALLTOALL)) {
-      text << '*';
-    } else {
-      text << shape[i];
-    }
+    text.append(i > 0 ? ", " : "");
+    text.append(i == 0 && ragged ? "*" : std::to_string(shape[i]));
   }
-  text << ']';
-  if (request.prescale_factor() != 1.0) {
-    text << " prescale " << request.prescale_factor();
-  }
-  if (request.postscale_factor() != 1.0) {
-    text << " postscale " << request.postscale_factor();
-  }
-  text << ' ' << request.tensor_name();
-  return text.str();
+  text.append("]");
+  AppendFactor(" prescale ", request.prescale_factor(), text);
+  AppendFactor(" postscale ", request.postscale_factor(), text);
+  return text.append(" ").append(request.tensor_name());
 }
 
 } // namespace common
