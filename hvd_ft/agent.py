@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hvd_ft import __version__, jobdir, native
+from hvd_ft import __version__, jobdir, native, pinning
 from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
 from hvd_ft.drills import Drill, check_ranks, parse
@@ -202,6 +202,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         env = {
             **worker_environment(os.environ, meeting.rank, hosts, job, directory),
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
+            **(pinning.environment(meeting.rank, hosts) if settings.pin else {}),
         }
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
         view = native.View(directory)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from hvd_ft import __version__, abi, horovod_source, native
+from hvd_ft import __version__, abi, horovod_source, native, pinning
 from hvd_ft.errors import HvdFtError
 from hvd_ft.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 
@@ -54,8 +54,9 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         # An agent that waits in MPI would take a whole CPU from the workers, by polling
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",
-        # ... and hand its own CPU mask down to its worker.
+        # ... and hand its own CPU mask down to its worker, which it pins itself.
         "I_MPI_PIN": "0",
+        "HOROVOD_FT_PIN": str(int(pinning.is_wanted(os.environ))),
     }
 
 

@@ -39,6 +39,7 @@ from hvd_ft.launcher_watch import LauncherWatch
 from hvd_ft.launchers import strike
 from hvd_ft.output_relay import OutputRelay
 from hvd_ft.peer import peer_of
+from hvd_ft.pinning import pin
 from hvd_ft.taken_spare import TakenSpare
 
 WORKER = "worker"
@@ -274,6 +275,12 @@ class _Nursery:
     def _start(self, order: Message) -> None:
         name = order["name"]
         self._note_order(order)
+
+        def begin() -> None:
+            begin_child()
+            if name == WORKER:
+                pin(order["env"])
+
         try:
             child = subprocess.Popen(
                 order["argv"],
@@ -282,7 +289,7 @@ class _Nursery:
                 stdout=self._relay.ends[0],
                 stderr=self._relay.ends[1],
                 start_new_session=True,
-                preexec_fn=begin_child,  # noqa: PLW1509  (the nursery has one thread)
+                preexec_fn=begin,  # noqa: PLW1509  (the nursery has one thread)
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             # An OSError names the file, which may be the working directory.

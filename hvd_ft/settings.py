@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from hvd_ft import pinning
 from hvd_ft.errors import HvdFtError
 
 MINIMUM_ARENA_BYTES = 64 << 20
@@ -29,6 +30,7 @@ class Settings:
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
     message_timeout_seconds: float = 600.0
     topology: str = "hierarchical"
+    pin: bool = False  # as hvdft run says; another launcher has perhaps pinned the agents
     adoption_timeout_seconds: float = 60.0
     shared_dir: str | None = None  # None: agents meet over MPI alone
     launcher: str | None = None  # where hvdft run listens; None: it has not started the job
@@ -73,6 +75,7 @@ class Settings:
                 env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
             ),
             topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
+            pin="HOROVOD_FT_PIN" in env and pinning.is_wanted(env),
             adoption_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
             ),

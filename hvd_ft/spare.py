@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from hvd_ft import native
 from hvd_ft.channel import Channel
 from hvd_ft.last_words import keep_last_words
+from hvd_ft.pinning import pin
 from hvd_ft.spare_order import receive_order
 from hvd_ft.spare_preload import is_in
 
@@ -45,6 +46,7 @@ def main() -> None:
         os.close(stream)
     os.environ.clear()
     os.environ.update(order["env"])
+    pin(os.environ)
     os.chdir(order["cwd"])
     _begin()
     _run(order["target"], order["is_module"], order["arguments"], directory)
