@@ -52,7 +52,7 @@ def test_a_restarted_rank_has_the_same_cpus(run_hvdft: RunHvdft, pin: str) -> No
     assert ended.code == 0, ended.err
     said = {}
     for line in ended.out.splitlines():
-        word, rank, incarnation, cpus = line.split(maxsplit=3)
+        _, rank, incarnation, cpus = line.split(maxsplit=3)
         said[int(rank), int(incarnation)] = cpus
     assert said.keys() == {(0, 0), (1, 0), (1, 1)}
     assert said[1, 0] == said[1, 1]
