@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.lifeline import Holder
+from hvd_ft.policy import RecentFailures
 from hvd_ft.settings import Settings
 
 
@@ -40,7 +40,7 @@ class GenerationPolicy:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._failures: deque[float] = deque()
+        self._failures = RecentFailures(settings)
 
     def ended(
         self, holders: Sequence[Holder | None], stopped: bool, now: float
@@ -57,15 +57,12 @@ class GenerationPolicy:
         # A nursery that leaves in good order says nothing: its line ends.
         if not any(holder and holder.orphaned for holder in holders):
             return NotYet()
-        window = self._settings.failure_window_seconds
-        self._failures.append(now)
-        while self._failures[0] < now - window:
-            self._failures.popleft()
-        if len(self._failures) <= self._settings.max_failures:
+        self._failures.add(now)
+        if not self._failures.too_many():
             return Again()
         return Over(
-            f"agents or mpirun failed {len(self._failures)} times within {window:g} s, so the job "
-            "was ended; see their output above "
+            f"agents or mpirun failed {self._failures}, so the job was ended; see their output "
+            "above "
             f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})"
         )
 

@@ -6,7 +6,6 @@ the patches are applied, our C++ sources added, and the wheel is kept in a cache
 """
 
 import argparse
-import fcntl
 import json
 import os
 import re
@@ -22,10 +21,12 @@ from pathlib import Path
 
 from hvd_ft import environment, horovod_source, patching
 from hvd_ft.errors import HvdFtError
+from hvd_ft.file_lock import lock_in_time
 from hvd_ft.horovod_source import FT_FOLDER, HOROVOD_VERSION, MARKER, SDIST_SHA256
 from hvd_ft.progress import Progress
 
 _COMPILED = re.compile(r"\[ *(\d+%)\] (?:Building|Linking) CXX .*/(.+)$")
+_BUILD_LOCK_SECONDS = 1200.0  # a build takes 90 s on 2 cores, and there may be a slower machine
 _TREE = f"horovod-{HOROVOD_VERSION}"
 
 
@@ -204,7 +205,9 @@ def _cache_dir() -> Path:
 def _lock(cache: Path) -> Iterator[None]:
     """Lets one build at a time use the cache and the environment."""
     with (cache / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        other = f"another build of Horovod that holds {file.name}"
+        remedy = f"let it end, or end it (fuser {file.name} shows it)"
+        lock_in_time(file.fileno(), _BUILD_LOCK_SECONDS, other, remedy)
         yield
 
 

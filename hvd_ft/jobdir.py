@@ -12,11 +12,11 @@ import fcntl
 import os
 import shutil
 import stat
-import threading
 import time
 from collections.abc import Iterator
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.file_lock import lock_in_time
 from hvd_ft.settings import is_job_id
 
 LOCK_NAME = "lock"
@@ -178,7 +178,9 @@ def _locked_user_directory(arena_dir: str) -> Iterator[int]:
         ) from error
     try:
         _check_private(path, os.fstat(descriptor))
-        _lock_in_time(descriptor, path)
+        other = f"another hvdft process that holds the lock of {path}"
+        remedy = f"end that process (fuser {path} shows it)"
+        lock_in_time(descriptor, _USER_LOCK_TIMEOUT_SECONDS, other, remedy)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -194,20 +196,6 @@ def _check_private(path: str, found: os.stat_result) -> None:
     raise HvdFtError(
         f"{path} {reason}: have it removed or set HOROVOD_FT_ARENA_DIR to another directory"
     )
-
-
-def _lock_in_time(descriptor: int, path: str) -> None:
-    if _try_exclusive(descriptor):
-        return
-    # flock() has no timeout, so a thread waits in it.
-    waiter = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
-    waiter.start()
-    waiter.join(_USER_LOCK_TIMEOUT_SECONDS)
-    if waiter.is_alive():
-        raise HvdFtError(
-            f"waited {_USER_LOCK_TIMEOUT_SECONDS:.0f} s for another hvdft process that holds the "
-            f"lock of {path}: end that process (fuser {path} shows it)"
-        )
 
 
 def _refused(path: str, error: OSError) -> HvdFtError:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from hvd_ft import abi, native
-from hvd_ft.errors import HvdFtError
 
 _AGAIN = -1
 
@@ -44,7 +43,6 @@ class _Pair(ctypes.Structure):
 
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "hvdft_error": (c_char_p, []),
     "hvdft_worker_send": (c_int, [c_int, c_int32, c_char_p, c_uint32, c_void_p, c_uint64]),
     "hvdft_worker_await_message": (c_int, [c_int, c_int32, c_int, POINTER(_Message)]),
     "hvdft_worker_take_message": (c_int, [c_int, POINTER(_Message), c_void_p]),
@@ -74,19 +72,13 @@ def _library() -> ctypes.CDLL:
     return abi.load(abi.library_path(), _SIGNATURES, "build it with 'make core'")
 
 
-def _checked(code: int) -> int:
-    if code < 0:
-        raise HvdFtError(_library().hvdft_error().decode(errors="replace"))
-    return code
-
-
 def send(dest: int, tag: int, form: str, data: np.ndarray) -> bool:
     """Sends a contiguous array's bytes; False if an earlier incarnation has sent the message."""
     checksum = zlib.crc32(data.reshape(-1).view(np.uint8).data)
     code = _library().hvdft_worker_send(
         dest, tag, form.encode(), checksum, data.ctypes.data, data.nbytes
     )
-    return bool(_checked(code))
+    return bool(abi.checked(code))
 
 
 def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
@@ -95,14 +87,14 @@ def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
     code = _library().hvdft_worker_await_message(source, tag, timeout_ms, byref(out))
     if code == _AGAIN:
         return None
-    _checked(code)
+    abi.checked(code)
     return Message(out.number, out.bytes, out.form.decode())
 
 
 def take_message(source: int, message: Message, to: np.ndarray) -> None:
     """Receives a message into a contiguous array of its size."""
     which = _Message(message.number)
-    _checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))
+    abi.checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,7 @@ class PairOfRanks:
 def ring_end(view: native.View, rank: int, *, sent: bool) -> EdgeEnd | None:
     """What the node whose first rank this is has sent or received; None if it is no such rank."""
     out = _RingEnd()
-    if not _checked(_library().hvdft_view_ring_end(view.handle, rank, sent, byref(out))):
+    if not abi.checked(_library().hvdft_view_ring_end(view.handle, rank, sent, byref(out))):
         return None
     phase = "ALLGATHER" if out.allgather else "REDUCE_SCATTER"
     place = (phase, int(out.step), int(out.segment)) if out.known else None
@@ -154,7 +146,7 @@ def ring_end(view: native.View, rank: int, *, sent: bool) -> EdgeEnd | None:
 def pair_of_ranks(view: native.View, source: int, dest: int) -> PairOfRanks | None:
     """The log of the messages from one rank to another; None if there is none."""
     out = _Pair()
-    if not _checked(_library().hvdft_view_pair(view.handle, source, dest, byref(out))):
+    if not abi.checked(_library().hvdft_view_pair(view.handle, source, dest, byref(out))):
         return None
     return PairOfRanks(source, dest, out.sent, out.received, out.settled, out.memory_bytes)
 

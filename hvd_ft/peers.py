@@ -7,7 +7,6 @@ directory agents learn the generation from their launcher and the rest over MPI.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.file_lock import lock_in_time
 
 _LOOK_SECONDS = 0.02
 _LOCK_SECONDS = 10.0
@@ -136,19 +136,11 @@ class PeerFile:
             self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise HvdFtError(
-                            f"{self._lock_path} was locked for {_LOCK_SECONDS:g} s: see which "
-                            "process has it (lslocks), or if HOROVOD_FT_SHARED_DIR has a "
-                            "filesystem on which locks work"
-                        ) from None
-                    time.sleep(_LOOK_SECONDS)
+            remedy = (
+                "see which process has it (lslocks), or if HOROVOD_FT_SHARED_DIR has a "
+                "filesystem on which locks work"
+            )
+            lock_in_time(lock, _LOCK_SECONDS, f"the lock {self._lock_path}", remedy)
             yield
         finally:
             os.close(lock)

@@ -58,6 +58,32 @@ class End:
         return f"{self.reason} ({describe(self.status)})" if self.reason else describe(self.status)
 
 
+class RecentFailures:
+    """The failures that count against HOROVOD_FT_MAX_FAILURES.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._limit = settings.max_failures
+        self._window = settings.failure_window_seconds
+        self._times: deque[float] = deque()
+
+    def add(self, *times: float) -> None:
+        """Counts failures, the oldest first; those too long before the last one are forgotten."""
+        self._times.extend(times)
+        while self._times and self._times[0] < self._times[-1] - self._window:
+            self._times.popleft()
+
+    def too_many(self) -> bool:
+        """Tells whether there are more than the limit."""
+        return len(self._times) > self._limit
+
+    def __str__(self) -> str:
+        return f"{len(self._times)} times within {self._window:g} s"
+
+
 class RestartPolicy:
     """The rules for one rank.
 
@@ -69,12 +95,12 @@ class RestartPolicy:
     def __init__(self, rank: int, settings: Settings) -> None:
         self._rank = rank
         self._settings = settings
-        self._failures: deque[float] = deque()
+        self._failures = RecentFailures(settings)
         self._failed = False  # ever
 
     def remember(self, failures: Sequence[float]) -> None:
         """Takes the rank's failures that an older agent has seen, on the clock of `ended`."""
-        self._failures.extend(failures)
+        self._failures.add(*failures)
         self._failed |= bool(failures)
 
     def ended(self, end: End, now: float) -> Done | Restart | Stop:
@@ -99,16 +125,13 @@ class RestartPolicy:
         self._failed = True
         if end.orderly and code > 0:
             return Stop(code, f"the worker of rank {self._rank} ended with exit code {code}", False)
-        window = self._settings.failure_window_seconds
-        self._failures.append(now)
-        while self._failures[0] < now - window:
-            self._failures.popleft()
-        if len(self._failures) <= self._settings.max_failures:
+        self._failures.add(now)
+        if not self._failures.too_many():
             return Restart()
         return Stop(
             code if code > 0 else 128 - code,
-            f"rank {self._rank} failed {len(self._failures)} times within {window:g} s, the last "
-            f"time at step {end.step}: {end}; see its output above "
+            f"rank {self._rank} failed {self._failures}, the last time at step {end.step}: "
+            f"{end}; see its output above "
             f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})",
             True,
         )

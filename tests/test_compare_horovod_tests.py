@@ -1,5 +1,6 @@
 """The comparison of Horovod's tests on its MPI backend and on ft, with a checkout of our own."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import os, signal, unittest, pytest
 
 ft = os.environ.get("HOROVOD_CONTROLLER") == "ft"
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+other_is_through = os.environ["OTHER_IS_THROUGH"]
 assert int(os.environ["OMPI_COMM_WORLD_SIZE"]) == 2
 
 def test_same(): pass
@@ -22,8 +24,15 @@ class Parts(unittest.TestCase):
         with self.subTest("one"): assert not ft
 def test_skipped(): pytest.skip("so")
 def test_dies():
-    if ft and rank == 0: os.kill(os.getpid(), signal.SIGKILL)
-def test_not_reached(): pass
+    if ft and rank == 0:
+        open(other_is_through).close()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@pytest.fixture
+def tell_when_noted():
+    yield
+    if ft and rank == 1: open(other_is_through, "w").close()
+def test_not_reached(tell_when_noted): pass
 """
 
 
@@ -33,7 +42,8 @@ def test_what_is_worse_on_ft_is_told(run_hvdft: RunHvdft, tmp_path: Path) -> Non
     (folder / "test_some.py").write_text(TESTS)
     program = [sys.executable, str(SCRIPT), str(tmp_path), "test_some.py"]
     program += ["--out", str(tmp_path / "out")]
-    environment = {"COLUMNS": "200"}
+    os.mkfifo(tmp_path / "through")
+    environment = {"COLUMNS": "200", "OTHER_IS_THROUGH": str(tmp_path / "through")}
     ended = run_hvdft([], program=program, env=environment)
     assert ended.code == 1, ended
     rows = [line for line in ended.out.splitlines() if line.startswith("│")]

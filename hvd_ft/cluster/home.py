@@ -13,17 +13,16 @@ import json
 import os
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from hvd_ft.cluster.plan import Plan, check_name
 from hvd_ft.cluster.tools import python
 from hvd_ft.errors import HvdFtError
+from hvd_ft.file_lock import lock_in_time
 
 BASE = Path("/run/hvdft-cluster")
 _BASE_LOCK_TIMEOUT_SECONDS = 60.0  # starting or ending a cluster takes a few seconds
-_TICK_SECONDS = 0.02
 
 
 class Home:
@@ -132,19 +131,10 @@ def changing() -> Iterator[None]:
     except OSError as error:
         raise _refused(BASE, error) from None
     descriptor = os.open(BASE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    deadline = time.monotonic() + _BASE_LOCK_TIMEOUT_SECONDS
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise HvdFtError(
-                        f"waited {_BASE_LOCK_TIMEOUT_SECONDS:.0f} s for another hvdft cluster up "
-                        f"or down; see who has {BASE} (fuser {BASE}) and end it"
-                    ) from None
-                time.sleep(_TICK_SECONDS)
+        remedy = f"see who has {BASE} (fuser {BASE}) and end it"
+        other = "another hvdft cluster up or down"
+        lock_in_time(descriptor, _BASE_LOCK_TIMEOUT_SECONDS, other, remedy)
         yield
     finally:
         os.close(descriptor)

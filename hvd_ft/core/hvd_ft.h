@@ -210,7 +210,7 @@ HVDFT_API int hvdft_worker_incarnation(void);
 // Waiting. Take the ticket, look at the state, then wait if there is nothing to do.
 HVDFT_API uint32_t hvdft_worker_ticket(void);
 HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 rung, 0 time is over
-HVDFT_API int hvdft_worker_waits(void);  // 1 for a rank that is being restarted
+HVDFT_API int hvdft_worker_waits(void);  // 1 if some rank is being restarted: it waits for that one
 HVDFT_API void hvdft_worker_ring(void);  // ends the wait: from the worker's other threads
 
 // Negotiation. A term begins whenever a rank joins; what was announced in an older

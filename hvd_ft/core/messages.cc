@@ -78,7 +78,7 @@ std::vector<Messages::End*> Messages::ends() {
 
 // ---------------------------------------------------------------- sending and receiving
 
-int Messages::send(int dest, const MessageHead& head, const char* data) {
+int Messages::send(int dest, MessageHead& head, const char* data) {
   End* end = this->end(kOut, dest);
   if (end == nullptr) return HVDFT_ESYS;
   const PairFile& file = *end->file;
@@ -88,16 +88,11 @@ int Messages::send(int dest, const MessageHead& head, const char* data) {
     ring(file.header().bell);  // whoever sent it may have been killed before it rang
   } else {
     file.settle();
-    MessageHead placed{};
-    placed.bytes = head.bytes;
-    placed.tag = head.tag;
-    placed.checksum = head.checksum;
-    std::memcpy(placed.form, head.form, kFormBytes);
-    code = file.room(head.bytes, &placed.offset);
-    if (code == HVDFT_OK) code = file.write(placed.offset, data, head.bytes);
+    code = file.room(head.bytes, &head.offset);
+    if (code == HVDFT_OK) code = file.write(head.offset, data, head.bytes);
     if (code != HVDFT_OK) return code;
     pass_point(HVDFT_AT_SEND, end->place.count);
-    file.publish(placed);
+    file.publish(head);
     pass_point(HVDFT_AT_SENT, end->place.count);
     code = 1;
   }

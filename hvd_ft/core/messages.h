@@ -15,8 +15,8 @@ class Messages {
  public:
   Messages(const Node& node, int rank);
 
-  // 1: sent; 0: an earlier incarnation has sent it.
-  int send(int dest, const MessageHead& head, const char* data);
+  // 1: sent; 0: an earlier incarnation has sent it. Where the data lies is entered in the head.
+  int send(int dest, MessageHead& head, const char* data);
   // The next receive's message, or HVDFT_AGAIN.
   int find(int source, int32_t tag, hvdft_message* out);
   bool wait(int source, uint32_t ticket, int timeout_ms);

@@ -37,7 +37,8 @@ struct NodeOrder {
   // So many segments are final, in the order of taking, when `member` has received up to `position`.
   uint64_t final_at(const RingPlan& plan, uint64_t member, uint64_t position) const {
     uint64_t results = plan.results(position);
-    if (results == 0 || results == plan.inputs()) return results == 0 ? 0 : segments;
+    if (results == 0) return 0;
+    if (results == plan.inputs()) return segments;
     uint64_t begin = plan.result(member, 0).from, end = plan.result(member, results - 1).to;
     uint64_t before = whole_after(begin);
     uint64_t after = end == plan.bytes() ? segments : end / kSegmentBytes;

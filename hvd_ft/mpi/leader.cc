@@ -31,12 +31,11 @@ void nap(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t idle_ns, bool as
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts)
-    : arenas_(std::move(arenas)), member_{*arenas_, 0, firsts.size() - 1} {
+    : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
   if (!node.is_local(0)) store_ = std::make_unique<LogStore>(node);
   make_endpoints(communicator);
   int me = star_->member(), nodes = star_->members();
-  member_.member = static_cast<uint64_t>(me);
   for (int peer = 0; peer < nodes; ++peer) {
     if (peer == me || (me != 0 && peer != 0)) continue;
     auto at = static_cast<size_t>(peer);

@@ -18,9 +18,9 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
     count_ = 0;
     reduced_ = std::max(reduced_, record.first_segment);
   }
-  NodeOrder order(plan, member.member);
+  NodeOrder order(plan, member.number());
   for (; count_ < plan.inputs(); ++count_) {
-    uint64_t end = record.first_segment + order.given_for(plan.input(member.member, count_));
+    uint64_t end = record.first_segment + order.given_for(plan.input(member.number(), count_));
     while (reduced_ < end && member.arenas.is_reduced(reduced_)) ++reduced_;
     if (reduced_ < end) break;
   }
@@ -28,7 +28,7 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
 }
 
 NodeSender::NodeSender(const NodeMember& member, Endpoint& endpoint)
-    : member_(member), endpoint_(endpoint), sender_(member.member) {}
+    : member_(member), endpoint_(endpoint), sender_(member.number()) {}
 
 bool NodeSender::connect() {
   if (!greeted_) greeted_ = endpoint_.begin_receive(&greeting_, sizeof greeting_, successor());
@@ -77,7 +77,7 @@ bool NodeSender::send_next() {
 NodeReceiver::NodeReceiver(const NodeMember& member, Endpoint& endpoint)
     : member_(member),
       endpoint_(endpoint),
-      receiver_(member.member, member.members, member.log().received.place()),
+      receiver_(member.number(), member.members, member.log().received.place()),
       ahead_(receiver_),
       room_(kTransfers * kRingSegmentBytes) {}
 
@@ -154,8 +154,8 @@ void NodeReceiver::publish_final(EdgePlace place) {
   uint64_t end = 0;
   if (const Record* record = place.position > 0 ? member_.record(place.op) : nullptr) {
     RingPlan plan = member_.plan(*record);
-    NodeOrder order(plan, member_.member);
-    end = record->first_segment + order.final_at(plan, member_.member, place.position);
+    NodeOrder order(plan, member_.number());
+    end = record->first_segment + order.final_at(plan, member_.number(), place.position);
   } else if (place.op > 0 && (record = member_.record(place.op - 1)) != nullptr) {
     end = record->end_segment();
   }

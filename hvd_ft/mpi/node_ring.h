@@ -19,9 +19,10 @@ namespace hvdft {
 // What both halves know.
 struct NodeMember {
   const Arenas& arenas;
-  uint64_t member, members;
+  uint64_t members;
 
   Node& node() const { return arenas.node(); }
+  uint64_t number() const { return node().number(); }
   uint64_t generation() const { return node().header().generation.load(); }
   PairLog& log() const { return node().header().pair_log; }
   // nullptr: the log does not have it yet.
