@@ -51,11 +51,17 @@ def share_of(cpus: Sequence[int], index: int, ranks: int) -> Sequence[int]:
 
 
 def pin(environ: Mapping[str, str]) -> None:
-    """Pins this process, with all threads that it has, if a worker's environment says so."""
+    """Pins this process, with all threads that it has, if a worker's environment says so.
+
+    On CPUs that they share none of these threads, when it is woken, interrupts another one: each
+    runs until it waits. Horovod's would otherwise be interrupted by each result that it hands to
+    TensorFlow (docs/performance.md).
+    """
     if cpus := environ.get(VARIABLE):
-        for thread in os.listdir("/proc/self/task"):
+        for thread in map(int, os.listdir("/proc/self/task")):
             with contextlib.suppress(OSError):  # it has ended, or the CPUs were taken away
-                os.sched_setaffinity(int(thread), map(int, cpus.split(",")))
+                os.sched_setaffinity(thread, map(int, cpus.split(",")))
+                os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _neighbours_together(cpus: Iterable[int]) -> list[int]:

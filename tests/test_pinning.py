@@ -14,7 +14,9 @@ SAY = """\
 import os, sys
 from hvd_ft import native
 worker = native.worker()
-sys.stdout.write(f"CPUS {worker.rank} {worker.incarnation} {sorted(os.sched_getaffinity(0))}\\n")
+how = "pinned" if os.sched_getscheduler(0) == os.SCHED_BATCH else "free"
+cpus = sorted(os.sched_getaffinity(0))
+sys.stdout.write(f"CPUS {worker.rank} {worker.incarnation} {how} {cpus}\\n")
 sys.stdout.flush()
 if (worker.rank, worker.incarnation) == (1, 0):
     os._exit(1)
@@ -50,10 +52,12 @@ def test_a_restarted_rank_has_the_same_cpus(run_hvdft: RunHvdft, pin: str) -> No
         ["run", "-np", "2", "--no-live", sys.executable, "-c", SAY], env={"HOROVOD_FT_PIN": pin}
     )
     assert ended.code == 0, ended.err
-    said = {}
+    said, how = {}, set()
     for line in ended.out.splitlines():
-        _, rank, incarnation, cpus = line.split(maxsplit=3)
+        _, rank, incarnation, word, cpus = line.split(maxsplit=4)
         said[int(rank), int(incarnation)] = cpus
+        how.add(word)
+    assert how == {"pinned" if pin == "1" else "free"}
     assert said.keys() == {(0, 0), (1, 0), (1, 1)}
     assert said[1, 0] == said[1, 1]
     everything = str(sorted(os.sched_getaffinity(0)))

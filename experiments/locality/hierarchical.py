@@ -7,6 +7,7 @@ the lines that times.py prints.
 import argparse
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import psutil
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-from experiments.locality.times import busy_seconds
+from experiments.locality.times import busy_seconds, share, wanted_result
 
 SIDE = "hierarchical"
 WARM_UPS = 2
@@ -31,35 +32,52 @@ def over_all(value: float, op: Any) -> float:
     return float(hvd.allreduce(tf.constant(value, tf.float64), op=op))
 
 
-def measure(pattern: np.ndarray) -> dict[str, Any]:
-    """Times one allreduce, from when all ranks are there until the last one has its result."""
+def row_of_allreduces(size: int, in_a_row: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns a step that reduces a tensor of so many elements, its result again, and so on."""
+
+    @tf.function(input_signature=[tf.TensorSpec([size], tf.float32)])  # type: ignore[misc]
+    def step(array: tf.Tensor) -> tf.Tensor:
+        for i in range(in_a_row):
+            array = hvd.allreduce(array, op=hvd.Sum, name=f"x{size}.{i}")
+        return array
+
+    return step
+
+
+def measure(
+    pattern: np.ndarray, step: Callable[[tf.Tensor], tf.Tensor], in_a_row: int
+) -> dict[str, Any]:
+    """Times a step, from when all ranks are there until the last one has its result."""
     array = tf.constant(pattern + np.float32(hvd.rank()))
     over_all(0, hvd.Sum)
     time.sleep(0.02)  # as in times.py
     over_all(0, hvd.Sum)
     cpu, busy, begin = job_seconds(), busy_seconds(), time.perf_counter()
-    result = hvd.allreduce(array, op=hvd.Sum, name=f"x{len(pattern)}")
+    result = step(array)
     seconds = time.perf_counter() - begin
     cpu = over_all(job_seconds() - cpu, hvd.Sum)
     seconds = over_all(seconds, hvd.Max)
     busy = busy_seconds() - busy
-    wanted = pattern * np.float32(hvd.size()) + np.float32(hvd.size() * (hvd.size() - 1) / 2)
+    wanted = wanted_result(pattern, hvd.size(), in_a_row)
     wrong = over_all(float(not np.array_equal(result.numpy(), wanted)), hvd.Sum)
-    return {"seconds": seconds, "cpu": cpu, "others": max(busy - cpu, 0.0), "wrong": int(wrong)}
+    return share(in_a_row, seconds, cpu, busy) | {"wrong": int(wrong)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bytes", required=True, help="a list")
     parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--in-a-row", type=int, default=1, help="allreduces of a repeat")
     options = parser.parse_args()
     hvd.init()
     state = hvd.State(snapshot_steps=1)
     state.sync()
     for size in map(int, options.bytes.split(",")):
         pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
+        step = row_of_allreduces(len(pattern), options.in_a_row)
         for repeat in range(-WARM_UPS, options.repeats):
-            row = {"side": SIDE, "bytes": size, "repeat": repeat, **measure(pattern)}
+            row = {"side": SIDE, "bytes": size, "repeat": repeat}
+            row |= measure(pattern, step, options.in_a_row)
             state.commit()  # as in a training: the log begins anew, in the memory that it has
             if hvd.rank() == 0 and repeat >= 0:
                 print(json.dumps(row), flush=True)

@@ -51,10 +51,22 @@ def busy_seconds() -> float:
     return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
+def wanted_result(pattern: np.ndarray, ranks: int, in_a_row: int) -> np.ndarray:
+    """Returns what so many allreduces, each of the one before's result, make of a pattern.
+
+    Args:
+        pattern: float32, small whole numbers, to which each rank adds its number.
+        ranks: a power of two, or all is done once: so no rounding comes in.
+        in_a_row: so many allreduces.
+    """
+    once = pattern * np.float32(ranks) + np.float32(ranks * (ranks - 1) / 2)
+    return np.asarray(once * np.float32(ranks) ** (in_a_row - 1))
+
+
 def measure(
-    comm: Any, pattern: np.ndarray, reduce: Callable[[np.ndarray], object]
+    comm: Any, pattern: np.ndarray, reduce: Callable[[np.ndarray], object], in_a_row: int
 ) -> dict[str, Any]:
-    """Times one allreduce, from a barrier until the last rank has its result."""
+    """Times allreduces, from a barrier until the last rank has its result; returns one's share."""
     from mpi4py import MPI
 
     array = pattern + np.float32(comm.rank)
@@ -62,14 +74,21 @@ def measure(
     time.sleep(0.02)  # what the barrier left on its way is gone
     comm.Barrier()
     cpu, busy, begin = cpu_seconds(), busy_seconds(), time.perf_counter()
-    reduce(array)
+    for _ in range(in_a_row):
+        reduce(array)
     seconds = time.perf_counter() - begin
     cpu = comm.allreduce(cpu_seconds() - cpu)
     seconds = comm.allreduce(seconds, MPI.MAX)
     busy = busy_seconds() - busy
-    wanted = pattern * np.float32(comm.size) + np.float32(comm.size * (comm.size - 1) / 2)
+    wanted = wanted_result(pattern, comm.size, in_a_row)
     wrong = comm.allreduce(int(not np.array_equal(array, wanted)))
-    return {"seconds": seconds, "cpu": cpu, "others": max(busy - cpu, 0.0), "wrong": wrong}
+    return share(in_a_row, seconds, cpu, busy) | {"wrong": wrong}
+
+
+def share(in_a_row: int, seconds: float, cpu: float, busy: float) -> dict[str, float]:
+    """Returns one allreduce's share of the time, of the ranks' CPU time and of that of others."""
+    others = max(busy - cpu, 0.0)
+    return {"seconds": seconds / in_a_row, "cpu": cpu / in_a_row, "others": others / in_a_row}
 
 
 def repeats(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -83,6 +102,7 @@ def main() -> None:
     parser.add_argument("--sides", required=True)
     parser.add_argument("--bytes", required=True, help="a list")
     parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--in-a-row", type=int, default=1, help="allreduces of a repeat")
     parser.add_argument("--segment-bytes", type=int, default=ring.SEGMENT_BYTES)
     options = parser.parse_args()
     names = options.sides.split(",")
@@ -98,7 +118,7 @@ def main() -> None:
                 for name in order:
                     # Connections are made on the first use, whatever its size.
                     part = pattern if repeat >= 0 else pattern[:WARM_UP]
-                    row = measure(comm, part, reduce[name])
+                    row = measure(comm, part, reduce[name], options.in_a_row)
                     if comm.rank == 0 and repeat >= 0:
                         print(json.dumps({"side": name, "bytes": size, "repeat": repeat, **row}))
                         sys.stdout.flush()

@@ -118,8 +118,9 @@ struct Lane {
 
   // What to do next; `stage(n)` tells of segment n, `final(n)` whether its result can be taken.
   // Contributing comes first, as others wait for it. `fits(from, n)` tells whether there is room
-  // for segment n while those from `from` on are not reduced. (On one node what this rank has not taken counts, too: so it finds that in the cache.
-  // Across nodes it takes long until results are final, and inputs must not wait for them.)
+  // for segment n while those from `from` on are not reduced. (On one node what this rank has not
+  // taken counts, too: so it finds that in the cache. Across nodes it takes long until results are
+  // final, and inputs must not wait for them.)
   template <typename StageOf, typename FinalOf, typename Fits>
   Step next(StageOf stage, FinalOf final, Fits fits) {
     if (!across) freed = taken;
