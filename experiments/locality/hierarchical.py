@@ -1,7 +1,7 @@
-"""What every rank of the locality experiment does in a job of hvd_ft: time `hvd.allreduce`.
+"""What every rank of the locality experiment does in a job of Horovod: time `hvd.allreduce`.
 
-Started by run.py through `hvdft run`, as the members of the ring are then the nodes. Rank 0 prints
-the lines that times.py prints.
+Started by run.py through `hvdft run`, where the members of the ring are the nodes, or through
+mpirun with stock Horovod. Rank 0 prints the lines that times.py prints.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import tensorflow as tf
 import hvd_ft.tensorflow as hvd
 from experiments.locality.times import busy_seconds, share, wanted_result
 
-SIDE = "hierarchical"
 WARM_UPS = 2
 
 
@@ -65,6 +64,7 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--side", required=True, help="what it is called")
     parser.add_argument("--bytes", required=True, help="a list")
     parser.add_argument("--repeats", type=int, required=True)
     parser.add_argument("--in-a-row", type=int, default=1, help="allreduces of a repeat")
@@ -76,7 +76,7 @@ def main() -> None:
         pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
         step = row_of_allreduces(len(pattern), options.in_a_row)
         for repeat in range(-WARM_UPS, options.repeats):
-            row = {"side": SIDE, "bytes": size, "repeat": repeat}
+            row = {"side": options.side, "bytes": size, "repeat": repeat}
             row |= measure(pattern, step, options.in_a_row)
             state.commit()  # as in a training: the log begins anew, in the memory that it has
             if hvd.rank() == 0 and repeat >= 0:

@@ -28,6 +28,7 @@ ROOT = HERE.parents[1]
 CLUSTER = f"locality-{os.getpid()}"
 SPLIT = ("serial", "irecv_send_wait", "endpoints")
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
+STOCK = ("horovod",)
 # As in hvd_ft.bench: for a single small one Python and TensorFlow take longer than the allreduce.
 IN_A_ROW = 8
 
@@ -98,7 +99,7 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
     elif part == "sizes":
         sizes = tuple(64 << 10 << (2 * i) for i in range(4))
         for rate in rates:
-            for sides in (("endpoints",), ("mpi",), FT):
+            for sides in (("endpoints",), ("mpi",), FT, STOCK):
                 yield Cell(part, rate, "4-2-2", sizes, sides, 3 if quick else 9, IN_A_ROW)
     else:
         sizes = (4 << 20, 16 << 20, 64 << 20)
@@ -133,13 +134,15 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
         machines.flush()
         if cell.sides == FT:
             start = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", "-np", size]
-            command = [*before, *start, "-H", host_list(placed), sys.executable]
-            command += ["-m", "experiments.locality.hierarchical", *measured]
+            start += ["-H", host_list(placed)]
         else:
             where = [] if cell.part == "node" else ["-machinefile", machines.name]
-            command = [*before, "mpirun", "-n", size, *where, sys.executable]
-            command += ["-m", "experiments.locality.times", "--sides", ",".join(cell.sides)]
-            command += measured
+            start = ["mpirun", "-n", size, *where]
+        if cell.sides in (FT, STOCK):
+            module = ["experiments.locality.hierarchical", "--side", *cell.sides]
+        else:
+            module = ["experiments.locality.times", "--sides", ",".join(cell.sides)]
+        command = [*before, *start, sys.executable, "-m", *module, *measured]
         with (ROOT / "out" / "locality.log").open("a") as log:
             process = subprocess.Popen(
                 command,
@@ -169,6 +172,9 @@ def environment(cell: Cell) -> dict[str, str]:
     """Returns the environment of mpirun; nobody polls, so that nodes on one machine share CPUs."""
     env = {**os.environ, "I_MPI_THREAD_YIELD": "3", "I_MPI_ROOT": sys.prefix, "I_MPI_PIN": "0"}
     env["PATH"] = f"{sys.prefix}/bin:{env['PATH']}"
+    if cell.sides == STOCK:
+        env |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+        env |= {"FI_PROVIDER": "tcp", "LD_LIBRARY_PATH": f"{sys.prefix}/lib"}
     return env | ({"I_MPI_FABRICS": "shm"} if cell.part == "node" else {})
 
 
