@@ -1,6 +1,7 @@
 """Jobs on several nodes: which ranks are where, training over the ring, and workers that die."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hvd_ft.hosts import host_list, parse_placement
 from hvd_ft.nodes import Nodes
 
 SCRIPT = str(Path(__file__).with_name("nodes_script.py"))
+SUMS = str(Path(__file__).with_name("sums_script.py"))
 
 
 def test_ranks_and_their_nodes() -> None:
@@ -62,6 +64,17 @@ def test_a_sum_does_not_depend_on_what_is_fused_with_it(cluster: Cluster, tmp_pa
     ended = cluster.hvdft("run", "--", *hvdft, "--no-live", sys.executable, str(script))
     assert ended.code == 0, ended.err
     assert ended.out.count(str([True] * 8)) == 3, ended.out
+
+
+def test_the_last_message_of_an_op_arrives(cluster: Cluster) -> None:
+    """MPI kept messages that it had called sent, and its rank made no further call."""
+    small_ops = ["500", "65536"]
+    flat = ["--no-live", "--topology", "flat"]
+    ended = run(cluster, "4-2-2", *flat, sys.executable, SUMS, *small_ops)
+    assert ended.code == 0, ended.err
+    sums = re.findall(r"SUMS (\d) 0 (\w+)", ended.out)
+    assert sorted(rank for rank, _ in sums) == list("01234567")
+    assert len({hashed for _, hashed in sums}) == 1
 
 
 @pytest.mark.parametrize(("placement", "victim"), [("4-2-2", 5), ("4-3-1", 7)])

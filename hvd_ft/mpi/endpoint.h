@@ -40,7 +40,8 @@ class Endpoint {
   // Whether it is complete; moves on whatever is on its way on this endpoint.
   bool complete(Transfer* transfer);
 
-  // Moves on what MPI may still have to do here for transfers that are complete.
+  // Moves on what MPI may still have to do here for transfers that are complete: a send can be
+  // while its message is still in MPI's hands, and only calls on this endpoint put it on its way.
   void poke();
 
   // MPI's own blocking calls: they cannot time out.

@@ -17,14 +17,15 @@ constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
 
 // MPI can only be asked, and others want the CPU: so between two questions there is a nap, the
 // longer the longer nothing has moved. What happens on this node rings a bell that ends it.
-constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kNoMpiNapNs = 1000000000;
+constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
 constexpr uint64_t kLastNs = 500000000;
 
 void nap(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t idle_ns, bool asks_mpi) {
   if (idle_ns < kYieldNs) {
     sched_yield();
   } else {
-    nap_at_bell(bell, ticket, asks_mpi ? std::min(idle_ns / 2, kLongestNapNs) : kNoMpiNapNs);
+    uint64_t longest = asks_mpi ? kLongestNapNs : kLongestIdleNapNs;
+    nap_at_bell(bell, ticket, std::min(idle_ns / 2, longest));
   }
 }
 
@@ -133,6 +134,7 @@ void Leader::drive(Half& half) {
       continue;
     }
     if (idle_since == 0) idle_since = now;
+    if (!half.waits_for_mpi()) half.poke();  // or the neighbour may wait for ever
     h.ring_asleep.fetch_add(1);
     nap(h.ring_bell, ticket, now - idle_since, half.waits_for_mpi());
     h.ring_asleep.fetch_sub(1);

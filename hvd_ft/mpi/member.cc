@@ -131,10 +131,8 @@ void RingMember::set_in_op(bool in_op) {
   if (!in_op) changed_.notify_all();
 }
 
-// MPI calls a send complete when it has a copy of the message, which may still have to be put on
-// its way. With split threads only calls on the same endpoint do that, and a caller that is done
-// makes none: its successor would wait for ever. So the thread makes some between ops, ever
-// fewer of them.
+// A caller that is done makes no more calls on its endpoints, and its successor may wait for ever
+// (Endpoint::poke). So the thread makes some between ops, ever fewer of them.
 void RingMember::await_work(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds kFirst{100}, kLast{100000};
   auto pause = kFirst;

@@ -54,6 +54,8 @@ class NodeSender {
   bool step();  // does what can be done without waiting; returns whether there was anything
   // Whether it waits for something that MPI brings, and no bell rings.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
+  // Has to be called now and then where it does not (endpoint.h).
+  void poke() { endpoint_.poke(); }
 
  private:
   bool send_next();
@@ -76,6 +78,7 @@ class NodeReceiver {
   bool connect();
   bool step();
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
+  void poke() { endpoint_.poke(); }
 
  private:
   struct Expected {
