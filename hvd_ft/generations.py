@@ -39,7 +39,6 @@ class GenerationPolicy:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
         self._failures = RecentFailures(settings)
 
     def ended(
@@ -61,9 +60,8 @@ class GenerationPolicy:
         if not self._failures.too_many():
             return Again()
         return Over(
-            f"agents or mpirun failed {self._failures}, so the job was ended; see their output "
-            "above "
-            f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})"
+            f"agents or mpirun failed {self._failures}, so the job was ended; "
+            "see their output above"
         )
 
 

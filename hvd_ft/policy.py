@@ -81,7 +81,10 @@ class RecentFailures:
         return len(self._times) > self._limit
 
     def __str__(self) -> str:
-        return f"{len(self._times)} times within {self._window:g} s"
+        return (
+            f"{len(self._times)} times within {self._window:g} s "
+            f"(HOROVOD_FT_MAX_FAILURES is {self._limit})"
+        )
 
 
 class RestartPolicy:
@@ -94,7 +97,6 @@ class RestartPolicy:
 
     def __init__(self, rank: int, settings: Settings) -> None:
         self._rank = rank
-        self._settings = settings
         self._failures = RecentFailures(settings)
         self._failed = False  # ever
 
@@ -131,7 +133,6 @@ class RestartPolicy:
         return Stop(
             code if code > 0 else 128 - code,
             f"rank {self._rank} failed {self._failures}, the last time at step {end.step}: "
-            f"{end}; see its output above "
-            f"(HOROVOD_FT_MAX_FAILURES is {self._settings.max_failures})",
+            f"{end}; see its output above",
             True,
         )

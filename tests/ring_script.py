@@ -1,5 +1,6 @@
 """What every rank of test_ring.py's jobs does; asserts, and prints `good` at rank 0's end."""
 
+import os
 import sys
 
 import numpy as np
@@ -105,7 +106,7 @@ def main():
             assert ring.endpoints == 1 and "prepare()" in ring.why
             check_ring(ring, comm, few, ["float32"], ["sum"])
     elif mode == "timeout":
-        ring = Ring(comm, timeout_seconds=0.2)
+        ring = Ring(comm, endpoints=2, timeout_seconds=0.2)
         if comm.rank == 0:
             fails("nothing has come or gone", lambda: ring.allreduce(np.ones(9999)))
             fails("has failed before", lambda: ring.allreduce(np.ones(9999)))
@@ -114,11 +115,11 @@ def main():
         MPI.COMM_WORLD.Abort(3)  # a message is on its way for ever
     else:
         check_errors(comm)
-        with Ring(comm, segment_bytes=1000) as ring:  # rounded up to 1024
+        with Ring(comm, endpoints=2, segment_bytes=1000) as ring:  # rounded up to 1024
             assert ring.endpoints == 2 and ring.why == "", ring.why
             check_ring(ring, comm, few, DTYPES, OPS)
             check_ring(ring, comm, [300_007], ["float32"], ["sum"])
-        with Ring(comm, segment_bytes=1) as ring:
+        with Ring(comm, endpoints=2, segment_bytes=1) as ring:
             check_ring(ring, comm, [5000], ["float64"], ["prod"])
         for variant in ("serial", "irecv_send_wait"):
             with Ring(comm, variant=variant) as ring:
@@ -126,9 +127,13 @@ def main():
         with Ring(comm, endpoints=1, segment_bytes=1 << 14) as ring:
             assert ring.endpoints == 1 and ring.why == ""
             check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+        os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+        with Ring(comm) as ring:
+            assert ring.endpoints == 1 and "fewer than two CPUs" in ring.why, ring.why
+            check_ring(ring, comm, few, ["float32"], ["sum"])
         fails("prepare(endpoints=1)", lambda: Ring(comm, variant="threads"))
         part = comm.Split(comm.rank % 2, -comm.rank)  # rings of some, in another order
-        with Ring(part) as ring:
+        with Ring(part, endpoints=2) as ring:
             check_ring(ring, part, few, ["int64"], ["max"])
     if comm.rank == 0:
         print("good", flush=True)

@@ -145,7 +145,8 @@ def test_a_crash_loop_ends_the_job(run_agents: RunAgents) -> None:
     ended = run_agents(body, env={"HOROVOD_FT_MAX_FAILURES": "1"})
     assert ended.code == 1
     assert ended.err.count("last words") == 2
-    assert "rank 0 failed 2 times within 300 s, the last time at step 0: exit code 1;" in ended.err
+    failed = "rank 0 failed 2 times within 300 s (HOROVOD_FT_MAX_FAILURES is 1), the last time"
+    assert f"{failed} at step 0: exit code 1;" in ended.err
 
 
 def test_a_rank_that_does_not_come_back_ends_the_job(run_agents: RunAgents) -> None:

@@ -26,7 +26,8 @@ from hvd_ft.hosts import Host, host_list, machine_file, parse_placement
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CLUSTER = f"locality-{os.getpid()}"
-SPLIT = ("serial", "irecv_send_wait", "endpoints")
+PIPELINED = ("endpoints", "one endpoint")
+SPLIT = ("serial", "irecv_send_wait", *PIPELINED)
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
 STOCK = ("horovod",)
 # As in hvd_ft.bench: for a single small one Python and TensorFlow take longer than the allreduce.
@@ -99,11 +100,11 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
     elif part == "sizes":
         sizes = tuple(64 << 10 << (2 * i) for i in range(4))
         for rate in rates:
-            for sides in (("endpoints",), ("mpi",), FT, STOCK):
+            for sides in (PIPELINED, ("mpi",), FT, STOCK):
                 yield Cell(part, rate, "4-2-2", sizes, sides, 3 if quick else 9, IN_A_ROW)
     else:
         sizes = (4 << 20, 16 << 20, 64 << 20)
-        for sides in (("endpoints",), UNSPLIT):
+        for sides in (PIPELINED, UNSPLIT):
             yield Cell(part, "memory", "4", sizes, sides, 3 if quick else 9, IN_A_ROW)
 
 

@@ -17,6 +17,7 @@ COLOURS = {
     "irecv_send_wait": "#E69F00",
     "threads": "#56B4E9",
     "endpoints": "#0072B2",
+    "one endpoint": "#CC79A7",
     "hierarchical": "#009E73",
     "mpi": "#999999",
 }

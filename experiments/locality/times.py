@@ -33,9 +33,10 @@ def sides(
     for name in names:
         if name == "mpi":
             found[name] = lambda array: comm.Allreduce(MPI.IN_PLACE, array)
-        else:
-            made = ring.Ring(comm, variant=name, segment_bytes=segment_bytes)
-            found[name] = stack.enter_context(made).allreduce
+            continue
+        variant, endpoints = ("endpoints", 1) if name == "one endpoint" else (name, 2)
+        made = ring.Ring(comm, endpoints, segment_bytes, variant)
+        found[name] = stack.enter_context(made).allreduce
     return found
 
 

@@ -54,7 +54,7 @@ void hvdft_ring_facts(hvdft_mpi_facts* out) {
 
 int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns,
                     hvdft_ring** out) {
-  if (variant < HVDFT_RING_SERIAL || variant > HVDFT_RING_ENDPOINTS) {
+  if (variant < HVDFT_RING_SERIAL || variant > HVDFT_RING_ONE_ENDPOINT) {
     return fail(HVDFT_EINVAL, "there is no variant %d of the ring", variant);
   }
   return guarded([&] {

@@ -1,6 +1,6 @@
 // The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents, and the leaders of
-// nodes. Only processes that
-// speak MPI load it; the library that workers load (hvd_ft.h) has no MPI in it.
+// nodes. Only processes that speak MPI load it; the library that workers load (hvd_ft.h) has no MPI
+// in it.
 //
 // Codes, types and reductions are those of hvd_ft.h; when a function returns a negative code,
 // hvdft_error() of this library has the line.
@@ -19,9 +19,10 @@ extern "C" {
 enum {
   HVDFT_RING_SERIAL = 0,           // whole chunks; sending and receiving never overlap
   HVDFT_RING_IRECV_SEND_WAIT = 1,  // whole chunks; baidu-allreduce
-  HVDFT_RING_ONE_THREAD = 2,       // segments; one thread, one endpoint
+  HVDFT_RING_ONE_THREAD = 2,       // segments; one thread, on the program's endpoint
   HVDFT_RING_THREADS = 3,          // segments; a thread for each direction, one endpoint
-  HVDFT_RING_ENDPOINTS = 4         // segments; a thread and an endpoint for each direction
+  HVDFT_RING_ENDPOINTS = 4,        // segments; a thread and an endpoint for each direction
+  HVDFT_RING_ONE_ENDPOINT = 5      // segments; one thread, and an endpoint of its own
 };
 
 // What MPI was started as; texts are cut where they do not fit.

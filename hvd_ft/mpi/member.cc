@@ -23,11 +23,13 @@ constexpr int kFirstEndpoint = 1;
 }  // namespace
 
 RingMember::RingMember(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns)
-    : variant_(variant), segment_bytes_(segment_bytes), timeout_ns_(timeout_ns) {
+    : variant_(variant),
+      two_threads_(variant == HVDFT_RING_THREADS || variant == HVDFT_RING_ENDPOINTS),
+      own_endpoints_(variant == HVDFT_RING_ONE_ENDPOINT || variant == HVDFT_RING_ENDPOINTS),
+      segment_bytes_(segment_bytes),
+      timeout_ns_(timeout_ns) {
   make_endpoints(communicator);
-  if (variant_ == HVDFT_RING_THREADS || variant_ == HVDFT_RING_ENDPOINTS) {
-    thread_ = std::thread(&RingMember::send_thread, this);
-  }
+  if (two_threads_ || own_endpoints_) thread_ = std::thread(&RingMember::send_thread, this);
 }
 
 RingMember::~RingMember() {
@@ -40,7 +42,7 @@ RingMember::~RingMember() {
 }
 
 void RingMember::make_endpoints(int communicator) {
-  int first = variant_ == HVDFT_RING_ENDPOINTS ? kFirstEndpoint : 0;
+  int first = own_endpoints_ ? kFirstEndpoint : 0;
   endpoints_.push_back(std::make_unique<Endpoint>(communicator, first));
   out_ = in_ = endpoints_[0].get();
   int members = out_->members(), member = out_->member();
@@ -81,7 +83,7 @@ void RingMember::pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
   SendingHalf sending(*out_, now);
   ReceivingHalf receiving(*in_, now, room_);
   set_in_op(true);
-  thread_.joinable() ? two_threads(sending, receiving) : one_thread(sending, receiving);
+  two_threads_ ? two_threads(sending, receiving) : one_thread(sending, receiving);
   set_in_op(false);
 }
 
@@ -143,9 +145,9 @@ void RingMember::await_work(std::unique_lock<std::mutex>& lock) {
       pause = kFirst;
     } else if (!changed_.wait_for(lock, pause, [&] { return wanted() || in_op_; })) {
       std::lock_guard<std::mutex> poking(endpoints_mutex);
-      if (ops_on_endpoints == 0 && variant_ == HVDFT_RING_ENDPOINTS) {
+      if (ops_on_endpoints == 0 && own_endpoints_) {
         in_->poke();
-        out_->poke();
+        if (out_ != in_) out_->poke();
       }
       pause = std::min(2 * pause, kLast);
     }

@@ -34,6 +34,7 @@ class RingMember {
   void drive(Half& half);
 
   const int variant_;
+  const bool two_threads_, own_endpoints_;
   const uint64_t segment_bytes_, timeout_ns_;
   // A communicator for each colour of edges; of these a member uses two.
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
@@ -41,7 +42,7 @@ class RingMember {
   Endpoint* in_;
   std::vector<char> room_;
 
-  // The send thread's; the receiving half is the caller's.
+  // The send thread's, which has no work where the caller has both halves.
   std::mutex mutex_;
   std::condition_variable changed_;
   SendingHalf* work_ = nullptr;

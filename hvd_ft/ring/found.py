@@ -1,14 +1,19 @@
 """What MPI was found to be at run time, and whether a ring can have two endpoints there."""
 
+import os
 import re
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from hvd_ft.ring.native import Facts
 from hvd_ft.ring.prepare import ENDPOINTS
 
 _NO_MULTIPLE_ENDPOINTS = "mlx"
+_MOST_CPUS = 1 << 16
 
 
 def why_one_endpoint(facts: Facts, members: int) -> str:
@@ -20,6 +25,27 @@ def why_one_endpoint(facts: Facts, members: int) -> str:
     if _NO_MULTIPLE_ENDPOINTS in providers():
         return "libfabric's provider mlx has no multiple endpoints: choose another"
     return ""
+
+
+def why_one_thread(comm: Any) -> str:
+    """Returns why two threads a member would not pay on this node; "" if they would.
+
+    Args:
+        comm: An mpi4py communicator of the ring's members; collective.
+    """
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    members = node.size
+    # Pinned or not: all that any of them may use.
+    cpus = np.zeros(_MOST_CPUS, np.uint8)
+    cpus[list(os.sched_getaffinity(0))] = 1
+    node.Allreduce(MPI.IN_PLACE, cpus, MPI.MAX)
+    node.Free()
+    count = int(cpus.sum())
+    if count >= 2 * members:
+        return ""
+    return f"fewer than two CPUs a member: {count} for {members}"
 
 
 @cache

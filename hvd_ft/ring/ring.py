@@ -18,7 +18,8 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "floa
           "bool")  # fmt: skip
 VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
 
-_ONE_THREAD = 2  # `endpoints` with a single one
+_ONE_THREAD = 2  # `endpoints` where there can only be MPI's own one
+_ONE_ENDPOINT = 5  # `endpoints` with a single one
 _NUMBERS = {"serial": 0, "irecv_send_wait": 1, "threads": 3, "endpoints": 4}
 
 _kept: list[object] = []  # what MPI may still write to after a failure
@@ -33,13 +34,13 @@ class Ring:
     Attributes:
         variant: As asked for.
         endpoints: In use: 2, a thread and an endpoint for each direction, or 1.
-        why: Why there is only one endpoint though two were asked for, else "".
+        why: Why there is only one endpoint though one was not asked for, else "".
     """
 
     def __init__(
         self,
         comm: Any,
-        endpoints: int = 2,
+        endpoints: int | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         variant: str = "endpoints",
         timeout_seconds: float = TIMEOUT_SECONDS,
@@ -49,8 +50,8 @@ class Ring:
         Args:
             comm: An mpi4py intracommunicator, such as `MPI.COMM_WORLD`. It is duplicated.
             endpoints: Of the variant `endpoints`: 2, or 1 to have one thread drive both
-                directions on one endpoint. With less than that to be had there is one, and `why`
-                tells the reason.
+                directions on one endpoint; None: 2 where every member has two CPUs to itself,
+                otherwise 1. With less than that to be had there is one. `why` tells the reason.
             segment_bytes: The most that a message carries, at least 1; rounded up to cache lines.
                 `serial` and `irecv_send_wait` send whole chunks.
             variant: `endpoints`; `threads`, the same two threads on one endpoint;
@@ -74,16 +75,19 @@ class Ring:
         self.variant = variant
         _check_threads(facts, variant)
         self.endpoints, self.why = 1, ""
-        if variant == "endpoints" and endpoints == 2:
+        number = _NUMBERS[variant]
+        if variant == "endpoints":
             # The same on all members, also where they were started differently.
-            reasons = comm.allgather(found.why_one_endpoint(facts, comm.size))
-            self.why = next(filter(None, reasons), "")
-            self.endpoints = 1 if self.why else 2
+            self.why = _first(comm.allgather(found.why_one_endpoint(facts, comm.size)))
+            if self.why:
+                number = _ONE_THREAD
+            elif endpoints is None:
+                self.why = _first(comm.allgather(found.why_one_thread(comm)))
+            self.endpoints = 1 if self.why or endpoints == 1 else 2
+            if self.endpoints == 1 and number != _ONE_THREAD:
+                number = _ONE_ENDPOINT
         if _is_first():
             found.say_once(facts, self.endpoints, self.why)
-        number = _NUMBERS[variant]
-        if variant == "endpoints" and self.endpoints == 1:
-            number = _ONE_THREAD
         self._member: native.Member | None = native.Member(
             handle, number, segment_bytes, round(timeout_seconds * 1e9)
         )
@@ -141,13 +145,17 @@ class Ring:
             self.close()
 
 
-def _check(endpoints: int, segment_bytes: int, variant: str, timeout_seconds: float) -> None:
+def _first(reasons: list[str]) -> str:
+    return next(filter(None, reasons), "")
+
+
+def _check(endpoints: int | None, segment_bytes: int, variant: str, timeout_seconds: float) -> None:
     if variant not in VARIANTS:
         raise HvdFtError(
             f"variant={variant!r} is not known to the ring: give one of {', '.join(VARIANTS)}"
         )
-    if endpoints not in (1, 2):
-        raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1 or 2")
+    if endpoints not in (None, 1, 2):
+        raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1, 2 or None")
     if not isinstance(segment_bytes, int) or not 1 <= segment_bytes <= 1 << 40:
         raise HvdFtError(f"segment_bytes={segment_bytes!r} is not a size: give a number from 1 on")
     if not 0 < timeout_seconds <= 10**7:
