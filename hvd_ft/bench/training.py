@@ -118,11 +118,14 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
     with sides.started(plan.backends, plan.ranks, WORKER, ["--model", model]) as started:
-        for number in range(plan.rounds):
+        # The first round does not count: each page of memory costs extra when it is used first.
+        for number in range(plan.rounds + 1):
             for side in started if number % 2 == 0 else started[::-1]:
-                show(f"{model}: {side.name}, round {number + 1} of {plan.rounds}")
+                show(f"{model}: {side.name}, round {number} of {plan.rounds}, after one to warm up")
                 with side.turn():
                     answers = side.ask({"do": "fit", "steps": steps}, plan.turn_limit_seconds)
+                if number == 0:
+                    continue
                 result.seconds[side.name].append(max(each["seconds"] for each in answers))
                 result.images = plan.ranks * steps * answers[0]["batch"]
 
