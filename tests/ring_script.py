@@ -105,6 +105,9 @@ def main():
         with Ring(comm) as ring:
             assert ring.endpoints == 1 and "prepare()" in ring.why
             check_ring(ring, comm, few, ["float32"], ["sum"])
+        with Ring(comm, endpoints=1) as ring:
+            assert ring.endpoints == 1 and ring.why == ""
+            check_ring(ring, comm, few, ["float32"], ["sum"])
     elif mode == "timeout":
         ring = Ring(comm, endpoints=2, timeout_seconds=0.2)
         if comm.rank == 0:

@@ -121,7 +121,8 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
         # The first round does not count: each page of memory costs extra when it is used first.
         for number in range(plan.rounds + 1):
             for side in started if number % 2 == 0 else started[::-1]:
-                show(f"{model}: {side.name}, round {number} of {plan.rounds}, after one to warm up")
+                what = f"round {number} of {plan.rounds}" if number else "a round to warm up"
+                show(f"{model}: {side.name}, {what}")
                 with side.turn():
                     answers = side.ask({"do": "fit", "steps": steps}, plan.turn_limit_seconds)
                 if number == 0:

@@ -78,14 +78,16 @@ class Ring:
         number = _NUMBERS[variant]
         if variant == "endpoints":
             # The same on all members, also where they were started differently.
-            self.why = _first(comm.allgather(found.why_one_endpoint(facts, comm.size)))
-            if self.why:
+            lack = _first(comm.allgather(found.why_one_endpoint(facts, comm.size)))
+            choose = not lack and endpoints is None
+            few = _first(comm.allgather(found.why_one_thread(comm))) if choose else ""
+            if lack:
                 number = _ONE_THREAD
-            elif endpoints is None:
-                self.why = _first(comm.allgather(found.why_one_thread(comm)))
-            self.endpoints = 1 if self.why or endpoints == 1 else 2
-            if self.endpoints == 1 and number != _ONE_THREAD:
+            elif few or endpoints == 1:
                 number = _ONE_ENDPOINT
+            else:
+                self.endpoints = 2
+            self.why = "" if endpoints == 1 else lack or few
         if _is_first():
             found.say_once(facts, self.endpoints, self.why)
         self._member: native.Member | None = native.Member(
