@@ -90,6 +90,16 @@ def test_an_exit_code_counts_more_than_who_waits(run_hvdft: RunHvdft, tmp_path: 
     assert "hvdft: the worker of rank 1 ended with exit code 3" in ended.err
 
 
+def test_an_end_that_takes_long_is_not_taken_for_a_rank_that_stays(
+    run_hvdft: RunHvdft, tmp_path: Path
+) -> None:
+    # Longer than a rank may stay after hvd.shutdown(); handlers registered first run last.
+    before = "import atexit; atexit.register(time.sleep, 4)"
+    ended = run(run_hvdft, tmp_path, "if rank == 1: sys.exit(3)\nreduce('second')", before)
+    assert ended.code == 3
+    assert "hvdft: the worker of rank 1 ended with exit code 3" in ended.err
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_who_dies_after_the_others_are_done_comes_back(
     run_hvdft: RunHvdft, tmp_path: Path, victim: int

@@ -14,11 +14,14 @@ namespace {
 
 // A script that has called hvd.shutdown() mostly ends at once, and its exit code tells more.
 constexpr uint64_t kGraceNs = 3000000000u;
+// One that has said that it ends by itself is on its way; that takes long on a busy machine.
+constexpr uint64_t kEndingGraceNs = 60000000000u;
 
 bool ended(const Worker& w, const RankBlock& peer) {
   if (peer.state.load(std::memory_order_acquire) == HVDFT_DONE) return true;
   bool left = peer.sessions.load(std::memory_order_acquire) > w.block().sessions.load();
-  return left && hvdft::now_ns() - peer.left_ns.load() > kGraceNs;
+  bool ending = peer.orderly_exit.load() == peer.incarnation.load() + 1;
+  return left && hvdft::now_ns() - peer.left_ns.load() > (ending ? kEndingGraceNs : kGraceNs);
 }
 
 // "rank 0" or "ranks 0, 2": this one, and all that have something pending besides.
