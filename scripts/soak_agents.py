@@ -86,7 +86,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     kills: list[str] = []
     begun = time.monotonic()
     while job.poll() is None and len(kills) < KILLS:
-        time.sleep(chance.uniform(0, 4))
+        time.sleep(chance.uniform(0, 4))  # to strike at any moment
         kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
         if strike(kind, mark, chance):
             kills.append(kind)

@@ -98,7 +98,7 @@ def _end(home: Home) -> None:
             )
         for door in (home.switch_door, *home.path.glob("n[0-9]*")):
             _kill_behind(door)
-        time.sleep(_TICK_SECONDS)
+        time.sleep(_TICK_SECONDS)  # they are not our children: nothing tells of their end
     home.remove()
 
 

@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
   for (int r = 0; r < ranks; ++r) parent.start(r);
   int killed = 0;
   while (parent.reap() > 0) {
-    usleep(static_cast<useconds_t>(random() % 4000));
+    usleep(static_cast<useconds_t>(random() % 4000));  // to strike at any moment
     pid_t victim = parent.pids[random() % parent.pids.size()];
     if (killed < kills && victim != 0 && kill(victim, SIGKILL) == 0) ++killed;
   }
