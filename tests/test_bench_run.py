@@ -20,27 +20,27 @@ import psutil
 driver = psutil.Process(int(os.environ["DRIVER"]))
 
 
-def workers():
-    found = []
+def stopped():
+    """Workers that their side has stopped; what a worker forks for a moment never is."""
+    found = set()
     for process in psutil.process_iter():
         try:
-            if "hvd_ft.tensorflow.bench_allreduce" in process.cmdline()[:3]:
-                if driver in process.parents():
-                    found.append(process)
+            if (
+                process.status() == psutil.STATUS_STOPPED
+                and "hvd_ft.tensorflow.bench_allreduce" in process.cmdline()[:3]
+                and driver in process.parents()
+            ):
+                found.add(process)
         except psutil.Error:
             continue
     return found
 
 
-def stopped():
-    return {each.pid for each in workers() if each.status() == psutil.STATUS_STOPPED}
-
-
 # When both sides have been seen stopped, they are taking turns.
-seen = set()
+workers = set()
 deadline = time.monotonic() + 60
-while len(seen) < 4 and time.monotonic() < deadline:
-    seen |= stopped()
+while len(workers) < 4 and time.monotonic() < deadline:
+    workers |= stopped()
     time.sleep(0.05)  # only a parent is told that a process has stopped
 """
 
@@ -127,7 +127,7 @@ def test_training_and_the_price_of_a_kill(run_hvdft: RunHvdft, tmp_path: Path) -
     [
         ("driver.send_signal(signal.SIGINT)", 130),
         ("driver.kill()", -9),
-        ("workers()[0].kill()", 2),
+        ("workers.pop().kill()", 2),
     ],
     ids=["ctrl-c", "driver killed", "worker killed"],
 )
