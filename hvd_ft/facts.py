@@ -63,7 +63,7 @@ class Point(IntEnum):
 class WaitResult(IntEnum):
     """Why :meth:`Agent.wait` came back."""
 
-    TIMEOUT = 0
+    NOTHING = 0  # woken for somebody else's sake, or the time is over
     STOPPED = 1
     ALL_DONE = 2
     EVENT = 3

@@ -47,6 +47,8 @@ class JobNews:
         seen = 0
         while not self._left.is_set():
             outcome = self._agent.wait(seen, _WAIT_MS)
+            if outcome == WaitResult.NOTHING:
+                continue
             seen = self._agent.event_count
             self.over = outcome in (WaitResult.STOPPED, WaitResult.ALL_DONE)
             os.eventfd_write(self._descriptor, 1)

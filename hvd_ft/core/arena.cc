@@ -157,8 +157,12 @@ void Node::ring_worker(int r) const {
 }
 
 void Node::ring_workers() const {
-  for (int r = first_local(); r < end_local(); ++r) ring_worker(r);
+  ring_local_workers();
   ring_mirror();
+}
+
+void Node::ring_local_workers() const {
+  for (int r = first_local(); r < end_local(); ++r) ring_worker(r);
 }
 
 void Node::ring_keeper() const {
@@ -167,7 +171,7 @@ void Node::ring_keeper() const {
 }
 
 void Node::ring_mirror() const {
-  if (several()) ring(header().mirror_bell);
+  if (several()) ring(header().mirror_bell, header().mirror_asleep);
 }
 
 void Node::ring_ring() const {

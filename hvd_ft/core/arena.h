@@ -70,6 +70,7 @@ class Node {
   // Rings of other nodes go through the mirror.
   void ring_worker(int rank) const;
   void ring_workers() const;
+  void ring_local_workers() const;
   void ring_keeper() const;
   void ring_mirror() const;
   void ring_ring() const;  // the ring's threads may have something to send

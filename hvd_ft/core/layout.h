@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 8;
+constexpr uint32_t kLayoutVersion = 9;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -128,7 +128,7 @@ struct NodeHeader {
 
   // Of a job on several nodes. `mirror_bell`: something has changed that other nodes are to see.
   alignas(64) std::atomic<uint32_t> mirror_bell, ring_bell;  // anyone rings
-  std::atomic<uint64_t> ring_asleep;                         // of the ring's threads
+  std::atomic<uint64_t> mirror_asleep, ring_asleep;          // of the threads that answer
   PairLog pair_log;                                          // written by them
   alignas(64) std::atomic<uint64_t> final_segments;  // number: what is taken before is final
 

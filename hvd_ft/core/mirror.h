@@ -44,6 +44,9 @@ struct RankFacts {
   uint64_t ring_received, ring_sent;
 };
 
+// What somebody may wait for. Counters change all the time, and nothing waits for them.
+bool urgent(const RankFacts& before, const RankFacts& now);
+
 class MirrorSender {
  public:
   // The sending end of an edge to the node with the ranks [first, end).
@@ -96,7 +99,8 @@ class MirrorReceiver {
         store_(store),
         messages_(node),
         peer_(node.rank(peer)),
-        gone_(store ? store->gone() : 0) {}
+        gone_(store ? store->gone() : 0),
+        heard_(static_cast<size_t>(node.size())) {}
 
   // What the other end is to be told first.
   void say_hello(std::string* out) const;
@@ -116,6 +120,7 @@ class MirrorReceiver {
   void apply_settled(const char* payload, uint64_t bytes);
   void check(int code);
   uint64_t local_time(uint64_t theirs) const;
+  void ring_whom_it_concerns();
 
   Node& node_;
   LogStore* store_;
@@ -126,7 +131,10 @@ class MirrorReceiver {
   uint64_t now_ns_ = 0;
   int64_t clocks_differ_ns_ = INT64_MAX;  // our time less theirs, and the shortest time on the way
   uint64_t gone_;
-  bool keeper_ = false, workers_ = false;  // to be rung
+  // By rank. Not what the arena has: an agent that was killed there may not have rung for it.
+  std::vector<RankFacts> heard_;
+  // To be rung: waking somebody for nothing costs more than all else here.
+  bool keeper_ = false, workers_ = false, coordinator_ = false, agents_ = false;
   bool bye_ = false;
 };
 

@@ -17,19 +17,23 @@ void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
   }
   rest_.erase(0, at);
   if (store_ != nullptr) store_->publish_room();
+  ring_whom_it_concerns();
+}
+
+void MirrorReceiver::ring_whom_it_concerns() {
   if (keeper_) node_.ring_keeper();
+  if (agents_) ring(node_.header().event_bell);
   if (workers_) {
-    ring(node_.header().event_bell);
-    node_.ring_workers();
+    node_.ring_local_workers();
+  } else if (coordinator_) {
+    node_.ring_worker(0);
   }
-  keeper_ = workers_ = false;
+  keeper_ = workers_ = coordinator_ = agents_ = false;
 }
 
 void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
   int rank = static_cast<int>(frame.rank);
   RankBlock& block = node_.rank(rank);
-  workers_ |= frame.kind != FrameKind::kNow && frame.kind != FrameKind::kLoop &&
-              frame.kind <= FrameKind::kBye;
   switch (frame.kind) {
     case FrameKind::kHello:
       return apply_hello(get<HelloFrame>(payload));
@@ -48,20 +52,26 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return;
     }
     case FrameKind::kMail:
+      coordinator_ = true;
       return apply_mail(rank, payload, frame.bytes);
     case FrameKind::kEvent:
       return apply_event(get<EventFrame>(payload));
     case FrameKind::kStop:
       return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
     case FrameKind::kRecord:
+      workers_ = true;
       return apply_record(payload);
     case FrameKind::kSettled:
       return apply_settled(payload, frame.bytes);
     case FrameKind::kJoined:
-      return block.joined.store(get<uint64_t>(payload), std::memory_order_release);
+      block.joined.store(get<uint64_t>(payload), std::memory_order_release);
+      return node_.ring_worker(rank);
     case FrameKind::kTaken:
-      return block.mail_taken.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+      block.mail_taken.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+      if (block.mail_awaited.exchange(0) != 0) node_.ring_worker(rank);
+      return;
     case FrameKind::kTerm:
+      workers_ = true;
       return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
     case FrameKind::kBye:
       bye_ = true;
@@ -99,6 +109,9 @@ void MirrorReceiver::apply_event(EventFrame frame) {
 // `state` and `sessions` last: see mirror.h.
 void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
+  RankFacts& before = heard_[static_cast<size_t>(rank)];
+  if (urgent(before, f)) workers_ = agents_ = true;
+  before = f;
   keeper_ |= block.join_request.load() != f.join_request;
   block.contributed.store(f.contributed, std::memory_order_seq_cst);
   block.executed.store(f.executed);

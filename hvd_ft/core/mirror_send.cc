@@ -4,7 +4,7 @@ namespace hvdft {
 
 namespace {
 
-// Counters change all the time, and nothing waits for them; so they go together now and then.
+// So often goes what is not urgent.
 constexpr uint64_t kLazyNs = 20000000;
 
 // `state` and `sessions` first: see mirror.h.
@@ -35,13 +35,13 @@ RankFacts facts_of(const RankBlock& block) {
   return f;
 }
 
-bool urgent(const RankFacts& a, const RankFacts& b) {
-  return a.state != b.state || a.sessions != b.sessions || a.incarnation != b.incarnation ||
-         a.orderly_exit != b.orderly_exit || a.join_request != b.join_request ||
-         a.left_at != b.left_at;
-}
-
 }  // namespace
+
+bool urgent(const RankFacts& before, const RankFacts& now) {
+  return before.state != now.state || before.sessions != now.sessions ||
+         before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
+         before.join_request != now.join_request || before.left_at != now.left_at;
+}
 
 MirrorSender::MirrorSender(const Node& node, int first, int end)
     : node_(node), first_(first), end_(end), keeps_log_(node.is_local(0)),
@@ -101,7 +101,7 @@ void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
   // Nobody is to wait for what a rank that is done has not sent, and it has.
   if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;
   if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return;
-  if (!urgent(facts, sent.facts) && now_ns - sent.at_ns < kLazyNs) return;
+  if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return;
   put_frame(out, FrameKind::kFacts, rank, facts);
   sent.facts = facts;
   sent.at_ns = now_ns;

@@ -20,14 +20,19 @@ constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
 constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
 constexpr uint64_t kLastNs = 500000000;
 
-void nap(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t idle_ns, bool asks_mpi) {
-  if (idle_ns < kYieldNs) {
-    sched_yield();
-  } else {
+// Naps at a bell; who rings it sees by `asleep` whether anybody does.
+struct Napper {
+  std::atomic<uint32_t>& bell;
+  std::atomic<uint64_t>& asleep;
+
+  void nap(uint32_t ticket, uint64_t idle_ns, bool asks_mpi) {
+    if (idle_ns < kYieldNs) return static_cast<void>(sched_yield());
     uint64_t longest = asks_mpi ? kLongestNapNs : kLongestIdleNapNs;
+    asleep.fetch_add(1);
     nap_at_bell(bell, ticket, std::min(idle_ns / 2, longest));
+    asleep.fetch_sub(1);
   }
-}
+};
 
 }  // namespace
 
@@ -90,17 +95,18 @@ void Leader::guarded(Act act) {
 }
 
 void Leader::mirror() {
-  auto& bell = arenas_->node().header().mirror_bell;
+  NodeHeader& h = arenas_->node().header();
+  Napper napper{h.mirror_bell, h.mirror_asleep};
   uint64_t idle_since = 0;
   while (!ending_) {
-    uint32_t ticket = bell.load();
+    uint32_t ticket = napper.bell.load();
     uint64_t now = now_ns();
     if (mirror_step(now)) {
       idle_since = 0;
       continue;
     }
     if (idle_since == 0) idle_since = now;
-    nap(bell, ticket, now - idle_since, !all_said_);
+    napper.nap(ticket, now - idle_since, !all_said_);
   }
 }
 
@@ -121,13 +127,14 @@ bool Leader::mirror_step(uint64_t now) {
 template <typename Half>
 void Leader::drive(Half& half) {
   NodeHeader& h = arenas_->node().header();
+  Napper napper{h.ring_bell, h.ring_asleep};
   for (uint64_t begun = now_ns(); !half.connect() && !ending_;) {
-    nap(h.ring_bell, h.ring_bell.load(), now_ns() - begun, true);
+    napper.nap(napper.bell.load(), now_ns() - begun, true);
   }
   uint64_t idle_since = 0;
   // At the end the last messages have arrived, but MPI has to be asked about them.
   while (!ending_ || (half.waits_for_mpi() && now_ns() - idle_since < kLastNs)) {
-    uint32_t ticket = h.ring_bell.load();
+    uint32_t ticket = napper.bell.load();
     uint64_t now = now_ns();
     if (h.stop.load(std::memory_order_acquire) == 0 && half.step()) {
       idle_since = 0;
@@ -135,9 +142,7 @@ void Leader::drive(Half& half) {
     }
     if (idle_since == 0) idle_since = now;
     if (!half.waits_for_mpi()) half.poke();  // or the neighbour may wait for ever
-    h.ring_asleep.fetch_add(1);
-    nap(h.ring_bell, ticket, now - idle_since, half.waits_for_mpi());
-    h.ring_asleep.fetch_sub(1);
+    napper.nap(ticket, now - idle_since, half.waits_for_mpi());
   }
 }
 

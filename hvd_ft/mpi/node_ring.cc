@@ -162,7 +162,7 @@ void NodeReceiver::publish_final(EdgePlace place) {
   auto& final_segments = member_.node().header().final_segments;
   if (end > final_segments.load()) {
     final_segments.store(end);
-    member_.node().ring_workers();
+    member_.node().ring_local_workers();
   }
 }
 

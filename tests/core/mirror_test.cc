@@ -2,6 +2,7 @@
 // published in one is found in the other, and never in an order that would mislead.
 #include "mirror.h"
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -52,6 +53,65 @@ void carry(Side& from, Side& to, const std::function<void()>& at_every_byte = []
     to.receiver->feed(now + 7, &byte, 1);
     at_every_byte();
   }
+}
+
+// Whose bells something rings there: the workers' of ranks 0 and 1, and their agents'.
+struct Rung {
+  bool worker0, worker1, agents;
+  bool operator==(const Rung& o) const {
+    return worker0 == o.worker0 && worker1 == o.worker1 && agents == o.agents;
+  }
+};
+Rung rung_by(Side& from, Side& to) {
+  auto bells = [&] {
+    return std::array{to.node->rank(0).worker_bell.load(), to.node->rank(1).worker_bell.load(),
+                      to.header().event_bell.load()};
+  };
+  auto before = bells();
+  carry(from, to);
+  auto after = bells();
+  return {before[0] != after[0], before[1] != after[1], before[2] != after[2]};
+}
+
+// Woken is who may have waited for it, and nobody else.
+void bells(Side& zero, Side& one) {
+  constexpr Rung nobody{false, false, false}, coordinator{true, false, false};
+  RankBlock& theirs = one.node->rank(2);
+  theirs.state = HVDFT_RUNNING;
+  CHECK((rung_by(one, zero) == Rung{true, true, true}));
+  theirs.step = 7;  // who follows it looks now and then
+  theirs.contributed = place(1, 0);
+  CHECK(rung_by(one, zero) == nobody && zero.node->rank(2).step == 7);
+  theirs.mail_sequence = 2;
+  CHECK(rung_by(one, zero) == coordinator);
+  theirs.loops[0].published = 20;
+  theirs.loops[0].begin = 4;
+  CHECK(rung_by(one, zero) == nobody);
+  theirs.state = HVDFT_DONE;  // perhaps the last one: agents go home
+  CHECK((rung_by(one, zero) == Rung{true, true, true}));
+
+  uint32_t bell = theirs.worker_bell;
+  zero.node->rank(2).mail_taken = 2;
+  carry(zero, one);
+  CHECK(theirs.worker_bell == bell);
+  theirs.mail_awaited = 1;  // it has more to say
+  zero.node->rank(2).mail_taken = 4;
+  carry(zero, one);
+  CHECK(theirs.worker_bell != bell && theirs.mail_awaited == 0);
+  bell = theirs.worker_bell;
+  zero.node->rank(2).joined = 5;
+  carry(zero, one);
+  CHECK(theirs.worker_bell != bell);
+  bell = theirs.worker_bell;
+  zero.header().term = 2;
+  carry(zero, one);
+  CHECK(theirs.worker_bell != bell);
+  bell = theirs.worker_bell;
+  OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 100, 4, 4, 0};
+  CHECK(zero.store->append(op, "respsig") == HVDFT_OK);
+  zero.store->publish();
+  carry(zero, one);
+  CHECK(theirs.worker_bell != bell);
 }
 
 void how_ranks_fare(Side& zero, Side& one) {
@@ -253,5 +313,8 @@ int main() {
   Side again_zero(0, 2, 2, 3), again_one(2, 1, 0, 2);
   the_log(again_zero, again_one);
   a_new_generation(again_zero, again_one);
+
+  Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
+  bells(zero_rung, one_rung);
   return 0;
 }
