@@ -95,8 +95,10 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     except subprocess.TimeoutExpired:
         return kills, f"hangs; its launcher is process {job.pid}"
     output = "".join(seen) + rest
-    ends = {line.split()[3] for line in output.splitlines() if line.startswith("SUMS ")}
-    well = job.returncode == 0 and len(ends) == 1 and output.count("SUMS ") == size
+    # A worker that is killed after it has told its sums tells them again.
+    told = [line.split() for line in output.splitlines() if line.startswith("SUMS ")]
+    ranks, sums = {words[1] for words in told}, {words[3] for words in told}
+    well = job.returncode == 0 and len(ranks) == size and len(sums) == 1
     return kills, "" if well else f"code {job.returncode}\n{output}"
 
 
