@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from hvd_ft import __version__, jobdir, native, pinning
 from hvd_ft.burial import bury
@@ -18,6 +18,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job_files import find_files, make_files, nodes_of
 from hvd_ft.journal import Journal, check_report
 from hvd_ft.launchers import launchers_above
+from hvd_ft.leading import lead, take_leave
 from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
 from hvd_ft.nodes import Nodes
 from hvd_ft.nursery import NurseryProcess
@@ -29,11 +30,7 @@ from hvd_ft.spare_keeper import keeper_command
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 
-if TYPE_CHECKING:
-    from hvd_ft.ring.native import Leader
-
 EXIT_BAD_INPUT = 2
-_LEAVE_SECONDS = 10.0
 _NURSERY_END_SECONDS = 8.0  # more than the nursery gives those that it kills
 
 
@@ -211,7 +208,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         stack.callback(agent.close)
         journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
         agent.start()
-        leader = _lead(meeting, nodes, directory, job)
+        leader = lead(meeting, hosts, nodes, settings, directory=directory, job=job)
         supervisor = Supervisor(
             rank=rank,
             settings=settings,
@@ -231,7 +228,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
         code = supervisor.run()
         nursery.release(code)
         if len(nodes) > 1 and not supervisor.launcher_lost:
-            _take_leave(meeting, leader)
+            take_leave(meeting, leader)
         if journal:
             supervisor.read_events()
             stop = agent.fatal_text()
@@ -254,27 +251,6 @@ def _meet(meeting: Meeting, settings: Settings) -> list[Any]:
         return file.meet(generation, meeting.rank, meeting.size, mine, limit)
 
     return list(meeting.agree("the meeting in HOROVOD_FT_SHARED_DIR", meet)[meeting.rank])
-
-
-def _lead(meeting: Meeting, nodes: Nodes, directory: str, job: str) -> "Leader | None":
-    """Makes the leader of a node, in its first rank's agent; one node needs none."""
-    if len(nodes) == 1:
-        return None
-    leads = meeting.rank in nodes.firsts
-    communicator = meeting.leaders(leads)
-    if communicator is None:
-        return None
-    from hvd_ft.ring.native import Leader  # needs MPI, and takes its time
-
-    return Leader(directory, job, meeting.rank, nodes.firsts, communicator)
-
-
-def _take_leave(meeting: Meeting, leader: "Leader | None") -> None:
-    """Waits until all agents know that the job is over, and all nodes what has happened."""
-    meeting.exchange("the end of the job", None)
-    # A job that is stopped may have an op under way.
-    closed = leader is None or leader.close(_LEAVE_SECONDS)
-    meeting.nothing_under_way = all(meeting.exchange("the leave of the nodes' leaders", closed))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from hvd_ft.errors import HvdFtError
 
 MINIMUM_ARENA_BYTES = 64 << 20
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
+ENDPOINTS = ("auto", "1", "3")  # of a node's leader; so too
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -30,6 +31,7 @@ class Settings:
     hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
     message_timeout_seconds: float = 600.0
     topology: str = "hierarchical"
+    endpoints: str = "auto"
     pin: bool = False  # as hvdft run says; another launcher has perhaps pinned the agents
     adoption_timeout_seconds: float = 60.0
     shared_dir: str | None = None  # None: agents meet over MPI alone
@@ -75,6 +77,7 @@ class Settings:
                 env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
             ),
             topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
+            endpoints=_choice(env, "HOROVOD_FT_ENDPOINTS", ENDPOINTS),
             pin="HOROVOD_FT_PIN" in env and pinning.is_wanted(env),
             adoption_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds

@@ -21,7 +21,7 @@ driver = psutil.Process(int(os.environ["DRIVER"]))
 
 
 def stopped():
-    """Workers that their side has stopped; what a worker forks for a moment never is."""
+    # Only those that their side has stopped: what a worker forks for a moment is gone again.
     found = set()
     for process in psutil.process_iter():
         try:

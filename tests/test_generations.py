@@ -166,11 +166,17 @@ def await_clear(cluster: Cluster, seconds: float) -> None:
 
 # An agent dies some tenths of a second after its worker has passed the point, mpirun at once.
 @pytest.mark.parametrize(
-    "drill", ["agent=5,op=3,point=contribute", "mpirun,rank=2,op=3,point=copy_out"]
+    ("drill", "endpoints"),
+    [("agent=5,op=3,point=contribute", "3"), ("mpirun,rank=2,op=3,point=copy_out", "1")],
 )
 def test_an_op_goes_on_from_where_it_was(
-    slow_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drill: str
+    slow_cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    drill: str,
+    endpoints: str,
 ) -> None:
+    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", endpoints)
     if "mpirun" in drill:  # they meet in a file
         monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path))
     report = tmp_path / "report.jsonl"

@@ -1,5 +1,6 @@
 """Jobs on several nodes: which ranks are where, training over the ring, and workers that die."""
 
+import itertools
 import json
 import re
 import sys
@@ -10,7 +11,9 @@ from conftest import Cluster, Ended
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import host_list, parse_placement
+from hvd_ft.leading import why_one_endpoint
 from hvd_ft.nodes import Nodes
+from hvd_ft.settings import Settings
 
 SCRIPT = str(Path(__file__).with_name("nodes_script.py"))
 SUMS = str(Path(__file__).with_name("sums_script.py"))
@@ -28,6 +31,29 @@ def test_ranks_and_their_nodes() -> None:
 def test_ranks_of_a_host_that_do_not_follow_each_other_are_an_error() -> None:
     with pytest.raises(HvdFtError, match=r"ranks of a do not follow each other \(rank 2 is there"):
         Nodes.of(["a", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "ring", "cpus", "why"),
+    [
+        ([4, 2], [4, 2], [7, 5], ""),
+        ([4, 2], [4, 2], [7, 4], "4 CPUs for 2 ranks on the host of rank 4"),
+        ([2], [1, 1], [8], ""),
+        ([2], [1, 1], [7], "7 CPUs for 2 ranks on the host of rank 0"),  # which has two leaders
+    ],
+)
+def test_a_leader_has_endpoints_as_there_are_cpus(
+    hosts: list[int], ring: list[int], cpus: list[int], why: str
+) -> None:
+    firsts = [tuple(itertools.accumulate(sizes, initial=0)) for sizes in (hosts, ring)]
+    # An agent may be pinned; all those of a host count.
+    shares = [range(i, n, k) for n, k in zip(cpus, hosts, strict=True) for i in range(k)]
+    assert why_one_endpoint(Nodes(firsts[0]), Nodes(firsts[1]), shares) == why
+
+
+def test_endpoints_that_are_not_known() -> None:
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_ENDPOINTS='2' is not allowed: give auto or 1"):
+        Settings.from_env({"HOROVOD_FT_ENDPOINTS": "2"})
 
 
 def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
@@ -66,8 +92,12 @@ def test_a_sum_does_not_depend_on_what_is_fused_with_it(cluster: Cluster, tmp_pa
     assert ended.out.count(str([True] * 8)) == 3, ended.out
 
 
-def test_the_last_message_of_an_op_arrives(cluster: Cluster) -> None:
+@pytest.mark.parametrize("endpoints", ["1", "3"])
+def test_the_last_message_of_an_op_arrives(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, endpoints: str
+) -> None:
     """MPI kept messages that it had called sent, and its rank made no further call."""
+    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", endpoints)
     small_ops = ["500", "65536"]
     flat = ["--no-live", "--topology", "flat"]
     ended = run(cluster, "4-2-2", *flat, sys.executable, SUMS, *small_ops)
@@ -77,10 +107,18 @@ def test_the_last_message_of_an_op_arrives(cluster: Cluster) -> None:
     assert len({hashed for _, hashed in sums}) == 1
 
 
-@pytest.mark.parametrize(("placement", "victim"), [("4-2-2", 5), ("4-3-1", 7)])
+@pytest.mark.parametrize(
+    ("where", "endpoints"), [(("4-2-2", 5), "3"), (("4-3-1", 7), "1")], ids=["4-2-2", "4-3-1"]
+)
 def test_a_worker_dies_and_the_weights_are_the_same(
-    cluster: Cluster, tmp_path: Path, placement: str, victim: int
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: tuple[str, int],
+    endpoints: str,
 ) -> None:
+    placement, victim = where
+    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", endpoints)
     folders = [tmp_path / "disturbed", tmp_path / "undisturbed"]
     for folder in folders:
         folder.mkdir()
@@ -97,6 +135,7 @@ def test_a_worker_dies_and_the_weights_are_the_same(
     assert len({rank["weights_sha256"] for rank in found}) == 1
     assert {rank["steps"] for rank in found} == {12}
     assert {rank["computed"] for rank in found[8:]} == {12}, "nobody was disturbed"
+    assert f" {endpoints} endpoint" in ended.err
     facts, *events = map(json.loads, report.read_text().splitlines())
     assert {rank["state"] for rank in facts["ranks"]} == {"DONE"}
     [failed] = [event for event in events if event["type"] == "FAILED"]

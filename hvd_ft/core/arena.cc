@@ -171,11 +171,11 @@ void Node::ring_keeper() const {
 }
 
 void Node::ring_mirror() const {
-  if (several()) ring(header().mirror_bell, header().mirror_asleep);
+  if (several()) ring(header().leader_bell, header().mirror_asleep, kMirrorRole);
 }
 
 void Node::ring_ring() const {
-  if (several()) ring(header().ring_bell, header().ring_asleep);
+  if (several()) ring(header().leader_bell, header().ring_asleep, kRingRole);
 }
 
 void Node::push_event(const hvdft_event& event) const {

@@ -29,11 +29,13 @@ inline void ring(std::atomic<uint32_t>& bell) {
 }
 
 // The same, where who waits has stored something in `asleep` before: a system call less when it
-// does not sleep.
-inline void ring(std::atomic<uint32_t>& bell, const std::atomic<uint64_t>& asleep) {
+// does not sleep. It wakes those who nap with one of these `roles`.
+inline void ring(std::atomic<uint32_t>& bell, const std::atomic<uint64_t>& asleep,
+                 uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   bell.fetch_add(1, std::memory_order_seq_cst);
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE_BITSET, INT_MAX, nullptr,
+          nullptr, roles);
 }
 
 // Sleeps until the bell has moved on from `ticket`, or timeout_ms (negative: no limit) is over.
@@ -46,10 +48,13 @@ inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_
   return bell.load(std::memory_order_seq_cst) != ticket;
 }
 
-// The same for a time that is short.
-inline void nap_at_bell(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t ns) {
-  timespec limit{static_cast<time_t>(ns / 1000000000u), static_cast<long>(ns % 1000000000u)};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAIT, ticket, &limit, nullptr, 0);
+// The same for a time that is short, and for those who ring for one of these `roles`.
+inline void nap_at_bell(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t ns,
+                        uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
+  uint64_t end = now_ns() + ns;
+  timespec limit{static_cast<time_t>(end / 1000000000u), static_cast<long>(end % 1000000000u)};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAIT_BITSET, ticket, &limit, nullptr,
+          roles);
 }
 
 // What collectives wait for mostly comes within microseconds. Until then others may have the

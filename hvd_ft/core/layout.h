@@ -22,7 +22,10 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 9;
+constexpr uint32_t kLayoutVersion = 10;
+
+// For whom the leader's bell is rung.
+constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
@@ -126,9 +129,10 @@ struct NodeHeader {
   std::atomic<uint64_t> generation;                  // of the agents, who write it; it only grows
   alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
 
-  // Of a job on several nodes. `mirror_bell`: something has changed that other nodes are to see.
-  alignas(64) std::atomic<uint32_t> mirror_bell, ring_bell;  // anyone rings
-  std::atomic<uint64_t> mirror_asleep, ring_asleep;          // of the threads that answer
+  // Of a job on several nodes: anyone rings, for one role of the leader, which counts its threads
+  // that sleep in each. For the mirror something has changed that other nodes are to see.
+  alignas(64) std::atomic<uint32_t> leader_bell;
+  std::atomic<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                                          // written by them
   alignas(64) std::atomic<uint64_t> final_segments;  // number: what is taken before is final
 

@@ -52,11 +52,13 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 
 // The leader of a node in a job on several nodes: it opens the node's arenas, brings what is
 // published there to the other nodes and drives the ring between them. `firsts`: the first rank of
-// each of the `nodes`, and the number of ranks. Collective over `communicator`, which has the
-// leaders in the order of nodes.
+// each of the `nodes`, and the number of ranks. `one_endpoint`: one thread and endpoint does all of
+// it; the same for all leaders. Collective over `communicator`, which has the leaders in the order
+// of nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
-                                int nodes, int communicator, hvdft_leader** out);
+                                int nodes, int communicator, int one_endpoint,
+                                hvdft_leader** out);
 // Waits until all leaders have come here and have told each other everything: HVDFT_AGAIN if they
 // have not within timeout_ns. Afterwards the leader does nothing any more.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);

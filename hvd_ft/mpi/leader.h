@@ -1,18 +1,19 @@
-// The leader of a node: the agent that speaks for it to the other nodes. One thread has the mirror,
-// and two have the ring's halves; each its own endpoint.
+// The leader of a node: the agent that speaks for it to the other nodes. It has the mirror and the
+// ring's two halves, each with a thread and an endpoint of its own; or, where the CPUs are few, one
+// thread and one endpoint for all three.
 #ifndef HVD_FT_LEADER_H
 #define HVD_FT_LEADER_H
 
 #include <atomic>
 #include <memory>
-#include <string>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "claims.h"
 #include "endpoint.h"
+#include "leader_part.h"
 #include "log_store.h"
-#include "mirror_link.h"
 #include "node_ring.h"
 
 namespace hvdft {
@@ -20,8 +21,9 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders.
-  Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts);
+  // which has the nodes' leaders; `one_endpoint` is the same for all of them.
+  Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
+         bool one_endpoint);
 
   // Waits until all nodes have heard everything, and their leaders have come here too; ends the
   // threads. False: they did not within the time, or an op was under way; so MPI may still use our
@@ -29,23 +31,18 @@ class Leader {
   bool close(uint64_t timeout_ns);
 
  private:
-  void make_endpoints(int communicator);
-  void mirror();
-  bool mirror_step(uint64_t now_ns);
-  template <typename Half>
-  void drive(Half& half);
-  template <typename Act>
-  void guarded(Act act);
+  void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
+  void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
+  void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
 
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<LogStore> store_;  // but on rank 0's node
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  Endpoint *out_ = nullptr, *in_ = nullptr, *star_ = nullptr;
-  std::vector<std::unique_ptr<MirrorLink>> links_;
-  std::unique_ptr<NodeSender> sender_;
-  std::unique_ptr<NodeReceiver> receiver_;
-  std::atomic<bool> leaving_{false}, ending_{false}, all_said_{false};
+  std::optional<MirrorPart> mirror_;
+  std::optional<RingPart<NodeSender>> sender_;
+  std::optional<RingPart<NodeReceiver>> receiver_;
+  std::atomic<bool> ending_{false};
   std::vector<std::thread> threads_;
 };
 

@@ -36,7 +36,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_ring_close": (None, [c_void_p]),
     "hvdft_leader_open": (
         c_int,
-        [c_char_p, c_char_p, c_int, POINTER(c_int), c_int, c_int, POINTER(c_void_p)],
+        [c_char_p, c_char_p, c_int, POINTER(c_int), c_int, c_int, c_int, POINTER(c_void_p)],
     ),
     "hvdft_leader_close": (c_int, [c_void_p, c_uint64]),
     "hvdft_ring_allreduce": (c_int, [c_void_p, c_void_p, c_uint64, c_uint32, c_uint32]),
@@ -125,10 +125,18 @@ class Leader:
         rank: of the agent that leads.
         firsts: the first rank of every node, and the number of ranks.
         communicator: MPI's handle of the leaders' communicator.
+        one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
     """
 
     def __init__(
-        self, directory: str, job: str, rank: int, firsts: Sequence[int], communicator: int
+        self,
+        directory: str,
+        job: str,
+        rank: int,
+        firsts: Sequence[int],
+        communicator: int,
+        *,
+        one_endpoint: bool,
     ) -> None:
         handle = c_void_p()
         _checked(
@@ -139,6 +147,7 @@ class Leader:
                 (c_int * len(firsts))(*firsts),
                 len(firsts) - 1,
                 communicator,
+                one_endpoint,
                 byref(handle),
             )
         )

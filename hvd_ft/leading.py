@@ -1,0 +1,79 @@
+"""The leaders of a job's nodes: who leads, with how many endpoints, and how they part."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hvd_ft.meeting import Meeting
+from hvd_ft.nodes import Nodes
+from hvd_ft.settings import Settings
+
+if TYPE_CHECKING:
+    from hvd_ft.ring.native import Leader
+
+_THREADS = 3  # of a leader, each with an endpoint, unless it has one for everything
+_LEAVE_SECONDS = 10.0
+
+
+def lead(
+    meeting: Meeting, hosts: Nodes, nodes: Nodes, settings: Settings, *, directory: str, job: str
+) -> "Leader | None":
+    """Makes the leader of a node, in its first rank's agent; one node needs none. Collective.
+
+    Args:
+        meeting: of all agents.
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        settings: the user's.
+        directory: of the job, on this node.
+        job: its id.
+
+    Returns:
+        The leader, or None where this agent does not lead.
+    """
+    if len(nodes) == 1:
+        return None
+    mine = [settings.endpoints, sorted(os.sched_getaffinity(0))]
+    told = meeting.exchange("the choice of the leaders' endpoints", mine)
+    asked = told[0][0]  # the same for all, also where they were started differently
+    why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else ""
+    if asked == "auto":
+        why = why_one_endpoint(hosts, nodes, [cpus for _, cpus in told])
+    communicator = meeting.leaders(meeting.rank in nodes.firsts)
+    if communicator is None:
+        return None
+    from hvd_ft.ring import found, native  # needs MPI, and takes its time
+
+    if meeting.rank == 0 and settings.generation == 0:
+        found.say_once(native.facts(), 1 if why else _THREADS, why)
+    return native.Leader(
+        directory, job, meeting.rank, nodes.firsts, communicator, one_endpoint=bool(why)
+    )
+
+
+def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
+    """Returns why leaders do with one thread and endpoint; "" where each part has its own.
+
+    Threads that have no CPU of their own wait for each other, and small ops for all of them: with
+    one thread they take a quarter to a half less time (docs/performance.md).
+
+    Args:
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        cpus: those that each rank's agent may use.
+    """
+    for host in range(len(hosts)):
+        ranks = hosts.ranks(host)
+        leaders = len(set(nodes.firsts) & set(ranks))
+        count = len({cpu for rank in ranks for cpu in cpus[rank]})
+        if count < len(ranks) + _THREADS * leaders:
+            return f"{count} CPUs for {len(ranks)} ranks on the host of rank {ranks[0]}"
+    return ""
+
+
+def take_leave(meeting: Meeting, leader: "Leader | None") -> None:
+    """Waits until all agents know that the job is over, and all nodes what has happened."""
+    meeting.exchange("the end of the job", None)
+    # A job that is stopped may have an op under way.
+    closed = leader is None or leader.close(_LEAVE_SECONDS)
+    meeting.nothing_under_way = all(meeting.exchange("the leave of the nodes' leaders", closed))
