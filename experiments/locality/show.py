@@ -59,12 +59,16 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def plot(rows: Sequence[Row]) -> Figure:
-    """Draws for each rate both placements: medians as bars, every measurement as a point."""
+    """Draws for each rate both placements: medians as bars, every measurement as a point.
+
+    A measurement of several times the longest bar, an MPI that stood still, is a number on top.
+    """
     links = [row for row in rows if row.part == "links"]
     rates = list(dict.fromkeys(row.rate for row in links))
     figure = Figure(figsize=(4.5 * max(len(rates), 1), 4), layout="constrained")
     for place, rate in enumerate(rates):
         axes = figure.add_subplot(1, len(rates), place + 1)
+        bars, points = [], []
         for i, (side, colour) in enumerate(COLOURS.items()):
             for j, placement in enumerate(("4-2-2", "4-3-1")):
                 own = [r.seconds for r in links if (r.rate, r.side, r.placement) ==
@@ -75,6 +79,13 @@ def plot(rows: Sequence[Row]) -> Figure:
                 axes.bar(at, statistics.median(own), 0.36, color=colour, hatch="//" * j,
                          edgecolor="white", linewidth=0)  # fmt: skip
                 axes.plot([at] * len(own), own, "k.", markersize=4)
+                bars.append(statistics.median(own))
+                points += [(at, seconds) for seconds in own]
+        top = min(3 * max(bars), 1.05 * max(seconds for _, seconds in points))
+        axes.set_ylim(0, top)
+        for at, seconds in points:
+            if seconds > top:
+                axes.text(at, top, f"↑ {seconds:.0f} s", ha="center")
         axes.set_xticks(range(len(COLOURS)), list(COLOURS), rotation=30, ha="right")
         axes.set_title({"none": "unlimited"}.get(rate, rate))
         axes.set_ylabel("seconds" if place == 0 else "")
