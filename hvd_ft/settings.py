@@ -12,7 +12,7 @@ from hvd_ft.errors import HvdFtError
 
 MINIMUM_ARENA_BYTES = 64 << 20
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
-ENDPOINTS = ("auto", "1", "3")  # of a node's leader; so too
+ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -77,7 +77,7 @@ class Settings:
                 env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
             ),
             topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
-            endpoints=_choice(env, "HOROVOD_FT_ENDPOINTS", ENDPOINTS),
+            endpoints=_choice(env, "HOROVOD_FT_ENDPOINTS", ENDPOINT_CHOICES),
             pin="HOROVOD_FT_PIN" in env and pinning.is_wanted(env),
             adoption_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
