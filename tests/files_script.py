@@ -21,7 +21,8 @@ X = np.arange(60, dtype=np.float32).reshape(20, 3) / 50
 
 
 def model_fn(features: Any, labels: Any, mode: str) -> Any:
-    output = v1.layers.dense(features["x"], 1)
+    # From zero every step comes nearer to the ones looked for; a random start may be there already.
+    output = v1.layers.dense(features["x"], 1, kernel_initializer="zeros")
     if mode == "infer":
         return tf.estimator.EstimatorSpec(mode, predictions={"y": output})
     loss = tf.reduce_mean(tf.square(output - labels))
