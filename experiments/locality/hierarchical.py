@@ -18,12 +18,12 @@ import hvd_ft.tensorflow as hvd
 from experiments.locality.times import busy_seconds, share, wanted_result
 
 WARM_UPS = 2
+PROCESSES = [psutil.Process(), *psutil.Process().parents()[:2]]
 
 
 def job_seconds() -> float:
     """Returns the CPU time that this process, its nursery and its agent have used."""
-    processes = [psutil.Process(), *psutil.Process().parents()[:2]]
-    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+    return float(sum(sum(process.cpu_times()[:2]) for process in PROCESSES))
 
 
 def over_all(value: float, op: Any) -> float:
@@ -50,8 +50,9 @@ def measure(
     array = tf.constant(pattern + np.float32(hvd.rank()))
     over_all(0, hvd.Sum)
     time.sleep(0.02)  # as in times.py
+    cpu, busy = job_seconds(), busy_seconds()
     over_all(0, hvd.Sum)
-    cpu, busy, begin = job_seconds(), busy_seconds(), time.perf_counter()
+    begin = time.perf_counter()
     result = step(array)
     seconds = time.perf_counter() - begin
     cpu = over_all(job_seconds() - cpu, hvd.Sum)
