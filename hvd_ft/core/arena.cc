@@ -171,7 +171,9 @@ void Node::ring_keeper() const {
 }
 
 void Node::ring_mirror() const {
-  if (several()) ring(header().leader_bell, header().mirror_asleep, kMirrorRole);
+  if (!several()) return;
+  header().mirror_news.fetch_add(1, std::memory_order_seq_cst);
+  ring(header().leader_bell, header().mirror_asleep, kMirrorRole);
 }
 
 void Node::ring_ring() const {

@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 10;
+constexpr uint32_t kLayoutVersion = 11;
 
 // For whom the leader's bell is rung.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -130,8 +130,9 @@ struct NodeHeader {
   alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
 
   // Of a job on several nodes: anyone rings, for one role of the leader, which counts its threads
-  // that sleep in each. For the mirror something has changed that other nodes are to see.
-  alignas(64) std::atomic<uint32_t> leader_bell;
+  // that sleep in each. For the mirror something has changed that other nodes are to see; these
+  // rings are counted.
+  alignas(64) std::atomic<uint32_t> leader_bell, mirror_news;
   std::atomic<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                                          // written by them
   alignas(64) std::atomic<uint64_t> final_segments;  // number: what is taken before is final

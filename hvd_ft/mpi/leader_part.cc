@@ -4,9 +4,15 @@
 
 namespace hvdft {
 
+namespace {
+
+constexpr uint64_t kUnrungNs = 1000000;
+
+}  // namespace
+
 MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
                        const std::vector<int>& firsts)
-    : store_(store) {
+    : header_(node.header()), store_(store) {
   int me = endpoint.member();
   for (int peer = 0; peer < endpoint.members(); ++peer) {
     if (peer == me || (me != 0 && peer != 0)) continue;
@@ -16,10 +22,20 @@ MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
   }
 }
 
+// To look for news means to look at every rank; not everything that changes has somebody ring for it.
+bool MirrorPart::is_news(uint64_t now_ns) {
+  uint32_t rung = header_.mirror_news.load(std::memory_order_seq_cst);
+  if (!moved_ && rung == news_ && now_ns - looked_ns_ < kUnrungNs) return false;
+  news_ = rung;
+  looked_ns_ = now_ns;
+  return true;
+}
+
 // When the job is over the nodes take leave of rank 0's, and it of them: so all have heard all.
 bool MirrorPart::step(uint64_t now_ns) {
-  bool moved = false;
-  for (auto& link : links_) moved |= link->step(now_ns);
+  bool news = is_news(now_ns);
+  moved_ = false;
+  for (auto& link : links_) moved_ |= link->step(now_ns, news);
   auto all = [&](bool (MirrorLink::*is)() const) {
     return std::all_of(links_.begin(), links_.end(), [&](auto& link) { return (*link.*is)(); });
   };
@@ -27,7 +43,7 @@ bool MirrorPart::step(uint64_t now_ns) {
     for (auto& link : links_) link->say_bye(now_ns);
     all_said_ = all(&MirrorLink::closed);
   }
-  return moved;
+  return moved_;
 }
 
 }  // namespace hvdft

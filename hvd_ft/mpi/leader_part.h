@@ -33,8 +33,14 @@ class MirrorPart : public LeaderPart {
   bool all_said() const { return all_said_; }
 
  private:
+  bool is_news(uint64_t now_ns);
+
+  const NodeHeader& header_;
   LogStore* store_;
   std::vector<std::unique_ptr<MirrorLink>> links_;
+  uint32_t news_ = 0;
+  uint64_t looked_ns_ = 0;
+  bool moved_ = true;
   std::atomic<bool> leaving_{false}, all_said_{false};
 };
 

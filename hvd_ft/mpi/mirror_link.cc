@@ -5,8 +5,8 @@
 
 namespace hvdft {
 
-bool MirrorLink::step(uint64_t now_ns) {
-  if (!said_bye_) collect(now_ns);
+bool MirrorLink::step(uint64_t now_ns, bool news) {
+  if (news && !said_bye_) collect(now_ns);
   bool sent = send();
   return receive(now_ns) || sent;
 }

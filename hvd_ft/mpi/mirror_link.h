@@ -21,8 +21,9 @@ class MirrorLink {
     receiver_.say_hello(&out_);
   }
 
-  // Does what can be done without waiting; returns whether there was anything.
-  bool step(uint64_t now_ns);
+  // Does what can be done without waiting; returns whether there was anything. `news`: there may be
+  // something to tell.
+  bool step(uint64_t now_ns, bool news);
   // Says that nothing more comes, once.
   void say_bye(uint64_t now_ns);
   // Each side has said it, and everything has gone.
