@@ -50,7 +50,11 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& rec
                                                                uint64_t offset) const {
   std::vector<std::pair<uint64_t, uint64_t>> places = {
       {offset, record.bytes()}, {record.result_offset, record.heap_bytes()}};
-  if (node_.several()) places.emplace_back(record.partial_offset, record.heap_bytes());
+  if (RingPlan plan = node_.plan(record); plan.gathered()) {
+    places.emplace_back(node_.chunks_offset(record), plan.gathered_bytes());
+  } else if (node_.several()) {
+    places.emplace_back(record.partial_offset, record.heap_bytes());
+  }
   return places;
 }
 
@@ -83,7 +87,8 @@ int LogStore::append(const OpHead& op, const char* tail) {
                 "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
   }
   Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op};
-  NodeOrder order(node_.plan(record), node_.number());
+  RingPlan plan = node_.plan(record);
+  NodeOrder order(plan, node_.number());
   record.first_given = order.first_given;
   record.first_taken = order.first_taken;
   const char* what = "the result of the next op";
@@ -91,8 +96,10 @@ int LogStore::append(const OpHead& op, const char* tail) {
   if (code != HVDFT_OK) return code;
   record.partial_offset = record.result_offset;
   if (node_.several()) {
-    code = give(record.heap_bytes(), what, &record.partial_offset);
+    uint64_t bytes = plan.gathered() ? plan.gathered_bytes() : record.heap_bytes();
+    code = give(bytes, what, &record.partial_offset);
     if (code != HVDFT_OK) return code;
+    if (plan.gathered()) record.partial_offset += plan.on_edge(node_.number(), 0).from;
   }
   uint64_t offset;
   code = give(record.bytes(), "the op log", &offset);

@@ -15,10 +15,14 @@
 //            receive them; if (!receiver.accepts(their generation, their place)) drop them
 //            if in.adds: wait until `inputs` of receiver.op() > in.input, then
 //              result[in.bytes] = received + input[in.bytes]
+//            if in.completes: wait for that too, then result = the sum of all chunks
 //            log.received.publish(receiver.received());
 //
 // begin() may pass an op by at once (no data, one member): look at begun() again. The halves may
 // be in different ops. Both are values: a copy that is moved on looks ahead.
+//
+// Of a gathered op the chunks have memory of their own. "Input" is the member's own chunk there, what
+// it receives and sends on are others; only their sum goes into the result.
 //
 // `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
 // What of the result is final: RingPlan::results(), as far as log.received tells; all of op i
@@ -32,13 +36,14 @@
 //    until ALLGATHER brings the final value to the same place. That value contains the
 //    input of the successor, who added it to just this partial sum, and published its record
 //    before it sent the sum on. So by then its record counts it, and will not ask for it again.
-//  - Everything in ALLGATHER, and the last sum of REDUCE_SCATTER, is final and stays.
+//  - Everything in ALLGATHER, and the last sum of REDUCE_SCATTER, is final and stays, and so do the
+//    chunks of a gathered op.
 // And why doing a segment again does no harm: sums are written out of place, result = received +
 // input, from two values that do not change; a store in ALLGATHER is a copy of one. So what
 // was torn half-way by a death is just written again. (A driver that never resumes may let input
 // and result be the same memory.) The input may be used for something else when the member has
 // received all of the op, as the final value of what it sent in step 0 has then been round; its
-// result must stay until the *successor* has received all of it.
+// result, and all chunks of a gathered op, must stay until the *successor* has received all of it.
 //
 // The order of a sum is the order of the ring, so it depends neither on timing nor on deaths.
 #ifndef HVD_FT_RING_H
@@ -139,7 +144,8 @@ struct Incoming {
   EdgePlace place;
   Stretch bytes;
   bool adds;       // result = received + input; else result = received
-  uint64_t input;  // if it adds: the number of that input, which has to be ready
+  bool completes;  // a gathered op: then result = the sum of all chunks
+  uint64_t input;  // if it adds, or completes: the number of that input, which has to be ready
 };
 
 class RingReceiver : public EdgeCursor {
@@ -159,7 +165,11 @@ class RingReceiver : public EdgeCursor {
   bool next(Incoming* in) const {
     if (!begun()) return false;
     uint64_t at = place().position, segments = plan().segments();
-    *in = {place(), stretch(), at < (plan().members() - 1) * segments, at + segments};
+    if (plan().gathered()) {
+      *in = {place(), stretch(), false, at + 1 == plan().positions(), 0};
+    } else {
+      *in = {place(), stretch(), at < (plan().members() - 1) * segments, false, at + segments};
+    }
     return true;
   }
 

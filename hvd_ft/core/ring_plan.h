@@ -12,6 +12,11 @@
 // sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
 // chunk of its own on and round: the ring can start on the first of them.
 //
+// Of a few bytes hops cost more than bytes do. Such an op is *gathered*: there is no REDUCE_SCATTER,
+// each member's whole input is a chunk of its own, and when all chunks have been round in
+// ALLGATHER each member adds them up, in the order of the ring's sums: for a result does not depend
+// on what an op is fused with. That is half as many hops, with members / 2 times as many bytes.
+//
 // Numbers only, all 64 bits wide: bytes, not elements. Cuts are made at cache lines, which
 // elements of 1, 2, 4, 8 or 16 bytes do not straddle.
 #ifndef HVD_FT_RING_PLAN_H
@@ -23,7 +28,8 @@
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
-constexpr uint64_t kRingSegmentBytes = 256 << 10;  // of jobs
+// Of jobs; ops are gathered if no more than kGatherBytes then pass over an edge.
+constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 128 << 10;
 
 // A stretch of an op's data, in bytes.
 struct Stretch {
@@ -44,10 +50,12 @@ class RingPlan {
   RingPlan() : RingPlan(1, 0, kCacheLine) {}
 
   // `segment_bytes`, the most that a message carries, is rounded up to cache lines.
-  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes)
+  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, uint64_t gather_bytes = 0)
       : members_(std::max(members, uint64_t{1})),
         bytes_(bytes),
         segment_bytes_(std::max(lines(segment_bytes), uint64_t{1}) * kCacheLine),
+        gathered_(members_ > 1 && bytes > 0 && bytes <= segment_bytes_ &&
+                  bytes <= gather_bytes / (members_ - 1)),
         segments_((chunk(0).bytes() + segment_bytes_ - 1) / segment_bytes_) {}
 
   uint64_t members() const { return members_; }
@@ -55,11 +63,22 @@ class RingPlan {
   uint64_t segment_bytes() const { return segment_bytes_; }
   uint64_t segments() const { return segments_; }  // of a step; the last ones may be empty
 
-  // Of an edge. None with one member, or without data.
-  uint64_t positions() const { return 2 * (members_ - 1) * segments_; }
+  bool gathered() const { return gathered_; }
 
-  // Chunks differ by one cache line at most; with few data the last ones are empty.
+  // Of an edge. None with one member, or without data.
+  uint64_t positions() const { return (gathered_ ? 1 : 2) * (members_ - 1) * segments_; }
+
+  // Those of a gathered op lie one after the other in memory of their own, not in the op's data.
   Stretch chunk(uint64_t number) const {
+    if (!gathered_) return cut(number);
+    uint64_t from = number * lines(bytes_) * kCacheLine;
+    return {from, from + bytes_};
+  }
+  uint64_t gathered_bytes() const { return members_ * lines(bytes_) * kCacheLine; }
+
+  // The data in as many parts as there are members. They differ by one cache line at most; with few
+  // data the last ones are empty.
+  Stretch cut(uint64_t number) const {
     uint64_t all = lines(bytes_), each = all / members_, longer = all % members_;
     auto begin = [&](uint64_t c) {
       return std::min((each * c + std::min(c, longer)) * kCacheLine, bytes_);
@@ -67,14 +86,19 @@ class RingPlan {
     return {begin(number), begin(number + 1)};
   }
 
+  // To part `number` of a gathered op's result chunks are added in this order, i from 0 on: that of
+  // the members from which on the ring adds to it.
+  uint64_t added(uint64_t number, uint64_t i) const { return (number + members_ - i) % members_; }
+
   RingStep step_at(uint64_t position) const {
-    uint64_t step = position / segments_, half = members_ - 1;
+    uint64_t step = position / segments_, half = gathered_ ? 0 : members_ - 1;
     return step < half ? RingStep{Phase::kReduceScatter, step, position % segments_}
                        : RingStep{Phase::kAllgather, step - half, position % segments_};
   }
 
   uint64_t position_of(const RingStep& at) const {
-    uint64_t step = at.step + (at.phase == Phase::kAllgather ? members_ - 1 : 0);
+    uint64_t before = gathered_ || at.phase == Phase::kReduceScatter ? 0 : members_ - 1;
+    uint64_t step = at.step + before;
     return step * segments_ + at.segment;
   }
 
@@ -97,9 +121,12 @@ class RingPlan {
   uint64_t edge_to(uint64_t member) const { return (member + members_ - 1) % members_; }
 
   // A member's inputs in the order in which it wants them: first what it sends at position i,
-  // then, from i = segments() on, what it adds to what it receives at position i - segments().
-  uint64_t inputs() const { return members_ * segments_; }
-  Stretch input(uint64_t member, uint64_t i) const { return on_edge(member, i); }
+  // then, from i = segments() on, what it adds to what it receives at position i - segments(). Of a
+  // gathered op there is one input, and one result.
+  uint64_t inputs() const { return gathered_ ? 1 : members_ * segments_; }
+  Stretch input(uint64_t member, uint64_t i) const {
+    return gathered_ ? Stretch{0, bytes_} : on_edge(member, i);
+  }
 
   // Its results in the order in which they become final; so many when it has received up to
   // `position`. With one member nothing is received: its input is the result.
@@ -108,6 +135,7 @@ class RingPlan {
     return members_ == 1 ? inputs() : position - std::min(position, before);
   }
   Stretch result(uint64_t member, uint64_t i) const {
+    if (gathered_) return {0, bytes_};
     return members_ == 1 ? on_edge(0, i)
                          : on_edge(edge_to(member), (members_ - 2) * segments_ + i);
   }
@@ -115,7 +143,9 @@ class RingPlan {
  private:
   static uint64_t lines(uint64_t bytes) { return bytes / kCacheLine + (bytes % kCacheLine != 0); }
 
-  uint64_t members_, bytes_, segment_bytes_, segments_;
+  uint64_t members_, bytes_, segment_bytes_;
+  bool gathered_;
+  uint64_t segments_;
 };
 
 // An endpoint reaches only the one of the same number on another member, and a member needs

@@ -6,6 +6,19 @@
 
 namespace hvdft {
 
+namespace {
+
+// What nodes have of an op that does not reduce are zeros but for their own parts.
+void sum(const Record& record, const char* a, const char* b, char* result, uint64_t bytes) {
+  const void* inputs[] = {a, b};
+  bool reduces = record.op.kind == HVDFT_REDUCE;
+  uint32_t dtype = reduces ? record.op.dtype : static_cast<uint32_t>(HVDFT_UINT8);
+  uint32_t op = reduces ? record.op.reduce : static_cast<uint32_t>(HVDFT_SUM);
+  reduce(dtype, op, inputs, 2, result, bytes / element_bytes(dtype));
+}
+
+}  // namespace
+
 const Record* NodeMember::record(uint64_t op) const {
   uint64_t length = node().header().log_length.load(std::memory_order_acquire);
   return op < length ? node().record(op) : nullptr;
@@ -67,7 +80,8 @@ bool NodeSender::send_next() {
   EdgePlace received = member_.log().received.place();
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
   if (!sender_.next(received, inputs, &next)) return false;
-  const char* from = next.from_input ? member_.partial(*record_) : member_.result(*record_);
+  const char* from = next.from_input ? member_.inputs(*record_, sender_.plan())
+                                     : member_.passing(*record_, sender_.plan());
   on_their_way_.add(
       {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.place});
   sender_.sent();
@@ -114,13 +128,15 @@ bool NodeReceiver::expect_next() {
   Incoming next;
   if (!ahead_.next(&next)) return false;
   // A final value may not be on its way into memory that is still being sent from: what is there
-  // was sent a round of the ring before.
-  uint64_t round = (member_.members - 1) * ahead_.plan().segments();
-  if (!next.adds && !(EdgePlace{next.place.op, next.place.position - round} <
-                      member_.log().sent.place())) {
+  // was sent a round of the ring before. (Chunks of a gathered op are sent when they have come.)
+  const RingPlan& plan = ahead_.plan();
+  uint64_t round = (member_.members - 1) * plan.segments();
+  if (!next.adds && !plan.gathered() &&
+      !(EdgePlace{next.place.op, next.place.position - round} < member_.log().sent.place())) {
     return false;
   }
-  char* to = next.adds ? room(on_their_way_.begun) : member_.result(*record_) + next.bytes.from;
+  char* to = next.adds ? room(on_their_way_.begun)
+                       : member_.passing(*record_, plan) + next.bytes.from;
   on_their_way_.add(
       {endpoint_.begin_receive(to, next.bytes.bytes(), predecessor()), {next, record_}});
   ahead_.received();
@@ -133,21 +149,35 @@ bool NodeReceiver::take_oldest() {
   const Record& record = *expected.record;
   const Incoming& in = expected.in;
   while (!receiver_.begun()) receiver_.begin(member_.plan(*member_.record(receiver_.op())));
-  if (in.adds) {
-    if (ready_.count(member_, record, receiver_.plan()) <= in.input) return false;
-    bool reduces = record.op.kind == HVDFT_REDUCE;
-    uint32_t dtype = reduces ? record.op.dtype : static_cast<uint32_t>(HVDFT_UINT8);
-    uint32_t op = reduces ? record.op.reduce : static_cast<uint32_t>(HVDFT_SUM);
-    const void* inputs[] = {room(on_their_way_.done), member_.partial(record) + in.bytes.from};
-    reduce(dtype, op, inputs, 2, member_.result(record) + in.bytes.from,
-           in.bytes.bytes() / element_bytes(dtype));
-  }
+  bool waits = in.adds || in.completes;
+  if (waits && ready_.count(member_, record, receiver_.plan()) <= in.input) return false;
+  if (in.adds) add(record, in);
+  if (in.completes) add_chunks(record);
   ++on_their_way_.done;
   EdgePlace place = receiver_.received();
   member_.log().received.publish(place);
   publish_final(place);
   member_.node().ring_ring();  // the other half may send it on
   return true;
+}
+
+void NodeReceiver::add(const Record& record, const Incoming& in) {
+  sum(record, room(on_their_way_.done), member_.partial(record) + in.bytes.from,
+      member_.result(record) + in.bytes.from, in.bytes.bytes());
+}
+
+void NodeReceiver::add_chunks(const Record& record) {
+  const RingPlan& plan = receiver_.plan();
+  for (uint64_t part = 0; part < plan.members(); ++part) {
+    auto [from, to] = plan.cut(part);
+    auto chunk = [&, from = from](uint64_t i) {
+      return member_.chunks(record) + plan.chunk(plan.added(part, i)).from + from;
+    };
+    char* result = member_.result(record) + from;
+    for (uint64_t i = 1; i < plan.members(); ++i) {
+      sum(record, i == 1 ? chunk(0) : result, chunk(i), result, to - from);
+    }
+  }
 }
 
 void NodeReceiver::publish_final(EdgePlace place) {

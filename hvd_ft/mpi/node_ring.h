@@ -30,6 +30,14 @@ struct NodeMember {
   RingPlan plan(const Record& record) const { return node().plan(record); }
   char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
   char* result(const Record& record) const { return node().heap() + record.result_offset; }
+  char* chunks(const Record& record) const { return node().heap() + node().chunks_offset(record); }
+  // Where bytes of a plan lie: those of inputs, and those that are received and sent on.
+  char* inputs(const Record& record, const RingPlan& plan) const {
+    return plan.gathered() ? chunks(record) : partial(record);
+  }
+  char* passing(const Record& record, const RingPlan& plan) const {
+    return plan.gathered() ? chunks(record) : result(record);
+  }
 };
 
 // How many of an op's inputs are ready, in the order of RingPlan::input(). For one thread.
@@ -87,6 +95,8 @@ class NodeReceiver {
   };
   bool expect_next();
   bool take_oldest();
+  void add(const Record& record, const Incoming& in);
+  void add_chunks(const Record& record);
   void publish_final(EdgePlace place);
   int predecessor() const {
     return (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();

@@ -59,6 +59,16 @@ void check_taking(const RingPlan& plan, uint64_t member, const NodeOrder& order)
   CHECK(before == order.segments);
 }
 
+void check(const RingPlan& plan) {
+  for (uint64_t member = 0; member < plan.members(); ++member) {
+    NodeOrder order(plan, member);
+    CHECK(order.first_given < order.segments && order.first_taken < order.segments);
+    CHECK(plan.members() > 1 || (order.first_given == 0 && order.first_taken == 0));
+    check_giving(plan, member, order);
+    check_taking(plan, member, order);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -66,14 +76,8 @@ int main() {
   for (uint64_t members = 1; members <= 5; ++members) {
     for (uint64_t bytes : {kCacheLine, 3 * kCacheLine, s - 8, s, s + 8, 3 * s, 7 * s + 200, 16 * s,
                            20 * s + kCacheLine, 33 * s + 4}) {
-      RingPlan plan(members, bytes, kRingSegmentBytes);
-      for (uint64_t member = 0; member < members; ++member) {
-        NodeOrder order(plan, member);
-        CHECK(order.first_given < order.segments && order.first_taken < order.segments);
-        CHECK(members > 1 || (order.first_given == 0 && order.first_taken == 0));
-        check_giving(plan, member, order);
-        check_taking(plan, member, order);
-      }
+      check({members, bytes, kRingSegmentBytes});
+      check({members, bytes, kRingSegmentBytes, kGatherBytes});
     }
   }
   return 0;

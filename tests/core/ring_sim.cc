@@ -24,7 +24,8 @@ int every_crash_point() {
       Case made;
       made.members = members;
       made.seed = seed;
-      made.ops = {{false, 9 * members + 1}, {true, 5}};  // two segments a chunk; one in all
+      // Two segments a chunk; one in all, with and without a way round for sums.
+      made.ops = {{false, 9 * members + 1}, {true, 5}, {true, 40, true}};
       runs.at_each_point(made, true, 0, [&](const Case& c) { runs.must_be_well(c); });
     }
     std::printf("rings of %lu: %lu cases, %lu not well\n", members, runs.cases(), runs.failures());

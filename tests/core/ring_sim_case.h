@@ -1,7 +1,8 @@
 // One run of the simulator: all that decides it, as values and as a line of text.
 //
-//   n=3 seed=7 ops=u64:40,f32:33 kill=1@130/none/late kill=all@note-sent:0.2 suspect@200
+//   n=3 seed=7 ops=u64:40,f32:9g kill=1@130/none/late kill=all@note-sent:0.2 suspect@200
 //
+// ops=TYPE:ELEMENTS, with a g those of an op that is gathered, if it is small enough.
 // kill=MEMBER@WHEN[/ARRIVES][/NOTICED], suspect@WHEN[/NOTICED]: WHEN is the number of the action
 // before which it happens, or [ACTOR.]ACTION[:OP.POSITION], before the next such action of that
 // member (else of the one that dies); faults have their turn one after the other. ARRIVES: what of
@@ -69,6 +70,7 @@ struct Fault {
 struct SimOp {
   bool floats;
   uint64_t elements;
+  bool gathered = false;
   uint64_t bytes() const { return elements * (floats ? 4 : 8); }
 };
 
@@ -144,7 +146,8 @@ inline Case parse(const std::string& line) {
     } else if (name == "ops") {
       made.ops.clear();
       for (auto& op : split(value, ',')) {
-        made.ops.push_back({op.substr(0, 4) == "f32:", std::stoull(op.substr(4))});
+        made.ops.push_back({op.substr(0, 4) == "f32:", std::stoull(op.substr(4)),
+                            op.back() == 'g'});
       }
     } else {
       throw std::invalid_argument("not known: " + name);
@@ -178,7 +181,8 @@ inline std::string text_of(const Case& made) {
   }
   out << "n=" << made.members << " seed=" << made.seed << " ops=";
   for (size_t i = 0; i < made.ops.size(); ++i) {
-    out << (i ? "," : "") << (made.ops[i].floats ? "f32:" : "u64:") << made.ops[i].elements;
+    out << (i ? "," : "") << (made.ops[i].floats ? "f32:" : "u64:") << made.ops[i].elements
+        << (made.ops[i].gathered ? "g" : "");
   }
   for (const Fault& fault : made.faults) out << ' ' << text_of(fault);
   return out.str();

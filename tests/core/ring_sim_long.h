@@ -43,7 +43,7 @@ class LongRuns {
     Case made;
     made.members = members;
     made.seed = seed_;
-    made.ops = {{false, 4 * members + 1}};
+    made.ops = {{false, 4 * members + 1}, {false, 3, true}};
     double until = elapsed() + (seconds_ - elapsed()) / 2;
     bool cut = false;
     runs_.at_each_point(made, false, 0, [&](const Case& one) {
@@ -63,7 +63,8 @@ class LongRuns {
     made.members = 2 + random.below(7);
     made.ops.resize(1 + random.below(5));
     for (SimOp& op : made.ops) {
-      op = {random.below(2) == 1, random.below(random.below(4) == 0 ? 400 : 60)};
+      op = {random.below(2) == 1, random.below(random.below(4) == 0 ? 400 : 60),
+            random.below(2) == 1};
     }
     made.faults.resize(random.below(7));
     int64_t at = 0;

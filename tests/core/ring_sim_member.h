@@ -20,7 +20,7 @@
 
 namespace ring_sim {
 
-constexpr uint64_t kSegmentBytes = 64;
+constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
 constexpr char kUnused = '\xa5';  // what nobody may read
 
 struct Arena {
@@ -29,6 +29,7 @@ struct Arena {
   uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
   std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
   std::vector<std::string> input, result;
+  std::vector<std::string> chunks;  // of gathered ops, with the own input among them
   std::vector<std::string> taken;  // results whose memory is used for something else now
 };
 
@@ -46,12 +47,15 @@ class Member {
       : number_(number), case_(made), wires_(wires), checker_(checker), random_(random),
         sender_(number), receiver_(number, made.members, {}) {
     for (const SimOp& op : made.ops) {
-      plans_.emplace_back(made.members, op.bytes(), kSegmentBytes);
+      plans_.push_back(op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes,
+                                                     made.members * kGatheredBytes)
+                                   : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
       arena_.inputs.push_back(0);
       arena_.input.emplace_back(op.bytes(), kUnused);
       arena_.result.emplace_back(op.bytes(), kUnused);
       full_input_.push_back(input_of(op, plans_.size() - 1, number));
       const hvdft::RingPlan& plan = plans_.back();
+      arena_.chunks.emplace_back(plan.gathered() ? plan.gathered_bytes() : 0, kUnused);
       for (uint64_t p = 0; p < plan.positions(); ++p) {
         segments_in_all_ += plan.on_edge(plan.edge_to(number), p).bytes() > 0;
       }
@@ -85,8 +89,10 @@ class Member {
     }
     while (arena_.taken.size() < std::min(received, wire_out().received_ops)) {
       std::string& result = arena_.result[arena_.taken.size()];
+      std::string& chunks = arena_.chunks[arena_.taken.size()];
       arena_.taken.push_back(result);
       result.assign(result.size(), kUnused);
+      chunks.assign(chunks.size(), kUnused);
     }
   }
 
@@ -140,12 +146,18 @@ class Member {
       return;
     }
     auto [from, to] = plans_[op].input(number_, arena_.inputs[op]);
-    arena_.input[op].replace(from, to - from, full_input_[op], from, to - from);
+    if (plans_[op].gathered()) {
+      arena_.chunks[op].replace(own_chunk(op), to - from, full_input_[op]);
+    } else {
+      arena_.input[op].replace(from, to - from, full_input_[op], from, to - from);
+    }
     if (is(Protocol::kInPlace)) {
       arena_.result[op].replace(from, to - from, full_input_[op], from, to - from);
     }
     ++arena_.inputs[op];
   }
+
+  uint64_t own_chunk(uint64_t op) const { return plans_[op].on_edge(number_, 0).from; }
 
   // The sending half.
 
@@ -175,8 +187,11 @@ class Member {
   }
 
   const char* source() const {
-    auto& from = outgoing_.from_input ? arena_.input : arena_.result;
-    return from[outgoing_.place.op].data() + outgoing_.bytes.from;
+    uint64_t op = outgoing_.place.op;
+    auto& from = plans_[op].gathered()   ? arena_.chunks
+                 : outgoing_.from_input ? arena_.input
+                                        : arena_.result;
+    return from[op].data() + outgoing_.bytes.from;
   }
 
   void read() {
@@ -218,7 +233,7 @@ class Member {
         wire_in().received_ops = receiver_.place().op;
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
-    } else if (incoming_.adds && arena_.inputs[incoming_.place.op] <= incoming_.input) {
+    } else if ((incoming_.adds || incoming_.completes) && arena_.inputs[incoming_.place.op] <= incoming_.input) {
       return {};
     }
     return Next{receiving(), incoming_.place};
@@ -243,17 +258,38 @@ class Member {
   // Bytes of the segment: what would be a call of the reduction, or of memcpy, torn in the middle.
   void write(uint64_t from, uint64_t to) {
     uint64_t op = incoming_.place.op, at = incoming_.bytes.from + from;
-    char* result = arena_.result[op].data() + at;
-    if (!incoming_.adds) {
-      std::memcpy(result, staged_.data() + from, to - from);
-    } else {
-      bool floats = case_.ops[op].floats;
+    if (plans_[op].gathered()) {
+      std::memcpy(arena_.chunks[op].data() + at, staged_.data() + from, to - from);
+      if (incoming_.completes) add_chunks(op, from, to);
+    } else if (incoming_.adds) {
       const char* own = (is(Protocol::kInPlace) ? arena_.result : arena_.input)[op].data() + at;
-      const void* inputs[] = {staged_.data() + from, own};
-      hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2, result,
-                    (to - from) / (floats ? 4 : 8));
+      add(op, staged_.data() + from, own, at, to - from);
+    } else {
+      std::memcpy(arena_.result[op].data() + at, staged_.data() + from, to - from);
     }
     received_one_more();
+  }
+
+  void add_chunks(uint64_t op, uint64_t from, uint64_t to) {
+    const hvdft::RingPlan& plan = plans_[op];
+    for (uint64_t part = 0; part < case_.members; ++part) {
+      uint64_t begin = std::max(from, plan.cut(part).from), end = std::min(to, plan.cut(part).to);
+      if (begin >= end) continue;
+      for (uint64_t i = 1; i < case_.members; ++i) {
+        auto chunk = [&](uint64_t at) {
+          return arena_.chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
+        };
+        add(op, i == 1 ? chunk(0) : arena_.result[op].data() + begin, chunk(i), begin,
+            end - begin);
+      }
+    }
+  }
+
+  void add(uint64_t op, const char* a, const char* b, uint64_t at, uint64_t bytes) {
+    bool floats = case_.ops[op].floats;
+    const void* inputs[] = {a, b};
+    hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2,
+                  arena_.result[op].data() + at, bytes / (floats ? 4 : 8));
   }
 
   void note_received() {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "check.h"
@@ -39,6 +40,40 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
     for (uint64_t i = 0; i < plan.inputs(); ++i) in += plan.input(m, i).bytes();
     for (uint64_t i = 0; i < plan.results(plan.positions()); ++i) out += plan.result(m, i).bytes();
     CHECK(in == bytes && out == bytes);
+  }
+}
+
+// Half as many hops: over an edge all chunks pass but the successor's own.
+void check_gathered(uint64_t members, uint64_t bytes) {
+  RingPlan plan(members, bytes, 4096, (members - 1) * bytes);
+  CHECK(plan.gathered() && plan.positions() == members - 1 && plan.segments() == 1);
+  CHECK(!RingPlan(members, bytes, 4096, (members - 1) * bytes - 1).gathered());
+  for (uint64_t c = 0; c < members; ++c) {
+    Stretch chunk = plan.chunk(c);
+    CHECK(chunk.bytes() == bytes && chunk.from % kCacheLine == 0);
+    CHECK(chunk.to <= (c + 1 < members ? plan.chunk(c + 1).from : plan.gathered_bytes()));
+  }
+  for (uint64_t m = 0; m < members; ++m) {
+    std::set<uint64_t> had{plan.on_edge(m, 0).from};  // its own
+    for (uint64_t p = 0; p < plan.positions(); ++p) {
+      CHECK(plan.results(p) == 0 && plan.step_at(p).phase == Phase::kAllgather);
+      CHECK(plan.position_of(plan.step_at(p)) == p);
+      CHECK(plan.next_on_edge(m, p) == p);
+      CHECK(had.count(plan.on_edge(m, p).from));  // what it sends, and gets something new
+      CHECK(had.insert(plan.on_edge(plan.edge_to(m), p).from).second);
+    }
+    CHECK(plan.results(plan.positions()) == 1 && plan.inputs() == 1);
+    CHECK(plan.input(m, 0).bytes() == bytes && plan.result(m, 0).bytes() == bytes);
+  }
+}
+
+void check_what_is_gathered() {
+  CHECK(!RingPlan(1, 64, 4096, 4096).gathered());
+  CHECK(!RingPlan(3, 0, 4096, 4096).gathered());
+  CHECK(!RingPlan(3, 8192, 4096, 1 << 20).gathered());  // more than a segment
+  CHECK(!RingPlan(3, uint64_t{1} << 63, 4096, 4096).gathered());
+  for (uint64_t members : {2, 3, 4, 5, 8, 256}) {
+    for (uint64_t bytes : {1, 4, 64, 65, 1000, 4096}) check_gathered(members, bytes);
   }
 }
 
@@ -165,6 +200,7 @@ void check_what_is_refused() {
 
 int main() {
   check_colours();
+  check_what_is_gathered();
   check_what_is_refused();
   for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {
     for (uint64_t bytes : {0, 1, 4, 64, 65, 8 * 7, 1000, 4096, 100004}) {
