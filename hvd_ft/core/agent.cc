@@ -15,7 +15,7 @@ using hvdft::ring;
 struct hvdft_agent {
   int rank;
   std::unique_ptr<Arenas> arenas;
-  std::unique_ptr<LogKeeper> keeper;  // rank 0's alone has one
+  std::unique_ptr<LogKeeper> keeper;  // rank 0's alone has one; with several nodes its leader
   RankBlock& block() { return node().rank(rank); }
   Node& node() { return arenas->node(); }
   // The worker has ended. Others may wait for what it had claimed, or for a ring that it owed.
@@ -58,7 +58,8 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
                 "%lu", before, generation);
     return nullptr;
   }
-  auto keeper = rank == 0 ? std::make_unique<LogKeeper>(arenas->node()) : nullptr;
+  bool keeps = rank == 0 && !arenas->node().several();
+  auto keeper = keeps ? std::make_unique<LogKeeper>(arenas->node()) : nullptr;
   auto* agent = new hvdft_agent{rank, std::move(arenas), std::move(keeper)};
   if (generation > 0) agent->event(HVDFT_EV_ADOPTED, generation);
   return agent;

@@ -166,8 +166,9 @@ void Node::ring_local_workers() const {
 }
 
 void Node::ring_keeper() const {
-  if (is_local(0)) ring(header().keeper_bell);
-  ring_mirror();
+  if (!several()) return ring(header().keeper_bell);
+  if (is_local(0)) header().keeper_bell.fetch_add(1, std::memory_order_seq_cst);
+  ring_mirror();  // the leader looks at both
 }
 
 void Node::ring_mirror() const {

@@ -30,9 +30,13 @@ LogKeeper::~LogKeeper() {
   thread_.join();
 }
 
-void LogKeeper::start() {
+void LogKeeper::open() {
   node_.header().term.store(sequencer_.term(), std::memory_order_release);
   node_.ring_workers();
+}
+
+void LogKeeper::start() {
+  open();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -40,13 +44,17 @@ void LogKeeper::run() {
   auto& bell = node_.header().keeper_bell;
   while (!closing_) {
     uint32_t ticket = bell.load(std::memory_order_seq_cst);
-    bool joins = answer_joins();
-    bool proposal = answer_proposal();
-    bool cuts = cut();
-    store_.publish_room();
-    if (joins || proposal || cuts || yield_for_bell(bell, ticket)) continue;
+    if (step() || yield_for_bell(bell, ticket)) continue;
     wait_bell(bell, ticket, -1);
   }
+}
+
+bool LogKeeper::step() {
+  bool joins = answer_joins();
+  bool proposal = answer_proposal();
+  bool cuts = cut();
+  store_.publish_room();
+  return joins || proposal || cuts;
 }
 
 bool LogKeeper::answer_joins() {

@@ -1,5 +1,6 @@
-// The keeper of the op log: one thread, in rank 0's agent. It drives the sequencer with what
-// workers ask for in shared memory.
+// The keeper of the op log, in rank 0's agent. It drives the sequencer with what workers ask for in
+// shared memory. With one node it has a thread; with several it is a part of what the leader does,
+// which so passes on at once what was agreed.
 #ifndef HVD_FT_LOG_KEEPER_H
 #define HVD_FT_LOG_KEEPER_H
 
@@ -17,7 +18,9 @@ class LogKeeper {
  public:
   explicit LogKeeper(Node& node);
   ~LogKeeper();
-  void start();
+  void start();  // with a thread; else:
+  void open();
+  bool step();  // after every ring of keeper_bell; returns whether there was anything
 
  private:
   void run();

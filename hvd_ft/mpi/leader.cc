@@ -26,13 +26,19 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
                bool one_endpoint)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
-  if (!node.is_local(0)) store_ = std::make_unique<LogStore>(node);
   // With one endpoint there are as many communicators, so that messages are not mistaken.
   auto add = [&](int number) -> Endpoint& {
     int thread_id = one_endpoint ? kFirstRingEndpoint : number;
     return *endpoints_.emplace_back(std::make_unique<Endpoint>(communicator, thread_id));
   };
-  mirror_.emplace(node, store_.get(), add(kMirrorEndpoint), firsts);
+  std::vector<LeaderPart*> parts;
+  if (node.is_local(0)) {
+    parts.push_back(&keeper_.emplace(node));
+  } else {
+    store_.emplace(node);
+  }
+  parts.push_back(
+      &mirror_.emplace(node, store_ ? &*store_ : nullptr, add(kMirrorEndpoint), firsts));
   int members = endpoints_[0]->members(), member = endpoints_[0]->member();
   for (int i = 0; i < edge_colours(members); ++i) add(kFirstRingEndpoint + i);
   auto of_edge = [&](int edge) -> Endpoint& {
@@ -41,9 +47,10 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   sender_.emplace(member_, of_edge(member));
   receiver_.emplace(member_, of_edge((member + members - 1) % members));
   if (one_endpoint) {
-    start(kMirrorRole | kRingRole, {&*mirror_, &*sender_, &*receiver_});
+    parts.insert(parts.end(), {&*sender_, &*receiver_});
+    start(kMirrorRole | kRingRole, parts);
   } else {
-    start(kMirrorRole, {&*mirror_});
+    start(kMirrorRole, parts);
     start(kRingRole, {&*sender_});
     start(kRingRole, {&*receiver_});
   }

@@ -1,6 +1,7 @@
 // The leader of a node: the agent that speaks for it to the other nodes. It has the mirror and the
 // ring's two halves, each with a thread and an endpoint of its own; or, where the CPUs are few, one
-// thread and one endpoint for all three.
+// thread and one endpoint for all three. With the mirror there is the op log: its keeper on rank 0's
+// node, a copy on others.
 #ifndef HVD_FT_LEADER_H
 #define HVD_FT_LEADER_H
 
@@ -13,7 +14,6 @@
 #include "claims.h"
 #include "endpoint.h"
 #include "leader_part.h"
-#include "log_store.h"
 #include "node_ring.h"
 
 namespace hvdft {
@@ -36,7 +36,8 @@ class Leader {
   void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
 
   std::unique_ptr<Arenas> arenas_;
-  std::unique_ptr<LogStore> store_;  // but on rank 0's node
+  std::optional<KeeperPart> keeper_;  // on rank 0's node, …
+  std::optional<LogStore> store_;     // … and on others
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::optional<MirrorPart> mirror_;

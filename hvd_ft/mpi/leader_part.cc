@@ -10,6 +10,15 @@ constexpr uint64_t kUnrungNs = 1000000;
 
 }  // namespace
 
+bool KeeperPart::step(uint64_t) {
+  uint32_t rung = bell_.load(std::memory_order_seq_cst);
+  if (rung == seen_) return false;
+  seen_ = rung;
+  while (keeper_.step()) {
+  }
+  return true;
+}
+
 MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
                        const std::vector<int>& firsts)
     : header_(node.header()), store_(store) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "log_store.h"
+#include "log_keeper.h"
 #include "mirror_link.h"
 #include "node_ring.h"
 
@@ -19,6 +19,22 @@ class LeaderPart {
   virtual bool step(uint64_t now_ns) = 0;
   // Whether it waits for something that MPI brings, and no bell rings.
   virtual bool waits_for_mpi() const = 0;
+};
+
+// The keeper of the log, on rank 0's node.
+class KeeperPart : public LeaderPart {
+ public:
+  explicit KeeperPart(Node& node)
+      : bell_(node.header().keeper_bell), keeper_(node), seen_(bell_.load() - 1) {
+    keeper_.open();
+  }
+  bool step(uint64_t now_ns) override;
+  bool waits_for_mpi() const override { return false; }
+
+ private:
+  const std::atomic<uint32_t>& bell_;
+  LogKeeper keeper_;
+  uint32_t seen_;
 };
 
 // What nodes tell each other.
