@@ -21,7 +21,8 @@ import psutil
 from hvd_ft.hosts import host_list, parse_placement
 
 ROOT = Path(__file__).resolve().parent.parent
-OPS, BYTES, SNAPSHOT_EVERY = 120, 8_000_000, 5
+# Ops, their bytes, snapshots every so many: sums that go round in segments, and gathered ones.
+JOBS = [(120, 8_000_000, 5), (10_000, 16_000, 100)]
 MARK = "HVD_FT_SOAK"
 KILLS = 6  # in a job
 LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
@@ -67,7 +68,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     flags = ["-H", host_list(parse_placement(placement))] if cluster else []
     before = [*hvdft, "cluster", "run", "--name", cluster, "--"] if cluster else []
     script = [sys.executable, str(ROOT / "tests" / "sums_script.py")]
-    numbers = map(str, (OPS, BYTES, SNAPSHOT_EVERY))
+    numbers = map(str, chance.choice(JOBS))
     mark = uuid.uuid4().hex
     job = subprocess.Popen(
         [*before, *hvdft, "run", "-np", str(size), *flags, *script, *numbers],

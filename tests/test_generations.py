@@ -196,6 +196,17 @@ def test_an_op_goes_on_from_where_it_was(
     await_clear(slow_cluster, 10)
 
 
+def test_small_ops_that_go_round_whole(slow_cluster: Cluster) -> None:
+    """Gathered: core/ring_plan.h. The simulator tries every moment, these are real processes."""
+    drills = ["agent=5,step=100", "rank=3,step=300", "mpirun,step=500", "agent=0,step=700"]
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    job = [*on_nodes("4-2-2"), *inject, *SUMS, "1000", "16384", "50"]
+    ended = slow_cluster.hvdft("run", "--", *job, timeout=180)
+    assert sums(ended, 8) == {rank: int(rank == 3) for rank in range(8)}
+    assert generations(ended) == 3
+    await_clear(slow_cluster, 10)
+
+
 def start(cluster: Cluster) -> subprocess.Popen[str]:
     """Starts a job of large ops in the background; returns when it has done two of them."""
     # Nothing comes of this drill, but that it is told.
