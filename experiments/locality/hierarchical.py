@@ -18,6 +18,7 @@ import hvd_ft.tensorflow as hvd
 from experiments.locality.times import busy_seconds, share, wanted_result
 
 WARM_UPS = 2
+# Looked up once: each look goes through /proc.
 PROCESSES = [psutil.Process(), *psutil.Process().parents()[:2]]
 
 

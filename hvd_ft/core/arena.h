@@ -51,9 +51,9 @@ class Node {
   RingPlan plan(const Record& record) const {
     return {header().file.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
   }
-  // Where its chunks lie in the heap, if it is gathered, and this node's partial result among them.
-  uint64_t chunks_offset(const Record& record) const {
-    return record.partial_offset - plan(record).on_edge(number(), 0).from;
+  // Where the chunks of a gathered op lie in the heap, and this node's partial result among them.
+  uint64_t chunks_offset(const Record& record, const RingPlan& plan) const {
+    return record.partial_offset - plan.on_edge(number(), 0).from;
   }
   uint64_t limit() const { return header().file.limit_bytes; }
   const std::string& dir() const { return dir_; }

@@ -180,7 +180,7 @@ typedef struct hvdft_agent hvdft_agent;
 // left; they are refused if an agent of a later generation has been there.
 HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
                                         uint64_t generation);
-HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's: the thread that keeps the log
+HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's on one node: the log's thread
 HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
 HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);
 HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);
@@ -188,7 +188,7 @@ HVDFT_API void hvdft_agent_done(hvdft_agent* agent, int status);
 // Stops the job with a message (the first one counts) and an exit code.
 HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message);
 // Waits until the job is stopped (1), all ranks are done (2), another event than the
-// `seen`-th came (3), or the time is over (0). One call, one thread.
+// `seen`-th came (3), or the time is over or somebody rang the bell (0). One call, one thread.
 HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
 HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);   // ends hvdft_agent_wait, from any thread
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself

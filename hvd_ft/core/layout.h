@@ -127,7 +127,7 @@ struct alignas(64) Claim {
 struct NodeHeader {
   FileHeader file;
   std::atomic<uint64_t> generation;                  // of the agents, who write it; it only grows
-  alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings
+  alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings; see ring_keeper()
 
   // Of a job on several nodes: anyone rings, for one role of the leader, which counts its threads
   // that sleep in each. For the mirror something has changed that other nodes are to see; these

@@ -51,7 +51,7 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& rec
   std::vector<std::pair<uint64_t, uint64_t>> places = {
       {offset, record.bytes()}, {record.result_offset, record.heap_bytes()}};
   if (RingPlan plan = node_.plan(record); plan.gathered()) {
-    places.emplace_back(node_.chunks_offset(record), plan.gathered_bytes());
+    places.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
   } else if (node_.several()) {
     places.emplace_back(record.partial_offset, record.heap_bytes());
   }

@@ -96,19 +96,13 @@ class RingPlan {
                        : RingStep{Phase::kAllgather, step - half, position % segments_};
   }
 
-  uint64_t position_of(const RingStep& at) const {
-    uint64_t before = gathered_ || at.phase == Phase::kReduceScatter ? 0 : members_ - 1;
-    uint64_t step = at.step + before;
-    return step * segments_ + at.segment;
-  }
-
   // What passes over an edge at a position.
   Stretch on_edge(uint64_t edge, uint64_t position) const {
     Stretch all = chunk((position / segments_ + members_ - edge) % members_);
-    auto cut = [&](uint64_t segment) {
+    auto begin = [&](uint64_t segment) {
       return std::min(all.from + segment * segment_bytes_, all.to);
     };
-    return {cut(position % segments_), cut(position % segments_ + 1)};
+    return {begin(position % segments_), begin(position % segments_ + 1)};
   }
 
   // The first position from this one on at which something passes; empty segments do not travel.

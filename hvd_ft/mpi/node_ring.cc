@@ -168,10 +168,11 @@ void NodeReceiver::add(const Record& record, const Incoming& in) {
 
 void NodeReceiver::add_chunks(const Record& record) {
   const RingPlan& plan = receiver_.plan();
+  const char* chunks = member_.chunks(record, plan);
   for (uint64_t part = 0; part < plan.members(); ++part) {
     auto [from, to] = plan.cut(part);
     auto chunk = [&, from = from](uint64_t i) {
-      return member_.chunks(record) + plan.chunk(plan.added(part, i)).from + from;
+      return chunks + plan.chunk(plan.added(part, i)).from + from;
     };
     char* result = member_.result(record) + from;
     for (uint64_t i = 1; i < plan.members(); ++i) {

@@ -30,13 +30,15 @@ struct NodeMember {
   RingPlan plan(const Record& record) const { return node().plan(record); }
   char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
   char* result(const Record& record) const { return node().heap() + record.result_offset; }
-  char* chunks(const Record& record) const { return node().heap() + node().chunks_offset(record); }
+  char* chunks(const Record& record, const RingPlan& plan) const {
+    return node().heap() + node().chunks_offset(record, plan);
+  }
   // Where bytes of a plan lie: those of inputs, and those that are received and sent on.
   char* inputs(const Record& record, const RingPlan& plan) const {
-    return plan.gathered() ? chunks(record) : partial(record);
+    return plan.gathered() ? chunks(record, plan) : partial(record);
   }
   char* passing(const Record& record, const RingPlan& plan) const {
-    return plan.gathered() ? chunks(record) : result(record);
+    return plan.gathered() ? chunks(record, plan) : result(record);
   }
 };
 

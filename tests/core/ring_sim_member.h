@@ -233,8 +233,8 @@ class Member {
         wire_in().received_ops = receiver_.place().op;
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
-    } else if ((incoming_.adds || incoming_.completes) && arena_.inputs[incoming_.place.op] <= incoming_.input) {
-      return {};
+    } else if (incoming_.adds || incoming_.completes) {
+      if (arena_.inputs[incoming_.place.op] <= incoming_.input) return {};
     }
     return Next{receiving(), incoming_.place};
   }

@@ -28,7 +28,8 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
   CHECK(at == bytes && plan.positions() < kMaxPositions);
   for (uint64_t p = 0; p < plan.positions(); p += 1 + plan.positions() / 100) {
     RingStep step = plan.step_at(p);
-    CHECK(plan.position_of(step) == p && step.step < members - 1);
+    uint64_t before = step.phase == Phase::kAllgather ? members - 1 : 0;
+    CHECK((before + step.step) * plan.segments() + step.segment == p && step.step < members - 1);
     for (uint64_t m = 0; m < members; ++m) {  // what is received in a step is sent in the next
       Stretch in = plan.on_edge(plan.edge_to(m), p), out = plan.on_edge(m, p + plan.segments());
       CHECK(in.from == out.from && in.to == out.to && in.bytes() <= plan.segment_bytes());
@@ -57,7 +58,7 @@ void check_gathered(uint64_t members, uint64_t bytes) {
     std::set<uint64_t> had{plan.on_edge(m, 0).from};  // its own
     for (uint64_t p = 0; p < plan.positions(); ++p) {
       CHECK(plan.results(p) == 0 && plan.step_at(p).phase == Phase::kAllgather);
-      CHECK(plan.position_of(plan.step_at(p)) == p);
+      CHECK(plan.step_at(p).step == p && plan.step_at(p).segment == 0);
       CHECK(plan.next_on_edge(m, p) == p);
       CHECK(had.count(plan.on_edge(m, p).from));  // what it sends, and gets something new
       CHECK(had.insert(plan.on_edge(plan.edge_to(m), p).from).second);
