@@ -11,20 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-from experiments.locality.times import busy_seconds, share, wanted_result
+from experiments.locality.times import busy_seconds, job_seconds, share, wanted_result
 
 WARM_UPS = 2
-# Looked up once: each look goes through /proc.
-PROCESSES = [psutil.Process(), *psutil.Process().parents()[:2]]
-
-
-def job_seconds() -> float:
-    """Returns the CPU time that this process, its nursery and its agent have used."""
-    return float(sum(sum(process.cpu_times()[:2]) for process in PROCESSES))
 
 
 def over_all(value: float, op: Any) -> float:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from experiments.locality.core import compile_sum
 from experiments.locality.show import plot, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.bench.machine import facts
@@ -29,6 +30,8 @@ CLUSTER = f"locality-{os.getpid()}"
 PIPELINED = ("endpoints", "one endpoint")
 SPLIT = ("serial", "irecv_send_wait", *PIPELINED)
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
+CORE = ("core",)  # the same without TensorFlow
+CORE_SUM = ROOT / "out" / "core_sum.so"
 STOCK = ("horovod",)
 # A step of a training has its allreduces in one call of TensorFlow's, and that takes eight ranks
 # on two CPUs as long as some of them. Large ones are few, or they take too long.
@@ -99,9 +102,10 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
             # What a hierarchical allreduce leaves to the links: a ring of the nodes.
             yield Cell(part, rate, "1-1-1", (64_000_000,), ("endpoints",), repeats)
     elif part == "sizes":
-        sizes = tuple(64 << 10 << (2 * i) for i in range(4))
         for rate in rates:
-            for sides in (PIPELINED, ("mpi",), FT, STOCK):
+            # 32 of 4 MiB take MPI half a minute at 200 Mbit/s.
+            sizes = tuple(64 << 10 << (2 * i) for i in range(2 if rate == "200mbit" else 4))
+            for sides in (PIPELINED, ("mpi",), CORE, FT, STOCK):
                 yield Cell(part, rate, "4-2-2", sizes, sides, 3 if quick else 9, IN_A_ROW)
     else:
         sizes = (4 << 20, 16 << 20, 64 << 20)
@@ -134,13 +138,16 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
     with tempfile.NamedTemporaryFile("w", dir=ROOT / "out") as machines:
         machines.write(machine_file(placed))
         machines.flush()
-        if cell.sides == FT:
+        if cell.sides in (FT, CORE):
             start = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", "-np", size]
             start += ["-H", host_list(placed)]
         else:
             where = [] if cell.part == "node" else ["-machinefile", machines.name]
             start = ["mpirun", "-n", size, *where]
-        if cell.sides in (FT, STOCK):
+        if cell.sides == CORE:
+            module = ["experiments.locality.core", "--side", *cell.sides]
+            module += ["--library", str(CORE_SUM)]
+        elif cell.sides in (FT, STOCK):
             module = ["experiments.locality.hierarchical", "--side", *cell.sides]
         else:
             module = ["experiments.locality.times", "--sides", ",".join(cell.sides)]
@@ -248,6 +255,7 @@ def main() -> int:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     (ROOT / "out").mkdir(exist_ok=True)
+    compile_sum(CORE_SUM)
     path = options.output / "results.csv"
     rows = read_csv(path)
     try:

@@ -48,7 +48,7 @@ class Member {
         sender_(number), receiver_(number, made.members, {}) {
     for (const SimOp& op : made.ops) {
       plans_.push_back(op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes,
-                                                     made.members * kGatheredBytes)
+                                                     kGatheredBytes)
                                    : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
       arena_.inputs.push_back(0);
       arena_.input.emplace_back(op.bytes(), kUnused);

@@ -46,9 +46,9 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
 
 // Half as many hops: over an edge all chunks pass but the successor's own.
 void check_gathered(uint64_t members, uint64_t bytes) {
-  RingPlan plan(members, bytes, 4096, (members - 1) * bytes);
+  RingPlan plan(members, bytes, 4096, bytes);
   CHECK(plan.gathered() && plan.positions() == members - 1 && plan.segments() == 1);
-  CHECK(!RingPlan(members, bytes, 4096, (members - 1) * bytes - 1).gathered());
+  CHECK(!RingPlan(members, bytes, 4096, bytes - 1).gathered());
   for (uint64_t c = 0; c < members; ++c) {
     Stretch chunk = plan.chunk(c);
     CHECK(chunk.bytes() == bytes && chunk.from % kCacheLine == 0);

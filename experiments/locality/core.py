@@ -1,0 +1,111 @@
+"""What every rank of the locality experiment does in a job of hvdft run without TensorFlow.
+
+Times the allreduce below `hvd.allreduce`, negotiation and log included, of arrays as times.py has
+them. Rank 0 prints the lines that times.py prints.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from experiments.locality.times import busy_seconds, job_seconds, share, wanted_result
+
+WARM_UPS = 2
+SOURCE = Path(__file__).with_name("core_sum.cc")
+
+
+def compile_sum(library: Path) -> None:
+    """Compiles core_sum.cc; what it calls it finds in the process that loads it."""
+    include = SOURCE.parents[2] / "hvd_ft" / "core"
+    command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*command, f"-I{include}", SOURCE, "-o", library], check=True)
+
+
+class Worker:
+    """This rank of the job.
+
+    Attributes:
+        rank: Its number.
+        ranks: How many there are.
+    """
+
+    def __init__(self, library: Path) -> None:
+        self._core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"], ctypes.RTLD_GLOBAL)
+        self._core.hvdft_error.restype = ctypes.c_char_p
+        self._mine = ctypes.CDLL(str(library))
+        self._mine.core_sum.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+        self._check(self._mine.core_open())
+        self.rank, self.ranks = self._core.hvdft_worker_rank(), self._core.hvdft_worker_size()
+
+    def sum(self, array: np.ndarray) -> None:
+        """Sums a float32 array over all ranks, in place."""
+        self._check(self._mine.core_sum(array.ctypes.data, array.nbytes))
+
+    def of_each(self, value: float) -> np.ndarray:
+        """Returns what each rank has, by rank, as float32."""
+        values = np.zeros(self.ranks, np.float32)
+        values[self.rank] = value
+        self.sum(values)
+        return values
+
+    def cut(self) -> None:
+        """Publishes a snapshot, as in a training: the log begins anew, in the memory it has."""
+        self._check(self._mine.core_cut())
+
+    def leave(self) -> None:
+        """Takes part in nothing more."""
+        self._core.hvdft_worker_leave()
+
+    def _check(self, code: int) -> None:
+        if code < 0:
+            sys.exit(f"{code}: {self._core.hvdft_error().decode()}")
+
+
+def measure(worker: Worker, pattern: np.ndarray, in_a_row: int) -> dict[str, float]:
+    """Times allreduces, from when all ranks are there until the last one has its result."""
+    array = pattern + np.float32(worker.rank)
+    worker.of_each(0)
+    time.sleep(0.02)  # as in times.py
+    cpu, busy = job_seconds(), busy_seconds()
+    worker.of_each(0)
+    begin = time.perf_counter()
+    for _ in range(in_a_row):
+        worker.sum(array)
+    seconds = time.perf_counter() - begin
+    cpu = float(worker.of_each(job_seconds() - cpu).sum())
+    seconds = float(worker.of_each(seconds).max())
+    busy = busy_seconds() - busy
+    wanted = wanted_result(pattern, worker.ranks, in_a_row)
+    wrong = worker.of_each(float(not np.array_equal(array, wanted))).sum()
+    return share(in_a_row, seconds, cpu, busy) | {"wrong": int(wrong)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--side", required=True, help="what it is called")
+    parser.add_argument("--bytes", required=True, help="a list")
+    parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--in-a-row", type=int, default=1, help="allreduces of a repeat")
+    parser.add_argument("--library", type=Path, required=True, help="core_sum.cc, compiled")
+    options = parser.parse_args()
+    worker = Worker(options.library)
+    for size in map(int, options.bytes.split(",")):
+        pattern = np.resize(np.arange(7, dtype=np.float32), size // 4)
+        for repeat in range(-WARM_UPS, options.repeats):
+            row = {"side": options.side, "bytes": size, "repeat": repeat}
+            row |= measure(worker, pattern, options.in_a_row)
+            worker.cut()
+            if worker.rank == 0 and repeat >= 0:
+                print(json.dumps(row), flush=True)
+    worker.leave()
+
+
+if __name__ == "__main__":
+    main()

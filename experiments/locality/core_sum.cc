@@ -1,0 +1,107 @@
+// A worker of hvdft run without TensorFlow and Horovod: sums arrays, one at a time, through the
+// core's C ABI. core.py compiles and calls it. It is not made to be restarted.
+#include <string>
+
+#include "hvd_ft.h"
+
+namespace {
+
+constexpr int kWaitMs = 10000;
+
+// Of the op that comes next. Announcements do not name it, as in Horovod, so they are counted.
+struct {
+  uint64_t op, term;
+  bool announced;
+  int counted;
+} negotiation = {0, UINT64_MAX, false, 0};
+
+int announce(uint64_t bytes) {
+  auto& at = negotiation;
+  const int ranks = hvdft_worker_size();
+  if (hvdft_worker_rank() != 0) {
+    if (at.announced) return HVDFT_OK;
+    int code = hvdft_worker_announce(at.term, "g", 1);
+    at.announced = code == HVDFT_OK;
+    return code == HVDFT_AGAIN ? HVDFT_OK : code;
+  }
+  const void* blob;
+  if (!at.announced) ++at.counted;
+  at.announced = true;
+  for (int rank = 1; rank < ranks; ++rank) {
+    while (hvdft_worker_take(rank, at.term, &blob) == 1) ++at.counted;
+  }
+  if (at.counted < ranks) return HVDFT_OK;
+  at.counted = 0;
+  std::string name = "sum " + std::to_string(at.op);
+  hvdft_op op{};
+  op.kind = HVDFT_REDUCE;
+  op.dtype = HVDFT_FLOAT32;
+  op.result_bytes = bytes;
+  op.response = "";
+  op.signature = name.c_str();
+  return hvdft_worker_propose(at.term, &op, 1);
+}
+
+// Waits until the log has the next op.
+int agree(uint64_t bytes) {
+  auto& at = negotiation;
+  for (;;) {
+    uint32_t ticket = hvdft_worker_ticket();
+    uint64_t term = hvdft_worker_term();  // before the log: see hvd_ft.h
+    if (hvdft_worker_log_length() > at.op) return HVDFT_OK;
+    int code = HVDFT_OK;
+    if (!hvdft_worker_joined()) {
+      code = hvdft_worker_join(at.op);
+    } else {
+      hvdft_worker_caught_up();
+      if (term != at.term) at = {at.op, term, false, 0};
+      code = announce(bytes);
+    }
+    if (code == HVDFT_OK) code = hvdft_worker_wait(ticket, kWaitMs);
+    if (code < 0) return code;
+  }
+}
+
+void give(void* array, uint64_t from, uint64_t bytes, void* to) {
+  __builtin_memcpy(to, static_cast<char*>(array) + from, bytes);
+}
+
+void take(void* array, uint64_t from, uint64_t bytes, const void* result) {
+  __builtin_memcpy(static_cast<char*>(array) + from, result, bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+// Sums an array of floats over all ranks, in place. All three return an error of hvdft_error().
+int core_sum(float* array, uint64_t bytes) {
+  hvdft_worker_pend(1);
+  int code = agree(bytes);
+  hvdft_copies copies{give, take, array};
+  if (code >= 0) code = hvdft_worker_begin(negotiation.op, &copies);
+  while (code >= 0 && code != 1) {
+    uint32_t ticket = hvdft_worker_ticket();
+    code = hvdft_worker_advance();
+    if (code == HVDFT_AGAIN) code = hvdft_worker_wait(ticket, kWaitMs) < 0 ? HVDFT_ESTOPPED : 0;
+  }
+  if (code < 0) return code;
+  hvdft_worker_pend(-1);
+  negotiation.announced = false;
+  return hvdft_worker_executed(negotiation.op++);
+}
+
+// All sums are parts of one training loop.
+int core_open() {
+  uint64_t begin;
+  int code = hvdft_worker_open();
+  return code < 0 ? code : hvdft_worker_loop_begin(0, &begin);
+}
+
+// Publishes a snapshot of nothing: the log begins anew when all ranks have.
+int core_cut() {
+  void* room;
+  int code = hvdft_worker_snapshot_room(0, 8, &room);
+  return code < 0 ? code : hvdft_worker_snapshot_publish(0, 8, hvdft_worker_cursor());
+}
+}
