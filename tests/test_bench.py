@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hvd_ft import cli
-from hvd_ft.bench import allreduce, allreduce_output, known, machine, output, training
+from hvd_ft.bench import allreduce, allreduce_output, copies, known, machine, output, training
 from hvd_ft.bench import training_output as shown
 from hvd_ft.bench.series import DTYPES, OPS, Row, Times, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
@@ -262,3 +262,12 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert err.startswith("hvdft: ")
     assert err.count("\n") == 1
     assert part in err
+
+
+def test_the_copies_alone_copy_everything() -> None:
+    # Less than a piece, pieces and a rest, and more than the window.
+    inputs = [np.arange(n, dtype=np.float32) + n for n in (3, 70_000, 300_001)]
+    outputs = [np.zeros_like(each) for each in inputs]
+    copies.copying(inputs, outputs)()
+    for given, got in zip(inputs, outputs, strict=True):
+        np.testing.assert_array_equal(given, got)

@@ -89,7 +89,7 @@ def test_both_backends_in_one_run(run_hvdft: RunHvdft, tmp_path: Path, temporary
     table, picture = tmp_path / "a.csv", tmp_path / "a.png"
     ended = run_hvdft(
         ["bench", "allreduce", *TWO, "--max-bytes", "64K", "--factor", "64", "--iterations", "3",
-         "--repeats", "2", "--csv", str(table), "--png", str(picture)],
+         "--repeats", "2", "--copies", "--csv", str(table), "--png", str(picture)],
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "CPU: " in ended.out
@@ -97,7 +97,7 @@ def test_both_backends_in_one_run(run_hvdft: RunHvdft, tmp_path: Path, temporary
     lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
     read = list(csv.DictReader(lines))
     assert [(line["bytes"], line["backend"]) for line in read] == [
-        (str(size), backend) for size in (4, 256, 16384) for backend in ("ft", "mpi")
+        (str(size), side) for size in (4, 256, 16384) for side in ("ft", "mpi", "copies")
     ]
     assert {line["wrong"] for line in read} == {"0"}
     assert all(float(line["min_time_us"]) > 0 for line in read)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hvd_ft.bench import sides
-from hvd_ft.bench.series import Row, Times
+from hvd_ft.bench.series import COPIES, Row, Times
 
 WORKER = "hvd_ft.tensorflow.bench_allreduce"
 
@@ -16,7 +16,7 @@ class Plan:
     """What to measure.
 
     Attributes:
-        backends: Of `series.BACKENDS`.
+        backends: Of `series.BACKENDS`, and `series.COPIES`.
         ranks: Number of ranks, on this host.
         sizes: Bytes of all tensors of an iteration together.
         dtype: Of `series.DTYPES`.
@@ -85,6 +85,7 @@ def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
 def _one_turn(side: sides.Side, plan: Plan, count: int, times: Times) -> None:
     request = {
         "do": "measure",
+        "copies": side.name == COPIES,
         "count": count,
         "iterations": plan.iterations,
         "warmup": plan.warmup,

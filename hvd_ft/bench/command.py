@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.bench.series import BACKENDS, DTYPES, OPS, Row, parse_bytes, sizes
+from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
 from hvd_ft.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
-_WIDTH = 160
+_WIDTH = 220
 
 _Plan = TypeVar("_Plan")
 AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
@@ -61,6 +61,9 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--no-fusion", dest="fusion", action="store_false",
                         help="keep Horovod from fusing them (HOROVOD_FUSION_THRESHOLD=0)",
                         )  # fmt: skip
+    parser.add_argument("--copies", action="store_true",
+                        help="time the ranks' copies alone, too: no backend can be quicker than "
+                        "reading its inputs and writing its outputs")  # fmt: skip
     parser.add_argument("--iterations", type=_at_least(1), default=20, metavar="N",
                         help="timed ones in a turn (default: 20)")  # fmt: skip
     parser.add_argument("--warmup", type=_at_least(1), default=5, metavar="N",
@@ -153,6 +156,8 @@ def _allreduce(options: argparse.Namespace) -> int:
     check_writable(options.csv, options.png)
     unit = np.dtype(options.dtype).itemsize * options.tensors
     options.sizes = sizes(options.min_bytes or unit, options.max_bytes, options.factor, unit)
+    if options.copies:
+        options.backends = [*options.backends, COPIES]
     plan = _plan(allreduce.Plan, options)
     out = Console()
     facts = _tell_facts(out)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from hvd_ft.errors import HvdFtError
 
-COLOURS = {"ft": "#0072B2", "mpi": "#D55E00"}
+COLOURS = {"ft": "#0072B2", "mpi": "#D55E00", "copies": "#999999"}
 
 
 def write_csv(

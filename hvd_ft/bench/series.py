@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hvd_ft.errors import HvdFtError
 
 BACKENDS = ("ft", "mpi")
+COPIES = "copies"  # no backend: what every backend has to copy, alone
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 OPS = ("sum", "average", "min", "max", "prod")
 

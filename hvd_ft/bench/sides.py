@@ -50,7 +50,7 @@ class Side:
     """One backend's job, and the driver's connections to its workers.
 
     Args:
-        name: `ft` or `mpi`.
+        name: `ft`; any other one is a job of stock Horovod.
         size: Number of ranks.
         scratch: Private directory for the socket and the job's output.
     """
@@ -228,7 +228,7 @@ def started(
     """Starts a job for every backend; at the end of the `with` block all have ended.
 
     Args:
-        names: `ft`, `mpi` or both.
+        names: See `Side`.
         size: Number of ranks.
         module: The workers', see `Side.start`.
         arguments: Likewise.

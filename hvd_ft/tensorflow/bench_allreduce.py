@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-from hvd_ft.bench import known, turns
+from hvd_ft.bench import copies, known, turns
 
 # So often the tensors are reduced in one call of a TensorFlow function, one time after the other:
 # Python takes longer for its call, and for handing 64 tensors over, than an allreduce takes.
@@ -39,6 +40,8 @@ class Measurement:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measures one turn: seconds of each iteration, and how many elements are wrong."""
         count = request["count"] // self._tensors
+        if request["copies"]:
+            return self._copies(count, request["warmup"], request["iterations"])
         step, inputs = self._step(count), self._inputs(count, phase=0)
         outputs = self._iterate(step, inputs, request["warmup"])[1]
         seconds, outputs = self._iterate(step, inputs, request["iterations"])
@@ -46,6 +49,23 @@ class Measurement:
         # The same inputs give the same results, and a stale one would go unnoticed: so once more.
         other = self._inputs(count, phase=1)
         wrong += self._wrong(self._iterate(step, other, 1)[1], count, phase=1)
+        return {"seconds": seconds, "wrong": wrong}
+
+    def _copies(self, count: int, warmup: int, iterations: int) -> dict[str, Any]:
+        """Measures the copies alone; as for an allreduce, until the last rank has made its own."""
+        inputs = [each.numpy() for each in self._inputs(count, phase=0)]
+        outputs = [np.zeros_like(each) for each in inputs]
+        step = copies.copying(inputs, outputs)
+
+        def several(_: Tensors) -> Tensors:
+            for _turn in range(IN_A_ROW):
+                step()
+            return []
+
+        self._iterate(several, [], warmup)
+        own = tf.constant(self._iterate(several, [], iterations)[0], tf.float64)
+        seconds = hvd.allreduce(own, op=hvd.Max, name="slowest").numpy().tolist()
+        wrong = sum(int(np.count_nonzero(a != b)) for a, b in zip(inputs, outputs, strict=True))
         return {"seconds": seconds, "wrong": wrong}
 
     def _iterate(
