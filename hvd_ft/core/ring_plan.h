@@ -29,7 +29,7 @@ namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
 // Of jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, and costs a
-// link's time for more bytes. With three nodes both are alike at 37 KB and 1 Gbit/s, 7 KB and 200 Mbit/s.
+// link's time for more bytes. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200 Mbit/s).
 constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 16 << 10;
 
 // A stretch of an op's data, in bytes.
