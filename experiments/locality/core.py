@@ -10,22 +10,32 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 
-from experiments.locality.times import busy_seconds, job_seconds, share, wanted_result
+from experiments.locality.times import job_seconds, share, timed, wanted_result
+from hvd_ft.errors import HvdFtError
 
 WARM_UPS = 2
 SOURCE = Path(__file__).with_name("core_sum.cc")
 
 
 def compile_sum(library: Path) -> None:
-    """Compiles core_sum.cc; what it calls it finds in the process that loads it."""
+    """Compiles core_sum.cc; what it calls it finds in the process that loads it.
+
+    Raises:
+        HvdFtError: It does not compile, or there is no compiler.
+    """
     include = SOURCE.parents[2] / "hvd_ft" / "core"
     command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*command, f"-I{include}", SOURCE, "-o", library], check=True)
+    try:
+        subprocess.run([*command, f"-I{include}", SOURCE, "-o", library], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise HvdFtError(
+            f"{SOURCE.name} does not compile: {error}; see above, or install a compiler (Debian: "
+            "apt-get install g++)"
+        ) from None
 
 
 class Worker:
@@ -69,22 +79,23 @@ class Worker:
 
 
 def measure(worker: Worker, pattern: np.ndarray, in_a_row: int) -> dict[str, float]:
-    """Times allreduces, from when all ranks are there until the last one has its result."""
+    """Times allreduces; returns one's share."""
     array = pattern + np.float32(worker.rank)
-    worker.of_each(0)
-    time.sleep(0.02)  # as in times.py
-    cpu, busy = job_seconds(), busy_seconds()
-    worker.of_each(0)
-    begin = time.perf_counter()
-    for _ in range(in_a_row):
-        worker.sum(array)
-    seconds = time.perf_counter() - begin
-    cpu = float(worker.of_each(job_seconds() - cpu).sum())
-    seconds = float(worker.of_each(seconds).max())
-    busy = busy_seconds() - busy
+
+    def row() -> None:
+        for _ in range(in_a_row):
+            worker.sum(array)
+
+    times = timed(
+        row,
+        barrier=lambda: worker.of_each(0),
+        used=job_seconds,
+        total=lambda value: float(worker.of_each(value).sum()),
+        most=lambda value: float(worker.of_each(value).max()),
+    )
     wanted = wanted_result(pattern, worker.ranks, in_a_row)
     wrong = worker.of_each(float(not np.array_equal(array, wanted))).sum()
-    return share(in_a_row, seconds, cpu, busy) | {"wrong": int(wrong)}
+    return share(in_a_row, *times) | {"wrong": int(wrong)}
 
 
 def main() -> None:

@@ -80,12 +80,14 @@ int core_sum(float* array, uint64_t bytes) {
   int code = agree(bytes);
   hvdft_copies copies{give, take, array};
   if (code >= 0) code = hvdft_worker_begin(negotiation.op, &copies);
-  while (code >= 0 && code != 1) {
+  if (code < 0) return code;
+  for (;;) {
     uint32_t ticket = hvdft_worker_ticket();
     code = hvdft_worker_advance();
-    if (code == HVDFT_AGAIN) code = hvdft_worker_wait(ticket, kWaitMs) < 0 ? HVDFT_ESTOPPED : 0;
+    if (code == 1) break;
+    if (code == HVDFT_AGAIN) code = hvdft_worker_wait(ticket, kWaitMs);
+    if (code < 0) return code;
   }
-  if (code < 0) return code;
   hvdft_worker_pend(-1);
   negotiation.announced = false;
   return hvdft_worker_executed(negotiation.op++);

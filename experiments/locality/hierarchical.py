@@ -6,7 +6,6 @@ mpirun with stock Horovod. Rank 0 prints the lines that times.py prints.
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-from experiments.locality.times import busy_seconds, job_seconds, share, wanted_result
+from experiments.locality.times import job_seconds, share, timed, wanted_result
 
 WARM_UPS = 2
 
@@ -39,21 +38,19 @@ def row_of_allreduces(size: int, in_a_row: int) -> Callable[[tf.Tensor], tf.Tens
 def measure(
     pattern: np.ndarray, step: Callable[[tf.Tensor], tf.Tensor], in_a_row: int
 ) -> dict[str, Any]:
-    """Times a step, from when all ranks are there until the last one has its result."""
+    """Times a step; returns the share of one allreduce."""
     array = tf.constant(pattern + np.float32(hvd.rank()))
-    over_all(0, hvd.Sum)
-    time.sleep(0.02)  # as in times.py
-    cpu, busy = job_seconds(), busy_seconds()
-    over_all(0, hvd.Sum)
-    begin = time.perf_counter()
-    result = step(array)
-    seconds = time.perf_counter() - begin
-    cpu = over_all(job_seconds() - cpu, hvd.Sum)
-    seconds = over_all(seconds, hvd.Max)
-    busy = busy_seconds() - busy
+    results = []
+    times = timed(
+        lambda: results.append(step(array)),
+        barrier=lambda: over_all(0, hvd.Sum),
+        used=job_seconds,
+        total=lambda value: over_all(value, hvd.Sum),
+        most=lambda value: over_all(value, hvd.Max),
+    )
     wanted = wanted_result(pattern, hvd.size(), in_a_row)
-    wrong = over_all(float(not np.array_equal(result.numpy(), wanted)), hvd.Sum)
-    return share(in_a_row, seconds, cpu, busy) | {"wrong": int(wrong)}
+    wrong = over_all(float(not np.array_equal(results[0].numpy(), wanted)), hvd.Sum)
+    return share(in_a_row, *times) | {"wrong": int(wrong)}
 
 
 def main() -> None:

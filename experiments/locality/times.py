@@ -71,27 +71,60 @@ def wanted_result(pattern: np.ndarray, ranks: int, in_a_row: int) -> np.ndarray:
     return np.asarray(once * np.float32(ranks) ** (in_a_row - 1))
 
 
+def timed(
+    run: Callable[[], object],
+    *,
+    barrier: Callable[[], object],
+    used: Callable[[], float],
+    total: Callable[[float], float],
+    most: Callable[[float], float],
+) -> tuple[float, float, float]:
+    """Times what all ranks do, from when all are there until the last one is done.
+
+    Args:
+        run: what is timed.
+        barrier: returns when all ranks have called it.
+        used: returns the CPU seconds that are this rank's.
+        total: returns the sum of what each rank gives.
+        most: returns the largest of what each rank gives.
+
+    Returns:
+        Seconds; CPU seconds of all ranks; CPU seconds of everybody.
+    """
+    barrier()
+    time.sleep(0.02)  # what the barrier left on its way is gone
+    cpu, busy = used(), busy_seconds()
+    barrier()
+    begin = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - begin
+    cpu = total(used() - cpu)
+    seconds = most(seconds)
+    return seconds, cpu, busy_seconds() - busy
+
+
 def measure(
     comm: Any, pattern: np.ndarray, reduce: Callable[[np.ndarray], object], in_a_row: int
 ) -> dict[str, Any]:
-    """Times allreduces, from a barrier until the last rank has its result; returns one's share."""
+    """Times allreduces; returns one's share."""
     from mpi4py import MPI
 
     array = pattern + np.float32(comm.rank)
-    comm.Barrier()
-    time.sleep(0.02)  # what the barrier left on its way is gone
-    cpu, busy = cpu_seconds(), busy_seconds()
-    comm.Barrier()
-    begin = time.perf_counter()
-    for _ in range(in_a_row):
-        reduce(array)
-    seconds = time.perf_counter() - begin
-    cpu = comm.allreduce(cpu_seconds() - cpu)
-    seconds = comm.allreduce(seconds, MPI.MAX)
-    busy = busy_seconds() - busy
+
+    def row() -> None:
+        for _ in range(in_a_row):
+            reduce(array)
+
+    times = timed(
+        row,
+        barrier=comm.Barrier,
+        used=cpu_seconds,
+        total=comm.allreduce,
+        most=lambda value: comm.allreduce(value, MPI.MAX),
+    )
     wanted = wanted_result(pattern, comm.size, in_a_row)
     wrong = comm.allreduce(int(not np.array_equal(array, wanted)))
-    return share(in_a_row, seconds, cpu, busy) | {"wrong": wrong}
+    return share(in_a_row, *times) | {"wrong": wrong}
 
 
 def share(in_a_row: int, seconds: float, cpu: float, busy: float) -> dict[str, float]:
