@@ -89,7 +89,11 @@ void Arenas::reduce_segment(const Record& record, uint64_t number) const {
     for (int r = first; r < end; ++r) {
       if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
     }
-    reduce(op.dtype, op.reduce, inputs, count, result, range.bytes() / element_bytes(op.dtype));
+    Finish finish;
+    finish.past_cache = op.viewed != 0;
+    if (op.viewed != 0 && op.factor != 0) finish.factor = op.factor;
+    uint64_t elements = range.bytes() / element_bytes(op.dtype);
+    reduce(op.dtype, op.reduce, inputs, count, result, elements, finish);
     return;
   }
   // The nodes' parts are added to each other, so where a node has none it gives zeros.

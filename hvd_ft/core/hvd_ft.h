@@ -239,6 +239,11 @@ typedef struct {
   const void* response;         // Horovod's Response, serialised; opaque to the core
   uint64_t response_bytes;
   const char* signature;        // what was agreed, readable; compared on replay
+  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out. So a sum is
+  // multiplied by `factor`, if that is not 0, before it is there; of HVDFT_FLOAT32 and _FLOAT64, and
+  // in jobs on one node only.
+  uint32_t viewed;
+  double factor;
 } hvdft_op;
 
 // Coordinator: asks that `count` ops be appended to the log. Waits only for the answer to the
@@ -260,6 +265,7 @@ typedef struct {
   const void* response;
   uint64_t response_bytes;
   const char* signature;
+  uint32_t viewed;
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
@@ -279,6 +285,12 @@ HVDFT_API int hvdft_worker_advance(void);
 HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
 HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of others
+
+// Where `bytes` of the result of op `id`, which is complete and not yet executed, can be read until
+// they are released, whatever becomes of the log; nobody can write there. NULL: they have to be
+// copied. Views may be released by any thread, at any time.
+HVDFT_API const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes);
+HVDFT_API void hvdft_worker_view_release(const void* view);
 
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.
 HVDFT_API void hvdft_worker_pend(int64_t tensors);

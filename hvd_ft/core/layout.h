@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 11;
+constexpr uint32_t kLayoutVersion = 12;
 
 // For whom the leader's bell is rung.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -177,6 +177,8 @@ struct OpHead {
   uint64_t response_bytes;
   uint64_t signature_bytes;  // with its zero
   uint64_t blocks;
+  double factor;    // see hvdft_op
+  uint64_t viewed;  // 1 or 0
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

@@ -28,9 +28,7 @@ T neutral() {
   return endless ? -Limits::infinity() : Limits::lowest();
 }
 
-// Elements of a block: the partial result stays in the first-level cache while the inputs
-// pass by.
-constexpr uint64_t kBlock = 2048;
+constexpr uint64_t kBlock = 2048;  // elements
 
 struct Sum {
   template <typename T>
@@ -68,25 +66,72 @@ struct Max {
   static T apply(T a, T b) { return a < b ? b : a; }
 };
 
-template <typename T, typename Op>
-void reduce_typed(const void* const* inputs, int n_inputs, void* result, uint64_t count) {
-  T* out = static_cast<T*>(result);
-  if (n_inputs == 0) return static_cast<void>(std::fill_n(out, count, neutral<T, Op>()));
-  for (uint64_t at = 0; at < count; at += kBlock) {
-    uint64_t n = std::min(kBlock, count - at);
-    if (n_inputs == 1) {
-      std::memcpy(out + at, static_cast<const T*>(inputs[0]) + at, n * sizeof(T));
-      continue;
-    }
-    const T* a = static_cast<const T*>(inputs[0]) + at;
-    const T* b = static_cast<const T*>(inputs[1]) + at;
-    T* __restrict to = out + at;
-    for (uint64_t i = 0; i < n; ++i) to[i] = Op::apply(a[i], b[i]);
-    for (int k = 2; k < n_inputs; ++k) {
-      const T* next = static_cast<const T*>(inputs[k]) + at;
-      for (uint64_t i = 0; i < n; ++i) to[i] = Op::apply(to[i], next[i]);
+// A cache line, at a multiple of 16 bytes.
+void stream_line(const void* from, void* to) {
+  auto* source = static_cast<const __m128i*>(from);
+  auto* target = static_cast<__m128i*>(to);
+  for (int i = 0; i < 4; ++i) _mm_stream_si128(target + i, _mm_load_si128(source + i));
+}
+
+// to[i] = inputs[0][i] op … op inputs[N - 1][i], finished. `to` may be one of the inputs.
+template <typename T, typename Op, int N>
+void pass(const T* const* inputs, T* to, uint64_t n, const Finish& finish) {
+  static_assert(N >= 1 && N <= 4);
+  const T *a = inputs[0], *b = inputs[N > 1 ? 1 : 0], *c = inputs[N > 2 ? 2 : 0],
+          *d = inputs[N > 3 ? 3 : 0];
+  const T factor = static_cast<T>(finish.factor);
+  auto result = [&](uint64_t i) {
+    T sum = a[i];
+    if constexpr (N > 1) sum = Op::apply(sum, b[i]);
+    if constexpr (N > 2) sum = Op::apply(sum, c[i]);
+    if constexpr (N > 3) sum = Op::apply(sum, d[i]);
+    if constexpr (std::is_floating_point_v<T>) sum *= factor;
+    return sum;
+  };
+  uint64_t i = 0;
+  if (finish.past_cache) {
+    constexpr uint64_t line = 64 / sizeof(T);
+    for (; i + line <= n; i += line) {
+      alignas(64) T some[line];
+      for (uint64_t j = 0; j < line; ++j) some[j] = result(i + j);
+      stream_line(some, to + i);
     }
   }
+#pragma GCC ivdep
+  for (; i < n; ++i) to[i] = result(i);
+}
+
+template <typename T, typename Op>
+void pass_of(int n_inputs, const T* const* inputs, T* to, uint64_t n, const Finish& finish) {
+  switch (n_inputs) {
+    case 1: return pass<T, Op, 1>(inputs, to, n, finish);
+    case 2: return pass<T, Op, 2>(inputs, to, n, finish);
+    case 3: return pass<T, Op, 3>(inputs, to, n, finish);
+    default: return pass<T, Op, 4>(inputs, to, n, finish);
+  }
+}
+
+// Four inputs at once, then what they are together with three more, and so on: what is added up
+// goes to memory and back as rarely as possible. Blocks stay in the first-level cache meanwhile.
+template <typename T, typename Op>
+void reduce_typed(const void* const* inputs, int n_inputs, void* result, uint64_t count,
+                  const Finish& finish) {
+  T* out = static_cast<T*>(result);
+  if (n_inputs == 0) return static_cast<void>(std::fill_n(out, count, neutral<T, Op>()));
+  T so_far[kBlock];
+  for (uint64_t at = 0; at < count; at += kBlock) {
+    uint64_t n = std::min(kBlock, count - at);
+    for (int k = 0; k < n_inputs;) {
+      const T* some[4] = {so_far};
+      int some_count = k == 0 ? 0 : 1;
+      while (some_count < 4 && k < n_inputs) {
+        some[some_count++] = static_cast<const T*>(inputs[k++]) + at;
+      }
+      bool last = k == n_inputs;
+      pass_of<T, Op>(some_count, some, last ? out + at : so_far, n, last ? finish : Finish{});
+    }
+  }
+  if (finish.past_cache) _mm_sfence();  // before anybody is told that it is there
 }
 
 float half_to_float(uint16_t half) {
@@ -177,18 +222,19 @@ void reduce_half(const void* const* inputs, int n_inputs, void* result, uint64_t
 }
 
 template <typename Op>
-void reduce_op(uint32_t dtype, const void* const* inputs, int n, void* result, uint64_t count) {
+void reduce_op(uint32_t dtype, const void* const* inputs, int n, void* result, uint64_t count,
+               const Finish& f) {
   switch (dtype) {
-    case HVDFT_UINT8: return reduce_typed<uint8_t, Op>(inputs, n, result, count);
-    case HVDFT_INT8: return reduce_typed<int8_t, Op>(inputs, n, result, count);
-    case HVDFT_UINT16: return reduce_typed<uint16_t, Op>(inputs, n, result, count);
-    case HVDFT_INT16: return reduce_typed<int16_t, Op>(inputs, n, result, count);
-    case HVDFT_INT32: return reduce_typed<int32_t, Op>(inputs, n, result, count);
-    case HVDFT_INT64: return reduce_typed<int64_t, Op>(inputs, n, result, count);
+    case HVDFT_UINT8: return reduce_typed<uint8_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT8: return reduce_typed<int8_t, Op>(inputs, n, result, count, f);
+    case HVDFT_UINT16: return reduce_typed<uint16_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT16: return reduce_typed<int16_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT32: return reduce_typed<int32_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT64: return reduce_typed<int64_t, Op>(inputs, n, result, count, f);
     case HVDFT_FLOAT16: return reduce_half<Op>(inputs, n, result, count);
-    case HVDFT_FLOAT32: return reduce_typed<float, Op>(inputs, n, result, count);
-    case HVDFT_FLOAT64: return reduce_typed<double, Op>(inputs, n, result, count);
-    case HVDFT_BOOL: return reduce_typed<bool, Op>(inputs, n, result, count);
+    case HVDFT_FLOAT32: return reduce_typed<float, Op>(inputs, n, result, count, f);
+    case HVDFT_FLOAT64: return reduce_typed<double, Op>(inputs, n, result, count, f);
+    case HVDFT_BOOL: return reduce_typed<bool, Op>(inputs, n, result, count, f);
     default: return;
   }
 }
@@ -201,12 +247,12 @@ uint64_t element_bytes(uint32_t dtype) {
 }
 
 void reduce(uint32_t dtype, uint32_t op, const void* const* inputs, int n_inputs, void* result,
-            uint64_t count) {
+            uint64_t count, const Finish& f) {
   switch (op) {
-    case HVDFT_SUM: return reduce_op<Sum>(dtype, inputs, n_inputs, result, count);
-    case HVDFT_MIN: return reduce_op<Min>(dtype, inputs, n_inputs, result, count);
-    case HVDFT_MAX: return reduce_op<Max>(dtype, inputs, n_inputs, result, count);
-    case HVDFT_PRODUCT: return reduce_op<Product>(dtype, inputs, n_inputs, result, count);
+    case HVDFT_SUM: return reduce_op<Sum>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_MIN: return reduce_op<Min>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_MAX: return reduce_op<Max>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_PRODUCT: return reduce_op<Product>(dtype, inputs, n_inputs, result, count, f);
     default: return;
   }
 }

@@ -124,6 +124,8 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
+  int code = w.views.set_apart(position);  // from then on the log may be cut there
+  if (code != HVDFT_OK) return code;
   int slot = unpublished_slot(*loop);
   loop->bytes[slot] = bytes;
   pass_point(HVDFT_AT_SNAPSHOT_PUBLISH, position);

@@ -1,6 +1,8 @@
 // The worker's side of the C ABI: attaching, waiting, negotiation, the log.
 #include "worker.h"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -110,7 +112,10 @@ int hvdft_worker_open(void) {
   worker->lane.across = worker->node->several();
   worker->set_state(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   worker->event(HVDFT_EV_ATTACHED, worker->node->header().log_length.load());
+  if (worker->views.open(*worker->node) != HVDFT_OK) return HVDFT_ESYS;
   hvdft::attached.store(worker.release(), std::memory_order_release);
+  auto after_fork = [] { the_worker()->views.after_fork(); };
+  pthread_atfork([] { the_worker()->views.before_fork(); }, after_fork, after_fork);
   return HVDFT_OK;
 }
 
@@ -223,7 +228,7 @@ int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
     uint64_t blocks = op.block_bytes != nullptr ? static_cast<uint64_t>(w.node->size()) : 0;
     hvdft::OpHead head{op.kind,         op.dtype,          op.reduce,
                        op.root,         op.result_bytes,   op.response_bytes,
-                       std::strlen(op.signature) + 1, blocks};
+                       std::strlen(op.signature) + 1, blocks, op.factor, op.viewed};
     uint64_t block_bytes = blocks * sizeof(uint64_t);
     uint64_t tail = head.tail_bytes();
     if (static_cast<uint64_t>(end - at) < sizeof head + tail + 8) {
@@ -278,6 +283,7 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   out->response = tail + block_bytes;
   out->response_bytes = op.response_bytes;
   out->signature = tail + block_bytes + op.response_bytes;
+  out->viewed = static_cast<uint32_t>(op.viewed);
   return HVDFT_OK;
 }
 

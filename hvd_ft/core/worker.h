@@ -10,6 +10,7 @@
 #include "bell.h"
 #include "claims.h"
 #include "messages.h"
+#include "views.h"
 
 namespace hvdft {
 
@@ -27,6 +28,7 @@ struct Worker {
   Node* node = nullptr;      // these two are the arenas'
   RankFile* file = nullptr;
   std::unique_ptr<Messages> messages;
+  Views views;
 
   std::atomic<uint64_t> cursor{0};   // after the last op that this rank took part in
   std::atomic<uint64_t> next{0};     // id of the next op to execute or pass

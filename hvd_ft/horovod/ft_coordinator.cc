@@ -9,6 +9,7 @@
 #include "ft_process_sets.h"
 #include "ft_signature.h"
 #include "ft_stop.h"
+#include "ft_views.h"
 
 namespace horovod {
 namespace common {
@@ -254,6 +255,8 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
       layout.Add(static_cast<uint64_t>(elements) * DataType_Size(response.tensor_type()));
     }
     op.result_bytes = layout.Bytes();
+    op.factor = FtFactor(response, size_);
+    op.viewed = FtIsViewed(response, op.result_bytes, op.factor) ? 1 : 0;
     if (process_set_ != 0) {
       blocks.resize(static_cast<size_t>(ft().worker_size()));
       for (int rank : global_ranks_) {

@@ -42,6 +42,11 @@ struct FtFlight {
     });
   }
 
+  // Of an op in one chunk: where an entry's part of the result lies.
+  const char* ResultOf(size_t entry) const {
+    return static_cast<const char*>(record.result) + layout_.Begin(entry);
+  }
+
 private:
   FtLayout layout_;
 };

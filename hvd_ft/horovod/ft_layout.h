@@ -4,7 +4,8 @@
 // taken in an order of its own. What is fused with what depends on timing; so that a sum does not,
 // each tensor is cut by itself: an op lies chunk by chunk, and in each the tensors' parts one after
 // the other. Parts are padded to cache lines, all of a tensor to the same length; so the ring's
-// chunks are exactly these. With one chunk the tensors lie one after the other, without padding.
+// chunks are exactly these. With one chunk the tensors lie one after the other, each from the
+// beginning of a cache line.
 #ifndef HOROVOD_FT_LAYOUT_H
 #define HOROVOD_FT_LAYOUT_H
 
@@ -21,14 +22,18 @@ public:
   explicit FtLayout(uint64_t chunks) : chunks_(chunks) {}
 
   void Add(uint64_t tensor_bytes) {
-    constexpr uint64_t line = 64;
     uint64_t part = tensor_bytes;
     if (chunks_ > 1) {
-      part = ((part + chunks_ - 1) / chunks_ + line - 1) / line * line;
+      part = Lines((part + chunks_ - 1) / chunks_);
+    } else if (!ends_.empty()) {
+      ends_.back() = Lines(ends_.back());
     }
     tensors_.push_back(tensor_bytes);
     ends_.push_back(ChunkBytes() + part);
   }
+
+  // Where a tensor lies as a whole, with one chunk.
+  uint64_t Begin(size_t tensor) const { return tensor == 0 ? 0 : ends_[tensor - 1]; }
 
   uint64_t Bytes() const { return chunks_ * ChunkBytes(); }
 
@@ -39,7 +44,7 @@ public:
       uint64_t chunk = at / ChunkBytes(), in_chunk = at % ChunkBytes();
       auto i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), in_chunk) -
                                    ends_.begin());
-      uint64_t begin = i == 0 ? 0 : ends_[i - 1];
+      uint64_t begin = Begin(i);
       uint64_t room = std::min(ends_[i] - in_chunk, end - at);
       uint64_t in_tensor = chunk * (ends_[i] - begin) + in_chunk - begin;
       if (in_tensor < tensors_[i]) {
@@ -50,6 +55,7 @@ public:
   }
 
 private:
+  static uint64_t Lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
   uint64_t ChunkBytes() const { return ends_.empty() ? 0 : ends_.back(); }
 
   uint64_t chunks_;

@@ -6,6 +6,7 @@
 
 #include "../controller.h"
 #include "ft_follower.h"
+#include "ft_views.h"
 
 namespace horovod {
 namespace common {
@@ -75,17 +76,22 @@ void FtReduction<Operation>::CopyScaled(double factor, TensorTableEntry& e, cons
 
 Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
-  double postscale = response.postscale_factor();
-  if (response.reduce_op() == ReduceOp::AVERAGE) {
-    postscale /= ControllerOf(global_state_, entries).GetSize();
-  }
+  double factor = FtFactor(response, ControllerOf(global_state_, entries).GetSize());
   auto flight = NewReduction(entries, response);
   FtFlight& f = *flight;
-  f.copy_out = [this, &f, postscale](uint64_t from, uint64_t bytes, const char* result) {
-    f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
-      CopyScaled(postscale, e, result + of, Data(e.output) + at, n);
-    });
-  };
+  if (f.record.viewed != 0) {
+    f.finish = [&f] { return FtViewOutputs(f); };
+    return Begin(global_state_, std::move(flight), FT_ALLREDUCE);
+  }
+  Status made = FtAllocateOutputs(f);
+  f.finish = [made] { return made; };
+  if (made.ok()) {
+    f.copy_out = [this, &f, factor](uint64_t from, uint64_t bytes, const char* result) {
+      f.Each(from, bytes, [&](TensorTableEntry& e, uint64_t at, uint64_t n, uint64_t of) {
+        CopyScaled(factor, e, result + of, Data(e.output) + at, n);
+      });
+    };
+  }
   return Begin(global_state_, std::move(flight), FT_ALLREDUCE);
 }
 

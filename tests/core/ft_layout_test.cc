@@ -50,6 +50,7 @@ int main() {
   CHECK(chunks_of_bytes({}, 3, 64).empty());
   FtLayout one(1);
   one.Add(4);
-  one.Add(5);
-  CHECK(one.Bytes() == 9);  // nothing between them
+  one.Add(100);
+  CHECK(one.Bytes() == 164);  // nothing behind the last
+  CHECK(one.Begin(0) == 0 && one.Begin(1) == 64);
 }

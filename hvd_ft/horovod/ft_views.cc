@@ -1,0 +1,76 @@
+#include "ft_views.h"
+
+#include <cstring>
+
+namespace horovod {
+namespace common {
+
+namespace {
+
+// True if the output is a view of `result` now.
+bool View(const FtFlight& flight, TensorTableEntry& e, const char* result) {
+  auto bytes = static_cast<uint64_t>(e.tensor->size());
+  if (e.output != nullptr || bytes == 0) {
+    return false;
+  }
+  const void* view = ft().worker_view(flight.record.id, result, bytes);
+  if (view == nullptr) {
+    return false;
+  }
+  auto release = [view] { ft().worker_view_release(view); };
+  if (e.context->ViewOutput(e.output_index, e.tensor->shape(), view, release, &e.output).ok()) {
+    return true;
+  }
+  release();
+  return false;
+}
+
+Status Allocate(TensorTableEntry& e) {
+  return e.output != nullptr
+             ? Status::OK()
+             : e.context->AllocateOutput(e.output_index, e.tensor->shape(), &e.output);
+}
+
+} // namespace
+
+double FtFactor(const Response& response, int size) {
+  double factor = response.postscale_factor();
+  return response.reduce_op() == ReduceOp::AVERAGE ? factor / size : factor;
+}
+
+bool FtIsViewed(const Response& response, uint64_t result_bytes, double factor) {
+  auto dtype = response.tensor_type();
+  bool multiplied = dtype == DataType::HOROVOD_FLOAT32 || dtype == DataType::HOROVOD_FLOAT64;
+  return response.response_type() == Response::ALLREDUCE && ft().worker_nodes() == 1 &&
+         result_bytes >= static_cast<uint64_t>(kFtViewedBytes) &&
+         (factor == 1.0 || (multiplied && factor != 0.0));
+}
+
+Status FtViewOutputs(FtFlight& flight) {
+  for (size_t i = 0; i < flight.entries.size(); ++i) {
+    auto& e = flight.entries[i];
+    const char* result = flight.ResultOf(i);
+    if (View(flight, e, result)) {
+      continue;
+    }
+    Status status = Allocate(e);
+    if (!status.ok()) {
+      return status;
+    }
+    std::memcpy(const_cast<void*>(e.output->data()), result, static_cast<size_t>(e.tensor->size()));
+  }
+  return Status::OK();
+}
+
+Status FtAllocateOutputs(FtFlight& flight) {
+  for (auto& e : flight.entries) {
+    Status status = Allocate(e);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return Status::OK();
+}
+
+} // namespace common
+} // namespace horovod
