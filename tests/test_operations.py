@@ -15,36 +15,46 @@ SCRIPT = str(Path(__file__).with_name("operations_script.py"))
 RANKS = 3
 
 
+Results = list[dict[str, np.ndarray]]  # per rank, by name
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, np.ndarray]]]:
-    """Filled by the first test: per backend, per rank, what came out."""
+def ended_runs() -> dict[str, Results]:
+    """What came out of the runs that ended."""
     return {}
 
 
-def test_both_backends_run(
-    run_hvdft: RunHvdft, tmp_path: Path, results: dict[str, list[dict[str, np.ndarray]]]
-) -> None:
-    for backend in ("mpi", "ft"):
-        out = tmp_path / backend
-        out.mkdir()
-        script = [sys.executable, SCRIPT, str(out)]
-        if backend == "ft":
-            ended = run_hvdft(["run", "-np", str(RANKS), *script], timeout=120)
-        else:
-            environment = {**os.environ, **mpi_environment()}
-            arguments = ["-n", str(RANKS), *script]
-            ended = run_hvdft(arguments, timeout=120, env=environment, program=["mpirun"])
-        assert ended.code == 0, ended.err
-        results[backend] = [dict(np.load(out / f"rank-{r}.npz")) for r in range(RANKS)]
+@pytest.fixture
+def results_of(
+    request: pytest.FixtureRequest,
+    run_hvdft: RunHvdft,
+    tmp_path: Path,
+    ended_runs: dict[str, Results],
+) -> Callable[[str], Results]:
+    """Gives a function `results_of(run)`; a run takes place when it is asked for first."""
 
+    def results_of(run: str) -> Results:
+        if run not in ended_runs:
+            script = [sys.executable, SCRIPT, str(tmp_path)]
+            hvdft = ["run", "-np", str(RANKS)]
+            if run == "mpi":
+                environment = {**os.environ, **mpi_environment()}
+                arguments = ["-n", str(RANKS), *script]
+                ended = run_hvdft(arguments, timeout=120, env=environment, program=["mpirun"])
+            elif run == "ft":
+                ended = run_hvdft([*hvdft, *script], timeout=120)
+            else:
+                cluster: Cluster = request.getfixturevalue("cluster")
+                hvdft = [sys.executable, "-m", "hvd_ft.cli", *hvdft, "-H", "n0:2,n1:1"]
+                ended = cluster.hvdft("run", "--", *hvdft, *script, timeout=180)
+            assert ended.code == 0, ended.err
+            ranks = [dict(np.load(tmp_path / f"rank-{r}.npz")) for r in range(RANKS)]
+            for r in range(RANKS):
+                (tmp_path / f"rank-{r}.npz").unlink()
+            ended_runs[run] = ranks
+        return ended_runs[run]
 
-def test_a_job_on_two_nodes_runs(
-    cluster: Cluster, tmp_path: Path, results: dict[str, list[dict[str, np.ndarray]]]
-) -> None:
-    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), "-H", "n0:2,n1:1"]
-    ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SCRIPT, str(tmp_path), timeout=180)
-    assert ended.code == 0, ended.err
-    results["nodes"] = [dict(np.load(tmp_path / f"rank-{r}.npz")) for r in range(RANKS)]
+    return results_of
 
 
 def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
@@ -58,13 +68,9 @@ def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
 
 
 @pytest.mark.parametrize("run", ["ft", "nodes"])
-def test_results_are_those_of_mpi(
-    run: str, results: dict[str, list[dict[str, np.ndarray]]]
-) -> None:
-    if run not in results:
-        pytest.skip("there is no such run: it failed, or there can be no cluster")
+def test_results_are_those_of_mpi(run: str, results_of: Callable[[str], Results]) -> None:
     differences = []
-    for mpi, ft in zip(results["mpi"], results[run], strict=True):
+    for mpi, ft in zip(results_of("mpi"), results_of(run), strict=True):
         assert len(mpi) > 300
         differences += [f"only one backend has {name}" for name in mpi.keys() ^ ft.keys()]
         for name in mpi.keys() & ft.keys():
@@ -74,12 +80,8 @@ def test_results_are_those_of_mpi(
 
 
 @pytest.mark.parametrize("run", ["ft", "nodes"])
-def test_all_ranks_have_the_same_bits(
-    run: str, results: dict[str, list[dict[str, np.ndarray]]]
-) -> None:
-    if run not in results:
-        pytest.skip("there is no such run: it failed, or there can be no cluster")
-    first, *others = results[run]
+def test_all_ranks_have_the_same_bits(run: str, results_of: Callable[[str], Results]) -> None:
+    first, *others = results_of(run)
     for other in others:
         for name, value in first.items():
             if name.startswith("own: "):

@@ -177,8 +177,8 @@ struct OpHead {
   uint64_t response_bytes;
   uint64_t signature_bytes;  // with its zero
   uint64_t blocks;
-  double factor;    // see hvdft_op
-  uint64_t viewed;  // 1 or 0
+  double factor = 0;    // see hvdft_op
+  uint64_t viewed = 0;  // 1 or 0
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

@@ -14,9 +14,10 @@ namespace horovod {
 namespace common {
 
 struct FtFlight {
-  // `of`: their tensors are this rank's input; it lies in `chunks` chunks.
-  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of, int chunks = 1)
-      : record(record), entries(std::move(of)), layout_(static_cast<uint64_t>(chunks)) {
+  // `of`: their tensors are this rank's input, which lies as in `layout`, an empty one.
+  FtFlight(const hvdft_record& record, std::vector<TensorTableEntry> of,
+           FtLayout layout = FtLayout::Packed())
+      : record(record), entries(std::move(of)), layout_(std::move(layout)) {
     for (auto& e : entries) {
       tensors += e.callback ? 1 : 0; // none: zeros for others, see FtJoined
       layout_.Add(e.tensor->size());

@@ -5,7 +5,7 @@
 // each tensor is cut by itself: an op lies chunk by chunk, and in each the tensors' parts one after
 // the other. Parts are padded to cache lines, all of a tensor to the same length; so the ring's
 // chunks are exactly these. With one chunk the tensors lie one after the other, each from the
-// beginning of a cache line.
+// beginning of a cache line. What is not reduced lies without any padding.
 #ifndef HOROVOD_FT_LAYOUT_H
 #define HOROVOD_FT_LAYOUT_H
 
@@ -19,7 +19,9 @@ namespace common {
 
 class FtLayout {
 public:
-  explicit FtLayout(uint64_t chunks) : chunks_(chunks) {}
+  // Of a reduction.
+  explicit FtLayout(uint64_t chunks) : FtLayout(chunks, 64) {}
+  static FtLayout Packed() { return {1, 1}; }
 
   void Add(uint64_t tensor_bytes) {
     uint64_t part = tensor_bytes;
@@ -55,10 +57,12 @@ public:
   }
 
 private:
-  static uint64_t Lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+  FtLayout(uint64_t chunks, uint64_t line) : chunks_(chunks), line_(line) {}
+
+  uint64_t Lines(uint64_t bytes) const { return (bytes + line_ - 1) / line_ * line_; }
   uint64_t ChunkBytes() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  uint64_t chunks_;
+  uint64_t chunks_, line_;
   std::vector<uint64_t> tensors_; // their bytes
   std::vector<uint64_t> ends_;    // of their parts in a chunk
 };

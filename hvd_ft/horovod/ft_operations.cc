@@ -38,8 +38,10 @@ Status Begin(HorovodGlobalState* state, std::unique_ptr<FtFlight> flight, const 
   return Status::InProgress();
 }
 
-std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries, int chunks = 1) {
-  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries), chunks);
+std::unique_ptr<FtFlight> NewFlight(std::vector<TensorTableEntry>& entries,
+                                    FtLayout layout = FtLayout::Packed()) {
+  return std::make_unique<FtFlight>(ft_follower().TakeRecord(), std::move(entries),
+                                    std::move(layout));
 }
 
 } // namespace
@@ -50,7 +52,7 @@ template <class Operation>
 std::unique_ptr<FtFlight>
 FtReduction<Operation>::NewReduction(std::vector<TensorTableEntry>& entries,
                                      const Response& response) {
-  auto flight = NewFlight(entries, ft().worker_nodes());
+  auto flight = NewFlight(entries, FtLayout(static_cast<uint64_t>(ft().worker_nodes())));
   FtFlight& f = *flight;
   f.copy_in = [this, &f, prescale = response.prescale_factor()](uint64_t from, uint64_t bytes,
                                                                 char* to) {

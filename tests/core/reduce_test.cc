@@ -88,6 +88,38 @@ static void float16_is_rounded_once() {
   CHECK(half_value(out[0]) == 2050.0f);
 }
 
+// However many inputs and elements there are, and however the result is written.
+template <typename T>
+static void finishes(uint32_t dtype, double factor) {
+  constexpr uint64_t most = 5003;
+  for (int n_inputs = 1; n_inputs <= 9; ++n_inputs) {
+    std::vector<std::vector<T>> values(static_cast<size_t>(n_inputs));
+    std::vector<const void*> inputs;
+    for (size_t k = 0; k < values.size(); ++k) {
+      for (uint64_t i = 0; i < most; ++i) {
+        values[k].push_back(static_cast<T>(static_cast<T>(i * 7 % 1001) / T(3) + T(k)));
+      }
+      inputs.push_back(values[k].data());
+    }
+    for (uint64_t count : {1u, 15u, 16u, 2048u, 2049u, 5003u}) {
+      for (bool past_cache : {false, true}) {
+        alignas(64) T out[most + 1];
+        out[count] = T(77);
+        hvdft::Finish finish;
+        finish.factor = factor;
+        finish.past_cache = past_cache;
+        hvdft::reduce(dtype, HVDFT_SUM, inputs.data(), n_inputs, out, count, finish);
+        for (uint64_t i = 0; i < count; ++i) {
+          T sum = values[0][i];
+          for (size_t k = 1; k < values.size(); ++k) sum = static_cast<T>(sum + values[k][i]);
+          CHECK(out[i] == static_cast<T>(sum * static_cast<T>(factor)));
+        }
+        CHECK(out[count] == T(77));
+      }
+    }
+  }
+}
+
 static void the_heap_gives_back_and_grows_together() {
   hvdft::Heap heap(1024);
   uint64_t a = heap.allocate(100), b = heap.allocate(1), c = heap.allocate(0);
@@ -103,5 +135,11 @@ static void the_heap_gives_back_and_grows_together() {
 int main() {
   every_type_and_operation();
   float16_is_rounded_once();
+  for (double factor : {1.0, 1.0 / 3}) {
+    finishes<float>(HVDFT_FLOAT32, factor);
+    finishes<double>(HVDFT_FLOAT64, factor);
+  }
+  finishes<int32_t>(HVDFT_INT32, 1);
+  finishes<uint8_t>(HVDFT_UINT8, 1);
   the_heap_gives_back_and_grows_together();
 }
