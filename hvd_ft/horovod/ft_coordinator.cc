@@ -256,7 +256,7 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
     }
     op.result_bytes = layout.Bytes();
     op.factor = FtFactor(response, size_);
-    op.viewed = FtIsViewed(response, op.result_bytes, op.factor) ? 1 : 0;
+    op.viewed = FtIsViewed(response, op.factor) ? 1 : 0;
     if (process_set_ != 0) {
       blocks.resize(static_cast<size_t>(ft().worker_size()));
       for (int rank : global_ranks_) {

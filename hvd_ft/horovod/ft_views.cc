@@ -38,12 +38,19 @@ double FtFactor(const Response& response, int size) {
   return response.reduce_op() == ReduceOp::AVERAGE ? factor / size : factor;
 }
 
-bool FtIsViewed(const Response& response, uint64_t result_bytes, double factor) {
+bool FtIsViewed(const Response& response, double factor) {
   auto dtype = response.tensor_type();
   bool multiplied = dtype == DataType::HOROVOD_FLOAT32 || dtype == DataType::HOROVOD_FLOAT64;
-  return response.response_type() == Response::ALLREDUCE && ft().worker_nodes() == 1 &&
-         result_bytes >= static_cast<uint64_t>(kFtViewedBytes) &&
-         (factor == 1.0 || (multiplied && factor != 0.0));
+  if (response.response_type() != Response::ALLREDUCE || ft().worker_nodes() > 1 ||
+      (factor != 1.0 && (factor == 0.0 || !multiplied))) {
+    return false;
+  }
+  int64_t viewed = 0, copied = 0;
+  for (int64_t elements : response.tensor_sizes()) {
+    int64_t bytes = elements * static_cast<int64_t>(DataType_Size(dtype));
+    (bytes >= kFtViewedBytes ? viewed : copied) += bytes;
+  }
+  return viewed > copied;
 }
 
 Status FtViewOutputs(FtFlight& flight) {

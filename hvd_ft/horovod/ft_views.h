@@ -13,8 +13,9 @@ namespace common {
 // An output of fewer bytes is allocated and copied: that is quicker than a view.
 constexpr int64_t kFtViewedBytes = 16 << 10;
 
-// Whether ranks take an op's result as views. `factor`: by which it is multiplied.
-bool FtIsViewed(const Response& response, uint64_t result_bytes, double factor);
+// Whether ranks take an op's result as views: the better part of it. `factor`: by which it is
+// multiplied.
+bool FtIsViewed(const Response& response, double factor);
 
 // Makes the outputs of an op that is viewed and complete; what cannot be a view is copied.
 Status FtViewOutputs(FtFlight& flight);
