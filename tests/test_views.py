@@ -21,7 +21,7 @@ def test_held_over_snapshots_kills_and_shutdown(run_hvdft: RunHvdft) -> None:
     # is copied; in later steps neither those whose place is still held by an older one.
     viewed = int(undisturbed.out.split(" viewed")[0].split()[-1])
     assert 6 <= viewed <= STEPS * 6, undisturbed.out
-    drills = ["--inject", "rank=1,op=40", "--inject", "rank=0,point=copy_in,op=70"]
+    drills = ["--inject", "rank=1,op=40", "--inject", "rank=0,op=70"]
     ended = run_hvdft(["run", "-np", "3", *drills, *command])
     assert ended.code == 0, ended.err
     assert ended.err.count("hvdft: drill: ") == 2, ended.err

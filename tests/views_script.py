@@ -45,6 +45,14 @@ def in_a_function(given: tf.Tensor) -> tf.Tensor:
     return tf.nn.relu(hvd.allreduce(given, op=hvd.Sum, name="inside") * 2.0)
 
 
+@tf.function
+def in_place(given: tf.Tensor) -> tf.Tensor:
+    # Slices of a result that nobody else has: kernels compute in place where they can.
+    first, rest = tf.split(hvd.allreduce(given[:-3], op=hvd.Sum, name="split"), 2)
+    ones = hvd.allreduce(given, op=hvd.Average, name="slice")[64:] * 0.5
+    return tf.concat([tf.nn.relu(first), tf.exp(-tf.abs(rest)), ones[:67]], 0)
+
+
 def given(number: int, dtype: str) -> tf.Tensor:
     values = np.random.default_rng([number, rank]).standard_normal(ELEMENTS) * 100
     return tf.constant(values.astype(dtype))
@@ -60,6 +68,7 @@ while state.batch < STEPS:
     for part in parts:
         keep(part)
     weights.assign_add(tf.tanh(in_a_function(given(step, "float32"))))
+    weights[: ELEMENTS + 64].assign(weights + in_place(given(step, "float32"))[:ELEMENTS])
     other.assign(held[-8][0])  # which may not become the variable's own memory
     other.assign_add(weights)
     weights.assign_add(tf.tanh(other))

@@ -291,6 +291,9 @@ HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of others
 // copied. Views may be released by any thread, at any time.
 HVDFT_API const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes);
 HVDFT_API void hvdft_worker_view_release(const void* view);
+// `let_go` is called before a snapshot is published, and before a fork: views that nobody uses any
+// more should be released now, for those that are left are copied.
+HVDFT_API void hvdft_worker_before_setting_apart(void (*let_go)(void));
 
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.
 HVDFT_API void hvdft_worker_pend(int64_t tensors);

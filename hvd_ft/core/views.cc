@@ -68,11 +68,13 @@ bool Views::is_viewed(uint64_t begin, uint64_t end) const {
 }
 
 int Views::set_apart(uint64_t position) {
+  let_go_.load()();
   std::lock_guard<std::mutex> guard(mutex_);
   return set_apart_locked(position);
 }
 
 void Views::before_fork() {
+  let_go_.load()();
   mutex_.lock();
   set_apart_locked(UINT64_MAX);
 }
@@ -136,3 +138,7 @@ const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes) {
 }
 
 void hvdft_worker_view_release(const void* view) { the_worker()->views.release(view); }
+
+void hvdft_worker_before_setting_apart(void (*let_go)(void)) {
+  the_worker()->views.before_setting_apart(let_go);
+}

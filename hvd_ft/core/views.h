@@ -8,6 +8,7 @@
 #ifndef HVD_FT_VIEWS_H
 #define HVD_FT_VIEWS_H
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -28,6 +29,8 @@ class Views {
 
   // All views of ops before `position` are independent of the log after it.
   int set_apart(uint64_t position);
+  // Is called before, without a lock.
+  void before_setting_apart(void (*let_go)()) { let_go_.store(let_go); }
 
   // A child has all views, too, but nobody asks it before the log is cut: so all are set apart.
   void before_fork();
@@ -45,6 +48,7 @@ class Views {
   void give_back(uint64_t begin, uint64_t end);
   bool is_viewed(uint64_t begin, uint64_t end) const;
 
+  std::atomic<void (*)()> let_go_{[] {}};
   std::mutex mutex_;
   const Node* node_ = nullptr;
   char* base_ = nullptr;

@@ -17,8 +17,8 @@ struct FtLibrary {
   X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \
   X(worker_next) X(worker_passed)                                                                  \
   X(worker_record) X(worker_begin) X(worker_advance) X(worker_owes) X(worker_executed)             \
-  X(worker_view) X(worker_view_release) X(worker_pend) X(worker_owed) X(worker_ended_peer)         \
-  X(worker_stop_for_peer) X(worker_fatal)
+  X(worker_view) X(worker_view_release) X(worker_before_setting_apart)                             \
+  X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal)
 #define HVDFT_MEMBER(name) decltype(&hvdft_##name) name;
   HVDFT_FUNCTIONS(HVDFT_MEMBER)
 #undef HVDFT_MEMBER

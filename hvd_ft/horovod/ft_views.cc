@@ -1,11 +1,62 @@
 #include "ft_views.h"
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 namespace horovod {
 namespace common {
 
 namespace {
+
+// The views that are used, and some that were: when there are twice as many as were used at last,
+// and when the core asks, those are let go.
+struct Views {
+  struct Held {
+    std::unique_ptr<OutputView> output;
+    const void* view;
+  };
+
+  void Add(Held held) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (all.size() >= limit) {
+      LetGoOfUnused();
+    }
+    all.push_back(std::move(held));
+  }
+
+  // Only tries: the child of a fork may find it locked for ever. What is left is set apart.
+  void LetGo() {
+    std::unique_lock<std::mutex> guard(mutex, std::try_to_lock);
+    if (guard.owns_lock()) {
+      LetGoOfUnused();
+    }
+  }
+
+private:
+  void LetGoOfUnused() {
+    auto used = std::partition(all.begin(), all.end(),
+                               [](const Held& held) { return held.output->IsUsed(); });
+    std::for_each(used, all.end(),
+                  [](const Held& held) { ft().worker_view_release(held.view); });
+    all.erase(used, all.end());
+    limit = std::max<size_t>(64, 2 * all.size());
+  }
+
+  std::mutex mutex;
+  std::vector<Held> all;
+  size_t limit = 64;
+};
+
+Views& views() {
+  static auto* views = [] {
+    ft().worker_before_setting_apart([] { common::views().LetGo(); });
+    return new Views; // tensors may outlive static objects
+  }();
+  return *views;
+}
 
 // True if the output is a view of `result` now.
 bool View(const FtFlight& flight, TensorTableEntry& e, const char* result) {
@@ -17,12 +68,13 @@ bool View(const FtFlight& flight, TensorTableEntry& e, const char* result) {
   if (view == nullptr) {
     return false;
   }
-  auto release = [view] { ft().worker_view_release(view); };
-  if (e.context->ViewOutput(e.output_index, e.tensor->shape(), view, release, &e.output).ok()) {
-    return true;
+  auto output = e.context->ViewOutput(e.output_index, e.tensor->shape(), view, &e.output);
+  if (output == nullptr) {
+    ft().worker_view_release(view);
+    return false;
   }
-  release();
-  return false;
+  views().Add({std::move(output), view});
+  return true;
 }
 
 Status Allocate(TensorTableEntry& e) {

@@ -10,7 +10,7 @@
 namespace horovod {
 namespace common {
 
-// An output of fewer bytes is allocated and copied: that is quicker than a view.
+// An output of fewer bytes is allocated and copied.
 constexpr int64_t kFtViewedBytes = 16 << 10;
 
 // Whether ranks take an op's result as views: the better part of it. `factor`: by which it is
