@@ -28,6 +28,8 @@ class Op(ctypes.Structure):
         ("response", c_char_p),
         ("response_bytes", c_uint64),
         ("signature", c_char_p),
+        ("viewed", c_uint32),
+        ("factor", ctypes.c_double),
     )
 
 
