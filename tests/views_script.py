@@ -68,7 +68,7 @@ while state.batch < STEPS:
     for part in parts:
         keep(part)
     weights.assign_add(tf.tanh(in_a_function(given(step, "float32"))))
-    weights[: ELEMENTS + 64].assign(weights + in_place(given(step, "float32"))[:ELEMENTS])
+    weights.assign_add(in_place(given(step, "float32"))[:ELEMENTS])
     other.assign(held[-8][0])  # which may not become the variable's own memory
     other.assign_add(weights)
     weights.assign_add(tf.tanh(other))

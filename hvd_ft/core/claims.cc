@@ -90,9 +90,8 @@ void Arenas::reduce_segment(const Record& record, uint64_t number) const {
       if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
     }
     Finish finish;
-    // A smaller one is still there when ranks come to read it.
-    finish.past_cache = op.viewed != 0 && op.result_bytes >= kInputBytes;
-    if (op.viewed != 0 && op.factor != 0) finish.factor = op.factor;
+    // A smaller one is still in the cache when ranks come to read it.
+    if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kInputBytes};
     uint64_t elements = range.bytes() / element_bytes(op.dtype);
     reduce(op.dtype, op.reduce, inputs, count, result, elements, finish);
     return;

@@ -239,9 +239,9 @@ typedef struct {
   const void* response;         // Horovod's Response, serialised; opaque to the core
   uint64_t response_bytes;
   const char* signature;        // what was agreed, readable; compared on replay
-  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out. So a sum is
-  // multiplied by `factor`, if that is not 0, before it is there; of HVDFT_FLOAT32 and _FLOAT64, and
-  // in jobs on one node only.
+  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out; in jobs on one
+  // node only. So what is reduced is multiplied by `factor` before it is there; 1 if it is neither
+  // of HVDFT_FLOAT32 nor _FLOAT64.
   uint32_t viewed;
   double factor;
 } hvdft_op;

@@ -28,7 +28,7 @@ T neutral() {
   return endless ? -Limits::infinity() : Limits::lowest();
 }
 
-constexpr uint64_t kBlock = 2048;  // elements
+constexpr uint64_t kBlock = 2048;  // elements; some blocks fit into the first-level cache
 
 struct Sum {
   template <typename T>

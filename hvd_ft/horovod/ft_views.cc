@@ -12,8 +12,8 @@ namespace common {
 namespace {
 
 // The views that are used, and some that were: when there are twice as many as were used at last,
-// and when the core asks, those are let go.
-struct Views {
+// when the core asks, and when one is in the way, those are let go.
+struct HeldViews {
   struct Held {
     std::unique_ptr<OutputView> output;
     const void* view;
@@ -50,12 +50,12 @@ private:
   size_t limit = 64;
 };
 
-Views& views() {
-  static auto* views = [] {
-    ft().worker_before_setting_apart([] { common::views().LetGo(); });
-    return new Views; // tensors may outlive static objects
+HeldViews& held_views() {
+  static auto* held = [] {
+    ft().worker_before_setting_apart([] { held_views().LetGo(); });
+    return new HeldViews; // tensors may outlive static objects
   }();
-  return *views;
+  return *held;
 }
 
 // True if the output is a view of `result` now.
@@ -65,6 +65,10 @@ bool View(const FtFlight& flight, TensorTableEntry& e, const char* result) {
     return false;
   }
   const void* view = ft().worker_view(flight.record.id, result, bytes);
+  if (view == nullptr) { // perhaps its place is set apart for one that nobody uses any more
+    held_views().LetGo();
+    view = ft().worker_view(flight.record.id, result, bytes);
+  }
   if (view == nullptr) {
     return false;
   }
@@ -73,7 +77,7 @@ bool View(const FtFlight& flight, TensorTableEntry& e, const char* result) {
     ft().worker_view_release(view);
     return false;
   }
-  views().Add({std::move(output), view});
+  held_views().Add({std::move(output), view});
   return true;
 }
 
@@ -94,7 +98,7 @@ bool FtIsViewed(const Response& response, double factor) {
   auto dtype = response.tensor_type();
   bool multiplied = dtype == DataType::HOROVOD_FLOAT32 || dtype == DataType::HOROVOD_FLOAT64;
   if (response.response_type() != Response::ALLREDUCE || ft().worker_nodes() > 1 ||
-      (factor != 1.0 && (factor == 0.0 || !multiplied))) {
+      (factor != 1.0 && !multiplied)) {
     return false;
   }
   int64_t viewed = 0, copied = 0;

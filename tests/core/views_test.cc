@@ -104,6 +104,7 @@ void a_child_keeps_its_views(Log& log) {
   pid_t child = fork();
   log.views.after_fork();
   if (child == 0) {
+    close(go[1]);  // or it would wait for ever for a parent that has failed
     char byte;
     bool told = read(go[0], &byte, 1) == 1;
     _exit(told && all(view, 64, 1) ? 0 : 1);
