@@ -27,6 +27,7 @@ from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
 from hvd_ft.spare_keeper import keeper_command
+from hvd_ft.stop_signals import StopSignals, stop_signals
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
 
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The job's exit code, the same on every rank; 2 for bad input.
     """
-    # Until the supervisor listens to signals they just end the agent; the nursery clears up.
+    # Until agents can meet signals just end them; the nursery clears up.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         native.become_subreaper()  # what a killed nursery leaves comes to us
@@ -121,9 +122,11 @@ def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
         raise problem or error from None
     code = EXIT_BAD_INPUT
     try:
-        meeting.agree("the checks at the start", lambda: _raise(problem))
-        assert plan  # as no rank has a problem
-        code = _run(meeting, plan, nursery)
+        # From here a signal ends the job, not this agent alone: the others would wait for it.
+        with stop_signals() as signals:
+            meeting.agree("the checks at the start", lambda: _raise(problem))
+            assert plan  # as no rank has a problem
+            code = _run(meeting, plan, nursery, signals)
     except Elsewhere:
         pass
     except HvdFtError as error:
@@ -183,7 +186,7 @@ def _plan(argv: Sequence[str]) -> Plan:
     )
 
 
-def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
+def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess, signals: StopSignals) -> int:
     """From the meeting to the job's end; returns its exit code."""
     facts = _meet(meeting, plan.settings)
     hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
@@ -218,6 +221,7 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess) -> int:
             commands=Commands(nursery, plan.hooks, env, settings.generation),
             journal=journal,
             launchers=launchers_above(),
+            signals=signals,
         )
         if settings.launcher and not nursery.found:
             patience = settings.adoption_timeout_seconds

@@ -21,7 +21,7 @@ from hvd_ft.nursery import NurseryProcess
 from hvd_ft.nursery_life import SPARES, WORKER
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
-from hvd_ft.stop_signals import StopSignals, stop_signals
+from hvd_ft.stop_signals import StopSignals
 
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
 EXIT_LOST = 1
@@ -60,6 +60,7 @@ class Supervisor:
         commands: the user's hook commands.
         journal: takes the events of the whole job; None on all ranks but one.
         launchers: a pidfd for every process without which the job is to end, with its name.
+        signals: those that end the job.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Supervisor:
         commands: Commands,
         journal: Journal | None,
         launchers: Mapping[int, str],
+        signals: StopSignals,
     ) -> None:
         self._rank = rank
         self._settings = settings
@@ -82,6 +84,7 @@ class Supervisor:
         self._commands = commands
         self._journal = journal
         self._launchers = launchers
+        self._signals = signals
         self._selector = selectors.DefaultSelector()
         self._policy = RestartPolicy(rank.rank, settings)
         hang = settings.hang_timeout_seconds
@@ -106,8 +109,8 @@ class Supervisor:
         Returns:
             The job's exit code.
         """
-        with self._selector, stop_signals() as signals, JobNews(self._agent) as news:
-            self._on_readable(signals, lambda: self._on_signal(signals))
+        with self._selector, JobNews(self._agent) as news:
+            self._on_readable(self._signals, self._on_signal)
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
             if self._settings.launcher and not self._launchers:
@@ -369,8 +372,8 @@ class Supervisor:
         running = self._pid is not None or self._commands.running
         return self._nursery_lost or not running or self._leave_at <= time.monotonic()
 
-    def _on_signal(self, signals: StopSignals) -> None:
-        for stop in signals.received:
+    def _on_signal(self) -> None:
+        for stop in self._signals.received:
             self._agent.fatal(128 + stop, f"stopped by {stop.name}")
 
     def _on_launcher_lost(self, pidfd: int) -> None:

@@ -26,11 +26,27 @@ from hvd_ft.worker_start import check_command, worker_environment
 RunAgents = Callable[..., Ended]
 
 # Whether Horovod fits is tested elsewhere; these workers do without it.
-AGENT = [
-    sys.executable,
-    "-c",
-    "import sys; from hvd_ft import agent; agent.check_environment = dict; sys.exit(agent.main())",
-]
+PROGRAM = """\
+import sys
+from hvd_ft import agent
+agent.check_environment = dict
+sys.exit(agent.main())
+"""
+# That of rank 0 goes on to its worker only when a signal has come.
+LATE_PROGRAM = """\
+import os, select
+from hvd_ft import agent
+
+def late(**given):
+    select.select([given["signals"]], [], [])
+    return supervisor(**given)
+
+supervisor = agent.Supervisor
+if os.environ["PMI_RANK"] == "0":
+    agent.Supervisor = late
+""" + PROGRAM
+AGENT = [sys.executable, "-c", PROGRAM]
+LATE_AGENT = [sys.executable, "-c", LATE_PROGRAM]
 
 WORKER = """\
 import os, signal, subprocess, sys
@@ -72,10 +88,11 @@ def run_agents(run_hvdft: RunHvdft, tmp_path: Path) -> RunAgents:
         size: int = 2,
         env: dict[str, str] | None = None,
         launcher: Sequence[str] = ("mpiexec.hydra",),
+        agent: Sequence[str] = AGENT,
     ) -> Ended:
         script = tmp_path / "worker.py"
         script.write_text(WORKER + body)
-        program = [*launcher, "-n", str(size), *AGENT, *flags]
+        program = [*launcher, "-n", str(size), *agent, *flags]
         return run_hvdft(
             ["--", sys.executable, str(script)],
             env={**mpi_environment(), **(env or {})},
@@ -175,6 +192,12 @@ def test_a_signal_to_mpirun_ends_the_job(run_agents: RunAgents, name: str) -> No
     assert [line for line in messages(ended) if "stopped by" in line] == [
         f"hvdft: stopped by {name}"
     ]
+
+
+def test_a_signal_ends_the_job_though_an_agent_is_late(run_agents: RunAgents) -> None:
+    body = "if rank == 1: mpirun.send_signal(signal.SIGTERM)\nhang()"
+    ended = run_agents(body, agent=LATE_AGENT)
+    assert ended.code == 128 + signal.SIGTERM, ended.err
 
 
 @pytest.mark.parametrize("victim", ["agent", "nursery", "mpirun"])
