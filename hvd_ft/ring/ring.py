@@ -78,9 +78,9 @@ class Ring:
         number = _NUMBERS[variant]
         if variant == "endpoints":
             # The same on all members, also where they were started differently.
-            lack = _first(comm.allgather(found.why_one_endpoint(facts, comm.size)))
+            lack = _any_reason(comm, found.why_one_endpoint(facts, comm.size))
             choose = not lack and endpoints is None
-            few = _first(comm.allgather(found.why_one_thread(comm))) if choose else ""
+            few = _any_reason(comm, found.why_one_thread(comm)) if choose else ""
             if lack:
                 number = _ONE_THREAD
             elif few or endpoints == 1:
@@ -147,8 +147,17 @@ class Ring:
             self.close()
 
 
-def _first(reasons: list[str]) -> str:
-    return next(filter(None, reasons), "")
+def _any_reason(comm: Any, reason: str) -> str:
+    """Returns one of the members' reasons, the same to all; collective, without pickle."""
+    mine = np.frombuffer(reason.encode(), np.uint8)
+    sizes = np.empty(comm.size, np.int32)
+    comm.Allgather(np.array([mine.size], np.int32), sizes)
+    if not sizes.any():
+        return ""
+    teller = int(sizes.argmax())
+    told = mine.copy() if comm.rank == teller else np.empty(sizes[teller], np.uint8)
+    comm.Bcast(told, teller)
+    return told.tobytes().decode()
 
 
 def _check(endpoints: int | None, segment_bytes: int, variant: str, timeout_seconds: float) -> None:
