@@ -2,11 +2,45 @@
 
 import csv
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from hvd_ft.errors import HvdFtError
+
+
+def count(text: str) -> int:
+    """Returns an option's number, which is at least 1.
+
+    Args:
+        text: The number.
+
+    Raises:
+        ArgumentTypeError: It is less, or none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text} is no count: give a whole number, 1 or more")
+    return int(text)
+
+
+def output_directory(text: str) -> Path:
+    """Makes the directory of an option `--output`, if it is not there.
+
+    Args:
+        text: Its path.
+
+    Returns:
+        The same.
+
+    Raises:
+        ArgumentTypeError: It cannot be made.
+    """
+    try:
+        Path(text).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentTypeError(f"cannot make the directory {text}: {error.strerror}") from None
+    return Path(text)
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

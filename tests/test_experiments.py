@@ -1,6 +1,7 @@
 """What experiments run inside a job, made small."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,3 +28,19 @@ def test_localitys_core_sums_without_tensorflow(
         (size, repeat) for size in (4000, 300000) for repeat in (0, 1)
     ]
     assert all(row["wrong"] == 0 and row["seconds"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["locality.run", "recovery_time.run", "recovery_time.agent", "snapshot_cost.run",
+     "time_to_converge.run"],
+)  # fmt: skip
+def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    number = "--turns" if name == "locality.run" else "--repeats"
+    for flags in (["--output", str(tmp_path / "file" / "in")], [number, "0"], [number, "x"]):
+        command = [sys.executable, "-m", f"experiments.{name}", *flags]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ended.returncode == 2
+        assert "Traceback" not in ended.stderr, ended.stderr
+        assert f"error: argument {flags[0]}: " in ended.stderr

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from experiments.common import count, output_directory
 from experiments.locality.core import compile_sum
 from experiments.locality.show import plot, table
 from experiments.locality.times import UNSPLIT
@@ -247,13 +248,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=["links", "sizes", "node"], default="links")
     parser.add_argument("--rates", default="1gbit,none,200mbit", help="a list; none: unlimited")
-    parser.add_argument("--turns", type=int, default=2, help="how often each job is run")
+    parser.add_argument("--turns", type=count, default=2, help="how often each job is run")
     parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
     parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds, of one job")
-    parser.add_argument("--output", type=Path, default=HERE, help="directory; is resumed")
+    parser.add_argument(
+        "--output", type=output_directory, default=HERE, help="directory; is resumed"
+    )
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
     (ROOT / "out").mkdir(exist_ok=True)
     path = options.output / "results.csv"
     rows = read_csv(path)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.common import end_with, write_csv
+from experiments.common import count, end_with, output_directory, write_csv
 from experiments.recovery_time.run import HERE, ROOT, read_times, run_script
 from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import host_list, parse_placement
@@ -50,10 +50,9 @@ def standstill(placement: str, victim: int, log: Path) -> float:
 def main() -> int:
     """Measures both placements in turn; writes agent.csv, prints medians and spread."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=4, help="of each placement")
-    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    parser.add_argument("--repeats", type=count, default=4, help="of each placement")
+    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
     log = ROOT / "out" / "agent_death.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("")

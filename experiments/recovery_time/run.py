@@ -17,7 +17,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import end_with, write_csv
+from experiments.common import count, end_with, output_directory, write_csv
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.report import failures, read_report
@@ -153,11 +153,10 @@ def table(rows: Sequence[Measurement]) -> str:
 def main() -> int:
     """Measures, alternating the sides; writes results.csv and plot.png, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    parser.add_argument("--repeats", type=count, default=7)
+    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
     options = parser.parse_args()
     check_environment()
-    options.output.mkdir(parents=True, exist_ok=True)
     log = ROOT / "out" / "recovery_time.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.common import end_with, write_csv
+from experiments.common import count, end_with, output_directory, write_csv
 from hvd_ft.errors import HvdFtError
 from hvd_ft.report import read_report
 
@@ -70,11 +70,11 @@ def measure(width: int, steps: int, snapshots: str, ranks: int) -> dict[str, obj
 def main() -> int:
     """Measures, the kinds of snapshots taking turns; writes results.csv."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--widths", type=int, nargs="*", default=[200, 1400, 2000])
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    parser.add_argument("--repeats", type=count, default=2)
+    parser.add_argument("--ranks", type=count, default=2)
+    parser.add_argument("--widths", type=count, nargs="*", default=[200, 1400, 2000])
+    parser.add_argument("--steps", type=count, default=400)
+    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
     options = parser.parse_args()
     rows = []
     for _ in range(options.repeats):

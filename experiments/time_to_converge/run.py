@@ -18,7 +18,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import end_with, write_csv
+from experiments.common import count, end_with, output_directory, write_csv
 from hvd_ft.bench.sides import stock_environment
 from hvd_ft.environment import check_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
@@ -141,15 +141,14 @@ def plot(rows: Sequence[Measurement]) -> Figure:
 def main() -> int:
     """Measures, alternating the sides; writes results.csv and plot.png."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--repeats", type=count, default=3)
+    parser.add_argument("--epochs", type=count, default=12)
     parser.add_argument(
         "--failures", type=float, nargs="*", default=[0.5, 0.9], help="parts of all steps"
     )
-    parser.add_argument("--output", type=Path, default=HERE, help="directory")
+    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
     options = parser.parse_args()
     check_environment()
-    options.output.mkdir(parents=True, exist_ok=True)
     log = HERE.parents[1] / "out" / "time_to_converge.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("")
