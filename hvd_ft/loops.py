@@ -94,7 +94,7 @@ class TrainingLoop:
         self._worker.set_step(step)
         took_ns = self._lap()
         if step > self._step:
-            self._interval.add_step(took_ns / 1e9 / (step - self._step))
+            self._interval.add_steps(step - self._step, took_ns / 1e9)
         self._step = step
 
     def wants_snapshot(self, step: int) -> bool:

@@ -8,7 +8,8 @@ all ranks' latest snapshots wherever these lie. The rules, the first one that ap
    over the budget if it has to.
 2. The first snapshot comes after a few steps, so that an early crash costs little.
 3. Then as few steps as the budget allows. So there is no bound on what has to be replayed but the
-   budget's: snapshots of 0.1 s at 1 % are 10 s of training apart.
+   budget's: snapshots of 0.1 s at 1 % are 10 s of training apart. What has gone over it, as the
+   first ones do, is saved by intervals of up to twice that length; so is the last one to come.
 4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and everyone who
    follows the job is woken by a snapshot.
 """
@@ -38,14 +39,20 @@ class SnapshotInterval:
         self._overhead = overhead
         self._steps: deque[float] = deque(maxlen=_RECENT_STEPS)
         self._snapshots: deque[float] = deque(maxlen=_RECENT_SNAPSHOTS)
+        self._trained = self._spent = 0.0  # seconds in all
+        self._owed = 0.0  # seconds of snapshots beyond the budget, when the latest was taken
 
-    def add_step(self, seconds: float) -> None:
-        """A step has taken `seconds`, without the snapshot after it."""
-        self._steps.append(seconds)
+    def add_steps(self, steps: int, seconds: float) -> None:
+        """So many steps have taken `seconds`, without the snapshot after them."""
+        self._steps.append(seconds / steps)
+        self._trained += seconds
 
     def add_snapshot(self, seconds: float) -> None:
         """A snapshot has cost `seconds`."""
         self._snapshots.append(seconds)
+        self._spent += seconds
+        last = fmean(self._snapshots)
+        self._owed = max(self._spent + last - self._overhead * self._trained, 0.0)
 
     @property
     def steps(self) -> int:
@@ -55,7 +62,7 @@ class SnapshotInterval:
         # The mean of snapshots, as a dear one has to be paid for too; the median of steps, as a
         # step in which the others waited for a dead rank, or traced a function, tells nothing.
         cost, step = fmean(self._snapshots), median(self._steps)
-        seconds = max(cost / self._overhead, SHORTEST_SECONDS)
+        seconds = max((cost + min(self._owed, cost)) / self._overhead, SHORTEST_SECONDS)
         return max(ceil(seconds / max(step, 1e-9)), 1)
 
 
