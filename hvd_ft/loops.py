@@ -24,6 +24,7 @@ from hvd_ft.snapshot_writer import SnapshotWriter
 Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
 _begun = 0
+_interval = SnapshotInterval()
 _open: "TrainingLoop | None" = None
 
 
@@ -47,7 +48,7 @@ class TrainingLoop:
         self.number = -1
         self._worker = worker
         self._snapshot_steps = snapshot_steps
-        self._interval = SnapshotInterval(snapshot_overhead)
+        self._snapshot_overhead = snapshot_overhead
         self._writer = SnapshotWriter(worker)
         self._snapshot_step = 0  # of the latest snapshot
         self._snapshot_op = 0
@@ -70,6 +71,7 @@ class TrainingLoop:
             _open.end()
         self.number, _begun, _open = _begun, _begun + 1, self
         self._snapshot_op = self._worker.loop_begin(self.number)
+        _interval.begin_loop(self._snapshot_overhead)
         self._since_ns = time.perf_counter_ns()
         if self._worker.incarnation == 0 or self._worker.snapshot_read(self.number) is None:
             return None
@@ -94,7 +96,7 @@ class TrainingLoop:
         self._worker.set_step(step)
         took_ns = self._lap()
         if step > self._step:
-            self._interval.add_steps(step - self._step, took_ns / 1e9)
+            _interval.add_steps(step - self._step, took_ns / 1e9)
         self._step = step
 
     def wants_snapshot(self, step: int) -> bool:
@@ -104,7 +106,7 @@ class TrainingLoop:
             if self._writer.busy:
                 return False
             self._settle()
-            steps = self._interval.steps
+            steps = _interval.steps
         due = step - self._snapshot_step >= steps
         if not due and self._snapshot_steps is None:
             own_ops = self._worker.cursor() - self._snapshot_op
@@ -159,8 +161,8 @@ class TrainingLoop:
         self._since_ns += waited_ns  # it is no part of a step
         stall_ns = self._stall_ns + waited_ns
         # The copy is charged as if it had stopped training too: with every core busy it does.
-        self._interval.add_snapshot((stall_ns + copy_ns) / 1e9)
-        steps = self._snapshot_steps or self._interval.steps
+        _interval.add_snapshot((stall_ns + copy_ns) / 1e9)
+        steps = self._snapshot_steps or _interval.steps
         training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
         self._worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)

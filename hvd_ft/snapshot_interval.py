@@ -6,7 +6,9 @@ all ranks' latest snapshots wherever these lie. The rules, the first one that ap
 1. The log must not outgrow the arena. When half of its room is taken, those ranks take a snapshot
    at once whose latest one lies in the log's older half: only theirs can free something. That goes
    over the budget if it has to.
-2. The first snapshot comes after a few steps, so that an early crash costs little.
+2. The first snapshot of a process comes after a few steps, so that an early crash costs little and
+   what a snapshot costs is known. A later training loop begins with this knowledge, and with what
+   is owed: a script that calls `fit` again and again gets a snapshot at the end of each as it is.
 3. Then as few steps as the budget allows. So there is no bound on what has to be replayed but the
    budget's: snapshots of 0.1 s at 1 % are 10 s of training apart. What has gone over it, as the
    first ones do, is saved by intervals of up to twice that length; so is the last one to come.
@@ -29,22 +31,32 @@ _RECENT_SNAPSHOTS = 4
 
 
 class SnapshotInterval:
-    """The number of steps from one snapshot to the next.
+    """The number of steps from one snapshot to the next, in all training loops of a process."""
 
-    Args:
-        overhead: share of the training time that snapshots may take.
-    """
-
-    def __init__(self, overhead: float) -> None:
-        self._overhead = overhead
-        self._steps: deque[float] = deque(maxlen=_RECENT_STEPS)
+    def __init__(self) -> None:
+        self._overhead = DEFAULT_OVERHEAD
+        self._steps: deque[float] = deque(maxlen=_RECENT_STEPS)  # of this loop
+        self._step: float | None = None  # seconds; until a loop has some, as in the one before
         self._snapshots: deque[float] = deque(maxlen=_RECENT_SNAPSHOTS)
         self._trained = self._spent = 0.0  # seconds in all
         self._owed = 0.0  # seconds of snapshots beyond the budget, when the latest was taken
 
+    def begin_loop(self, overhead: float) -> None:
+        """A training loop begins, whose steps may take longer or shorter than those before.
+
+        Args:
+            overhead: share of the training time that snapshots may take.
+        """
+        self._overhead = overhead
+        self._steps.clear()
+
     def add_steps(self, steps: int, seconds: float) -> None:
         """So many steps have taken `seconds`, without the snapshot after them."""
         self._steps.append(seconds / steps)
+        # The median, as a step in which the others waited for a dead rank, or traced a function,
+        # tells nothing.
+        if self._step is None or len(self._steps) >= FIRST_STEPS:
+            self._step = median(self._steps)
         self._trained += seconds
 
     def add_snapshot(self, seconds: float) -> None:
@@ -57,13 +69,11 @@ class SnapshotInterval:
     @property
     def steps(self) -> int:
         """From the latest snapshot to the next."""
-        if not self._snapshots or not self._steps:
+        if not self._snapshots or self._step is None:
             return FIRST_STEPS
-        # The mean of snapshots, as a dear one has to be paid for too; the median of steps, as a
-        # step in which the others waited for a dead rank, or traced a function, tells nothing.
-        cost, step = fmean(self._snapshots), median(self._steps)
+        cost = fmean(self._snapshots)  # not the median: a dear one has to be paid for too
         seconds = max((cost + min(self._owed, cost)) / self._overhead, SHORTEST_SECONDS)
-        return max(ceil(seconds / max(step, 1e-9)), 1)
+        return max(ceil(seconds / max(self._step, 1e-9)), 1)
 
 
 def log_wants_snapshot(log: Log, own_ops: int) -> bool:

@@ -17,11 +17,18 @@ from hvd_ft.snapshot_interval import (
 )
 
 
+def begun(overhead: float) -> SnapshotInterval:
+    """One whose first loop begins."""
+    interval = SnapshotInterval()
+    interval.begin_loop(overhead)
+    return interval
+
+
 def train(
     overhead: float, steps: int, step: float, snapshot: float, noise: float = 0.0
 ) -> tuple[list[int], float]:
     """Trains by the rule's word; returns the steps with a snapshot, and the share they took."""
-    interval = SnapshotInterval(overhead)
+    interval = begun(overhead)
     draw = random.Random(1)
     taken, cost, time = [0], 0.0, 0.0
 
@@ -58,7 +65,7 @@ def test_a_long_training_stays_within_its_budget(
 
 
 def test_what_has_gone_over_the_budget_is_saved() -> None:
-    interval = SnapshotInterval(1 / 64)
+    interval = begun(1 / 64)
     steps = []
     for trained in (3, 64, 61):
         interval.add_steps(trained, trained * 0.125)
@@ -80,7 +87,7 @@ def test_steps_longer_than_the_interval_all_get_a_snapshot() -> None:
 
 
 def test_one_endless_step_changes_nothing() -> None:
-    interval = SnapshotInterval(0.01)
+    interval = begun(0.01)
     for _ in range(200):
         interval.add_steps(1, 0.1)
     interval.add_snapshot(0.05)
@@ -90,7 +97,7 @@ def test_one_endless_step_changes_nothing() -> None:
 
 
 def test_one_dear_snapshot_is_paid_back_and_forgotten() -> None:
-    interval = SnapshotInterval(0.01)
+    interval = begun(0.01)
     interval.add_steps(10_000, 1000.0)
     for seconds in (0.05, 0.05, 0.05, 0.85):
         interval.add_snapshot(seconds)
@@ -98,6 +105,36 @@ def test_one_dear_snapshot_is_paid_back_and_forgotten() -> None:
     for _ in range(4):
         interval.add_snapshot(0.05)
     assert interval.steps == 50
+
+
+def test_a_later_loop_knows_what_snapshots_cost_but_not_how_long_its_steps_are() -> None:
+    interval = begun(0.01)
+    for _ in range(10):
+        interval.add_steps(1, 0.001)
+    interval.add_steps(1, 100.0)  # so nothing is owed
+    interval.add_snapshot(0.05)
+    interval.begin_loop(0.01)
+    interval.add_steps(1, 20.0)  # traces a function
+    assert interval.steps == 5000
+    for _ in range(2):
+        interval.add_steps(1, 0.5)
+    assert interval.steps == 10
+
+
+def test_short_loops_leave_snapshots_to_their_ends() -> None:
+    interval = SnapshotInterval()
+    early = []
+    for _ in range(5):
+        interval.begin_loop(0.01)
+        latest = 0
+        for step in range(1, 31):
+            interval.add_steps(1, 0.6)
+            if step - latest >= interval.steps:
+                latest = step
+                early.append(step)
+                interval.add_snapshot(0.4)
+        interval.add_snapshot(0.4)  # the last one of a loop
+    assert early == [FIRST_STEPS]
 
 
 @pytest.mark.parametrize(
