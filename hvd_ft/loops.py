@@ -161,7 +161,7 @@ class TrainingLoop:
         self._since_ns += waited_ns  # it is no part of a step
         stall_ns = self._stall_ns + waited_ns
         # The copy is charged as if it had stopped training too: with every core busy it does.
-        _interval.add_snapshot((stall_ns + copy_ns) / 1e9)
+        _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
         steps = self._snapshot_steps or _interval.steps
         training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
         self._worker.count_snapshots(

@@ -7,7 +7,7 @@ data, never code.
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -18,6 +18,7 @@ from hvd_ft.errors import HvdFtError
 _MAGIC = b"HVDFTSN1"
 _PREFIX = struct.Struct("<8sQ")
 _ALIGN = 64
+_PLAIN = frozenset({type(None), bool, int, float, str})  # JSON has them as they are
 _TAG = "__hvd_ft__"  # marks what JSON has no word for
 _FOREIGN = "this is not a snapshot of this version of hvd_ft, or it is damaged"
 
@@ -95,17 +96,17 @@ class _Packer:
         return entry
 
     def pack(self, name: str, value: Any) -> Any:
-        if value is None or type(value) in (bool, int, float, str):
+        if type(value) in _PLAIN:
             return value
         if isinstance(value, np.generic):
             return {_TAG: "scalar", **self.add(name, np.asarray(value))}
         if isinstance(value, np.ndarray):
             return {_TAG: "array", **self.add(name, value.copy())}
         if type(value) is list:
-            return [self.pack(f"{name}[{i}]", item) for i, item in enumerate(value)]
+            plain = all(type(item) in _PLAIN for item in value)  # a long history should be quick
+            return value if plain else self._pack_items(name, value)
         if type(value) is tuple:
-            items = [self.pack(f"{name}[{i}]", item) for i, item in enumerate(value)]
-            return {_TAG: "tuple", "items": items}
+            return {_TAG: "tuple", "items": self._pack_items(name, value)}
         if type(value) is dict and _TAG not in value and all(type(key) is str for key in value):
             return {key: self.pack(f"{name}[{key!r}]", item) for key, item in value.items()}
         raise HvdFtError(
@@ -113,6 +114,9 @@ class _Packer:
             "bool, int, float, str, numpy arrays, and lists, tuples and dicts (with str keys) of "
             "these"
         )
+
+    def _pack_items(self, name: str, values: Sequence[Any]) -> list[Any]:
+        return [self.pack(f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
 def _aligned(size: int) -> int:

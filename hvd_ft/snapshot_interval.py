@@ -39,6 +39,7 @@ class SnapshotInterval:
         self._step: float | None = None  # seconds; until a loop has some, as in the one before
         self._snapshots: deque[float] = deque(maxlen=_RECENT_SNAPSHOTS)
         self._trained = self._spent = 0.0  # seconds in all
+        self._fresh = False  # the latest of this loop has found fresh memory
         self._owed = 0.0  # seconds of snapshots beyond the budget, when the latest was taken
 
     def begin_loop(self, overhead: float) -> None:
@@ -49,6 +50,7 @@ class SnapshotInterval:
         """
         self._overhead = overhead
         self._steps.clear()
+        self._fresh = False
 
     def add_steps(self, steps: int, seconds: float) -> None:
         """So many steps have taken `seconds`, without the snapshot after them."""
@@ -59,8 +61,15 @@ class SnapshotInterval:
             self._step = median(self._steps)
         self._trained += seconds
 
-    def add_snapshot(self, seconds: float) -> None:
-        """A snapshot has cost `seconds`."""
+    def add_snapshot(self, seconds: float, fresh: bool = False) -> None:
+        """A snapshot has cost `seconds`.
+
+        Args:
+            fresh: much of that was for memory that nobody had used before.
+        """
+        if self._fresh and not fresh:
+            self._snapshots.clear()
+        self._fresh = fresh
         self._snapshots.append(seconds)
         self._spent += seconds
         last = fmean(self._snapshots)
@@ -69,7 +78,7 @@ class SnapshotInterval:
     @property
     def steps(self) -> int:
         """From the latest snapshot to the next."""
-        if not self._snapshots or self._step is None:
+        if self._step is None or not self._snapshots or self._fresh:
             return FIRST_STEPS
         cost = fmean(self._snapshots)  # not the median: a dear one has to be paid for too
         seconds = max((cost + min(self._owed, cost)) / self._overhead, SHORTEST_SECONDS)

@@ -17,10 +17,11 @@ from hvd_ft.native import Worker, pass_point
 
 LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth a look by the other thread
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below, the copy is quicker than what two threads cost each other
+_SLOTS = 2  # that a loop's snapshots are written into, in turn
 
 
 class SnapshotWriter:
-    """Writes one snapshot at a time.
+    """Writes one snapshot of a training loop at a time.
 
     Args:
         worker: this process's attachment to its agent.
@@ -31,6 +32,16 @@ class SnapshotWriter:
         # The interpreter waits for its threads at exit, so for a snapshot on its way too.
         self._thread = ThreadPoolExecutor(1, "hvd_ft snapshot")
         self._copy: Future[int] | None = None
+        self._written = 0
+        self._large = False
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the latest snapshot, being large, has found memory that nobody used before.
+
+        The system has to clear and map that: it takes several times as long.
+        """
+        return self._large and self._written <= _SLOTS
 
     @property
     def busy(self) -> bool:
@@ -52,22 +63,23 @@ class SnapshotWriter:
         position = self._worker.cursor()
         size = sum(part.nbytes for part in parts)
         room = np.frombuffer(self._worker.snapshot_room(loop, size), np.uint8)
-        small = size < LARGE_SNAPSHOT_BYTES
+        self._large = size >= LARGE_SNAPSHOT_BYTES
+        self._written += 1
         later: list[tuple[np.ndarray, np.ndarray]] = []
         at = 0
         for part in parts:
             to, source = room[at : at + part.nbytes], np.frombuffer(part, np.uint8)
             at += part.nbytes
-            if small or part.nbytes < LARGE_PART_BYTES:
+            if not self._large or part.nbytes < LARGE_PART_BYTES:
                 to[:] = source
             else:
                 later.append((to, source))
             pass_point(Point.SNAPSHOT_WRITE, position)
-        if small:
-            self._worker.snapshot_publish(loop, size, position)
-        else:
+        if self._large:
             later.reverse()  # to be popped from its end
             self._copy = self._thread.submit(self._finish, loop, size, position, later)
+        else:
+            self._worker.snapshot_publish(loop, size, position)
 
     def settle(self) -> int:
         """Waits until nothing is being copied.

@@ -8,6 +8,7 @@ import pytest
 
 from hvd_ft import loops, native
 from hvd_ft.facts import Event, Log, Snapshots
+from hvd_ft.snapshot_interval import SnapshotInterval
 
 
 @dataclass
@@ -115,5 +116,6 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "worker", lambda: worker)
         patch.setattr(loops, "_begun", 0)
+        patch.setattr(loops, "_interval", SnapshotInterval())
         patch.setattr(loops, "_open", None)
         yield worker

@@ -125,14 +125,14 @@ def test_it_may_die_at_any_step(kill_after: int, resumed_at: int) -> None:
     assert resumed_history == history
 
 
-@pytest.mark.parametrize(("every", "resumed_at"), [(2, 10), (None, FIRST_STEPS)])
+@pytest.mark.parametrize(("every", "resumed_at"), [(2, 10), (None, 3 * FIRST_STEPS)])
 def test_what_is_copied_beside_training_is_the_boundarys(
     every: int | None, resumed_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the test above, but everything is left to the other thread, which waits for an update."""
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
     monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
-    monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first one only
+    monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first three
     stepped, over = threading.Event(), threading.Event()
     write, finish = SnapshotWriter.write, SnapshotWriter._finish
 

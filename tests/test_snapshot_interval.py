@@ -25,7 +25,13 @@ def begun(overhead: float) -> SnapshotInterval:
 
 
 def train(
-    overhead: float, steps: int, step: float, snapshot: float, noise: float = 0.0
+    overhead: float,
+    steps: int,
+    step: float,
+    snapshot: float,
+    *,
+    noise: float = 0.0,
+    fresh: int = 0,
 ) -> tuple[list[int], float]:
     """Trains by the rule's word; returns the steps with a snapshot, and the share they took."""
     interval = begun(overhead)
@@ -41,23 +47,25 @@ def train(
         time += took
         if number - taken[-1] >= interval.steps:
             taken.append(number)
-            spent = noisy(snapshot) * (4 if len(taken) < 4 else 1)  # fresh memory costs its faults
-            interval.add_snapshot(spent)
+            spent = noisy(snapshot) * (4 if len(taken) < 4 else 1)  # the first ones are dear
+            interval.add_snapshot(spent, fresh=len(taken) - 1 <= fresh)
             cost += spent
             time += spent
     return taken[1:], cost / time
 
 
+@pytest.mark.parametrize("fresh", [0, 2])
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 @pytest.mark.parametrize("overhead", [0.01, 0.03])
 @pytest.mark.parametrize(
     ("step", "snapshot"), [(0.01, 0.003), (0.2, 0.05), (0.001, 0.01), (1.0, 0.2)]
 )
 def test_a_long_training_stays_within_its_budget(
-    overhead: float, step: float, snapshot: float, noise: float
+    overhead: float, step: float, snapshot: float, noise: float, fresh: int
 ) -> None:
-    taken, share = train(overhead, 20_000, step, snapshot, noise)
-    assert taken[0] == FIRST_STEPS
+    taken, share = train(overhead, 20_000, step, snapshot, noise=noise, fresh=fresh)
+    first = [FIRST_STEPS * (number + 1) for number in range(1 + fresh)]
+    assert taken[: len(first)] == first
     assert share <= overhead
     # And it does not save for nothing, once the dear first ones are paid for.
     expected = max(snapshot / overhead, SHORTEST_SECONDS) / step
@@ -121,20 +129,32 @@ def test_a_later_loop_knows_what_snapshots_cost_but_not_how_long_its_steps_are()
     assert interval.steps == 10
 
 
-def test_short_loops_leave_snapshots_to_their_ends() -> None:
+def test_what_fresh_memory_has_cost_is_owed_but_not_expected_again() -> None:
+    interval = begun(0.01)
+    steps = []
+    for trained, seconds, fresh in ((3, 0.5, True), (3, 0.4, True), (3, 0.125, False)):
+        interval.add_steps(trained, trained * 0.5)
+        interval.add_snapshot(seconds, fresh)
+        steps.append(interval.steps)
+    assert steps == [FIRST_STEPS, FIRST_STEPS, 2 * 25]
+
+
+@pytest.mark.parametrize(("fresh", "first"), [(0, [3]), (2, [3, 6, 9])])
+def test_short_loops_leave_snapshots_to_their_ends(fresh: int, first: list[int]) -> None:
     interval = SnapshotInterval()
     early = []
     for _ in range(5):
         interval.begin_loop(0.01)
-        latest = 0
+        latest = taken = 0
         for step in range(1, 31):
             interval.add_steps(1, 0.6)
             if step - latest >= interval.steps:
                 latest = step
                 early.append(step)
-                interval.add_snapshot(0.4)
-        interval.add_snapshot(0.4)  # the last one of a loop
-    assert early == [FIRST_STEPS]
+                taken += 1
+                interval.add_snapshot(0.4, taken <= fresh)
+        interval.add_snapshot(0.4, taken < fresh)  # the last one of a loop
+    assert early == first
 
 
 @pytest.mark.parametrize(

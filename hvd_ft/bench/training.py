@@ -118,14 +118,16 @@ def measure(plan: Plan, show: Show) -> list[Result]:
 def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
-    with sides.started(plan.backends, plan.ranks, WORKER, ["--model", model]) as started:
-        # The first round does not count: each page of memory costs extra when it is used first.
+    # One fit from the first round to the last, as a training is. The first round does not count:
+    # TensorFlow traces in it, and each page of memory costs extra when it is used first.
+    worker = ["--model", model, "--steps", str(steps), "--rounds", str(plan.rounds + 1)]
+    with sides.started(plan.backends, plan.ranks, WORKER, worker) as started:
         for number in range(plan.rounds + 1):
             for side in started if number % 2 == 0 else started[::-1]:
                 what = f"round {number} of {plan.rounds}" if number else "a round to warm up"
                 show(f"{model}: {side.name}, {what}")
                 with side.turn():
-                    answers = side.ask({"do": "fit", "steps": steps}, plan.turn_limit_seconds)
+                    answers = side.ask({"do": "round"}, plan.turn_limit_seconds)
                 if number == 0:
                     continue
                 result.seconds[side.name].append(max(each["seconds"] for each in answers))

@@ -1,7 +1,7 @@
 """The worker's end: it does what the driver asks, one request after the other."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hvd_ft import native
@@ -20,11 +20,17 @@ def connect(path: str) -> Channel:
     return Channel(end)
 
 
-def serve(channel: Channel, rank: int, answer: Callable[[Message], dict[str, Any]]) -> None:
-    """Says that this rank is ready, then answers requests until the driver wants no more."""
+def requests(channel: Channel, rank: int) -> Iterator[Message]:
+    """Says that this rank is ready, then yields requests until the driver wants no more."""
     channel.send({"rank": rank})
     while (messages := channel.receive()) is not None:
         for message in messages:
             if message["do"] == "end":
                 return
-            channel.send(answer(message))
+            yield message
+
+
+def serve(channel: Channel, rank: int, answer: Callable[[Message], dict[str, Any]]) -> None:
+    """Answers requests until the driver wants no more."""
+    for message in requests(channel, rank):
+        channel.send(answer(message))

@@ -1,7 +1,7 @@
 """The worker of `hvdft bench training`: run with `python -m`, the same on every side.
 
-With a socket it trains whenever the driver asks. With a result directory it trains once, so that a
-restarted process finds its way by itself, and writes how long that took.
+With a socket its fit goes on for another round whenever the driver asks. With a result directory it
+fits once, so that a restarted process finds its way by itself, and writes how long that took.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import hvd_ft.tensorflow.keras as hvd
 from hvd_ft.bench import turns
+from hvd_ft.channel import Channel
 
 WARMUP_STEPS = 4  # TensorFlow traces and Horovod's buffers grow
 
@@ -61,6 +62,9 @@ class Training:
         images = random.random((_IMAGES, *shape), np.float32)
         labels = random.integers(0, 10, _IMAGES)
         self._data = tf.data.Dataset.from_tensor_slices((images, labels))
+
+    def warm_up(self) -> None:
+        """Trains for a few steps, so that a fit after it does not trace."""
         self.fit(WARMUP_STEPS)
 
     def fit(self, steps: int, *callbacks: Any) -> float:
@@ -75,14 +79,38 @@ class Training:
         self._model.fit(data, callbacks=[keep, *callbacks], verbose=0)
         return time.perf_counter() - begin
 
-    def answer(self, request: dict[str, Any], *callbacks: Any) -> dict[str, Any]:
-        """Trains as asked; tells the seconds, sizes in bytes and a rank's images in a step."""
+    def facts(self) -> dict[str, int]:
+        """A rank's images in a step, and sizes in bytes; once something was fitted."""
         return {
-            "seconds": self.fit(request["steps"], *callbacks),
             "batch": self._batch,
             "gradient_bytes": _bytes(self._model.trainable_variables),
             "state_bytes": _bytes([*self._model.variables, *self._model.optimizer.variables]),
         }
+
+
+class Rounds(tf.keras.callbacks.Callback):
+    """Holds a fit before each round until the driver asks for it, and answers after it."""
+
+    def __init__(self, channel: Channel, steps: int, training: Training) -> None:
+        super().__init__()
+        self._channel, self._steps, self._training = channel, steps, training
+        self._requests = turns.requests(channel, hvd.rank())
+        self._begin = 0.0
+
+    def await_request(self) -> bool:
+        """Returns False when the driver wants no more."""
+        return next(self._requests, None) is not None
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch % self._steps == 0:
+            if not self.await_request():
+                raise SystemExit("the driver wants no more rounds")
+            self._begin = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (batch + 1) % self._steps == 0:
+            seconds = time.perf_counter() - self._begin
+            self._channel.send({"seconds": seconds, **self._training.facts()})
 
 
 class Death(tf.keras.callbacks.Callback):
@@ -108,7 +136,8 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--snapshot-steps", type=int)
     parser.add_argument("--result", type=Path)
-    parser.add_argument("--steps", type=int)
+    parser.add_argument("--steps", type=int, required=True, help="of a round")
+    parser.add_argument("--rounds", type=int, help="of the fit, if there is a socket")
     parser.add_argument("--die-rank", type=int)
     parser.add_argument("--die-step", type=int)
     options = parser.parse_args()
@@ -118,10 +147,13 @@ def main() -> None:
     hvd.init()
     training = Training(options.model, options.snapshot_steps)
     if channel:
-        turns.serve(channel, hvd.rank(), training.answer)
+        rounds = Rounds(channel, options.steps, training)
+        training.fit(options.steps * options.rounds, rounds)
+        rounds.await_request()  # the end
     else:
+        training.warm_up()
         death = [Death(options.die_step)] if options.die_rank == hvd.rank() else []
-        result = training.answer({"steps": options.steps}, *death)
+        result = {"seconds": training.fit(options.steps, *death), **training.facts()}
         (options.result / f"rank-{hvd.rank()}.json").write_text(json.dumps(result))
 
 
