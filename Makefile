@@ -23,7 +23,7 @@ agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 test: setup ## all tests; what is skipped is listed with its reason
-	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
+	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out

@@ -7,8 +7,10 @@ all ranks' latest snapshots wherever these lie. The rules, the first one that ap
    at once whose latest one lies in the log's older half: only theirs can free something. That goes
    over the budget if it has to.
 2. The first snapshot of a process comes after a few steps, so that an early crash costs little and
-   what a snapshot costs is known. A later training loop begins with this knowledge, and with what
-   is owed: a script that calls `fit` again and again gets a snapshot at the end of each as it is.
+   what a snapshot costs is known. A large one that has found fresh memory tells nothing of that: a
+   few steps later there is another, up to the first that is written where one was before. A later
+   training loop knows all this from the beginning; so a script that calls `fit` again and again
+   has a snapshot at the end of each, and others where the budget allows.
 3. Then as few steps as the budget allows. So there is no bound on what has to be replayed but the
    budget's: snapshots of 0.1 s at 1 % are 10 s of training apart. What has gone over it, as the
    first ones do, is saved by intervals of up to twice that length; so is the last one to come.

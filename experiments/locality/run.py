@@ -251,7 +251,7 @@ def main() -> int:
     parser.add_argument("--turns", type=count, default=2, help="how often each job is run")
     parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
     parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
-    parser.add_argument("--limit", type=float, default=150.0, help="seconds, of one job")
+    parser.add_argument("--limit", type=count, default=150, help="seconds, of one job")
     parser.add_argument(
         "--output", type=output_directory, default=HERE, help="directory; is resumed"
     )
