@@ -15,6 +15,9 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import Job, launch
 
 WORKER = "hvd_ft.tensorflow.bench_training"
+# They do not count: TensorFlow traces, and each page of memory costs extra when it is used first,
+# on ft until the log has been cut at the first chosen snapshot.
+_WARM_UP_ROUNDS = 3
 _SNAPSHOTS = 3  # a rank has: the loop that warms up leaves one, the one measured has two
 
 Show = Callable[[str], None]
@@ -118,17 +121,17 @@ def measure(plan: Plan, show: Show) -> list[Result]:
 def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
-    # One fit from the first round to the last, as a training is. The first round does not count:
-    # TensorFlow traces in it, and each page of memory costs extra when it is used first.
-    worker = ["--model", model, "--steps", str(steps), "--rounds", str(plan.rounds + 1)]
+    # One fit from the first round to the last, as a training is.
+    rounds = _WARM_UP_ROUNDS + plan.rounds
+    worker = ["--model", model, "--steps", str(steps), "--rounds", str(rounds)]
     with sides.started(plan.backends, plan.ranks, WORKER, worker) as started:
-        for number in range(plan.rounds + 1):
+        for number in range(1 - _WARM_UP_ROUNDS, 1 + plan.rounds):
             for side in started if number % 2 == 0 else started[::-1]:
-                what = f"round {number} of {plan.rounds}" if number else "a round to warm up"
+                what = f"round {number} of {plan.rounds}" if number > 0 else "to warm up"
                 show(f"{model}: {side.name}, {what}")
                 with side.turn():
                     answers = side.ask({"do": "round"}, plan.turn_limit_seconds)
-                if number == 0:
+                if number <= 0:
                     continue
                 result.seconds[side.name].append(max(each["seconds"] for each in answers))
                 result.images = plan.ranks * steps * answers[0]["batch"]
