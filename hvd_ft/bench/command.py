@@ -64,12 +64,12 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--copies", action="store_true",
                         help="time the ranks' copies alone, too: no backend can be quicker than "
                         "reading its inputs and writing its outputs")  # fmt: skip
-    parser.add_argument("--iterations", type=_at_least(1), default=20, metavar="N",
-                        help="timed ones in a turn (default: 20)")  # fmt: skip
-    parser.add_argument("--warmup", type=_at_least(1), default=5, metavar="N",
-                        help="untimed ones before them (default: 5)")  # fmt: skip
-    parser.add_argument("--repeats", type=_at_least(1), default=3, metavar="N",
-                        help="turns of each backend at each size (default: 3)")  # fmt: skip
+    parser.add_argument("--iterations", type=_at_least(1), default=6, metavar="N",
+                        help="timed ones in a turn (default: 6)")  # fmt: skip
+    parser.add_argument("--warmup", type=_at_least(1), default=3, metavar="N",
+                        help="untimed ones before them (default: 3)")  # fmt: skip
+    parser.add_argument("--repeats", type=_at_least(1), default=12, metavar="N",
+                        help="turns of each backend at each size (default: 12)")  # fmt: skip
     parser.set_defaults(handler=_allreduce)
 
 

@@ -6,6 +6,7 @@ Without an agent `hvd_ft.tensorflow` is stock Horovod and a State keeps nothing.
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,21 @@ _OPS = {
 Tensors = list[tf.Tensor]
 
 
+@dataclass(frozen=True)
+class Case:
+    """What one size is measured with.
+
+    Attributes:
+        count: Elements of each tensor.
+        step: Allreduces tensors `IN_A_ROW` times.
+        phases: Inputs, and others.
+    """
+
+    count: int
+    step: Callable[[Tensors], Tensors]
+    phases: tuple[Tensors, Tensors]
+
+
 class Measurement:
     """Allreduces of one series: the type, the operation and the number of tensors are fixed."""
 
@@ -36,24 +52,31 @@ class Measurement:
         self._dtype, self._op, self._tensors = dtype, op, tensors
         self._state = hvd.State(snapshot_steps=1)
         self._state.sync()
+        self._latest: Case | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measures one turn: seconds of each iteration, and how many elements are wrong."""
-        count = request["count"] // self._tensors
+        case = self._case(request["count"] // self._tensors)
         if request["copies"]:
-            return self._copies(count, request["warmup"], request["iterations"])
-        step, inputs = self._step(count), self._inputs(count, phase=0)
-        self._iterate(step, inputs, request["warmup"])
-        seconds, outputs = self._iterate(step, inputs, request["iterations"])
-        wrong = self._wrong(outputs, count, phase=0)
+            return self._copies(case, request["warmup"], request["iterations"])
+        inputs, others = case.phases
+        self._iterate(case.step, inputs, request["warmup"])
+        seconds, outputs = self._iterate(case.step, inputs, request["iterations"])
+        wrong = self._wrong(outputs, case.count, phase=0)
         # The same inputs give the same results, and a stale one would go unnoticed: so once more.
-        other = self._inputs(count, phase=1)
-        wrong += self._wrong(self._iterate(step, other, 1)[1], count, phase=1)
+        wrong += self._wrong(self._iterate(case.step, others, 1)[1], case.count, phase=1)
         return {"seconds": seconds, "wrong": wrong}
 
-    def _copies(self, count: int, warmup: int, iterations: int) -> dict[str, Any]:
+    def _case(self, count: int) -> Case:
+        """Returns what this size is measured with; tracing it takes longer than a whole turn."""
+        if self._latest is None or self._latest.count != count:
+            phases = self._inputs(count, phase=0), self._inputs(count, phase=1)
+            self._latest = Case(count, self._step(count), phases)
+        return self._latest
+
+    def _copies(self, case: Case, warmup: int, iterations: int) -> dict[str, Any]:
         """Measures the copies alone; as for an allreduce, until the last rank has made its own."""
-        inputs = [each.numpy() for each in self._inputs(count, phase=0)]
+        inputs = [each.numpy() for each in case.phases[0]]
         outputs = [np.zeros_like(each) for each in inputs]
         step = copies.copying(inputs, outputs)
 
