@@ -70,7 +70,8 @@ def through_python(cwd: Path, words: list[str], env: dict[str, str]) -> Ended:
 
 
 SHOW = """\
-import os, signal, sys, __main__
+import gc, os, signal, sys, __main__
+print(gc.isenabled(), gc.get_threshold())
 print(sys.argv, sys.path[0], os.getcwd(), os.environ, repr(sys.stdin.read()))
 print(__name__, __file__, __package__, __spec__ and __spec__.name, __main__.__dict__ is globals())
 print([signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)])
