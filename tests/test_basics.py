@@ -1,4 +1,6 @@
-"""What Horovod can do and the ft backend cannot is an error of `init`, not a hang."""
+"""What `hvd.init` refuses, and what it does beside starting Horovod."""
+
+import gc
 
 import pytest
 from fake_worker import FakeArena, incarnation
@@ -13,3 +15,22 @@ def test_autotuning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
     with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match="leave HOROVOD_AUTOTUNE and"):
         basics.init()
+
+
+def test_what_has_been_imported_is_left_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, name in (
+        (basics, "prepare_exit"),
+        (basics, "_prepare_end"),
+        (basics._horovod, "init"),
+        (basics.hooks, "start"),
+    ):
+        monkeypatch.setattr(place, name, lambda *_: None)
+    basics._leave_modules_out_of_collections.cache_clear()
+    gc.unfreeze()
+    with incarnation(FakeArena(), 0):
+        basics.init()
+        assert gc.get_freeze_count() > 100_000
+        gc.unfreeze()
+        basics.init()  # is not the first, so the script may have changed its mind
+        assert gc.get_freeze_count() == 0
+    gc.freeze()

@@ -1,5 +1,6 @@
 """A fit that is killed and resumed ends as if nothing had happened, bit for bit."""
 
+import gc
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +94,9 @@ def assert_same(left: list[np.ndarray], right: list[np.ndarray]) -> None:
 def _deterministic() -> Iterator[None]:
     yield
     keras.backend.clear_session()
+    # What a killed fit has read from is in a cycle. When tf.data ends the thread that tunes it, it
+    # may overlook that, and sleeps for as long as it has been there once more, up to a minute.
+    gc.collect()
 
 
 def resumed(

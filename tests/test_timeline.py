@@ -26,5 +26,7 @@ def test_waits_and_replays_are_in_the_timeline(run_hvdft: RunHvdft, tmp_path: Pa
     assert ended.code == 0, ended.err
     told = timeline.read_text()  # of rank 0's second incarnation
     assert told.count("FT_REPLAY") == 6, "what the log had: ops 0 to 5"
-    assert told.count("FT_WAIT_PEER") == 1
+    # Op 15 waits for rank 1. The next one may as well: it is not back before it has seen that the
+    # log has no more for it.
+    assert told.count("FT_WAIT_PEER") in {1, 2}
     assert told.count("FT_ALLREDUCE") >= 12, "of 14: at the end some are lost in Horovod's writer"

@@ -119,12 +119,12 @@ void a_child_keeps_its_views(Log& log) {
 // Setting apart is not seen by who reads meanwhile.
 void readers_see_no_change(Log& log) {
   log.write(0, 8 * kPage, 3);
-  std::atomic<bool> end{false};
+  std::atomic<bool> end{false}, back{false};  // the view is wanted back
   std::atomic<const char*> shown{nullptr};
   std::atomic<uint64_t> looks{0};
   std::thread reader([&] {
     while (!end) {
-      const char* view = shown.exchange(nullptr);
+      const char* view = back ? nullptr : shown.exchange(nullptr);
       if (view == nullptr) continue;
       CHECK(all(view, 8 * kPage, 3));
       shown.store(view);
@@ -137,8 +137,10 @@ void readers_see_no_change(Log& log) {
     for (uint64_t seen = looks; looks < seen + 2;) {
       CHECK(log.views.set_apart(2) == HVDFT_OK);
     }
+    back = true;  // or the reader would take it again before this thread can
     while (shown.exchange(nullptr) == nullptr) {
     }
+    back = false;
     log.views.release(view);
   }
   end = true;
