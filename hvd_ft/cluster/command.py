@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hvd_ft.cluster import faults
+from hvd_ft.cluster.faults import DIRECTIONS
+from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
@@ -61,6 +64,48 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
     placing.add_argument("placement", metavar="PLACEMENT", help="ranks of each node, as in 4-3-1")
     placing.add_argument("--machine-file", metavar="FILE",
                          help="write FILE for mpirun -machinefile instead")  # fmt: skip
+    cutting = command(
+        "cut",
+        "cut a node's link: what is sent vanishes",
+        "cut n1",
+        _fault(lambda home, o: faults.cut(home, o.node, o.direction)),
+    )
+    cutting.add_argument("--direction", choices=DIRECTIONS, default=DIRECTIONS[0],
+                         help="out: only what it sends; in: only what is sent to it")  # fmt: skip
+    losing = command(
+        "lose",
+        "have a node's link lose packets at random",
+        "lose n1 5",
+        _fault(lambda home, o: faults.lose(home, o.node, o.percent)),
+    )
+    rating = command(
+        "rate",
+        "give a node's link another rate",
+        "rate n1 1mbit",
+        _fault(lambda home, o: faults.set_rate(home, o.node, o.rate)),
+    )
+    healing = command(
+        "heal",
+        "make a node's link what it was",
+        "heal n1",
+        _fault(lambda home, o: faults.heal(home, o.node)),
+    )
+    resetting = command(
+        "reset",
+        "reset all TCP connections of a node",
+        "reset n1",
+        _fault(lambda home, o: faults.reset(home, o.node)),
+    )
+    killing = command(
+        "kill",
+        "kill a node as a power failure does",
+        "kill n1",
+        _fault(lambda home, o: faults.kill(home, o.node)),
+    )
+    for parser in (cutting, losing, rating, healing, resetting, killing):
+        parser.add_argument("node", metavar="NODE", help="n0, n1, ...")
+    losing.add_argument("percent", type=float, metavar="PERCENT", help="of the packets")
+    rating.add_argument("rate", metavar="RATE", help="such as 1mbit")
     command("status", "tell which nodes there are", "status", _status)
     command("down", "end the cluster and everything on it", "down", _down)
 
@@ -95,10 +140,19 @@ def _exec(options: argparse.Namespace) -> int:
     return _enter(options.name, options.node, options.command)
 
 
+def _fault(
+    act: Callable[[Home, argparse.Namespace], None],
+) -> Callable[[argparse.Namespace], int]:
+    def handler(options: argparse.Namespace) -> int:
+        act(Home(options.name), options)
+        return 0
+
+    return handler
+
+
 def _enter(name: str, node: str, words: Sequence[str]) -> int:
     from hvd_ft.cluster.door import enter
     from hvd_ft.cluster.environment import for_command
-    from hvd_ft.cluster.home import Home
 
     home = Home(name)
     nodes = home.plan().nodes
@@ -111,7 +165,6 @@ def _enter(name: str, node: str, words: Sequence[str]) -> int:
 
 
 def _hosts(options: argparse.Namespace) -> int:
-    from hvd_ft.cluster.home import Home
     from hvd_ft.hosts import host_list, machine_file, parse_placement
 
     hosts = parse_placement(options.placement)
@@ -135,7 +188,6 @@ def _hosts(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from hvd_ft.cluster.door import process_behind
-    from hvd_ft.cluster.home import Home
 
     home = Home(options.name)
     plan = home.plan()

@@ -1,6 +1,7 @@
 """What a cluster is to be: its name, its nodes and their links, checked. Pure."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
@@ -15,6 +16,8 @@ _MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6}
 _BURST_BYTES_AT_LEAST = 128 << 10
 _QUEUE_BYTES = 16 << 20
 _QUEUE_PACKETS = 100_000
+_BPF_RANDOM = 0xFFFFF038  # SKF_AD_OFF + SKF_AD_RANDOM, from linux/filter.h
+DEVICE, _HOLE = "eth0", "hole"  # of every node
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,32 @@ def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
         tbf = f"tbf rate {int(bits)}bit burst {burst} limit {_QUEUE_BYTES}"
         lines.append(f"qdisc add dev {device} {place} handle 10: {tbf}")
     return lines
+
+
+def losing(percent: float, ways: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the lines for `ip -batch` and `tc -batch` that have a node's link lose packets.
+
+    What is lost goes through a device of the node that leads nowhere; so nobody is told, as would
+    be if a queue dropped it. Classic BPF chooses it at random, for many kernels lack netem.
+
+    Args:
+        percent: So many packets; 100: all of them.
+        ways: `egress`: those that the node sends, `ingress`: those that are sent to it.
+    """
+    bound = min(round(percent / 100 * 2**32), 2**32 - 1)
+    load, compare = f"32 0 0 {_BPF_RANDOM}", f"53 0 1 {bound}"
+    choose = f'bytecode "4,{load},{compare},6 0 0 0,6 0 0 {2**32 - 1}"'
+    ip = [f"link add {_HOLE} type veth peer name {_HOLE}-end"]
+    ip += [f"link set {device} up" for device in (_HOLE, f"{_HOLE}-end")]
+    tc = [f"qdisc add dev {DEVICE} clsact"]
+    for way in ways:
+        lost = f"action mirred egress redirect dev {_HOLE}"
+        tc.append(f"filter add dev {DEVICE} {way} bpf {choose} {lost}")
+    return ip, tc
+
+
+# What ends that; each line fails where there is nothing to end.
+NOT_LOSING = (("tc", f"qdisc del dev {DEVICE} clsact"), ("ip", f"link del {_HOLE}"))
 
 
 def _amount(text: str, units: dict[str, int]) -> float | None:

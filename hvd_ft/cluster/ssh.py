@@ -14,6 +14,7 @@ from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
+_PORT = 22
 FAILED = 255  # ssh's exit code when it is ssh that fails
 _OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 
@@ -69,12 +70,30 @@ def node_of(plan: Plan, host: str, here: str) -> str:
     return node
 
 
+def check_reachable(node: str, address: str) -> None:
+    """Checks that packets get there and back, for the door does not lead over the network.
+
+    Raises:
+        HvdFtError: They do not, within the kernel's time for a connection.
+    """
+    try:
+        socket.create_connection((address, _PORT)).close()
+    except ConnectionRefusedError:
+        pass  # nobody listens there: that was an answer
+    except OSError as error:
+        raise HvdFtError(
+            f"connect to host {node} port {_PORT}: {error.strerror or error}"
+        ) from None
+
+
 def main() -> int:
     """Runs `ssh argv[2:]` in the cluster `argv[1]`; returns the command's exit code."""
     home = Home(sys.argv[1])
     try:
         call = parse(sys.argv[2:])
-        node = node_of(home.plan(), call.host, socket.gethostname())
+        plan = home.plan()
+        node = node_of(plan, call.host, socket.gethostname())
+        check_reachable(node, plan.addresses[node])
         if not call.input:
             nothing = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nothing, 0)

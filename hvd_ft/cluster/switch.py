@@ -11,7 +11,7 @@ import sys
 from hvd_ft.cluster.door import process_behind
 from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.node import READY, listen
-from hvd_ft.cluster.plan import Plan, shaping
+from hvd_ft.cluster.plan import DEVICE, Plan, shaping
 from hvd_ft.cluster.tools import UNSHARE, batch, python
 from hvd_ft.errors import HvdFtError
 
@@ -63,12 +63,12 @@ def _connect(plan: Plan, node: str, address: str, pid: int) -> None:
     batch(
         "ip",
         [
-            f"link add name {node} type veth peer name eth0 netns {pid}",
+            f"link add name {node} type veth peer name {DEVICE} netns {pid}",
             f"link set {node} master br0 up",
         ],
     )
-    batch("ip", [f"addr add {address}/24 dev eth0", "link set eth0 up"], pid)
-    batch("tc", shaping(plan, "eth0", delayed=True), pid)
+    batch("ip", [f"addr add {address}/24 dev {DEVICE}", f"link set {DEVICE} up"], pid)
+    batch("tc", shaping(plan, DEVICE, delayed=True), pid)
     batch("tc", shaping(plan, node, delayed=False))
 
 

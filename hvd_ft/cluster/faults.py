@@ -1,0 +1,119 @@
+"""Faults of a running cluster: links that lose packets or all of them, a new rate, dead nodes."""
+
+import contextlib
+import os
+import select
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from hvd_ft.cluster import tools
+from hvd_ft.cluster.door import process_behind
+from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.plan import DEVICE, NOT_LOSING, Plan, losing, shaping
+from hvd_ft.errors import HvdFtError
+
+_WAYS = {"both": ("egress", "ingress"), "out": ("egress",), "in": ("ingress",)}
+DIRECTIONS = tuple(_WAYS)
+_DEATH_SECONDS = 10.0
+_SEGMENTS = 65535  # of a large packet, as devices have it
+
+
+def cut(home: Home, node: str, direction: str = "both") -> None:
+    """Cuts a node's link: what is sent vanishes, and nobody is told.
+
+    Args:
+        home: The cluster.
+        node: The node.
+        direction: `out` cuts only what the node sends, `in` only what is sent to it.
+    """
+    _lose(home, node, 100.0, direction)
+
+
+def lose(home: Home, node: str, percent: float) -> None:
+    """Has a node's link lose packets at random, so many percent in each direction."""
+    if not 0 < percent <= 100:
+        raise HvdFtError(
+            f"{percent:g} % of the packets cannot be lost; give more than 0, up to 100"
+        )
+    _lose(home, node, percent, "both")
+
+
+def heal(home: Home, node: str) -> None:
+    """Makes a node's link what it was when the cluster was started."""
+    pid = _init_of(home, node)
+    _end_losing(home, node, pid)
+    _shape(home, node, pid, home.plan())
+
+
+def set_rate(home: Home, node: str, rate: str) -> None:
+    """Gives a node's link another rate in each direction, such as `1mbit`."""
+    plan = replace(home.plan(), rate=rate)
+    plan.check()
+    _shape(home, node, _init_of(home, node), plan)
+
+
+def reset(home: Home, node: str) -> None:
+    """Resets every TCP connection of a node to another: both ends get an error."""
+    pid = _init_of(home, node)
+    tools.run("nsenter", f"--net=/proc/{pid}/ns/net", "ss", "--kill", "--tcp", "dst", "10.0.0.0/8")
+
+
+def kill(home: Home, node: str) -> None:
+    """Kills a node as a power failure does: processes, shared memory and network at once."""
+    pid = _init_of(home, node)
+    cut(home, node)  # or its dying processes would take leave of their peers
+    pidfd = os.pidfd_open(pid)
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    ended = select.select([pidfd], [], [], _DEATH_SECONDS)[0]
+    os.close(pidfd)
+    if not ended:
+        raise HvdFtError(f"node {node} has not died within {_DEATH_SECONDS:.0f} s")
+
+
+def _lose(home: Home, node: str, percent: float, direction: str) -> None:
+    pid = _init_of(home, node)
+    _end_losing(home, node, pid)
+    links, filters = losing(percent, _WAYS[direction])
+    _set_segments(home, node, pid, 1)  # or up to 64 KB were lost at a time
+    tools.batch("ip", links, pid)
+    tools.batch("tc", filters, pid)
+
+
+def _end_losing(home: Home, node: str, pid: int) -> None:
+    for program, line in NOT_LOSING:
+        with contextlib.suppress(HvdFtError):
+            tools.batch(program, [line], pid)
+    _set_segments(home, node, pid, _SEGMENTS)
+
+
+def _set_segments(home: Home, node: str, pid: int, count: int) -> None:
+    for device, process in ((DEVICE, pid), (node, _switch_of(home))):
+        tools.batch("ip", [f"link set dev {device} gso_max_segs {count}"], process)
+
+
+def _shape(home: Home, node: str, pid: int, plan: Plan) -> None:
+    for device, process in ((DEVICE, pid), (node, _switch_of(home))):
+        with contextlib.suppress(HvdFtError):  # it may have no rate
+            tools.batch("tc", [f"qdisc del dev {device} root"], process)
+        tools.batch("tc", shaping(plan, device, delayed=device == DEVICE), process)
+
+
+def _init_of(home: Home, node: str) -> int:
+    nodes = home.plan().nodes
+    if node not in nodes:
+        raise HvdFtError(f"{node} is no node of cluster {home.name}; it has {', '.join(nodes)}")
+    return _behind(home.door(node), f"node {node}")
+
+
+def _switch_of(home: Home) -> int:
+    return _behind(home.switch_door, "the switch")
+
+
+def _behind(door: Path, what: str) -> int:
+    pid = process_behind(door)
+    if not pid:
+        state = "is dead" if pid is None else "can be disturbed only from outside of the cluster"
+        raise HvdFtError(f"{what} {state}; see hvdft cluster status")
+    return pid
