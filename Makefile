@@ -5,7 +5,7 @@ CORE := $(wildcard hvd_ft/core/*.cc)
 RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak agentsoak test sim lint sanitize experiments bench clean
+.PHONY: help setup core horovod demo soak agentsoak network test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -22,8 +22,14 @@ soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the dr
 agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=10, on three nodes; SEED= repeats
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
+network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
+	@$(VENV)/python -m pytest tests/test_network.py -m 'long or not long'
+
 test: setup ## all tests; what is skipped is listed with its reason
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal
+
+wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
+	@$(VENV)/python -m pytest -m install tests/test_wheel.py
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out

@@ -1,84 +1,107 @@
-"""Packages hvd_ft and compiles its core into hvd_ft/libhvd_ft.so, and with an Intel MPI at hand
-the ring over MPI into hvd_ft/libhvdft_mpi.so."""
+"""Packages hvd_ft; CMakeLists.txt says how its two libraries are compiled."""
 
 import os
 import re
-import shlex
+import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-CORE = Path("hvd_ft/core")
-MPI = Path("hvd_ft/mpi")
-VERSION = re.findall(r'__version__ = "(.+)"', Path("hvd_ft/__init__.py").read_text())[0]
-FLAGS = "-std=c++17 -O3 -fPIC -shared -fvisibility=hidden -Wall -Wextra -pthread"
+ROOT = Path(__file__).resolve().parent
+BUILD = ROOT / "build" / "cmake"  # kept: only what has changed is compiled again
+VERSION = re.findall(r'__version__ = "(.+)"', (ROOT / "hvd_ft/__init__.py").read_text())[0]
+# Build requirements are the same (pyproject.toml): without them a library would be missing.
+MPI_VERSION = "2021.18.1"
 
 
-class BuildCore(build_ext):
+class BuildLibraries(build_ext):
     """Compiles plain shared libraries, without Python's headers."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Returns the library's path; it serves every Python, so no ABI tag."""
         return fullname.replace(".", os.sep) + ".so"
 
+    def build_extensions(self) -> None:
+        """Configures the build; then as usual."""
+        made_for = f"{ROOT}\n{os.environ.get('CXX', '')}\n"  # CMake reads CXX, once
+        note = BUILD / "made_for"
+        if not (note.is_file() and note.read_text() == made_for):
+            shutil.rmtree(BUILD, ignore_errors=True)  # or copied from another checkout
+        include, library = intel_mpi()
+        definitions = {
+            "HVDFT_MPI_INCLUDE": include,
+            "HVDFT_MPI_LIBRARY": library,
+            "CMAKE_CXX_FLAGS": os.environ.get("CXXFLAGS", ""),
+        }
+        defined = [f"-D{name}={value}" for name, value in definitions.items()]
+        self.cmake("-S", str(ROOT), "-B", str(BUILD), *defined)
+        note.write_text(made_for)
+        super().build_extensions()
+
     def build_extension(self, ext: Extension) -> None:
-        """Compiles `ext` if an input is newer than the library; CXX and CXXFLAGS count."""
+        """Compiles what has changed of a library, and puts it into its place if it is new."""
+        target = ext.name.split(".")[-1]
+        jobs = str(os.cpu_count() or 1)
+        self.cmake("--build", str(BUILD), "--target", target, "--parallel", jobs)
+        made = BUILD / f"{target}.so"
         library = Path(self.get_ext_fullpath(ext.name))
-        inputs = [*ext.sources, *ext.depends]
-        newest = max(os.stat(path).st_mtime for path in inputs)
-        if not self.force and library.exists() and library.stat().st_mtime > newest:
+        if library.exists() and library.read_bytes() == made.read_bytes():
             return
-        compiler = shlex.split(os.environ.get("CXX", "g++"))
-        flags = shlex.split(f"{FLAGS} {os.environ.get('CXXFLAGS', '')}")
-        flags.append(f'-DHVDFT_VERSION="{VERSION}"')
-        flags += [f"-I{path}" for path in ext.include_dirs]
         library.parent.mkdir(parents=True, exist_ok=True)
         unfinished = library.with_suffix(f".so.{os.getpid()}")
         try:
-            command = [*compiler, *flags, "-o", unfinished, *ext.sources, *ext.extra_link_args]
-            subprocess.run(command, check=True)
+            shutil.copy(made, unfinished)
             # A process that has mapped the old library keeps it.
             unfinished.replace(library)
-        except FileNotFoundError:
-            raise SystemExit(
-                f"hvd_ft: {compiler[0]} is not there, and the core has to be compiled; "
-                "install a compiler (Debian: apt-get install g++)"
-            ) from None
-        except subprocess.CalledProcessError:
-            raise SystemExit("hvd_ft: the core does not compile; see the errors above") from None
         finally:
             unfinished.unlink(missing_ok=True)
 
-
-def sources(folder: Path) -> list[str]:
-    """Returns the C++ files of a folder."""
-    return sorted(str(path) for path in folder.glob("*.cc"))
-
-
-def headers(folder: Path) -> list[str]:
-    """Returns what makes compiled files of this folder old."""
-    return ["setup.py", *sorted(str(path) for path in folder.glob("*.h"))]
-
-
-def extensions() -> list[Extension]:
-    """Returns the core, and the ring over MPI if there is an Intel MPI to compile it against."""
-    core = Extension("hvd_ft.libhvd_ft", sources=sources(CORE), depends=headers(CORE))
-    for root in filter(None, [sys.prefix, os.environ.get("I_MPI_ROOT")]):
-        library = Path(root, "lib", "libmpi.so")
-        if Path(root, "include", "mpi.h").is_file() and library.is_file():
-            # No rpath: the process has loaded its MPI when it loads this, and it must be that one.
-            ring = Extension(
-                "hvd_ft.libhvdft_mpi",
-                sources=[*sources(MPI), *sources(CORE)],
-                depends=[*headers(MPI), *headers(CORE)],
-                include_dirs=[str(CORE), f"{root}/include"],
-                extra_link_args=[str(library)],
+    def cmake(self, *arguments: str) -> None:
+        """Runs CMake, that of the Python environment first; its output is seen when it fails."""
+        path = os.pathsep.join([f"{sys.prefix}/bin", os.environ.get("PATH", "")])
+        program = shutil.which("cmake", path=path)
+        if program is None:
+            raise SystemExit("hvd_ft: cmake is not there; run: pip install 'cmake>=3.18,<4'")
+        done = subprocess.run(
+            [program, *arguments],
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        if done.returncode or self.verbose > 1 or "warning:" in done.stdout:
+            print(done.stdout, file=sys.stderr, flush=True)
+        if done.returncode:
+            raise SystemExit(
+                "hvd_ft: the libraries do not compile, see the errors above; "
+                "they need a C++17 compiler and make (Debian: apt-get install g++ make)"
             )
-            return [core, ring]
-    return [core]
+
+
+def intel_mpi() -> tuple[Path, Path]:
+    """Returns the folder of Intel MPI's mpi.h, and its libmpi.so: from PyPI, or of I_MPI_ROOT."""
+    found = {}
+    for name, file in (("impi-devel", "include/mpi.h"), ("impi-rt", "lib/libmpi.so")):
+        try:
+            files = metadata.files(name) or []
+        except metadata.PackageNotFoundError:
+            files = []
+        # pip's isolated build environment has them elsewhere than in sys.prefix.
+        places = [Path(str(path.locate())).resolve() for path in files]
+        root = os.environ.get("I_MPI_ROOT")
+        places += [Path(root, file)] if root else []
+        found[name] = next((p for p in places if p.match(file) and p.is_file()), None)
+    header, library = found.values()
+    if header is None or library is None:
+        raise SystemExit(
+            f"hvd_ft: Intel MPI's mpi.h or libmpi.so is not there; run: pip install "
+            f"impi-devel=={MPI_VERSION} impi-rt=={MPI_VERSION}"
+        )
+    return header.parent, library
 
 
 setup(
@@ -92,19 +115,19 @@ setup(
         "hvd_ft": ["core/hvd_ft.h", "horovod/*.h", "horovod/*.cc"],
         "hvd_ft.patches": ["*/*.patch"],
     },
-    ext_modules=extensions(),
-    cmdclass={"build_ext": BuildCore},
+    ext_modules=[Extension("hvd_ft.libhvd_ft", []), Extension("hvd_ft.libhvdft_mpi", [])],
+    cmdclass={"build_ext": BuildLibraries},
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[
         "tensorflow-cpu==2.15.1",
         "numpy<2",
         "mpi4py>=4.1,<5",
-        "impi-rt==2021.18.1",
+        f"impi-rt=={MPI_VERSION}",
         "matplotlib>=3.8",
         "psutil>=5.9",
         "rich>=13",
         # for `hvdft build-horovod`, and for Horovod itself
-        "impi-devel==2021.18.1",
+        f"impi-devel=={MPI_VERSION}",
         "cloudpickle>=3",
         "cmake>=3.18,<4",
         "packaging>=23",

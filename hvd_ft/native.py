@@ -14,6 +14,7 @@ from typing import Any
 from hvd_ft import abi
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Event, EventType, Log, Point, Snapshots, State, Status, WaitResult, Watch
+from hvd_ft.stacks import offer_stacks
 
 Buffer = Any  # whatever memoryview() takes
 
@@ -107,6 +108,10 @@ class View:
     @property
     def limit_bytes(self) -> int:
         return int(abi.library().hvdft_view_limit_bytes(self._handle))
+
+    @property
+    def generation(self) -> int:
+        return int(abi.library().hvdft_view_generation(self._handle))
 
     @property
     def log_length(self) -> int:
@@ -236,8 +241,14 @@ def worker() -> "Worker | None":
     if not in_job():
         return None
     pass_point(Point.ATTACH)
+    offer_stacks()  # before the agent knows of us, and may ask
     abi.checked(abi.library().hvdft_worker_open())
     return Worker()
+
+
+def is_attached() -> bool:
+    """Whether :func:`worker` has attached this process to its job."""
+    return worker.cache_info().currsize > 0
 
 
 class Worker:
@@ -327,6 +338,11 @@ class Worker:
     def fatal(self, message: str) -> None:
         """Stops the job with exit code 1 and this message."""
         abi.library().hvdft_worker_fatal(message.encode())
+
+    @property
+    def stop_code(self) -> int:
+        """Exit code of the job if it is being stopped, else -1."""
+        return int(abi.library().hvdft_worker_stop_code())
 
     @property
     def event_count(self) -> int:

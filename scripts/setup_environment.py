@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMPS = VENV / "stamps"
+PACKAGE = ("setup.py", "pyproject.toml", "CMakeLists.txt", "hvd_ft/__init__.py")
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
 
 
@@ -91,7 +92,7 @@ def main() -> None:
     core = [path for path in compiled if path.suffix in (".cc", ".h")]
     horovod = [path for path in (ROOT / "hvd_ft/horovod").iterdir() if path.is_file()]
     patches = list((ROOT / "patches").glob("horovod-*/*.patch"))
-    package = [ROOT / name for name in ("setup.py", "pyproject.toml", "hvd_ft/__init__.py")]
+    package = [ROOT / name for name in PACKAGE]
     requirements = ROOT / "requirements.txt"
     builder = [
         ROOT / f"hvd_ft/{name}.py" for name in ("horovod_build", "horovod_source", "patching")

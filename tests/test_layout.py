@@ -14,7 +14,7 @@ from hvd_ft import abi
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sorted((ROOT / "hvd_ft").rglob("*.py"))
 CPP = sorted(path for path in (ROOT / "hvd_ft").rglob("*") if path.suffix in (".cc", ".h"))
-TOP = "hvd_ft patches scripts experiments tests docs setup.py Makefile README.md \
+TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
     ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
 
 
@@ -134,3 +134,11 @@ def test_no_path_or_address_of_a_machine() -> None:
         if (match := pattern.search(path.read_text(errors="replace")))
     ]
     assert found == []
+
+
+def test_every_place_names_the_same_intel_mpi() -> None:
+    files = ("setup.py", "pyproject.toml", "requirements.txt")
+    pattern = re.compile(r'(?:impi-(?:rt|devel)==|MPI_VERSION = ")([\d.]+)')
+    found = {name: set(pattern.findall((ROOT / name).read_text())) for name in files}
+    assert len(set.union(*found.values())) == 1, found
+    assert all(found.values()), found
