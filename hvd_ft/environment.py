@@ -6,7 +6,7 @@ Everything is looked up without importing TensorFlow or Horovod, so that a check
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hvd_ft import __version__, abi, horovod_source, native, pinning
@@ -14,6 +14,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 
 _MPIEXEC = "mpiexec.hydra"
+_REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
 _ONE_HOST = {
     # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
     "I_MPI_HYDRA_BOOTSTRAP": "fork",
@@ -105,13 +106,13 @@ def check_environment() -> dict[str, str]:
     Raises:
         HvdFtError: something is absent or does not fit; one line says what to do.
     """
+    return {name: check() for name, check in CHECKS.items()}
+
+
+def check_mpi() -> str:
+    """Returns Intel MPI's version, or its place; raises HvdFtError when it is absent."""
     root = mpi_root()
-    return {
-        "Intel MPI": horovod_source.version_of("impi-rt") or str(root),
-        "TensorFlow": check_tensorflow(),
-        "Horovod": check_horovod(),
-        "libhvd_ft.so": check_library(),
-    }
+    return horovod_source.version_of("impi-rt") or str(root)
 
 
 def check_tensorflow() -> str:
@@ -151,15 +152,36 @@ def check_horovod() -> str:
 
 def check_library() -> str:
     """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
-    path = Path(abi.library_path())
-    remedy = "install hvd_ft again (in a checkout: make core)"
-    if not path.is_file():
-        raise HvdFtError(f"{path} is not there: the core has not been compiled; {remedy}")
-    expected = __version__
+    path = abi.library_path()
+    _check_file(path)
     version = native.version()
-    if version != expected:
-        raise HvdFtError(f"{path} is of version {version}, hvd_ft of {expected}; {remedy}")
+    if version != __version__:
+        raise HvdFtError(f"{path} is of version {version}, hvd_ft of {__version__}; {_REMEDY}")
     return version
+
+
+def check_mpi_library() -> str:
+    """Returns the place of libhvdft_mpi.so; raises HvdFtError when it is absent.
+
+    It is not loaded: that takes an MPI in the process.
+    """
+    path = abi.mpi_library_path()
+    _check_file(path)
+    return path
+
+
+def _check_file(path: str) -> None:
+    if not os.path.isfile(path):
+        raise HvdFtError(f"{path} is not there: it has not been compiled; {_REMEDY}")
+
+
+CHECKS: Mapping[str, Callable[[], str]] = {
+    "Intel MPI": check_mpi,
+    "TensorFlow": check_tensorflow,
+    "Horovod": check_horovod,
+    "libhvd_ft.so": check_library,
+    "libhvdft_mpi.so": check_mpi_library,
+}
 
 
 def _before(first: str, rest: str | None) -> str:

@@ -5,12 +5,12 @@ A step seldom ends just where an epoch does: it is then a little past it, and th
 """
 
 import csv
+import io
 import os
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.writable import check_writable, write_file
 
 
 class Lap(NamedTuple):
@@ -93,24 +93,13 @@ def check_csv(path: str | os.PathLike[str] | None) -> None:
     Raises:
         HvdFtError: it cannot.
     """
-    if path is None:
-        return
-    folder = Path(path).absolute().parent
-    if Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise HvdFtError(f"cannot write {path}; give a file in a directory that you can write")
+    check_writable(None if path is None else os.fspath(path))
 
 
 def write_csv(path: str | os.PathLike[str], laps: list[tuple[float, ...]]) -> None:
     """Writes all laps; whoever reads the file meanwhile sees the old one or the new one."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(Lap._fields)
-            writer.writerows(laps)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(Lap._fields)
+    writer.writerows(laps)
+    write_file(path, text.getvalue().encode())

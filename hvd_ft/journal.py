@@ -1,78 +1,120 @@
-"""The report of a run: facts, then one line for every event, as JSON Lines."""
+"""The report of a run, JSON Lines: facts of its start, every event, facts of its end."""
 
-import contextlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Iterable
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from hvd_ft import __version__
-from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Event
 from hvd_ft.native import View
+from hvd_ft.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
+
+NOTES = ("STACKS",)  # types of what agents tell beside the events of the arena
 
 
 class Journal:
-    """Collects a job's events while it runs; the arena keeps only the latest.
+    """Writes a job's events while it runs; the arena keeps only the latest.
+
+    An agent of a later generation goes on where the file ends: with the event after its last one.
 
     Args:
         path: of the report.
         view: of the job.
         job: its id.
+        command: the worker's command line.
+        hosts: the host of each rank.
+        generation: of the agent that writes.
     """
 
-    def __init__(self, path: str, view: View, job: str) -> None:
-        self._path = os.path.abspath(path)
+    def __init__(
+        self,
+        path: str,
+        view: View,
+        job: str,
+        *,
+        command: Sequence[str],
+        hosts: Sequence[str],
+        generation: int,
+    ) -> None:
+        self._path = path
         self._view = view
-        self._job = job
+        self._complained = False
         self._peak_bytes = 0
-        # A long run has more events than memory should hold.
-        self._events = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115
+        kept_bytes, self._to_skip = _written(path, job) if generation else (0, 0)
+        self._output = Output(path, kept_bytes, private=True)
+        if not kept_bytes:
+            self._add_line(
+                {
+                    "job": job,
+                    "size": view.size,
+                    "version": __version__,
+                    "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "command": list(command),
+                    "hosts": list(hosts),
+                }
+            )
 
     def add(self, events: Iterable[Event]) -> None:
-        """Takes the events since the last call."""
+        """Takes the events since the last call; the first call of all takes them from number 0."""
         self._peak_bytes = max(self._peak_bytes, self._view.used_bytes)
         for event in events:
-            fields = {**asdict(event), "type": event.type.name}
-            self._events.write(json.dumps(fields) + "\n")
+            if self._to_skip:
+                self._to_skip -= 1
+            else:
+                self._add_line({**asdict(event), "type": event.type.name})
 
-    def publish(self, exit_code: int, error: str | None) -> None:
-        """Writes the report.
+    def note(self, note: Mapping[str, Any]) -> None:
+        """Takes something that an agent has to tell, beside the events of the arena."""
+        self._add_line(dict(note))
+
+    def publish(self, exit_code: int, error: str | None) -> int:
+        """Writes the facts of the end, and says if the report could not be written.
 
         Args:
             exit_code: of the job.
             error: why the job was stopped; None if all ranks finished.
 
-        Raises:
-            HvdFtError: it cannot be written.
+        Returns:
+            The exit code that says of both how they went.
         """
-        facts = {
-            "job": self._job,
-            "size": self._view.size,
-            "version": __version__,
-            "exit_code": exit_code,
-            "error": error,
-            "limit_bytes": self._view.limit_bytes,
-            "used_bytes_peak": self._peak_bytes,
-            "log_length": self._view.log_length,
-            "log_records": self._view.log_records,
-            "ranks": [self._rank_facts(rank) for rank in range(self._view.size)],
-        }
-        directory, name = os.path.split(self._path)
-        draft = os.path.join(directory, f".{name}.{self._job}")
+        self._add_line(
+            {
+                "exit_code": exit_code,
+                "error": error,
+                "limit_bytes": self._view.limit_bytes,
+                "used_bytes_peak": self._peak_bytes,
+                "log_length": self._view.log_length,
+                "log_records": self._view.log_records,
+                "ranks": [self._rank_facts(rank) for rank in range(self._view.size)],
+            }
+        )
         try:
-            with open(draft, "x", encoding="ascii", opener=_private) as file, self._events:
-                file.write(json.dumps(facts) + "\n")
-                self._events.seek(0)
-                shutil.copyfileobj(self._events, file)
-            os.replace(draft, self._path)
-        except OSError as caught:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise _refused(self._path, caught.strerror) from caught
+            self._output.finish()
+        except NotWrittenError:
+            self._complain()
+            return exit_code or EXIT_NOT_WRITTEN
+        return exit_code
+
+    def _add_line(self, fields: dict[str, Any]) -> None:
+        self._output.write(json.dumps(fields).encode("ascii") + b"\n")
+        if self._output.error:
+            self._complain()
+
+    def _complain(self) -> None:
+        """Says why the report is not complete, once; the job goes on."""
+        if not self._complained:
+            self._complained = True
+            print(
+                f"hvdft: the report {self._path} could not be written ({self._output.error}), so "
+                "it is not complete; give another --report",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _rank_facts(self, rank: int) -> dict[str, Any]:
         status = self._view.status(rank)
@@ -86,24 +128,23 @@ class Journal:
         }
 
 
-def check_report(path: str) -> None:
-    """Checks that a report can be written there.
+def _written(path: str, job: str) -> tuple[int, int]:
+    """Returns the bytes of the whole lines of this job's report, and how many events these are.
 
-    Raises:
-        HvdFtError: it cannot.
+    None are left in what is no file, or another job's: it is begun anew.
     """
-    directory = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise _refused(path, "it is a directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise _refused(path, f"{directory} is not there or not writable")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _refused(path: str, reason: str | None) -> HvdFtError:
-    return HvdFtError(
-        f"cannot write the report {path} ({reason}): give --report a file that can be made"
-    )
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return 0, 0
+        with open(path, "rb") as file:
+            first = file.readline()
+            if not (first.endswith(b"\n") and json.loads(first)["job"] == job):
+                return 0, 0
+            kept, events = len(first), 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    kept += len(line)
+                    events += json.loads(line)["type"] not in NOTES
+            return kept, events
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, 0

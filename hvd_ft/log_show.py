@@ -129,17 +129,8 @@ def ring_table(ring: Sequence[Node]) -> Table:
     for i, node in enumerate(ring):
         successor = ring[(i + 1) % len(ring)]
         edge = f"node of rank {node.first} → {successor.first}"
-        table.add_row(edge, _place(node.sent), _place(successor.received))
+        table.add_row(edge, str(node.sent), str(successor.received))
     return table
-
-
-def _place(end: EdgeEnd) -> str:
-    if end.position == 0:
-        return f"op {end.op}, its beginning"
-    if end.place is None:
-        return f"op {end.op}, position {end.position}"
-    phase, step, segment = end.place
-    return f"op {end.op}, {phase} step {step} segment {segment}"
 
 
 def pairs_table(pairs: Sequence[PairOfRanks]) -> Table:

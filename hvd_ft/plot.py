@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +10,9 @@ from matplotlib.artist import Artist
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 
-from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Event, State
 from hvd_ft.report import NS, failures, intervals
+from hvd_ft.writable import write_file
 
 # Okabe and Ito's colours stay apart for the colour-blind; the hatches do so without colour.
 COLOURS = {
@@ -92,12 +93,13 @@ def save_states(
         kills: As for `states_figure`.
 
     Raises:
-        HvdFtError: The file cannot be written.
+        NotWrittenError: The file cannot be written.
     """
-    figure = states_figure(events, kills)
-    try:
-        figure.savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise HvdFtError(
-            f"cannot write picture {path}: {error.strerror}; give another --picture FILE"
-        ) from error
+    write_file(path, png(states_figure(events, kills)))
+
+
+def png(figure: Figure) -> bytes:
+    """Returns a figure as a PNG file's content."""
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=150)
+    return image.getvalue()

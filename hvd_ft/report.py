@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Event, EventType, State
+from hvd_ft.journal import NOTES
 
 NS = 1e9
 PARTS = ("detect", "process start", "import", "restore", "replay", "total")
@@ -108,41 +110,72 @@ class Report:
     """What `hvdft run --report FILE` writes.
 
     Attributes:
-        facts: Of the whole job: `job`, `size`, `exit_code`, `error`, `ranks` and more.
+        facts: Of the whole job. Of its start: `job`, `size`, `version`, `date`, `command`, and the
+            `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and more.
         events: In order of time.
     """
 
     facts: Mapping[str, Any]
     events: Sequence[Event]
 
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended in order; else it still runs, or what wrote this was killed."""
+        return "exit_code" in self.facts
+
 
 def read_report(path: str | os.PathLike[str]) -> Report:
-    """Reads a report: a line with the job's facts, then a line for every event, all JSON.
+    """Reads a report, JSON Lines: facts of the job's start, every event, facts of its end.
 
     Args:
-        path: The file.
+        path: The file. Of an unfinished report the last line may have been cut off.
 
     Raises:
         HvdFtError: The file is not there or is not a report.
     """
     try:
-        first, *lines = Path(path).read_text(encoding="utf-8").splitlines() or [""]
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise HvdFtError(f"cannot read report {path}: {reason}; give a file of --report") from error
+    *lines, cut_off = text.split("\n")
+    facts: dict[str, Any] = {}
+    events: list[Event] = []
     number = 1
     try:
-        facts = json.loads(first)
-        if not isinstance(facts, dict) or "job" not in facts:
-            raise ValueError(first)
-        events = []
-        for number, line in enumerate(lines, start=2):  # noqa: B007 (for the message)
-            events.append(_event(json.loads(line)))
+        for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
+            fields = json.loads(line)
+            if "type" in fields and facts:
+                if fields["type"] not in NOTES:
+                    events.append(_event(fields))
+            elif "job" in fields:  # a later generation of agents tells a FIFO everything again
+                facts, events = fields, []
+            elif "exit_code" in fields and facts:
+                facts = {**facts, **fields}
+            else:
+                raise ValueError(line)
     except (ValueError, KeyError, TypeError) as error:
         raise HvdFtError(
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     return Report(facts, sorted(events, key=lambda event: event.time_ns))
+
+
+def headline(report: Report) -> str:
+    """Returns in one line what was run, when and where, and how it ended."""
+    facts = report.facts
+    by_host = groupby(facts.get("hosts", ()))
+    hosts = ",".join(f"{host}:{len(list(ranks))}" for host, ranks in by_host)
+    parts = [
+        f"job {facts['job']}",
+        f"{facts.get('size', '?')} ranks" + (f" on {hosts}" if hosts else ""),
+        f"begun {facts['date']}" if "date" in facts else "",
+        shlex.join(map(str, facts.get("command", ()))),
+        f"exit code {facts['exit_code']}"
+        if report.finished
+        else "UNFINISHED: it still runs, or was killed, or the disk was full",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _event(fields: dict[str, Any]) -> Event:

@@ -159,11 +159,18 @@ def test_everything_is_there(environment: Environment) -> None:
     assert "'Intel MPI': '2021.18.1'" in found
     assert "'TensorFlow': '2.15.1'" in found
     assert "'Horovod': '0.28.1'" in found
+    assert "libhvdft_mpi.so" in found
 
 
 def test_core_absent(environment: Environment) -> None:
     environment.variables = {"HOROVOD_FT_LIBRARY": str(environment.prefix / "no.so")}
     expect_one_line(environment.evaluate("environment.check_library()"), "no.so", "make core")
+
+
+def test_the_library_over_mpi_absent(environment: Environment) -> None:
+    gone = "setattr(environment.abi, 'mpi_library_path', lambda: '/none/libhvdft_mpi.so')"
+    found = environment.evaluate(f"[{gone}, environment.check_mpi_library()]")
+    expect_one_line(found, "/none/libhvdft_mpi.so is not there", "pip install .", "make core")
 
 
 def test_another_tensorflow_needs_another_horovod(environment: Environment) -> None:

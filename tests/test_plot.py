@@ -58,5 +58,5 @@ def test_a_run_without_events_still_has_a_picture(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HvdFtError, match="cannot write picture"):
+    with pytest.raises(HvdFtError, match=r"states\.png could not be written"):
         save_states(tmp_path / "none" / "states.png", one_failure())

@@ -127,20 +127,51 @@ def test_steps_lost(final: list[int], executed: list[int], lost: int) -> None:
     assert report.steps_lost(300, final, executed) == lost
 
 
-def write_report(path: Path, events: list[Event]) -> None:
-    lines: list[dict[str, object]] = [{"job": "j1", "size": 3, "exit_code": 0}]
-    lines += [{**asdict(e), "type": e.type.name} for e in events]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+EVENT = '{"time_ns": 1, "type": "DONE", "rank": 0, "incarnation": 0, "detail": 0}\n'
+START = {"job": "j1", "size": 3}
+END = {"exit_code": 0, "ranks": []}
+
+
+def lines_of(events: list[Event]) -> list[str]:
+    fields: list[dict[str, object]] = [START]
+    fields += [{**asdict(e), "type": e.type.name} for e in events]
+    return [json.dumps(each) + "\n" for each in [*fields, END]]
 
 
 def test_a_report_is_read_back(tmp_path: Path) -> None:
-    write_report(tmp_path / "run.jsonl", one_failure())
+    (tmp_path / "run.jsonl").write_text("".join(lines_of(one_failure())))
     found = report.read_report(tmp_path / "run.jsonl")
-    assert found.facts == {"job": "j1", "size": 3, "exit_code": 0}
+    assert found.facts == {**START, **END}
+    assert found.finished
     assert found.events == sorted(one_failure(), key=lambda e: e.time_ns)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "true"])
+@pytest.mark.parametrize("cut_off", ["", '{"time_ns": 1, "ty', "{"])
+def test_an_unfinished_report_is_read_up_to_where_it_ends(tmp_path: Path, cut_off: str) -> None:
+    lines = lines_of(one_failure())[:4]
+    (tmp_path / "run.jsonl").write_text("".join(lines) + cut_off)
+    found = report.read_report(tmp_path / "run.jsonl")
+    assert not found.finished
+    assert found.facts == START
+    assert len(found.events) == 3
+
+
+def test_what_a_later_generation_tells_anew_counts_once(tmp_path: Path) -> None:
+    lines = lines_of(one_failure())
+    (tmp_path / "run.jsonl").write_text("".join([*lines[:-1], *lines]))
+    found = report.read_report(tmp_path / "run.jsonl")
+    assert found.events == sorted(one_failure(), key=lambda e: e.time_ns)
+
+
+def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
+    lines = lines_of(one_failure())
+    older = json.dumps({**START, **END}) + "\n"
+    (tmp_path / "run.jsonl").write_text("".join([older, *lines[1:-1]]))
+    found = report.read_report(tmp_path / "run.jsonl")
+    assert (found.finished, len(found.events)) == (True, len(one_failure()))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "true", "{}\n", '{"exit_code": 0}\n', EVENT])
 def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.jsonl").write_text(text)
     with pytest.raises(HvdFtError, match=r"run\.jsonl, line 1 is not a report's"):
@@ -152,6 +183,7 @@ def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     [
         "",
         "[]",
+        "{}",
         '{"type": "DONE"}',
         '{"time_ns": "1", "type": "DONE", "rank": 0, "incarnation": 0, "detail": 0}',
         '{"time_ns": 1, "type": "NEVER", "rank": 0, "incarnation": 0, "detail": 0}',

@@ -1,13 +1,14 @@
 """Writing results: what every CSV file and picture has in common."""
 
 import csv
+import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hvd_ft.errors import HvdFtError
+from hvd_ft.plot import png
+from hvd_ft.writable import write_file
 
 COLOURS = {"ft": "#0072B2", "mpi": "#D55E00", "copies": "#999999"}
 
@@ -21,25 +22,20 @@ def write_csv(
     """Writes lines under a head of columns, the machine's facts as comments on top.
 
     Raises:
-        HvdFtError: The file cannot be written.
+        NotWrittenError: The file cannot be written.
     """
-    try:
-        with Path(path).open("w", newline="") as file:
-            file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(lines)
-    except OSError as error:
-        raise HvdFtError(f"cannot write {path}: {error.strerror}; give another --csv") from error
+    text = io.StringIO(newline="")
+    text.writelines(f"# {name}: {value}\n" for name, value in facts.items())
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(lines)
+    write_file(path, text.getvalue().encode())
 
 
 def write_picture(path: str | os.PathLike[str], figure: Figure) -> None:
     """Writes a picture as a PNG file.
 
     Raises:
-        HvdFtError: The file cannot be written.
+        NotWrittenError: The file cannot be written.
     """
-    try:
-        figure.savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise HvdFtError(f"cannot write {path}: {error.strerror}; give another --png") from error
+    write_file(path, png(figure))
