@@ -13,7 +13,15 @@ static_assert(std::is_same_v<MPI_Comm, int> && std::is_same_v<MPI_Request, int>,
 
 namespace {
 
-constexpr int kTag = 0;
+// Tags number the messages of each direction of a link. When a connection breaks without a word MPI
+// makes another, and what was under way is lost: then the next message must not pass for it.
+constexpr uint64_t kTags = 32768;  // those that every MPI has
+
+int tag(const std::atomic<uint64_t>& count) {
+  return static_cast<int>(count.load(std::memory_order_relaxed) % kTags);
+}
+
+void add_one(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
 void check(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
@@ -49,6 +57,7 @@ Endpoint::Endpoint(int communicator, int thread_id) {
   MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(communicator_, &member_);
   MPI_Comm_size(communicator_, &members_);
+  counts_ = std::vector<LinkCounts>(static_cast<size_t>(members_));
 }
 
 Endpoint::~Endpoint() {
@@ -56,24 +65,28 @@ Endpoint::~Endpoint() {
 }
 
 Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
-  Transfer transfer{MPI_REQUEST_NULL, bytes};
-  check(MPI_Isend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_,
-                    &transfer.request),
+  Transfer transfer{MPI_REQUEST_NULL, bytes, kSent};
+  check(MPI_Isend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
+                    communicator_, &transfer.request),
         "MPI_Isend");
+  add_one(&link(to).begun);
   return transfer;
 }
 
 Transfer Endpoint::begin_receive(void* data, uint64_t bytes, int from) {
-  Transfer transfer{MPI_REQUEST_NULL, bytes};
-  check(MPI_Irecv_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, from, kTag, communicator_,
-                    &transfer.request),
+  Transfer transfer{MPI_REQUEST_NULL, bytes, from};
+  check(MPI_Irecv_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, from, tag(link(from).posted),
+                    communicator_, &transfer.request),
         "MPI_Irecv");
+  add_one(&link(from).posted);
   return transfer;
 }
 
 bool Endpoint::complete(Transfer* transfer) {
   int done = 0;
+  bool known = transfer->request == MPI_REQUEST_NULL;  // it is asked about again
   check(MPI_Test(&transfer->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  if (done != 0 && !known && transfer->source != kSent) add_one(&link(transfer->source).arrived);
   return done != 0;
 }
 
@@ -81,27 +94,33 @@ void Endpoint::poke() {
   int ended = 0, found = 0;
   MPI_Finalized(&ended);
   // What goes wrong here, the next op is told.
-  if (!ended) MPI_Iprobe(MPI_ANY_SOURCE, kTag, communicator_, &found, MPI_STATUS_IGNORE);
+  if (!ended) {
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, MPI_STATUS_IGNORE);
+  }
 }
 
 void Endpoint::send(const void* data, uint64_t bytes, int to) {
-  check(MPI_Send_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_),
+  check(MPI_Send_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
+                   communicator_),
         "MPI_Send");
+  add_one(&link(to).begun);
 }
 
 void Endpoint::synchronous_send(const void* data, uint64_t bytes, int to) {
-  check(MPI_Ssend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, kTag, communicator_),
+  check(MPI_Ssend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
+                    communicator_),
         "MPI_Ssend");
+  add_one(&link(to).begun);
 }
 
 void Endpoint::receive(void* data, uint64_t bytes, int from) {
-  check(MPI_Recv_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, from, kTag, communicator_,
-                   MPI_STATUS_IGNORE),
-        "MPI_Recv");
+  Transfer transfer = begin_receive(data, bytes, from);
+  wait(&transfer);
 }
 
 void Endpoint::wait(Transfer* transfer) {
   check(MPI_Wait(&transfer->request, MPI_STATUS_IGNORE), "MPI_Wait");
+  if (transfer->source != kSent) add_one(&link(transfer->source).arrived);
 }
 
 MpiFacts mpi_facts() {

@@ -7,9 +7,11 @@
 #ifndef HVD_FT_ENDPOINT_H
 #define HVD_FT_ENDPOINT_H
 
+#include <atomic>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace hvdft {
 
@@ -22,6 +24,16 @@ struct RingError : std::runtime_error {
 struct Transfer {
   int request;
   uint64_t bytes;
+  int source;  // from whom it comes; kSent: it is a send
+};
+constexpr int kSent = -1;
+
+// Transfers from and to one peer, so many; any thread may read them. What a peer has begun and we
+// have posted is MPI's alone to deliver: see link_watch.py.
+struct LinkCounts {
+  std::atomic<uint64_t> begun{0};    // to it
+  std::atomic<uint64_t> posted{0};   // from it
+  std::atomic<uint64_t> arrived{0};  // from it
 };
 
 class Endpoint {
@@ -34,6 +46,7 @@ class Endpoint {
 
   int member() const { return member_; }
   int members() const { return members_; }
+  const LinkCounts& counts(int peer) const { return counts_[static_cast<size_t>(peer)]; }
 
   Transfer begin_send(const void* data, uint64_t bytes, int to);
   Transfer begin_receive(void* data, uint64_t bytes, int from);
@@ -51,8 +64,11 @@ class Endpoint {
   void wait(Transfer* transfer);
 
  private:
+  LinkCounts& link(int peer) { return counts_[static_cast<size_t>(peer)]; }
+
   int communicator_;
   int member_ = 0, members_ = 1;
+  std::vector<LinkCounts> counts_;  // by peer
 };
 
 // What MPI was started as.
