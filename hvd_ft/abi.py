@@ -76,6 +76,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_view_events": (c_int, [c_void_p, c_uint64, POINTER(Event), c_int]),
     "hvdft_view_used_bytes": (c_uint64, [c_void_p]),
     "hvdft_view_limit_bytes": (c_uint64, [c_void_p]),
+    "hvdft_view_generation": (c_uint64, [c_void_p]),
     "hvdft_view_log_length": (c_uint64, [c_void_p]),
     "hvdft_view_log_records": (c_uint64, [c_void_p]),
     "hvdft_agent_open": (c_void_p, [c_char_p, c_char_p, c_int, c_uint64]),
@@ -117,6 +118,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_worker_set_step": (None, [c_uint64]),
     "hvdft_worker_orderly_exit": (None, []),
     "hvdft_worker_last_words": (None, [c_char_p]),
+    "hvdft_worker_stop_code": (c_int, []),
     "hvdft_worker_fatal": (None, [c_char_p]),
     "hvdft_worker_event_count": (c_uint64, []),
     "hvdft_worker_events": (c_int, [c_uint64, POINTER(Event), c_int]),
@@ -127,6 +129,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 def library_path() -> str:
     """Where libhvd_ft.so lies; HOROVOD_FT_LIBRARY, if an agent set it."""
     return os.environ.get("HOROVOD_FT_LIBRARY") or str(Path(__file__).parent / "libhvd_ft.so")
+
+
+def mpi_library_path() -> str:
+    """Where libhvdft_mpi.so lies, which only processes that speak MPI load (`ring/native.py`)."""
+    return str(Path(__file__).parent / "libhvdft_mpi.so")
 
 
 def load(path: str, signatures: Mapping[str, tuple[Any, list[Any]]], remedy: str) -> ctypes.CDLL:

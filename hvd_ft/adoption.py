@@ -31,6 +31,8 @@ class Cradle:
         mask = os.umask(0o177)
         try:
             with _short_path(directory, _name(rank)) as path:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)  # of a nursery that was killed
                 self._listener.bind(path)
         finally:
             os.umask(mask)
@@ -60,13 +62,17 @@ class Cradle:
         return None
 
 
-def adopt(directory: str, rank: int, generation: int) -> tuple[Channel, Message] | None:
+def adopt(
+    directory: str, rank: int, generation: int, lease_seconds: float, launcher: str | None
+) -> tuple[Channel, Message] | None:
     """Connects to the nursery of a rank.
 
     Args:
         directory: of the job.
         rank: of the caller.
         generation: of the caller.
+        lease_seconds: so long the caller may be silent.
+        launcher: its address; another one than before if the job is resumed.
 
     Returns:
         The channel, and the nursery's first report; None if there is no nursery.
@@ -84,7 +90,8 @@ def adopt(directory: str, rank: int, generation: int) -> tuple[Channel, Message]
         channel.close()
         return None
     try:
-        send_order(end, {"generation": generation}, [0, 1, 2])
+        order = {"generation": generation, "lease": lease_seconds, "launcher": launcher}
+        send_order(end, order, [0, 1, 2])
         while not (messages := channel.receive()):
             if messages is None:
                 raise ConnectionResetError("it has closed the connection")

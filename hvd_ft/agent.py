@@ -1,35 +1,40 @@
 """The agent of one rank: meets the others, makes the job's files, and keeps its worker going."""
 
+import hvd_ft.quiet_start  # noqa: F401
+
+# isort: split
+
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from hvd_ft import __version__, jobdir, native, pinning
+from hvd_ft import __version__, jobdir, native, pinning, stacks
 from hvd_ft.burial import bury
 from hvd_ft.commands import Commands
 from hvd_ft.drills import Drill, check_ranks, parse
 from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
+from hvd_ft.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.job_files import find_files, make_files, nodes_of
-from hvd_ft.journal import Journal, check_report
+from hvd_ft.journal import Journal
 from hvd_ft.launchers import launchers_above
-from hvd_ft.leading import lead, take_leave
+from hvd_ft.leading import lead, node_facts, take_leave
 from hvd_ft.meeting import Elsewhere, Meeting, host_identity, launch_rank
 from hvd_ft.nodes import Nodes
 from hvd_ft.nursery import NurseryProcess
-from hvd_ft.nursery_life import SPARES
+from hvd_ft.nursery_care import NurseryCare, watch_over
 from hvd_ft.peers import PeerFile
 from hvd_ft.python_command import PythonCommand
 from hvd_ft.settings import Settings
-from hvd_ft.spare_keeper import keeper_command
+from hvd_ft.stacks import StackReader
 from hvd_ft.stop_signals import StopSignals, stop_signals
 from hvd_ft.supervisor import Rank, Supervisor
 from hvd_ft.worker_start import check_command, worker_environment
+from hvd_ft.writable import check_writable
 
 EXIT_BAD_INPUT = 2
 _NURSERY_END_SECONDS = 8.0  # more than the nursery gives those that it kills
@@ -65,17 +70,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The job's exit code, the same on every rank; 2 for bad input.
     """
-    # Until agents can meet signals just end them; the nursery clears up.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Until agents can meet signals just end them (quiet_start.py); the nursery clears up.
     try:
         native.become_subreaper()  # what a killed nursery leaves comes to us
         nursery = _find_nursery()
-        try:
-            return _meet_and_run(sys.argv[1:] if argv is None else argv, nursery)
-        finally:
-            nursery.end(_NURSERY_END_SECONDS)
-            if stubborn := bury(_reap):
-                _say(f"processes {stubborn} do not die of SIGKILL: look for them with ps")
+        with contextlib.ExitStack() as stack:
+            try:
+                return _meet_and_run(sys.argv[1:] if argv is None else argv, nursery, stack)
+            finally:
+                nursery.end(_NURSERY_END_SECONDS)
+                if stubborn := bury(_reap):
+                    _say(f"processes {stubborn} do not die of SIGKILL: look for them with ps")
+    except Rank0SaysIt:
+        return 0
     except HvdFtError as error:
         # Without the core or MPI all ranks come here; without a launcher there is one rank.
         if launch_rank() == 0:
@@ -92,13 +99,21 @@ def _find_nursery() -> NurseryProcess:
     if settings.generation > 0 and settings.job:
         path = jobdir.job_path(settings.arena_dir, settings.job)
         try:
-            nursery = NurseryProcess.adopt(path, launch_rank(), settings.generation)
+            nursery = NurseryProcess.adopt(
+                path,
+                launch_rank(),
+                settings.generation,
+                settings.lease_seconds,
+                settings.launcher,
+            )
         except HvdFtError as error:
             _say(error)
             sys.exit(EXIT_BAD_INPUT)
         if nursery:
             return nursery
-    return NurseryProcess.fork()  # before MPI: forking later is unsafe
+    nursery = NurseryProcess.fork()  # before MPI: forking later is unsafe
+    watch_over(nursery, settings, launch_rank())
+    return nursery
 
 
 def _reap() -> None:
@@ -107,7 +122,7 @@ def _reap() -> None:
             pass
 
 
-def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
+def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess, stack: contextlib.ExitStack) -> int:
     problem: HvdFtError | None = None
     plan = None
     try:
@@ -115,18 +130,21 @@ def _meet_and_run(argv: Sequence[str], nursery: NurseryProcess) -> int:
     except HvdFtError as error:
         problem = error
     settings = plan.settings if plan else Settings()
+    check_hydra(os.environ)
     try:
         flat = settings.topology == "flat"
         meeting = Meeting(nursery, settings.start_timeout_seconds, flat=flat)
     except HvdFtError as error:
         raise problem or error from None
     code = EXIT_BAD_INPUT
+    # From here a signal ends the job, not this agent alone: the others would wait for it. So it is
+    # to the end: Hydra sends it to one after the other, and the first one has ended the job.
+    signals = stack.enter_context(stop_signals())
     try:
-        # From here a signal ends the job, not this agent alone: the others would wait for it.
-        with stop_signals() as signals:
-            meeting.agree("the checks at the start", lambda: _raise(problem))
-            assert plan  # as no rank has a problem
-            code = _run(meeting, plan, nursery, signals)
+        check_launcher(os.environ, meeting.size, meeting.library)
+        meeting.agree("the checks at the start", lambda: _raise(problem))
+        assert plan  # as no rank has a problem
+        code = _run(meeting, plan, nursery, signals)
     except Elsewhere:
         pass
     except HvdFtError as error:
@@ -173,8 +191,8 @@ def _plan(argv: Sequence[str]) -> Plan:
         raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
     if options.spares:
         PythonCommand.parse(command)
-    if options.report:
-        check_report(options.report)
+    if launch_rank() == 0:
+        check_writable(options.report)
     hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
     return Plan(
         command=command,
@@ -204,31 +222,60 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess, signals: StopSig
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
             **(pinning.environment(meeting.rank, hosts) if settings.pin else {}),
         }
+        reader = StackReader(directory, meeting.rank)
+        stack.callback(reader.close)
+        env[stacks.VARIABLE] = reader.path
         rank = Rank(meeting.rank, job, plan.command, env, plan.drills)
         view = native.View(directory)
         stack.callback(view.close)
         agent = native.Agent(directory, job, meeting.rank, settings.generation)
         stack.callback(agent.close)
-        journal = Journal(plan.report, view, job) if plan.report and meeting.rank == 0 else None
+        journal = None
+        if plan.report and meeting.rank == 0:
+            names = [name for name, _, _ in facts]
+            journal = Journal(
+                plan.report,
+                view,
+                job,
+                command=plan.command,
+                hosts=names,
+                generation=settings.generation,
+            )
         agent.start()
         leader = lead(meeting, hosts, nodes, settings, directory=directory, job=job)
+        care = NurseryCare(
+            nursery,
+            settings,
+            rank=meeting.rank,
+            job=job,
+            directory=jobdir.job_path(settings.arena_dir, job),
+            arenas=directory,
+            env=env,
+            command=plan.command,
+            spares=plan.spares if meeting.rank == 0 else 0,
+            facts=node_facts(
+                leader,
+                view,
+                hosts,
+                nodes,
+                rank=meeting.rank,
+                generation=settings.generation,
+            ),
+            reap=_reap,
+        )
         supervisor = Supervisor(
             rank=rank,
             settings=settings,
             agent=agent,
             view=view,
             nursery=nursery,
+            care=care,
             commands=Commands(nursery, plan.hooks, env, settings.generation),
             journal=journal,
             launchers=launchers_above(),
             signals=signals,
+            stacks=reader,
         )
-        if settings.launcher and not nursery.found:
-            patience = settings.adoption_timeout_seconds
-            nursery.keep(meeting.rank, settings.generation, settings.launcher, patience)
-        running = nursery.found["running"] if nursery.found else ()
-        if plan.spares and meeting.rank == 0 and SPARES not in running:
-            nursery.start(SPARES, keeper_command(plan.spares, plan.command), env, directory)
         code = supervisor.run()
         nursery.release(code)
         if len(nodes) > 1 and not supervisor.launcher_lost:
@@ -236,7 +283,8 @@ def _run(meeting: Meeting, plan: Plan, nursery: NurseryProcess, signals: StopSig
         if journal:
             supervisor.read_events()
             stop = agent.fatal_text()
-            journal.publish(code, stop[0] if stop else None)
+            code = journal.publish(code, stop[0] if stop else None)
+            nursery.release(code)
     if supervisor.launcher_lost:
         # MPI_Finalize would wait for a Hydra that is not there; the nursery ends with us.
         os._exit(code)

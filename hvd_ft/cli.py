@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hvd_ft.quiet_start  # noqa: F401
+
+# isort: split
+
 import argparse
+import contextlib
 import os
 import shlex
+import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from rich.console import Console
@@ -18,9 +22,11 @@ from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
 from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
+from hvd_ft.host_names import check_known, is_this_host
 from hvd_ft.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.memory_file import memory_file
 from hvd_ft.settings import TOPOLOGIES
-from hvd_ft.writable import check_writable
+from hvd_ft.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -42,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process when None.
 
     Returns:
-        The exit code: 2 for bad input, for `run` otherwise that of the workers.
+        The exit code: 2 for bad input, for `run` otherwise that of the workers; 74 if all has gone
+        well but a result could not be written.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -50,12 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from hvd_ft import agent
 
             return agent.main(given[1:])
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         options = _parser().parse_args(given)
         code: int = options.handler(options)
         return code
     except HvdFtError as error:
         print(f"hvdft: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return EXIT_NOT_WRITTEN if isinstance(error, NotWrittenError) else EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
@@ -79,7 +88,7 @@ def _parser() -> _Parser:
     build = _add(commands, "build-horovod", purpose, "hvdft build-horovod")
     build.add_argument("--force", action="store_true", help="build again in any case")
     build.set_defaults(handler=_build_horovod)
-    purpose = "check that MPI, TensorFlow and Horovod are there and fit"
+    purpose = "check that everything is there and fits, and have two ranks run"
     check = _add(commands, "check", purpose, "hvdft check")
     check.set_defaults(handler=_check)
     patch = _add(
@@ -92,6 +101,7 @@ def _parser() -> _Parser:
     patch.set_defaults(handler=_patch)
     _add_report(commands)
     _add_log(commands)
+    _add_clean(commands)
     add_bench(commands, _add)
     add_cluster(commands, _add)
     return parser
@@ -154,6 +164,11 @@ def _add_run(commands: _Commands) -> None:
         "all ranks, with MPI between any two (flat)",
     )
     run.add_argument(
+        "--resume",
+        metavar="JOB",
+        help="go on with a job that a lost host has ended; give the same -np, -H and command",
+    )
+    run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
@@ -195,6 +210,14 @@ def _add_log(commands: _Commands) -> None:
     show.set_defaults(handler=_show_log)
 
 
+def _add_clean(commands: _Commands) -> None:
+    purpose = "remove what dead jobs have left, and what others may be resumed from"
+    clean = _add(commands, "clean", purpose, "hvdft clean -H n0,n1")
+    clean.add_argument("job", nargs="?", metavar="JOB", help="only this one (default: all)")
+    clean.add_argument("-H", "--hosts", metavar="HOST,...", help="where (default: this host)")
+    clean.set_defaults(handler=_clean)
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks, 1 or more")
@@ -212,14 +235,20 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.live import display
 
     hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
-    check_writable(options.report, options.picture)
+    check_known(hosts, os.environ)
+    _check_outputs(options, hosts)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
     console = Console()
     live = console.is_terminal if options.live is None else options.live
-    with tempfile.TemporaryDirectory(prefix="hvdft-") as scratch:
-        report = options.report or (os.path.join(scratch, "events") if options.picture else None)
+    with contextlib.ExitStack() as stack:
+        report = options.report
+        if options.picture and not report:
+            report = stack.enter_context(memory_file())
+        machines = None
+        if not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+            machines = stack.enter_context(memory_file(machine_file(hosts)))
         job = launcher.Job(
             options.num_proc,
             command,
@@ -228,33 +257,62 @@ def _run(options: argparse.Namespace) -> int:
             report,
             options.inject,
             options.spares,
-            _machine_file(hosts, scratch),
+            machines,
+            hosts,
             options.topology,
+            **({"id": options.resume, "resume": True} if options.resume else {}),
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
             print(f"hvdft: job {job.id}: {shlex.join(mpirun)}", file=sys.stderr)
         with display(console if live else Console(stderr=True), live) as shown:
             code = launcher.launch(job, shown)
-        if options.picture and report and os.path.exists(report):
-            _draw(report, options.picture)
+        if options.picture:
+            code = _draw_job(report, options.picture, job.id, code)
     return code
 
 
-def _machine_file(hosts: Sequence[Host], directory: str) -> str | None:
-    """Writes the machine file for these hosts; none is needed when all of them are this one."""
-    if {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
-        return None
-    path = Path(directory, "machines")
-    path.write_text(machine_file(hosts))
-    return str(path)
+def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
+    """Checks that report and picture can be written; rank 0's agent writes the report."""
+    check_writable(options.picture)
+    if not hosts or is_this_host(hosts[0].name):
+        check_writable(options.report)
+        if options.picture and options.report and not _may_be_file(options.report):
+            raise HvdFtError(
+                f"--picture is drawn from the report, and {options.report} is no file that can be "
+                "read again; leave --report out or give a file"
+            )
+    elif options.picture and not options.report:
+        raise HvdFtError(
+            f"--picture is drawn from the report, which rank 0 writes on {hosts[0].name}; "
+            "give --report a file in a directory that both hosts share, or name this host first"
+        )
 
 
-def _draw(report: str, picture: str) -> None:
+def _may_be_file(path: str) -> bool:
+    return os.path.isfile(path) or not os.path.exists(path)
+
+
+def _draw_job(path: str, picture: str, job: str, code: int) -> int:
+    """Draws the picture of a job that has ended with `code`; returns the command's exit code."""
     from hvd_ft.plot import save_states
     from hvd_ft.report import read_report
 
-    save_states(picture, read_report(report).events)
+    try:
+        report = read_report(path)
+        if report.facts["job"] != job:
+            raise HvdFtError(f"{path} is not this job's report; see if rank 0's host shares it")
+    except HvdFtError as error:
+        if code:
+            return code  # it has failed before there was anything to draw
+        print(f"hvdft: there is no picture: {error}", file=sys.stderr)
+        return EXIT_NOT_WRITTEN
+    try:
+        save_states(picture, report.events)
+    except NotWrittenError as error:
+        print(f"hvdft: the picture {error}", file=sys.stderr)
+        return code or EXIT_NOT_WRITTEN
+    return code
 
 
 def _build_horovod(options: argparse.Namespace) -> int:
@@ -265,10 +323,14 @@ def _build_horovod(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from hvd_ft.environment import check_environment
+    from hvd_ft.self_check import check_installation
 
-    for name, found in check_environment().items():
-        print(f"{name}: {found}")
+    wrong = check_installation(lambda line: print(line, flush=True))
+    for line in wrong:
+        print(f"hvdft: {line}", file=sys.stderr)
+    if wrong:
+        return EXIT_BAD_INPUT
+    print("everything is there")
     return 0
 
 
@@ -292,13 +354,26 @@ def _report(options: argparse.Namespace) -> int:
     told = report.read_report(options.events)
     events = told.events
     console = Console()
+    console.print(report.headline(told), highlight=False, soft_wrap=True, markup=False)
     found = report.failures(events)
     console.print(report.failures_table(found) if found else "No worker died.")
     console.print(report.states_table(report.intervals(events)))
     if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
         console.print(snapshots)
     if options.picture:
-        _draw(options.events, options.picture)
+        from hvd_ft.plot import save_states
+
+        save_states(options.picture, events)
+    return 0
+
+
+def _clean(options: argparse.Namespace) -> int:
+    from hvd_ft import clean
+
+    if options.hosts is not None:
+        return clean.clean_hosts(options.job, parse_hosts(options.hosts, 0))
+    removed = clean.clean(options.job)
+    print(f"{socket.gethostname()}: removed {', '.join(removed) or 'nothing'}")
     return 0
 
 

@@ -73,6 +73,11 @@ class Commands:
                 self._late.add(name)
                 self._nursery.kill(name, signal.SIGKILL)
 
+    def forget(self) -> None:
+        """They have died with their nursery."""
+        self._deadlines.clear()
+        self._late.clear()
+
     def ended(self, name: str, status: int | None, error: str = "") -> str | None:
         """Takes the nursery's report that a command has ended.
 

@@ -1,4 +1,4 @@
-"""Drills: at which point of a worker's life it, its agent or mpirun is to die (`--inject`).
+"""Drills: at which point of a worker's life a process of the job is to die (`--inject`).
 
 Texts in, texts out.
 """
@@ -11,10 +11,11 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import Point
 
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
-_KEYS = ("rank", "agent", "mpirun", "incarnation", "point", "op", "step", "signal", "exit", "raise")
+_OTHERS = ("agent", "nursery", "mpirun")  # that can die instead of a worker
+_KEYS = ("rank", *_OTHERS, "incarnation", "point", "op", "step", "signal", "exit", "raise")
 _WORDS = ("raise", "mpirun")  # have no value
-# What a worker signals to its nursery, which then kills its agent, or mpirun.
-AGENT_DIES, MPIRUN_DIES = signal.SIGUSR1, signal.SIGUSR2
+# What a worker signals to its nursery, which then kills its agent, stops it, or kills mpirun.
+AGENT_DIES, MPIRUN_DIES, AGENT_STOPS = signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN + 6
 _POINTS = {point.name.lower(): point for point in Point}
 # Those that end a process, or stop it.
 _SIGNALS = {
@@ -29,7 +30,7 @@ _MAX = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Drill:
-    """One death of a worker, or, at a point of its life, of its agent or of mpirun.
+    """One death of a worker, or, at a point of its life, of its agent, its nursery or mpirun.
 
     Attributes:
         text: as the user gave it.
@@ -38,7 +39,8 @@ class Drill:
         point: where it strikes, …
         op: … if this op is at hand, or any if None, …
         step: … and so many steps of the loop are done, or any if None.
-        way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: its agent or mpirun.
+        way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: by a signal to its
+            nursery, which dies of it, or heeds it.
         value: the signal's number or the exit code.
     """
 
@@ -63,9 +65,10 @@ def parse(text: str) -> Drill:
     """
     given = _pairs(text)
     way, value = _way(text, given)
-    if "agent" in given:
-        given["rank"] = given["agent"]
-    elif "mpirun" in given:
+    for key in ("agent", "nursery"):
+        if key in given:
+            given["rank"] = given[key]
+    if "mpirun" in given:
         given.setdefault("rank", "0")
     if "rank" not in given:
         raise _wrong(text, "rank= is missing; give the rank of the worker that is to die")
@@ -121,9 +124,9 @@ def _pairs(text: str) -> dict[str, str]:
         if key not in _KEYS or bool(equals) == (key in _WORDS):
             raise _wrong(
                 text,
-                f"{word!r} is not known; give rank=R, agent=R or mpirun, one of step=N, op=N and "
-                "point=NAME, and if you like, with rank=, incarnation=I and one of signal=NAME, "
-                "exit=CODE and raise",
+                f"{word!r} is not known; give rank=R, agent=R, nursery=R or mpirun, one of step=N, "
+                "op=N and point=NAME, and if you like, with rank=, incarnation=I and one of "
+                "signal=NAME, exit=CODE and raise",
             )
         if key in pairs:
             raise _wrong(text, f"{key} is there twice; give --inject once for each drill")
@@ -152,11 +155,8 @@ def _point(text: str, given: dict[str, str]) -> Point:
 
 def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
     ways = [key for key in ("signal", "exit", "raise") if key in given]
-    if "agent" in given or "mpirun" in given:
-        others = {"agent", "mpirun", "incarnation", *ways} & given.keys()
-        if len(others) > 1 + (given.get("signal") == "KILL") or {"rank", "agent"} <= given.keys():
-            raise _wrong(text, "an agent, or mpirun, is killed by SIGKILL: give a place besides")
-        return "p", AGENT_DIES if "agent" in given else MPIRUN_DIES
+    if not given.keys().isdisjoint(_OTHERS):
+        return "p", _signal_to_nursery(text, given)
     if len(ways) > 1:
         raise _wrong(text, f"{' and '.join(ways)} are two ways to die; give one")
     if ways == ["raise"]:
@@ -170,6 +170,25 @@ def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
     if name not in _SIGNALS:
         raise _wrong(text, f"no signal {given['signal']!r}; there are {', '.join(_SIGNALS)}")
     return "s", _SIGNALS[name]
+
+
+def _signal_to_nursery(text: str, given: dict[str, str]) -> int:
+    """Returns what has another process than the worker die, or stop."""
+    (other, *more) = [key for key in _OTHERS if key in given]
+    strange = {"incarnation", "exit", "raise", *(() if other == "mpirun" else ("rank",))}
+    name = given.get("signal", "KILL").removeprefix("SIG")
+    by_name: dict[str, dict[str, int]] = {
+        "agent": {"KILL": AGENT_DIES, "STOP": AGENT_STOPS},
+        "nursery": {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP},
+        "mpirun": {"KILL": MPIRUN_DIES},
+    }
+    if more or strange & given.keys() or name not in by_name[other]:
+        raise _wrong(
+            text,
+            "an agent and a nursery die of signal=KILL, or are stopped by signal=STOP; mpirun is "
+            "killed; give one of them, and a place besides",
+        )
+    return by_name[other][name]
 
 
 def _check_place(text: str, numbers: dict[str, int | None], point: Point, way: str) -> None:

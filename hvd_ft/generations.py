@@ -42,20 +42,28 @@ class GenerationPolicy:
         self._failures = RecentFailures(settings)
 
     def ended(
-        self, holders: Sequence[Holder | None], stopped: bool, now: float
+        self,
+        holders: Sequence[Holder | None],
+        now: float,
+        *,
+        over: bool = False,
+        counts: bool = True,
     ) -> Again | Over | NotYet:
         """Judges the end of an mpirun; to be asked until it says something else than `NotYet`.
 
         Args:
             holders: what the job's nurseries have said.
-            stopped: whether the user has stopped the job.
             now: seconds on any steady clock.
+            over: whether the user has stopped the job, or a nursery has told its exit code.
+            counts: whether this end is a failure of agents; else hosts or links are the cause.
         """
-        if not holders or stopped:
+        if not holders or over:
             return Over()
         # A nursery that leaves in good order says nothing: its line ends.
         if not any(holder and holder.orphaned for holder in holders):
             return NotYet()
+        if not counts:
+            return Again()
         self._failures.add(now)
         if not self._failures.too_many():
             return Again()

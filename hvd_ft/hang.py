@@ -27,17 +27,29 @@ class Stuck:
     Attributes:
         seconds: since it last did something.
         waiting: the ranks that have waited for it for the whole timeout; may be none.
+        where: its script is, in words; "" if that is not known.
     """
 
     seconds: float
     waiting: Sequence[int]
+    where: str = ""
 
     def __str__(self) -> str:
+        text = f"it did not go on for {self.seconds:.1f} s"
+        if self.waiting:
+            text = f"{self._ranks} waited {self.seconds:.1f} s for it"
+        return f"was stuck: {text}{f'; {self.where}' if self.where else ''}"
+
+    def as_warning(self) -> str:
+        """Returns the same of a worker that is not killed."""
         if not self.waiting:
-            return f"was stuck: it did not go on for {self.seconds:.1f} s"
-        ranks = "rank" if len(self.waiting) == 1 else "ranks"
+            return f"has not gone on for {self.seconds:.0f} s: {self.where}"
+        return f"has kept {self._ranks} waiting for {self.seconds:.0f} s: {self.where}"
+
+    @property
+    def _ranks(self) -> str:
         numbers = ", ".join(map(str, self.waiting))
-        return f"was stuck: {ranks} {numbers} waited {self.seconds:.1f} s for it"
+        return f"{'rank' if len(self.waiting) == 1 else 'ranks'} {numbers}"
 
 
 class HangRule:

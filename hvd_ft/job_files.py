@@ -32,6 +32,8 @@ def find_files(
         stack.callback(jobdir.JobDirectory.join(path).leave)
         if not nursery.found:
             nursery.watch_job(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(path, jobdir.KEPT_NAME))  # it is resumed
             # Its worker has died with the older nursery; no process of that may be left.
             end_rank(job, meeting.rank)
 

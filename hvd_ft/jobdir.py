@@ -20,6 +20,7 @@ from hvd_ft.file_lock import lock_in_time
 from hvd_ft.settings import is_job_id
 
 LOCK_NAME = "lock"
+KEPT_NAME = "kept"  # the file that says that the directory outlives its job
 _USER_LOCK_TIMEOUT_SECONDS = 30.0
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -85,16 +86,22 @@ class JobDirectory:
             ) from error
         return cls(path, lock)
 
-    def leave(self) -> bool:
+    def leave(self, files_stay: bool = False) -> bool:
         """Gives the lock back; the last process of the job removes the directory.
+
+        Args:
+            files_stay: whether the directory stays, whoever leaves last: the job may be resumed.
 
         Returns:
             Whether this was the last one.
         """
+        if files_stay:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(os.path.join(self.path, KEPT_NAME), os.O_CREAT | os.O_EXCL, 0o600))
         # flock() gives up the shared lock before it tries for the exclusive one, so of several
         # processes that leave at once one always gets it.
         last = _try_exclusive(self._lock)
-        if last:
+        if last and not os.path.exists(os.path.join(self.path, KEPT_NAME)):
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
         return last
@@ -117,8 +124,13 @@ def job_path(arena_dir: str, job: str) -> str:
     return os.path.join(user_path(arena_dir), job)
 
 
-def sweep_stale(arena_dir: str) -> list[str]:
+def sweep_stale(arena_dir: str, *, but: str | None = None, only: str | None = None) -> list[str]:
     """Removes the directories that dead jobs of this user left behind.
+
+    Args:
+        arena_dir: where arenas live.
+        but: the id of a job whose directory stays.
+        only: the id of the only job whose directory is removed; None: any.
 
     Returns:
         The ids of those jobs, for the caller to tell.
@@ -132,7 +144,7 @@ def sweep_stale(arena_dir: str) -> list[str]:
             jobs = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         for job in sorted(jobs):
             path = os.path.join(user_path(arena_dir), job)
-            if _is_dead(path):
+            if job != but and only in (None, job) and _is_dead(path):
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(job)
     return removed

@@ -4,70 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
-import shutil
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import psutil
+
 from hvd_ft import jobdir, mpi_files
-from hvd_ft.drills import check_ranks, parse
-from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
 from hvd_ft.generations import Again, GenerationPolicy, NotYet, Over, agents_late, agents_lost
+from hvd_ft.host_watch import GiveUp, HostWatch
+from hvd_ft.hydra_output import MpirunOutput
+from hvd_ft.job import Job, check_job, job_environment, mpirun_command
 from hvd_ft.job_processes import end_processes
 from hvd_ft.lifeline import LifeLines
 from hvd_ft.native import View, die_with_parent
-from hvd_ft.output_lines import OutputLines
 from hvd_ft.peers import PeerFile
-from hvd_ft.python_command import PythonCommand
+from hvd_ft.reach import Probes
 from hvd_ft.settings import Settings
+from hvd_ft.start_watch import StartWatch, cannot_reach
 from hvd_ft.stop_signals import StopSignals, stop_signals
-from hvd_ft.worker_start import check_command
 
 TICK_SECONDS = 0.25
 # Agents and nurseries have shorter limits of their own; these are for when they fail.
-STOP_LIMIT_SECONDS = 20.0  # between asking a job to stop and killing mpirun
+STOP_LIMIT_SECONDS = 10.0  # between the end of workers' grace and killing mpirun
+INTERRUPT_SECONDS = 1.0  # for the workers to get SIGINT, before the job is stopped
 CLEAR_LIMIT_SECONDS = 15.0  # for nurseries to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while nurseries wait for one
 HEAR_LIMIT_SECONDS = 5.0  # for nurseries to say that they have lost their agents
 _NEVER = float("inf")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to run.
-
-    Attributes:
-        size: Number of ranks.
-        command: The worker's command line, such as `["python", "train.py"]`.
-        on_failure: Shell command that the agent runs when its worker has died, or None.
-        on_restart: Shell command that the agent runs when its worker is back, or None.
-        report: File for the events of the run, one JSON object a line, or None.
-        inject: Drills, such as `rank=2,step=30,signal=KILL`.
-        spares: How many processes wait on the node, ready to become a worker.
-        machine_file: File with the hosts and their slots, as mpirun takes it; None when all ranks
-            are on this host.
-        topology: `hierarchical` or `flat`; None: as the environment says.
-        id: The job's id; its directory is named after it.
-    """
-
-    size: int
-    command: Sequence[str]
-    on_failure: str | None = None
-    on_restart: str | None = None
-    report: str | None = None
-    inject: Sequence[str] = ()
-    spares: int = 0
-    machine_file: str | None = None
-    topology: str | None = None
-    id: str = field(default_factory=jobdir.new_job_id)
 
 
 class Display(Protocol):
@@ -91,8 +62,8 @@ def launch(
     started, which take over what those have left.
 
     On SIGINT, SIGTERM and SIGHUP the job is asked to end; on a second one, or when it has not
-    ended within 20 s, it is killed. Whatever happens, no process and no file of the job is
-    left when this returns.
+    ended in time, it is killed. No process of the job is left when this returns, and no file,
+    unless a lost host ended the job: then its state stays for `Job.resume`.
 
     Args:
         job: What to run.
@@ -107,70 +78,14 @@ def launch(
     """
     check_job(job)
     arena_dir = Settings.from_env(os.environ).arena_dir
-    for dead in jobdir.sweep_stale(arena_dir):
+    for dead in jobdir.sweep_stale(arena_dir, but=job.id):
         print(f"hvdft: removed what the crashed job {dead} had left", file=sys.stderr)
     with stop_signals() as signals:
-        run = _Run(job, arena_dir, signals)
+        run = _Run(job, arena_dir, signals, display, watch)
         try:
-            return run.follow(display, watch)
+            return run.follow()
         finally:
             run.clear()
-
-
-def check_job(job: Job) -> None:
-    """Checks what can be checked of a job before anything is started.
-
-    Args:
-        job: What to run.
-
-    Raises:
-        HvdFtError: It cannot be run.
-    """
-    if job.size < 1:
-        raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
-    check_ranks([parse(text) for text in job.inject], job.size)
-    environment = job_environment(job)
-    # The agents find the command by the job's PATH, in which this Python's programs come first.
-    found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
-    check_command([found or job.command[0], *job.command[1:]] if job.command else [])
-    if job.spares:
-        PythonCommand.parse([found or job.command[0], *job.command[1:]])
-    check_environment()
-    Settings.from_env(os.environ).arena_limit_bytes()
-
-
-def job_environment(job: Job) -> dict[str, str]:
-    """Returns the whole environment in which mpirun and the agents of a job run."""
-    environment = mpi_environment(one_host=job.machine_file is None)
-    topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    return {**os.environ, **environment, **topology, "HOROVOD_FT_JOB": job.id}
-
-
-def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
-    """Returns the command line that starts the agents of a job.
-
-    Args:
-        job: What to run.
-        environment: The job's environment; Intel MPI is found by its PATH.
-
-    Raises:
-        HvdFtError: There is no Intel MPI.
-    """
-    command = mpiexec_command(job.size, environment)
-    command += ["-machinefile", job.machine_file] if job.machine_file else []
-    command += [sys.executable, "-m", "hvd_ft.agent"]
-    for flag, value in (
-        ("--on-failure", job.on_failure),
-        ("--on-restart", job.on_restart),
-        ("--report", job.report),
-    ):
-        if value is not None:
-            command += [flag, value]
-    for drill in job.inject:
-        command += ["--inject", drill]
-    if job.spares:
-        command += ["--spares", str(job.spares)]
-    return [*command, "--", *job.command]
 
 
 class _Run:
@@ -181,163 +96,271 @@ class _Run:
         job: Job,
         arena_dir: str,
         signals: StopSignals,
+        display: Display | None,
+        watch: Callable[[View], None] | None,
     ) -> None:
+        settings = Settings.from_env(os.environ)
+        one_host = job.machine_file is None
         self.job = job
         self.arena_dir = arena_dir
         self.directory = jobdir.job_path(arena_dir, job.id)
         self.signals = signals
-        self.lifelines = LifeLines(one_host=job.machine_file is None)
-        settings = Settings.from_env(os.environ)
+        self.display = display
+        self.watch = watch
+        self.lifelines = LifeLines(one_host, settings.lease_seconds)
+        self.hosts = HostWatch(self.lifelines, settings, job.host_of, _say)
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
+        self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS
+        self.output = MpirunOutput(display if display and display.takes_output else None)
         self.mpirun: subprocess.Popen[bytes] | None = None
+        self.start: StartWatch | None = None  # of this mpirun
         self.view: View | None = None
+        self.files_stay = False
         self._asked = 0  # signals that have been heeded
-        self._deadline = _NEVER  # time.monotonic()'s, when mpirun is killed
+        self._next_tick = 0.0
+        # The times are time.monotonic()'s.
+        self._stop_at = _NEVER  # when workers have had their SIGINT
+        self._deadline = _NEVER  # when mpirun is killed
+        self._why_ended = ""  # mpirun, if it was us
+        self._counts = True  # as a failure of agents, if it ends
+        self._no_start = ""  # why the job's agents could not be started
 
-    def follow(self, display: Display | None, watch: Callable[[View], None] | None) -> int:
+    def follow(self) -> int:
         """Starts generations of agents until the job has ended; returns the exit code."""
-        generation = 0
+        generation = self._first_generation()
         while True:
-            code = self._run_generation(generation, display, watch)
-            verdict = self._judge()
+            code = self._run_generation(generation)
+            verdict = self._given_up() or self._judge()
+            if isinstance(verdict, Again):
+                verdict = self._await_hosts() or verdict
             if isinstance(verdict, Over):
-                if verdict.message:
-                    print(f"hvdft: {verdict.message}", file=sys.stderr)
+                if not verdict.message and not self._no_start:
+                    self._no_start = self._why_not_started(code)
+                if message := verdict.message or self._no_start:
+                    _say(message)
                 return self._exit_code(code)
             generation += 1
-            print(
-                f"hvdft: mpirun ended ({_describe(code)}) before the job; "
-                f"starting generation {generation} of its agents",
-                file=sys.stderr,
-                flush=True,
-            )
+            why = self._why_ended or f"mpirun ended ({_describe(code)}) before the job"
+            _say(f"{why}; starting generation {generation} of its agents")
 
-    def _run_generation(
-        self,
-        generation: int,
-        display: Display | None,
-        watch: Callable[[View], None] | None,
-    ) -> int:
+    def _first_generation(self) -> int:
+        if not self.job.resume:
+            return 0
+        try:
+            view = View(self.directory)
+        except HvdFtError as error:
+            raise HvdFtError(
+                f"job {self.job.id} cannot be resumed from this host ({error}): give --resume the "
+                "id of a job that was ended because of a lost host, on one of its hosts"
+            ) from None
+        try:
+            return view.generation + 1
+        finally:
+            view.close()
+
+    def _run_generation(self, generation: int) -> int:
         """Runs mpirun to its end; returns its exit code."""
-        output = subprocess.PIPE if display and display.takes_output else None
         environment = {
             **job_environment(self.job),
             "HOROVOD_FT_LAUNCHER": self.lifelines.address,
             "HOROVOD_FT_GENERATION": str(generation),
         }
+        self.hosts.begin(generation)
+        self._why_ended, self._counts = "", True
+        self.start = StartWatch(self.job.hosts, environment, time.monotonic())
         self.mpirun = subprocess.Popen(
             mpirun_command(self.job, environment),
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
+            stdout=subprocess.PIPE,
+            stderr=self.output.stderr,
             start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
             # So that the job ends even if we are killed; there is no other thread here.
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
-        with selectors.DefaultSelector() as selector:
-            ended = os.pidfd_open(self.mpirun.pid)
-            try:
-                selector.register(ended, selectors.EVENT_READ)
-                selector.register(self.signals, selectors.EVENT_READ)
-                selector.register(self.lifelines, selectors.EVENT_READ)
-                if self.mpirun.stdout:
-                    selector.register(self.mpirun.stdout, selectors.EVENT_READ)
-                self._loop(selector, generation, display, watch)
-            finally:
-                os.close(ended)
+        self.output.attach(self.mpirun)
+        ended = os.pidfd_open(self.mpirun.pid)
+        try:
+            self._loop(ended, generation)
+        finally:
+            os.close(ended)
+            self.start.close()
         return self.mpirun.wait()
 
-    def _loop(
-        self,
-        selector: selectors.BaseSelector,
-        generation: int,
-        display: Display | None,
-        watch: Callable[[View], None] | None,
-    ) -> None:
+    def _loop(self, ended: int, generation: int) -> None:
         assert self.mpirun
-        lines = OutputLines(self.mpirun.stdout, display)
         self._deadline = _NEVER
         late_at = time.monotonic() + self.start_limit
-        next_tick = 0.0
         while self.mpirun.poll() is None:
-            for key, _ in selector.select(max(next_tick - time.monotonic(), 0)):
-                if key.fileobj is self.lifelines:
-                    self.lifelines.serve()
-                elif key.fileobj is self.mpirun.stdout and not lines.pass_on():
-                    selector.unregister(self.mpirun.stdout)
-            if len(self.signals.received) > self._asked:
-                self._stop(again=self._asked > 0)
-                self._asked += 1
-                self._end_by(STOP_LIMIT_SECONDS)
-            if agents_lost(self.lifelines.holders, generation):
+            self._wait(ended)
+            now = time.monotonic()
+            self._heed_signals(now)
+            holders = self.lifelines.holders
+            if agents_lost(holders, generation):
                 self._end_by(HYDRA_LIMIT_SECONDS)
-            if time.monotonic() > late_at and agents_late(self.lifelines.holders, generation):
+            if now > late_at and agents_late(holders, generation) and not self.hosts.any_silent:
                 self._kill()
-            if time.monotonic() > self._deadline:
+            if now > self._deadline:
                 self._kill()
-            if time.monotonic() >= next_tick:
-                next_tick = time.monotonic() + TICK_SECONDS
-                self._tick(display, watch)
-        lines.pass_on_the_rest()
-        self._tick(display, None)
+        self.output.finish()
+        self._tick(None)
+
+    def _wait(self, *more: int) -> None:
+        """Waits for the next tick or for something to do, and does that."""
+        readers, writers = self.output.waits_for()
+        readers += [*more, self.lifelines.fileno(), self.signals.fileno()]
+        left = max(min(self._next_tick, self._stop_at) - time.monotonic(), 0)
+        select.select(readers, writers, [], left)
+        self.lifelines.serve()
+        self.output.move()
+        if (now := time.monotonic()) >= self._next_tick:
+            self._next_tick = now + TICK_SECONDS
+            self._tick(self.watch)
+            self._watch_hosts(now)
+
+    def _watch_hosts(self, now: float) -> None:
+        verdict = self.hosts.look(now)
+        if verdict is not None and not self._why_ended:
+            self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
+        here = {holder.rank for holder in self.lifelines.holders if holder}
+        if self.start and not self._why_ended:
+            self._no_start = self.start.look(now, here)
+            if self._no_start:
+                self._end_mpirun(self._no_start, counts=False)
+
+    def _end_mpirun(self, why: str, counts: bool) -> None:
+        self._why_ended, self._counts = why, counts
+        self._kill()
 
     def _judge(self) -> Again | Over:
         """Finds out whether the job has ended with its mpirun."""
         deadline = time.monotonic() + HEAR_LIMIT_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.lifelines, selectors.EVENT_READ)
-            while True:
-                self.lifelines.serve()
-                verdict = self.policy.ended(
-                    self.lifelines.holders, bool(self.signals.received), time.monotonic()
-                )
-                if not isinstance(verdict, NotYet):
-                    return verdict
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return Over("the job's agents live on without their mpirun; the job was ended")
-                selector.select(left)
+        counts = self._counts and not self.hosts.lost_one
+        while True:
+            self.lifelines.serve()
+            over = bool(self.signals.received) or self.lifelines.exit_code is not None
+            verdict = self.policy.ended(
+                self.lifelines.holders, time.monotonic(), over=over, counts=counts
+            )
+            if not isinstance(verdict, NotYet):
+                return verdict
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return Over("the job's agents live on without their mpirun; the job was ended")
+            select.select([self.lifelines.fileno(), self.signals.fileno()], [], [], left)
 
-    def _tick(self, display: Display | None, watch: Callable[[View], None] | None) -> None:
+    def _await_hosts(self) -> Over | None:
+        """Waits until new agents can be started on all hosts; tells if that is in vain."""
+        environment = job_environment(self.job)
+        while self.job.machine_file is not None:
+            names = {self.hosts.name(host): host for host in self.hosts.gone()}
+            reasons = self._reach(list(names), environment)
+            if self.signals.received:
+                return Over()
+            if given_up := self._given_up():
+                return given_up
+            for name, host in names.items():
+                if name not in reasons:
+                    self.hosts.forget(host)  # only our processes are gone; new ones can be started
+                elif host in self.hosts.gone():
+                    return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
+            if not self.hosts.any_silent:
+                return None
+            self._wait()
+        return None
+
+    def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+        """Tries hosts out; returns why those cannot be reached that cannot."""
+        probes = Probes(hosts, environment)
+        while not probes.poll() and not self.signals.received:
+            self._wait()
+        probes.close()
+        return probes.unreachable
+
+    def _given_up(self) -> Over | None:
+        verdict = self.hosts.look(time.monotonic())
+        return self._give_up(verdict.why) if isinstance(verdict, GiveUp) else None
+
+    def _give_up(self, why: str) -> Over:
+        self.files_stay = True
+        return Over(
+            f"{why}, so the job was ended; its state stays on the other hosts: hvdft run --resume "
+            f"{self.job.id} with the same -np and -H goes on, hvdft clean {self.job.id} removes it"
+        )
+
+    def _tick(self, watch: Callable[[View], None] | None) -> None:
         if self.view is None:
             # Not there yet, or not complete yet: the next tick looks again.
             with contextlib.suppress(HvdFtError):
                 self.view = View(self.directory)
-        if self.view and display:
-            display.update(self.view)
+        if self.view and self.display:
+            self.display.update(self.view)
         if self.view and watch:
             watch(self.view)
 
     def _end_by(self, seconds: float) -> None:
         self._deadline = min(self._deadline, time.monotonic() + seconds)
 
-    def _stop(self, again: bool) -> None:
-        assert self.mpirun
-        if again:
-            self._kill()
-        else:
-            # On SIGTERM mpirun would leave at once; on SIGINT it waits for the agents.
-            self.mpirun.send_signal(signal.SIGINT)
+    def _heed_signals(self, now: float) -> None:
+        received = self.signals.received
+        if len(received) > self._asked:
+            again, self._asked = self._asked > 0, len(received)
+            if again or not self._all_here():
+                self._kill()
+                return
+            self._end_by(self.stop_limit)
+            self._stop_at = now
+            if received[0] == signal.SIGINT:
+                self.lifelines.tell({"interrupt": True})
+                self._stop_at = now + INTERRUPT_SECONDS
+        if self._stop_at <= now or len(self.lifelines.interrupted) >= self.job.size:
+            self._stop_at = _NEVER
+            self.lifelines.interrupted.clear()
+            self.lifelines.tell({"stop": int(received[0])})
+
+    def _all_here(self) -> bool:
+        """Tells whether all agents have begun; before that there is nothing to end in order."""
+        return sum(holder is not None for holder in self.lifelines.holders) >= self.job.size
 
     def _kill(self) -> None:
         """Kills what we started; nurseries see it."""
-        assert self.mpirun
+        if self.mpirun is None or self.mpirun.poll() is not None:
+            return
+        with contextlib.suppress(psutil.Error):
+            # Such as the ssh to a host that does not answer, which would not notice.
+            for child in psutil.Process(self.mpirun.pid).children():
+                child.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.mpirun.pid, signal.SIGKILL)
+
+    def _why_not_started(self, code: int) -> str:
+        """Finds out why an mpirun has failed of whose agents nothing was heard."""
+        if code == 0 or self.signals.received or self.lifelines.hosts:
+            return ""
+        assert self.start
+        probes = self.start.find_out()
+        while not probes.poll() and not self.signals.received:
+            self._wait()
+        if why := cannot_reach(self.job.hosts, probes.unreachable):
+            return why
+        if not self.output.kept:
+            return ""
+        lines = "".join(f"\n    {line}" for line in self.output.kept)
+        return f"mpirun did not start the job's agents ({_describe(code)}); it says:{lines}"
 
     def _exit_code(self, code: int) -> int:
         if self.signals.received:
             return 128 + self.signals.received[0]
         if self.lifelines.exit_code is not None:
             return self.lifelines.exit_code
+        if self.files_stay or self._no_start:
+            return 1
         if code < 0:
-            print(
-                f"hvdft: mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "
-                "run it again",
-                file=sys.stderr,
+            _say(
+                f"mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "
+                "run it again"
             )
             return 128 - code
         return code
@@ -346,17 +369,23 @@ class _Run:
         """Waits until every process of the job has ended, kills what has not, removes files."""
         if self.view:
             self.view.close()
-        if self.mpirun is not None and self.mpirun.poll() is None:
-            self._kill()
+        self._kill()
+        if self.mpirun is not None:
             self.mpirun.wait()
+        self.lifelines.tell({"over": True, "files_stay": self.files_stay})
         self.lifelines.close()  # nurseries that wait for agents end, on all nodes
         if self.mpirun is None:
             return
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
         if self.shared_dir:
             PeerFile(self.shared_dir, self.job.id).remove()
-        jobdir.sweep_stale(self.arena_dir)
+        jobdir.sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
         mpi_files.sweep()
+        self.output.drain()
+
+
+def _say(text: str) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)
 
 
 def _describe(code: int) -> str:

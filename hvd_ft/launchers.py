@@ -11,7 +11,7 @@ import os
 
 import psutil
 
-from hvd_ft.drills import MPIRUN_DIES
+from hvd_ft.drills import AGENT_STOPS, MPIRUN_DIES
 
 _LAUNCHERS = {"horovodrun", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"}
 
@@ -28,10 +28,10 @@ def launchers_above() -> dict[int, str]:
 
 
 def strike(drill: int, agent: int) -> None:
-    """Does a drill: kills an agent, or the mpirun above it.
+    """Does a drill: kills or stops an agent, or kills the mpirun above it.
 
     Args:
-        drill: one of `AGENT_DIES` and `MPIRUN_DIES`.
+        drill: one of `AGENT_DIES`, `AGENT_STOPS` and `MPIRUN_DIES`.
         agent: its process id. On a host where mpirun does not run its proxy dies in its place.
     """
     with contextlib.suppress(psutil.Error):
@@ -40,7 +40,7 @@ def strike(drill: int, agent: int) -> None:
             above = [process for process in victim.parents() if is_launcher(process.cmdline())]
             by_name = {process.name(): process for process in above}
             victim = by_name.get("mpiexec.hydra") or (above[0] if above else victim)
-        victim.kill()
+        victim.suspend() if drill == AGENT_STOPS else victim.kill()
 
 
 def is_launcher(argv: list[str]) -> bool:

@@ -1,10 +1,12 @@
 """The leaders of a job's nodes: who leads, with how many endpoints, and how they part."""
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from hvd_ft import native_logs
 from hvd_ft.meeting import Meeting
+from hvd_ft.native import View
 from hvd_ft.nodes import Nodes
 from hvd_ft.settings import Settings
 
@@ -69,6 +71,41 @@ def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) 
         if count < len(ranks) + _THREADS * leaders:
             return f"{count} CPUs for {len(ranks)} ranks on the host of rank {ranks[0]}"
     return ""
+
+
+def node_facts(
+    leader: "Leader | None",
+    view: View,
+    hosts: Nodes,
+    nodes: Nodes,
+    *,
+    rank: int,
+    generation: int,
+) -> Callable[[], Any]:
+    """Returns what tells the launcher of a node's links, for link_watch.py; None without a leader.
+
+    Args:
+        leader: of the node, if this agent is it.
+        view: of the job.
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        rank: of this agent.
+        generation: of this agent.
+    """
+    if leader is None:
+        return lambda: None
+    node = nodes.node_of(rank)
+    name = f"rank {rank}" if len(nodes) > len(hosts) else os.uname().nodename
+    links = leader.links
+
+    def facts() -> Any:
+        end = native_logs.ring_end(view, rank, sent=False)
+        counts = [[*end, *counts] for end, counts in links().items()]
+        stands = str(end) if end else ""
+        whose = {"generation": generation, "node": node, "name": name}
+        return {**whose, "links": counts, "stands": stands}
+
+    return facts
 
 
 def take_leave(meeting: Meeting, leader: "Leader | None") -> None:

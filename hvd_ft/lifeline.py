@@ -2,13 +2,20 @@
 
 Over its line a nursery says whether it has an agent. When an agent has died the launcher so knows
 that workers wait for new agents; when the launcher has died all nurseries see the end of their
-lines, and that nobody listens any more, and end the job.
+lines, and that nobody listens any more, and end the job. Once a second the launcher asks each host,
+which renews the host's lease (leases.py).
 
 Both sides show that they know the key that the launcher has made up for its job. They say:
 
 launcher: (nonce)           nursery: (nonce, proof)
-launcher: (proof)           nursery: (rank, generation, orphaned, exit_code), whenever it
+launcher: (proof)           nursery: (rank, host, generation, orphaned, exit_code), whenever it
                                 changes
+launcher: (ask)             nursery: (answer, facts): the number asked, what its agent counts
+          (interrupt)                (interrupted): the worker has got SIGINT
+          (stop)                     the number of the signal that ends the job
+          (note)                     what rank 0's agent is to write into the report
+          (over)                     nobody comes any more; whether the job's files are to stay
+nursery:  (note)
 """
 
 from __future__ import annotations
@@ -18,9 +25,12 @@ import hmac
 import secrets
 import selectors
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from hvd_ft.channel import Channel, Message
+from hvd_ft.tcp import set_timeouts
 
 CONNECT_SECONDS = 2.0  # for a connection, and for each message of its beginning
 _MAXIMUM_STRANGERS = 64  # connections that have not shown that they know the key
@@ -33,15 +43,48 @@ class Holder:
 
     Attributes:
         rank: whose nursery it is.
+        host: where it is.
         generation: of its agent.
         orphaned: whether that agent is dead.
         exit_code: of the job, once it is over.
     """
 
     rank: int
+    host: str
     generation: int
     orphaned: bool
     exit_code: int | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> Holder:
+        """Reads what a nursery says.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is something else.
+        """
+        code = message["exit_code"]
+        return cls(
+            int(message["rank"]),
+            str(message["host"]),
+            int(message["generation"]),
+            bool(message["orphaned"]),
+            None if code is None else int(code),
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a nursery has answered.
+
+    Attributes:
+        host: where it is.
+        number: of the question.
+        facts: what its agent has counted last; None if that leads no node.
+    """
+
+    host: str
+    number: int
+    facts: Any
 
 
 class LifeLines:
@@ -50,21 +93,30 @@ class LifeLines:
     Args:
         one_host: whether all ranks are on this host; else nurseries on other hosts connect, to this
             host's name.
+        lease_seconds: so long a host may be silent before its lines end.
 
     Attributes:
         address: what a nursery has to be told: host, port and key.
         exit_code: of the job, once a nursery has told it.
+        hosts: the ranks of each host that has ever had a line.
+        hung_up: the hosts whose last line was ended by themselves: nothing of the job lives there.
+        interrupted: the ranks whose workers have got SIGINT.
     """
 
-    def __init__(self, one_host: bool) -> None:
+    def __init__(self, one_host: bool, lease_seconds: float) -> None:
         self._key = secrets.token_hex(_KEY_BYTES)
+        self._lease = lease_seconds
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=256)
         self._listener.settimeout(CONNECT_SECONDS)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._nonces: dict[Channel, str] = {}  # of strangers
         self._holders: dict[Channel, Holder | None] = {}
+        self._answers: list[Answer] = []
         self.exit_code: int | None = None
+        self.hosts: dict[str, set[int]] = {}
+        self.hung_up: set[str] = set()
+        self.interrupted: set[int] = set()
         host = "127.0.0.1" if one_host else socket.gethostname()
         self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
 
@@ -85,6 +137,36 @@ class LifeLines:
             else:
                 self._hear(key.data)
 
+    def ask(self, number: int, silent: Collection[str]) -> None:
+        """Asks every host, by its first rank that has a line; a silent one by all of them.
+
+        Args:
+            number: of the question.
+            silent: hosts that have not answered for some time.
+        """
+        first: dict[str, tuple[int, Channel]] = {}
+        for channel, holder in list(self._holders.items()):
+            if holder is None:
+                continue
+            if holder.host in silent:
+                self._send(channel, {"ask": number})
+            else:
+                entry = (holder.rank, channel)
+                first[holder.host] = min(first.get(holder.host, entry), entry, key=lambda e: e[0])
+        for _, channel in first.values():
+            self._send(channel, {"ask": number})
+
+    def take_answers(self) -> list[Answer]:
+        """Returns what has been answered since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def tell(self, message: Message) -> None:
+        """Sends a message over all lines."""
+        for channel, holder in list(self._holders.items()):
+            if holder is not None:
+                self._send(channel, message)
+
     def close(self) -> None:
         """Ends all lines, and with them what still runs of the job."""
         self._listener.close()
@@ -92,96 +174,94 @@ class LifeLines:
             channel.close()
         self._selector.close()
 
+    def _send(self, channel: Channel, message: Message) -> None:
+        try:
+            channel.send(message)
+        except OSError:  # it has ended, or nobody has read it for long
+            self._end(channel)
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             connection.settimeout(CONNECT_SECONDS)
+            set_timeouts(connection, self._lease)
             channel = Channel(connection)
             if len(self._nonces) >= _MAXIMUM_STRANGERS:
                 channel.close()
                 return
             self._nonces[channel] = secrets.token_hex(_KEY_BYTES)
             self._selector.register(channel, selectors.EVENT_READ, channel)
-            channel.send({"nonce": self._nonces[channel]})
+            self._send(channel, {"nonce": self._nonces[channel]})
 
     def _hear(self, channel: Channel) -> None:
         try:
             messages = channel.receive()
             for message in messages or ():
                 self._understand(channel, message)
-        except (OSError, ValueError, KeyError, TypeError):
-            messages = None
-        if messages is None:
-            self._selector.unregister(channel)
-            self._nonces.pop(channel, None)
-            self._holders.pop(channel, None)
-            channel.close()
+        except (OSError, ValueError, KeyError, TypeError):  # the network's, or a stranger's
+            self._end(channel)
+        else:
+            if messages is None:
+                self._end(channel, hung_up=True)
+
+    def _end(self, channel: Channel, hung_up: bool = False) -> None:
+        if channel not in self._nonces and channel not in self._holders:
+            return
+        self._selector.unregister(channel)
+        self._nonces.pop(channel, None)
+        holder = self._holders.pop(channel, None)
+        channel.close()
+        if holder and not any(h and h.host == holder.host for h in self._holders.values()):
+            (self.hung_up.add if hung_up else self.hung_up.discard)(holder.host)
 
     def _understand(self, channel: Channel, message: Message) -> None:
-        if channel in self._holders:
-            code = message["exit_code"]
-            self._holders[channel] = Holder(
-                int(message["rank"]),
-                int(message["generation"]),
-                bool(message["orphaned"]),
-                None if code is None else int(code),
-            )
-            if code is not None:
-                self.exit_code = int(code)
-            return
-        _check(message["proof"], _proof(self._key, "nursery", self._nonces[channel]))
-        channel.send({"proof": _proof(self._key, "launcher", message["nonce"])})
-        del self._nonces[channel]
-        self._holders[channel] = None
+        if channel not in self._holders:
+            check(message["proof"], proof(self._key, "nursery", self._nonces[channel]))
+            self._send(channel, {"proof": proof(self._key, "launcher", message["nonce"])})
+            if self._nonces.pop(channel, None):
+                self._holders[channel] = None
+        elif "rank" in message:
+            self._note(channel, Holder.of(message))
+        elif holder := self._holders[channel]:
+            if "answer" in message:
+                answer = Answer(holder.host, int(message["answer"]), message["facts"])
+                self._answers.append(answer)
+            elif "interrupted" in message:
+                self.interrupted.add(holder.rank)
+            elif "note" in message:
+                self._pass_on(message)
+
+    def _note(self, channel: Channel, holder: Holder) -> None:
+        # A line that the network has torn may still look whole at this end.
+        for other, known in list(self._holders.items()):
+            if other is not channel and known and known.rank == holder.rank:
+                self._end(other)
+        self._holders[channel] = holder
+        self.hung_up.discard(holder.host)
+        self.hosts.setdefault(holder.host, set()).add(holder.rank)
+        if holder.exit_code is not None:
+            # All say the same, but that rank 0's agent may add that it could not write the report.
+            self.exit_code = self.exit_code or holder.exit_code
+
+    def _pass_on(self, message: Message) -> None:
+        """Hands a note to the nursery of rank 0, whose agent writes the report."""
+        for channel, holder in list(self._holders.items()):
+            if holder and holder.rank == 0:
+                self._send(channel, {"note": message["note"]})
 
 
-def hold(address: str) -> Channel:
-    """Connects to the launcher.
+def proof(key: str, who: str, nonce: str) -> str:
+    """Returns what shows that somebody knows the job's key.
 
     Args:
-        address: as the launcher has told it.
-
-    Returns:
-        The line, over which a nursery says how it is.
-
-    Raises:
-        ConnectionRefusedError: nobody listens there: the launcher is dead.
-        OSError: it cannot be reached.
+        key: that of the job.
+        who: `nursery` or `launcher`: so nobody can send back what it was sent.
+        nonce: what the other side has made up.
     """
-    host, port, key = address.rsplit(":", 2)
-    connection = socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS)
-    line = Channel(connection)
-    try:
-        nonce = secrets.token_hex(_KEY_BYTES)
-        theirs = _receive_one(line)["nonce"]
-        line.send({"nonce": nonce, "proof": _proof(key, "nursery", theirs)})
-        _check(_receive_one(line)["proof"], _proof(key, "launcher", nonce))
-    except (ValueError, KeyError, TypeError) as error:
-        line.close()
-        raise ConnectionError("it does not speak as a launcher does") from error
-    except OSError:
-        line.close()
-        raise
-    return line
-
-
-def say(line: Channel, holder: Holder) -> None:
-    """Says over a line how its nursery is; of a line that has ended its holder learns elsewhere."""
-    with contextlib.suppress(OSError):
-        line.send(vars(holder))
-
-
-def _receive_one(line: Channel) -> Message:
-    while not (messages := line.receive()):
-        if messages is None:
-            raise ConnectionResetError("the launcher has closed the line")
-    return messages[0]
-
-
-def _proof(key: str, who: str, nonce: str) -> str:
     return hmac.digest(key.encode(), f"{who} {nonce}".encode(), "sha256").hex()
 
 
-def _check(proof: str, expected: str) -> None:
-    if not hmac.compare_digest(proof, expected):
+def check(given: str, expected: str) -> None:
+    """Raises ValueError unless a proof is the expected one."""
+    if not hmac.compare_digest(given, expected):
         raise ValueError("this is not the job's key")

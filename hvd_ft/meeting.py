@@ -8,6 +8,7 @@ agent when one takes too long.
 import contextlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ class Meeting:
     Attributes:
         rank: of this agent.
         size: of the job.
+        library: MPI's name and version.
         nothing_under_way: whether all that leaders have begun over MPI is complete.
     """
 
@@ -55,7 +57,10 @@ class Meeting:
                 if several:
                     os.environ.update(ENDPOINTS)
                 mpi4py.rc.finalize = False
-                from mpi4py import MPI
+                with warnings.catch_warnings():
+                    # About other MPIs' launchers: foreign_launcher.py says it in one line.
+                    warnings.filterwarnings("ignore", "suspicious MPI execution environment")
+                    from mpi4py import MPI
             except (ImportError, RuntimeError) as error:
                 reason = str(error).splitlines()[0]
                 raise HvdFtError(
@@ -67,6 +72,7 @@ class Meeting:
         self._world = MPI.COMM_WORLD
         self.rank = self._world.rank
         self.size = self._world.size
+        self.library: str = MPI.Get_library_version().strip("\0").splitlines()[0]
 
     def exchange(self, what: str, value: Any) -> list[Any]:
         """Gives every agent the values of all.
@@ -151,6 +157,16 @@ class Elsewhere(HvdFtError):
 def launch_rank() -> int:
     """Returns the rank as Hydra tells it before MPI is there; 0 without Hydra."""
     return int(os.environ.get("PMI_RANK", "0"))
+
+
+def host_key() -> str:
+    """Returns what tells this host from all others: its name, and its boot."""
+    return "/".join(host_identity())
+
+
+def host_name(key: str) -> str:
+    """Returns the name in what `host_key` returned."""
+    return key.partition("/")[0]
 
 
 def host_identity() -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The logs that two have together, seen from Python: messages between workers, and a look at logs.
 
-The meaning of every name is told in ``core/hvdft_logs.h``; apart from ``native.py``, for it wants
-numpy.
+The meaning of every name is told in ``core/hvdft_logs.h``. numpy is imported only where there are
+arrays: agents look at logs, and shall stay small.
 """
 
 import ctypes
@@ -9,11 +9,12 @@ import zlib
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from hvd_ft import abi, native
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _AGAIN = -1
 
@@ -72,8 +73,10 @@ def _library() -> ctypes.CDLL:
     return abi.load(abi.library_path(), _SIGNATURES, "build it with 'make core'")
 
 
-def send(dest: int, tag: int, form: str, data: np.ndarray) -> bool:
+def send(dest: int, tag: int, form: str, data: "np.ndarray") -> bool:
     """Sends a contiguous array's bytes; False if an earlier incarnation has sent the message."""
+    import numpy as np
+
     checksum = zlib.crc32(data.reshape(-1).view(np.uint8).data)
     code = _library().hvdft_worker_send(
         dest, tag, form.encode(), checksum, data.ctypes.data, data.nbytes
@@ -91,7 +94,7 @@ def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
     return Message(out.number, out.bytes, out.form.decode())
 
 
-def take_message(source: int, message: Message, to: np.ndarray) -> None:
+def take_message(source: int, message: Message, to: "np.ndarray") -> None:
     """Receives a message into a contiguous array of its size."""
     which = _Message(message.number)
     abi.checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))
@@ -110,6 +113,14 @@ class EdgeEnd:
     op: int
     position: int
     place: tuple[str, int, int] | None
+
+    def __str__(self) -> str:
+        if self.position == 0:
+            return f"op {self.op}, its beginning"
+        if self.place is None:
+            return f"op {self.op}, position {self.position}"
+        phase, step, segment = self.place
+        return f"op {self.op}, {phase} step {step} segment {segment}"
 
 
 @dataclass(frozen=True)

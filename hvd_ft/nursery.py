@@ -7,8 +7,11 @@ new generation, takes over the one that an older agent has left. nursery_life.py
 import contextlib
 import os
 import select
+import signal
 import socket
+import subprocess
 import sys
+from typing import Any
 
 from hvd_ft import adoption
 from hvd_ft.channel import Channel, Message
@@ -28,6 +31,7 @@ class NurseryProcess:
         self.pid = pid
         self.channel = channel
         self.found = found
+        self._is_ours = found is None  # a child of this process
 
     @classmethod
     def fork(cls) -> "NurseryProcess":
@@ -38,23 +42,52 @@ class NurseryProcess:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            live(theirs)
+            live(theirs, os.getppid())
         theirs.close()
         return cls(pid, Channel(ours))
 
+    def replace(self) -> None:
+        """Starts another nursery in the place of one that was killed.
+
+        By executing a new program, not by forking: this process speaks MPI by now.
+        """
+        self.channel.close()
+        if self._is_ours:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = [str(theirs.fileno()), str(os.getpid())]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hvd_ft.nursery_start", *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        process.returncode = 0  # end() waits for it
+        self.pid, self.channel, self.found, self._is_ours = process.pid, Channel(ours), None, True
+
     @classmethod
-    def adopt(cls, directory: str, rank: int, generation: int) -> "NurseryProcess | None":
+    def adopt(
+        cls,
+        directory: str,
+        rank: int,
+        generation: int,
+        lease_seconds: float,
+        launcher: str | None,
+    ) -> "NurseryProcess | None":
         """Takes over the nursery that an older agent of this rank has left; None if there is none.
 
         Args:
             directory: of the job.
             rank: of this agent.
             generation: of this agent.
+            lease_seconds: so long this agent may be silent.
+            launcher: its address.
 
         Raises:
             HvdFtError: it has a newer agent, or does not answer.
         """
-        adopted = adoption.adopt(directory, rank, generation)
+        adopted = adoption.adopt(directory, rank, generation, lease_seconds, launcher)
         if adopted is None:
             return None
         channel, found = adopted
@@ -64,17 +97,45 @@ class NurseryProcess:
         """Has the nursery lock the job's directory, and clear it at the end if it is the last."""
         self._order({"do": "job", "dir": directory})
 
-    def keep(self, rank: int, generation: int, launcher: str, seconds: float) -> None:
-        """Has the nursery live on without an agent, and wait for the next.
+    def attend(
+        self,
+        *,
+        rank: int,
+        host: str,
+        generation: int,
+        launcher: str | None,
+        lease_seconds: float,
+        host_timeout_seconds: float,
+    ) -> None:
+        """Has the nursery watch the launcher, and this agent from its first `beat` on.
 
         Args:
             rank: of this agent.
+            host: where it is.
             generation: of this agent.
-            launcher: its address (lifeline.py); when it is dead, nobody will come.
-            seconds: how long it waits.
+            launcher: its address (lifeline.py); None: there is none to which lines lead.
+            lease_seconds: so long this agent, or the way to the launcher, may be silent.
+            host_timeout_seconds: so long the launcher waits for a lost host.
         """
-        order = {"rank": rank, "generation": generation, "launcher": launcher, "seconds": seconds}
-        self._order({"do": "keep", **order})
+        order = {"rank": rank, "host": host, "generation": generation, "launcher": launcher}
+        limits = {"lease": lease_seconds, "host_timeout": host_timeout_seconds}
+        self._order({"do": "attend", **order, **limits})
+
+    def keep(self, seconds: float) -> None:
+        """Has the nursery live on without an agent, and wait for the next for so long."""
+        self._order({"do": "keep", "seconds": seconds})
+
+    def beat(self, facts: Any) -> None:
+        """Says that this agent lives, and what it has counted; the nursery answers `beat`."""
+        self._order({"do": "beat", "facts": facts})
+
+    def note(self, note: Message) -> None:
+        """Sends something for the report to the agent of rank 0, by way of the launcher."""
+        self._order({"do": "note", "note": note})
+
+    def interrupted(self) -> None:
+        """Says that the worker has got the user's SIGINT."""
+        self._order({"do": "interrupted", "interrupted": True})
 
     def release(self, exit_code: int) -> None:
         """Ends what `keep` began: the job is over."""
@@ -97,6 +158,15 @@ class NurseryProcess:
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it still runs."""
         self._order({"do": "kill", "name": name, "signal": number})
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to the process of that name alone, if it still runs."""
+        self._order({"do": "signal", "name": name, "signal": number})
+
+    def kill_itself(self) -> None:
+        """Kills the nursery, which does not answer; its worker dies with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def limit(self, seconds: float, text: str) -> None:
         """Has the nursery say `text` and kill the agent unless `unlimit` comes within the time.
@@ -130,6 +200,6 @@ class NurseryProcess:
             ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
         finally:
             os.close(pidfd)
-        if ended and self.found is None:
+        if ended and self._is_ours:
             os.waitpid(self.pid, 0)
         return bool(ended)

@@ -2,20 +2,26 @@
 
 It lives in a session of its own, so it outlives an agent that is killed, or that Hydra kills
 together with the agent's session: the agent's socket then ends. If it has been told to keep, it
-lets its processes live and waits for an agent of the next generation (adoption.py), for a limited
-time and as long as the launcher lives (launcher_watch.py). Otherwise it kills what it started,
-clears the job directory if it is the last one there, and goes. It is a subreaper, so all that its
-children leave behind, even in sessions of their own, comes to it.
+lets its processes live and waits for an agent of the next generation (adoption.py). Otherwise it
+kills what it started, clears the job directory if it is the last one there, and goes. It is a
+subreaper, so all that its children leave behind, even in sessions of their own, comes to it.
+
+An agent that is stopped it kills (beats.py). When nobody listens any more where the launcher did
+(launcher_line.py), or the launcher says that the job is over, it ends everything. A launcher that
+cannot be reached may live: so it waits as long as the launcher would wait for this host, and then
+ends its processes, but leaves the job's files, from which the job can be resumed.
 
 A worker can be a warm spare: then the spare's holder (spare_holder.py) is its parent and buries it,
 and the nursery passes orders and reports on.
 
-Orders:    job(dir)   start(name, argv, env, cwd, spare)   go   kill(name, signal)
-           limit(seconds, text)   keep(rank, generation, launcher, seconds)
-           release(exit_code)   end
+Orders:    attend(rank, host, generation, launcher, lease, host_timeout)   job(dir)
+           keep(seconds)   start(name, argv, env, cwd, spare)   go
+           kill(name, signal)   signal(name, signal)   limit(seconds, text)   beat(facts)
+           note(note)   interrupted   release(exit_code)   end
 Reports:   started(name, pid, time_ns, spare)   refused(name, error)
-           exited(name, pid, status, time_ns)   stubborn(pids)
-           adopted(nursery, worker, running)    as the first one to a new agent
+           exited(name, pid, status, time_ns)   stubborn(pids)   beat
+           interrupt   stop(signal)   note(note)   adopted(nursery, worker, running): the first one
+           to a new agent
 """
 
 import contextlib
@@ -23,44 +29,45 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hvd_ft import mpi_files, native
 from hvd_ft.adoption import Cradle
-from hvd_ft.burial import bury
+from hvd_ft.beats import Beats
 from hvd_ft.channel import Channel, Message
-from hvd_ft.child import begin_child
-from hvd_ft.drills import AGENT_DIES, MPIRUN_DIES
+from hvd_ft.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
+from hvd_ft.errors import HvdFtError
 from hvd_ft.jobdir import JobDirectory
-from hvd_ft.launcher_watch import LauncherWatch
+from hvd_ft.launcher_line import LauncherLine
 from hvd_ft.launchers import strike
+from hvd_ft.nursery_children import WORKER, Children
 from hvd_ft.output_relay import OutputRelay
 from hvd_ft.peer import peer_of
-from hvd_ft.pinning import pin
-from hvd_ft.taken_spare import TakenSpare
 
-WORKER = "worker"
-SPARES = "spares"  # the keeper of warm spares
-_FAMILIES = {WORKER, SPARES}  # when a process of these names dies, what it left behind is killed
 _DEATH_SECONDS = 5.0  # for an agent to die of SIGKILL
-_DRILLS = {AGENT_DIES, MPIRUN_DIES}
+_WARN_SECONDS = 5.0  # for the launcher to be reached the first time, before that is told
+_DRILLS = {AGENT_DIES, AGENT_STOPS, MPIRUN_DIES}
 _NEVER = float("inf")
 
 
-def live(end: socket.socket) -> NoReturn:
-    """The life of the nursery process; never returns to the agent's code."""
+def live(end: socket.socket, agent: int) -> NoReturn:
+    """The life of the nursery process; never returns to the agent's code.
+
+    Args:
+        end: of the channel to the agent.
+        agent: its process id.
+    """
     code = 1
     try:
         os.setsid()
         _close_descriptors(keep=end.fileno())
         native.become_subreaper()
-        _Nursery(Channel(end), os.getppid()).run()
+        _Nursery(Channel(end), agent).run()
         code = 0
     except Exception as error:  # the agent sees the socket end; this says why
-        print(f"hvdft: the nursery failed: {error!r}", file=sys.stderr, flush=True)
+        _say(f"the nursery failed: {error!r}")
     finally:
         os._exit(code)
 
@@ -72,22 +79,31 @@ def _close_descriptors(keep: int) -> None:
                 os.close(descriptor)
 
 
+def _say(text: str) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)
+
+
 class _Nursery:
     def __init__(self, channel: Channel, agent: int) -> None:
         self._channel: Channel | None = channel  # None: there is no agent
         self._agent_pid = agent
-        self._agent = os.pidfd_open(agent)
+        self._agent: int | None = os.pidfd_open(agent)  # None: it has ended
+        self._beats: Beats | None = None  # of the agent
+        self._facts: Any = None  # what it has counted last
         self._relay = OutputRelay()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._taken: TakenSpare | None = None  # the worker, if it was a spare
-        self._worker: Message | None = None  # what the next agent has to know of the latest one
+        self._children = Children(self._relay, self._report)
         self._job: JobDirectory | None = None
         self._cradle: Cradle | None = None
-        self._launcher: LauncherWatch | None = None  # if it is to wait for a next agent
+        self._rank, self._host = 0, ""
+        self._launcher: LauncherLine | None = None
+        self._silence_seconds = _NEVER  # so long the launcher may be out of reach
+        self._keep_seconds: float | None = None  # so long it waits for a next agent; None: not
         self._over = False
+        self._files_stay = False
         # The times are time.monotonic()'s.
         self._limit: tuple[float, str] | None = None  # and what to say
         self._adopted_by = _NEVER
+        self._warn_at = _NEVER
         # SIGCHLD writes to this pipe: it tells of orphans too, which have no pidfd of ours.
         self._deaths, alarm = os.pipe()
         os.set_blocking(self._deaths, False)
@@ -104,59 +120,86 @@ class _Nursery:
             while not self._over:
                 self._one_round()
         finally:
-            if self._taken is not None:
-                self._taken.end()
-            self._bury(spared=set())
+            self._children.end()
             self._relay.flush()
             if self._job is not None:
-                self._job.leave()
+                self._job.leave(files_stay=self._files_stay)
+            if self._launcher is not None:
+                self._launcher.close()
             mpi_files.sweep()  # an agent that was killed in MPI_Init may have left one
 
     def _one_round(self) -> None:
         readers, writers = self._relay.waits_for()
-        line = self._launcher.line if self._launcher else None
-        sources = [self._channel, self._taken, self._cradle, line]
+        if self._launcher is not None:
+            reading, writing = self._launcher.waits_for()
+            readers, writers = readers + reading, writers + writing
+        sources = [self._channel, self._children.taken, self._cradle]
         readers += [self._deaths, *(source.fileno() for source in sources if source is not None)]
-        ready = set(select.select(readers, writers, [], self._seconds_left())[0])
+        reading, writing, _ = select.select(readers, writers, [], self._seconds_left())
+        ready = {*reading, *writing}
         self._check_deadlines()
         self._relay.move()
-        if self._deaths in ready and _FAMILIES & self._reap():
-            self._bury({child.pid for child in self._children.values()})
+        if self._deaths in ready:
+            with contextlib.suppress(BlockingIOError):
+                self._drills |= _DRILLS & set(os.read(self._deaths, 4096))
+            self._children.reap()
         while self._drills:
             strike(self._drills.pop(), self._agent_pid)
-        if self._taken is not None and self._taken.fileno() in ready:
-            self._hear_of_taken(self._taken)
+        if (taken := self._children.taken) is not None and taken.fileno() in ready:
+            self._children.hear_of_taken()
         if self._channel is not None and self._channel.fileno() in ready:
             self._hear_agent(self._channel)
         if self._cradle is not None and self._cradle.fileno() in ready:
             self._hear_new_agent(self._cradle)
-        if self._launcher is not None and line is not None and line.fileno() in ready:
-            self._look_after_launcher(self._launcher)
+        if self._launcher is not None:
+            self._hear_launcher(self._launcher, ready)
 
     # -------------------------------------------------------------- time
 
     def _seconds_left(self) -> float | None:
         deadlines = [
             self._adopted_by,
+            self._warn_at,
             self._relay.lost_at,
             *([self._limit[0]] if self._limit else []),
-            *([self._launcher.look_at] if self._launcher else []),
+            *([self._launcher.look_at, self._launcher_lost_at] if self._launcher else []),
+            *([self._beats.look_at] if self._beats else []),
         ]
         first = min(deadlines)
         return None if first == _NEVER else max(0.0, first - time.monotonic())
+
+    @property
+    def _launcher_lost_at(self) -> float:
+        launcher = self._launcher
+        if launcher is None or launcher.silent_since is None or not launcher.known:
+            return _NEVER
+        return launcher.silent_since + self._silence_seconds
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         if self._limit and self._limit[0] <= now:
             text, self._limit = self._limit[1], None
-            print(f"hvdft: {text}", file=sys.stderr, flush=True)
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
+            self._kill_agent(text)
+        if self._beats and self._beats.is_silent(now):
+            self._beats.stop()
+            self._kill_agent(
+                f"the agent of rank {self._rank} (pid {self._agent_pid}) is stopped: it has not "
+                "answered for the time of HOROVOD_FT_LEASE_SECONDS; killed"
+            )
         if self._relay.lost_at <= now:
             self._relay.give_up()
-        if self._launcher and self._launcher.look_at <= now:
-            self._look_after_launcher(self._launcher)
-        self._over |= self._adopted_by <= now
+        if self._warn_at <= now:
+            self._warn_at = _NEVER
+            self._warn_of_launcher()
+        if self._adopted_by <= now or (self._keep_seconds and self._launcher_lost_at <= now):
+            self._end_agent()
+            self._over = self._files_stay = True
+
+    def _kill_agent(self, why: str) -> None:
+        _say(why)
+        if self._agent is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
 
     # -------------------------------------------------------------- agents
 
@@ -166,53 +209,96 @@ class _Nursery:
             self._follow(message)
         if messages is None:
             self._channel = None
-            self._limit = None
-            self._over |= self._launcher is None
-            if self._launcher:
-                self._relay.detach()
-                self._adopted_by = time.monotonic() + self._launcher.adoption_seconds
-                self._launcher.say(orphaned=True)
+            self._limit = self._beats = self._facts = None
+            if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
+                self._over = True
+                return
+            self._relay.detach()
+            self._adopted_by = time.monotonic() + self._keep_seconds
+            self._launcher.tell(orphaned=True)
 
     def _follow(self, message: Message) -> None:
-        if message["do"] == "job":
-            self._job = JobDirectory.join(message["dir"])
-        elif message["do"] == "keep":
-            self._keep(message)
-        elif message["do"] == "release":
+        do = message["do"]
+        if do == "start":
+            self._children.start(message, self._job.path if self._job else None)
+        elif do == "go":
+            self._children.go()
+        elif do == "kill":
+            self._children.kill(message["name"], message["signal"])
+        elif do == "signal":
+            self._children.signal(message["name"], message["signal"])
+        elif do in ("note", "interrupted"):
             if self._launcher:
-                self._launcher.say(orphaned=False, exit_code=message["exit_code"])
-            self._launcher = None
-        elif message["do"] == "end":
+                self._launcher.send({do: message[do]})
+        else:
+            self._follow_agents(message)
+
+    def _follow_agents(self, message: Message) -> None:
+        """Follows an order about the job, or about the agent itself."""
+        do = message["do"]
+        if do == "beat":
+            self._hear_beat(message["facts"])
+        elif do == "attend":
+            self._attend(message)
+        elif do == "job":
+            self._enter_job(message["dir"])
+        elif do == "keep":
+            self._keep_seconds = message["seconds"]
+        elif do == "release":
+            self._keep_seconds = self._beats = None
+            if self._launcher:
+                self._launcher.tell(orphaned=False, exit_code=message["exit_code"])
+        elif do == "end":
             self._over = True
-        elif message["do"] == "start":
-            if not (message["spare"] and self._take_spare(message)):
-                self._start(message)
-        elif message["do"] == "limit":
+        elif do == "limit":
             seconds = message["seconds"]
             self._limit = seconds and (time.monotonic() + seconds, message["text"])
-        elif message["do"] == "go" and self._taken and not self._taken.begun:
-            self._taken.go()
-        elif message["do"] == "kill" and self._taken and message["name"] == WORKER:
-            self._taken.kill(message["signal"])
-        elif message["do"] == "kill" and message["name"] in self._children:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._children[message["name"]].pid, message["signal"])
+            if self._beats:
+                self._beats.stop()  # it is in MPI, which lets Python do nothing else
 
-    def _keep(self, order: Message) -> None:
-        assert self._job is not None
-        rank, address = order["rank"], order["launcher"]
+    def _enter_job(self, directory: str) -> None:
         try:
-            self._launcher = LauncherWatch(address, rank, order["generation"], order["seconds"])
-        except OSError as error:
-            print(
-                f"hvdft: rank {rank} cannot reach the launcher at {address.rsplit(':', 1)[0]} "
-                f"({error}): if an agent dies the job ends; let that host name lead to the host "
-                "where hvdft run was started",
-                file=sys.stderr,
-                flush=True,
-            )
+            self._job = JobDirectory.join(directory)
+        except HvdFtError:  # it has ended while we started in the place of another nursery
+            self._over = True
             return
-        self._cradle = Cradle(self._job.path, rank)
+        self._cradle = Cradle(directory, self._rank)
+
+    def _hear_beat(self, facts: Any) -> None:
+        self._facts = facts
+        if self._beats:
+            self._beats.heard(time.monotonic())
+        self._report({"report": "beat"})
+
+    def _attend(self, order: Message) -> None:
+        self._rank = order["rank"]
+        self._beats = Beats(order["lease"])
+        self._silence_seconds = order["host_timeout"] + order["lease"]
+        self._host = order["host"]
+        if order["launcher"] is not None:
+            self._connect(order)
+            self._warn_at = time.monotonic() + _WARN_SECONDS
+
+    def _connect(self, order: Message) -> None:
+        if self._launcher is not None:
+            self._launcher.close()
+        self._launcher = LauncherLine(
+            order["launcher"],
+            self._rank,
+            self._host,
+            order["generation"],
+            order["lease"],
+            known=order["generation"] > 0,  # it has been there, or it could not start this agent
+        )
+
+    def _warn_of_launcher(self) -> None:
+        assert self._launcher is not None
+        if self._launcher.silent_since is not None:
+            _say(
+                f"rank {self._rank} cannot reach the launcher at {self._launcher.place} "
+                f"({self._launcher.problem}): if an agent dies the job ends; let that host name "
+                "lead to the host where hvdft run was started"
+            )
 
     def _hear_new_agent(self, cradle: Cradle) -> None:
         received = cradle.receive()
@@ -220,8 +306,9 @@ class _Nursery:
             return
         connection, order, streams = received
         os.close(streams[0])
-        # After `release` the job is over, and before `keep` nobody can connect.
-        if not self._launcher or order["generation"] <= self._launcher.generation:
+        # After `release` the job is over, and before `keep` there is nothing to take over.
+        newest = self._launcher.generation if self._launcher else 0
+        if self._keep_seconds is None or order["generation"] <= newest:
             connection.close()
             for stream in streams[1:]:
                 os.close(stream)
@@ -231,118 +318,51 @@ class _Nursery:
         self._agent = os.pidfd_open(self._agent_pid)
         self._channel = Channel(connection)
         self._adopted_by = _NEVER
-        self._launcher.generation = order["generation"]
-        self._launcher.say(orphaned=False)
+        self._beats = Beats(order["lease"])
+        if self._launcher and order["launcher"] == self._launcher.address:
+            self._launcher.tell(orphaned=False, generation=order["generation"])
+        else:
+            self._connect(order)  # the job is resumed
         self._relay.attach(streams[1:])
-        if self._worker is not None and self._taken is not None:
-            self._worker["begun"] = self._taken.begun
-        adopted = {"report": "adopted", "nursery": os.getpid(), "worker": self._worker}
-        self._report({**adopted, "running": list(self._children)})
-
-    def _look_after_launcher(self, launcher: LauncherWatch) -> None:
-        if launcher.is_dead():
-            self._end_agent()  # or it might hold the job's directory when we leave
-            self._over = True
+        self._report(self._children.found())
 
     def _end_agent(self) -> None:
         """Sees to it that an older agent, if it still lives, touches the arenas no more."""
+        if self._agent is None:
+            return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._agent, signal.SIGKILL)
         select.select([self._agent], [], [], _DEATH_SECONDS)
         os.close(self._agent)
+        self._agent = None
         if self._channel is not None:
-            self._channel.close()  # not before: it would take us for dead, and stop the job
+            self._channel.close()  # not before: it would take us for dead, and start another
 
     def _report(self, message: Message) -> None:
-        if message.get("name") == WORKER:
-            self._note_worker(message)
         # Of the agent's death we learn by the end of its socket.
         if self._channel is not None:
             with contextlib.suppress(OSError):
                 self._channel.send(message)
 
-    def _note_worker(self, report: Message) -> None:
-        assert self._worker is not None
-        if report["report"] == "started":
-            self._worker["pid"] = report["pid"]
-        elif report["report"] == "refused":
-            self._worker["refused"] = report["error"]
-        else:
-            self._worker["end"] = [report["status"], report["time_ns"]]
+    # -------------------------------------------------------------- launcher
 
-    # -------------------------------------------------------------- children
+    def _hear_launcher(self, launcher: LauncherLine, ready: set[int]) -> None:
+        for order in launcher.move(ready):
+            if "ask" in order:
+                launcher.send({"answer": order["ask"], "facts": self._facts})
+            elif "interrupt" in order:
+                self._report({"report": "interrupt"})
+            elif "stop" in order:
+                self._report({"report": "stop", "signal": order["stop"]})
+            elif "note" in order:
+                self._report({"report": "note", "note": order["note"]})
+            elif "over" in order:
+                self._end_agent()
+                self._over = True
+                self._files_stay = order["files_stay"]
+        if launcher.is_dead and not self._over:
+            self._end_agent()  # or it might hold the job's directory when we leave
+            self._over = True
 
-    def _start(self, order: Message) -> None:
-        name = order["name"]
-        self._note_order(order)
 
-        def begin() -> None:
-            begin_child()
-            if name == WORKER:
-                pin(order["env"])
-
-        try:
-            child = subprocess.Popen(
-                order["argv"],
-                env=order["env"],
-                cwd=order["cwd"],
-                stdout=self._relay.ends[0],
-                stderr=self._relay.ends[1],
-                start_new_session=True,
-                preexec_fn=begin,  # noqa: PLW1509  (the nursery has one thread)
-            )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            # An OSError names the file, which may be the working directory.
-            text = f"cannot start {order['argv'][0]}: {error}"
-            self._report({"report": "refused", "name": name, "error": text})
-            return
-        self._children[name] = child
-        started = {"report": "started", "name": name, "pid": child.pid, "spare": False}
-        self._report({**started, "time_ns": time.monotonic_ns()})
-
-    def _note_order(self, order: Message) -> None:
-        if order["name"] == WORKER:
-            incarnation = int(order["env"].get("HOROVOD_FT_INCARNATION", 0))
-            self._worker = {"incarnation": incarnation, "pid": 0, "begun": True}
-
-    def _take_spare(self, order: Message) -> bool:
-        """Has a spare become the worker; False if there is none that fits."""
-        assert self._job is not None
-        self._taken = TakenSpare.take(
-            self._job.path, order["argv"], order["env"], order["cwd"], self._relay.ends
-        )
-        if self._taken is None:
-            return False
-        self._note_order(order)
-        started = {"report": "started", "name": WORKER, "pid": self._taken.pid, "spare": True}
-        self._report({**started, "time_ns": self._taken.started_ns})
-        return True
-
-    def _hear_of_taken(self, taken: TakenSpare) -> None:
-        if (end := taken.ended()) is not None:
-            self._taken = None
-            status, time_ns = end
-            self._relay.flush()
-            exited = {"report": "exited", "name": WORKER, "pid": taken.pid, "status": status}
-            self._report({**exited, "time_ns": time_ns})
-
-    def _bury(self, spared: set[int]) -> None:
-        if stubborn := bury(self._reap, spared):
-            self._report({"report": "stubborn", "pids": stubborn})
-
-    def _reap(self) -> set[str]:
-        """Reaps all that has died; returns and reports those that the agent knows by name."""
-        with contextlib.suppress(BlockingIOError):
-            self._drills |= _DRILLS & set(os.read(self._deaths, 4096))
-        names = set()
-        with contextlib.suppress(ChildProcessError):
-            while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:
-                pid, status = reaped
-                for name in [name for name, child in self._children.items() if child.pid == pid]:
-                    # Popen must not wait for a process that is reaped.
-                    self._children.pop(name).returncode = os.waitstatus_to_exitcode(status)
-                    self._relay.flush()  # what it said before what is said of it
-                    exited = {"report": "exited", "name": name, "pid": pid, "status": status}
-                    self._report({**exited, "time_ns": time.monotonic_ns()})
-                    names.add(name)
-        return names
+__all__ = ["WORKER", "live"]

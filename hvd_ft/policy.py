@@ -1,12 +1,15 @@
 """What becomes of a rank whose worker has ended: no process, no clock, only the rules."""
 
 import os
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.commands import describe
 from hvd_ft.settings import Settings
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object, in a message: another one each time
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class End:
         reason: what is known besides the status: its last words, or that it was stuck; or "".
         replayed: ops it has executed.
         owed: ops that its rank has taken part in, in this or an earlier incarnation.
+        incarnation: of the worker.
+        attached: whether it had called hvd.init().
     """
 
     status: int
@@ -53,6 +58,8 @@ class End:
     reason: str = ""
     replayed: int = 0
     owed: int = 0
+    incarnation: int = 0
+    attached: bool = True
 
     def __str__(self) -> str:
         return f"{self.reason} ({describe(self.status)})" if self.reason else describe(self.status)
@@ -99,6 +106,7 @@ class RestartPolicy:
         self._rank = rank
         self._failures = RecentFailures(settings)
         self._failed = False  # ever
+        self._last: tuple[str, int] | None = None  # error and step of the latest failure
 
     def remember(self, failures: Sequence[float]) -> None:
         """Takes the rank's failures that an older agent has seen, on the clock of `ended`."""
@@ -124,9 +132,20 @@ class RestartPolicy:
             )
         if code == 0:
             return Done()
+        early = not end.attached and end.incarnation == 0
+        if code > 0 and (end.orderly or early):
+            message = f"the worker of rank {self._rank} ended with exit code {code}"
+            if early:
+                message += f" {end.reason or 'before hvd.init(): see its output above'}"
+            return Stop(code, message, False)
         self._failed = True
-        if end.orderly and code > 0:
-            return Stop(code, f"the worker of rank {self._rank} ended with exit code {code}", False)
+        if code > 0 and self._repeats(end):
+            return Stop(
+                code,
+                f"rank {self._rank} failed again at step {end.step} with the same error, so it is "
+                f"not restarted: {end}",
+                True,
+            )
         self._failures.add(now)
         if not self._failures.too_many():
             return Restart()
@@ -136,3 +155,11 @@ class RestartPolicy:
             f"{end}; see its output above",
             True,
         )
+
+    def _repeats(self, end: End) -> bool:
+        """Tells whether the incarnation before failed at this step with this error."""
+        error = end.reason or ("" if end.attached else str(end))
+        known = (_ADDRESS.sub("0x", error), end.step) if error else None
+        repeated = known is not None and known == self._last
+        self._last = known
+        return repeated

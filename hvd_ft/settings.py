@@ -1,9 +1,10 @@
 """The user's settings: the `HOROVOD_FT_*` environment variables, checked in one place."""
 
+import difflib
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,8 +12,20 @@ from hvd_ft import pinning
 from hvd_ft.errors import HvdFtError
 
 MINIMUM_ARENA_BYTES = 64 << 20
+MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
+# Variables that are no settings: launcher, agents, workers and hook commands are given them.
+INTERNAL = frozenset(
+    f"HOROVOD_FT_{name}"
+    for name in (
+        *("JOB", "LAUNCHER", "GENERATION"),
+        *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS"),
+        *("RANK", "INCARNATION", "STEP", "TIME"),
+        *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
+    )
+)
+_PREFIX = "HOROVOD_FT_"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -34,6 +47,12 @@ class Settings:
     endpoints: str = "auto"
     pin: bool = False  # as hvdft run says; another launcher has perhaps pinned the agents
     adoption_timeout_seconds: float = 60.0
+    lease_seconds: float = 20.0  # so long a host, or a process of ours, may be silent
+    suspect_seconds: float = 5.0  # by default a quarter of the lease
+    host_timeout_seconds: float = 300.0  # so long a lost host is waited for
+    link_timeout_seconds: float = 30.0  # so long a link may deliver nothing that is on its way
+    stall_warning_seconds: float = 30.0  # 0: never
+    stop_grace_seconds: float = 10.0  # for workers to end after SIGINT
     shared_dir: str | None = None  # None: agents meet over MPI alone
     launcher: str | None = None  # where hvdft run listens; None: it has not started the job
     generation: int = 0  # of the agents, as it has numbered them
@@ -49,12 +68,15 @@ class Settings:
             The settings, each within its range.
 
         Raises:
-            HvdFtError: names the variable, its value and what is allowed.
+            HvdFtError: names the variable, its value and what is allowed; or a variable that is
+                no setting, and the setting that is perhaps meant.
         """
+        env = _Read(env)
         default = cls()
         recovery = _seconds(
             env, "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS", default.recovery_timeout_seconds
         )
+        lease = _seconds(env, "HOROVOD_FT_LEASE_SECONDS", default.lease_seconds)
         settings = cls(
             arena_dir=_directory(env, "HOROVOD_FT_ARENA_DIR", default.arena_dir),
             arena_bytes=_bytes(env, "HOROVOD_FT_ARENA_BYTES"),
@@ -82,24 +104,68 @@ class Settings:
             adoption_timeout_seconds=_seconds(
                 env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
             ),
+            lease_seconds=lease,
+            suspect_seconds=_seconds(env, "HOROVOD_FT_SUSPECT_SECONDS", lease / 4),
+            host_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_HOST_TIMEOUT_SECONDS", default.host_timeout_seconds
+            ),
+            link_timeout_seconds=_seconds(
+                env, "HOROVOD_FT_LINK_TIMEOUT_SECONDS", default.link_timeout_seconds
+            ),
+            stall_warning_seconds=_seconds(
+                env,
+                "HOROVOD_FT_STALL_WARNING_SECONDS",
+                default.stall_warning_seconds,
+                zero="no warning",
+            ),
+            stop_grace_seconds=_seconds(
+                env, "HOROVOD_FT_STOP_GRACE_SECONDS", default.stop_grace_seconds
+            ),
             shared_dir=_directory(env, "HOROVOD_FT_SHARED_DIR", None),
             launcher=env.get("HOROVOD_FT_LAUNCHER") or None,
             generation=_count(env, "HOROVOD_FT_GENERATION", default.generation),
         )
-        if settings.replay_timeout_seconds >= recovery:
+        _refuse_unknown(env)
+        settings._check_order()
+        return settings
+
+    def _check_order(self) -> None:
+        """Raises HvdFtError unless the limits that depend on each other fit together."""
+        if self.replay_timeout_seconds >= self.recovery_timeout_seconds:
             raise HvdFtError(
-                f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {settings.replay_timeout_seconds:g} and "
-                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {recovery:g}: a replay is a part of a "
-                "recovery, so give the first one less"
+                f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {self.replay_timeout_seconds:g} and "
+                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {self.recovery_timeout_seconds:g}: a replay "
+                "is a part of a recovery, so give the first one less"
             )
-        hang, window = settings.hang_timeout_seconds, settings.failure_window_seconds
-        if hang and hang * settings.max_failures >= window:
+        for shorter, low, longer, high in (
+            ("SUSPECT", self.suspect_seconds, "LEASE", self.lease_seconds),
+            ("LEASE", self.lease_seconds, "HOST_TIMEOUT", self.host_timeout_seconds),
+        ):
+            if low >= high:
+                raise HvdFtError(
+                    f"HOROVOD_FT_{shorter}_SECONDS is {low:g} and HOROVOD_FT_{longer}_SECONDS "
+                    f"{high:g}: a silent host is suspect first, then lost, then given up, so give "
+                    "the first one less"
+                )
+        if self.link_timeout_seconds <= self.suspect_seconds:
             raise HvdFtError(
-                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS is {hang:g}, so {settings.max_failures} hangs "
+                f"HOROVOD_FT_LINK_TIMEOUT_SECONDS is {self.link_timeout_seconds:g} and "
+                f"HOROVOD_FT_SUSPECT_SECONDS {self.suspect_seconds:g}: links of a host that does "
+                "not answer are not judged, so give the first one more"
+            )
+        if self.suspect_seconds < MINIMUM_SUSPECT_SECONDS:
+            raise HvdFtError(
+                f"HOROVOD_FT_SUSPECT_SECONDS is {self.suspect_seconds:g}: hosts are asked once a "
+                f"second, so give {MINIMUM_SUSPECT_SECONDS:g} or more (by default it is a quarter "
+                "of HOROVOD_FT_LEASE_SECONDS)"
+            )
+        hang, window = self.hang_timeout_seconds, self.failure_window_seconds
+        if hang and hang * self.max_failures >= window:
+            raise HvdFtError(
+                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS is {hang:g}, so {self.max_failures} hangs "
                 f"take longer than HOROVOD_FT_FAILURE_WINDOW_SECONDS, {window:g}, and a worker "
                 "that always hangs would be restarted for ever: give the window more"
             )
-        return settings
 
     def arena_limit_bytes(self) -> int:
         """Returns how many bytes the arenas of the job may take on this node.
@@ -135,6 +201,35 @@ class Settings:
                 "HOROVOD_FT_ARENA_DIR to another directory"
             )
         return limit
+
+
+class _Read(Mapping[str, str]):
+    """An environment that remembers which variables it was asked for."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.add(name)
+        return self._env[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._env)
+
+    def __len__(self) -> int:
+        return len(self._env)
+
+
+def _refuse_unknown(env: _Read) -> None:
+    """Refuses names that begin as a setting does and that nobody reads."""
+    settings = {name for name in env.asked - INTERNAL if name.startswith(_PREFIX)}
+    for name in sorted(env):
+        if name.startswith(_PREFIX) and name not in settings | INTERNAL:
+            words = {setting.removeprefix(_PREFIX): setting for setting in settings}
+            nearest = difflib.get_close_matches(name.removeprefix(_PREFIX), words, n=1)
+            remedy = f"is {words[nearest[0]]} meant?" if nearest else "unset it"
+            raise HvdFtError(f"{name} is no setting of hvd_ft: {remedy} (docs/usage.md has them)")
 
 
 def _mib(count: int) -> str:
@@ -195,7 +290,10 @@ def is_job_id(text: str) -> bool:
 Default = TypeVar("Default", float, None)
 
 
-def _seconds(env: Mapping[str, str], name: str, default: Default) -> float | Default:
+def _seconds(
+    env: Mapping[str, str], name: str, default: Default, zero: str = ""
+) -> float | Default:
+    """Reads a number of seconds; `zero` says what 0 means where it is allowed."""
     value = env.get(name)
     if not value:
         return default
@@ -203,8 +301,9 @@ def _seconds(env: Mapping[str, str], name: str, default: Default) -> float | Def
         seconds = float(value)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= 10**7:
-        raise _wrong(name, value, "a number of seconds above 0 (at most 10000000)")
+    if not (0 < seconds <= 10**7 or (zero and seconds == 0)):
+        none = f", or 0 for {zero}" if zero else ""
+        raise _wrong(name, value, f"a number of seconds above 0 (at most 10000000){none}")
     return seconds
 
 

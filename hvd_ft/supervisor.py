@@ -13,19 +13,26 @@ from hvd_ft import native
 from hvd_ft.channel import Channel, Message
 from hvd_ft.commands import Commands, describe
 from hvd_ft.drills import Drill, drill_environment
+from hvd_ft.errors import HvdFtError
 from hvd_ft.found_worker import GoesOn, HasEnded, ToStart, judge
-from hvd_ft.hang import LOOKS, HangRule, Stuck
+from hvd_ft.hang import Stuck
 from hvd_ft.job_news import JobNews
 from hvd_ft.journal import Journal
+from hvd_ft.last_words import BEFORE_INIT
 from hvd_ft.nursery import NurseryProcess
-from hvd_ft.nursery_life import SPARES, WORKER
+from hvd_ft.nursery_care import NurseryCare
+from hvd_ft.nursery_children import SPARES, WORKER
 from hvd_ft.policy import Done, End, RestartPolicy, Stop
 from hvd_ft.settings import Settings
+from hvd_ft.stacks import SIGNAL as STACKS_SIGNAL
+from hvd_ft.stacks import StackReader
+from hvd_ft.stall_watch import StallWatch
 from hvd_ft.stop_signals import StopSignals
 
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
 EXIT_LOST = 1
-FAILED = native.EventType.FAILED
+ATTACHED, FAILED = native.EventType.ATTACHED, native.EventType.FAILED
+JOINED = native.EventType.JOINED
 _NEVER = float("inf")
 
 
@@ -57,10 +64,12 @@ class Supervisor:
         agent: this rank's side of the core, with its engine started.
         view: of the job.
         nursery: starts the worker.
+        care: of the nursery.
         commands: the user's hook commands.
         journal: takes the events of the whole job; None on all ranks but one.
         launchers: a pidfd for every process without which the job is to end, with its name.
         signals: those that end the job.
+        stacks: of the worker.
     """
 
     def __init__(
@@ -71,30 +80,43 @@ class Supervisor:
         agent: native.Agent,
         view: native.View,
         nursery: NurseryProcess,
+        care: NurseryCare,
         commands: Commands,
         journal: Journal | None,
         launchers: Mapping[int, str],
         signals: StopSignals,
+        stacks: StackReader,
     ) -> None:
         self._rank = rank
         self._settings = settings
         self._agent = agent
         self._view = view
         self._nursery = nursery
+        self._care = care
         self._commands = commands
         self._journal = journal
         self._launchers = launchers
         self._signals = signals
         self._selector = selectors.DefaultSelector()
         self._policy = RestartPolicy(rank.rank, settings)
-        hang = settings.hang_timeout_seconds
-        self._hang_rule = HangRule(rank.rank, hang) if hang else None
-        self._look_at = _NEVER  # time.monotonic()'s, for the hang rule
+        self._stacks = stacks
+        self._stall = StallWatch(
+            rank.rank,
+            settings,
+            view,
+            stacks,
+            ask=lambda: nursery.signal(WORKER, STACKS_SIGNAL),
+            warn=_say,
+            note=self._note_stacks,
+        )
         self._stuck: Stuck | None = None  # this incarnation, so it was killed
         self._incarnation = 0
+        self._attached = -1  # the latest incarnation that has
+        self._interrupted = False  # the worker has got the user's SIGINT
         self._pid: int | None = None  # of the worker; 0 between the order and the nursery's report
         self._failed_ns = 0  # when the latest worker died, CLOCK_MONOTONIC
         self._back_by = _NEVER  # the times below are time.monotonic()'s
+        self._term_at = _NEVER
         self._kill_at = _NEVER
         self._leave_at = _NEVER
         self._nursery_lost = False
@@ -113,6 +135,8 @@ class Supervisor:
             self._on_readable(self._signals, self._on_signal)
             self._on_readable(news, lambda: self._on_news(news))
             self._on_readable(self._nursery.channel, self._on_nursery)
+            self._on_readable(self._stacks, self._stall.on_readable)
+            self._care.begin()
             if self._settings.launcher and not self._launchers:
                 os._exit(EXIT_LOST)  # they died before we looked
             for pidfd in self._launchers:
@@ -131,7 +155,7 @@ class Supervisor:
         return stop[1] if stop else 0
 
     def _on_readable(
-        self, source: StopSignals | Channel | JobNews | int, react: Callable[[], None]
+        self, source: StopSignals | Channel | JobNews | StackReader | int, react: Callable[[], None]
     ) -> None:
         self._selector.register(source, selectors.EVENT_READ, react)
 
@@ -140,7 +164,7 @@ class Supervisor:
     def _start(self) -> None:
         self._pid = 0
         self._stuck = None
-        self._look_at = time.monotonic() if self._hang_rule else _NEVER
+        self._stall.begin()
         env = {
             **self._rank.env,
             "HOROVOD_FT_INCARNATION": str(self._incarnation),
@@ -156,6 +180,8 @@ class Supervisor:
         self._events_seen = len(past)
         if self._journal:
             self._journal.add(past)
+        attached = [e.incarnation for e in past if (e.rank, e.type) == (self._rank.rank, ATTACHED)]
+        self._attached = max(attached, default=-1)
         failed = [e.time_ns for e in past if (e.rank, e.type) == (self._rank.rank, FAILED)]
         self._policy.remember([time_ns / 1e9 for time_ns in failed])
         self._failed_ns = max(failed, default=0)
@@ -170,7 +196,7 @@ class Supervisor:
                 self._agent.started(verdict.incarnation, verdict.pid)
         if isinstance(verdict, GoesOn):
             self._pid = verdict.pid
-            self._look_at = time.monotonic() if self._hang_rule else _NEVER
+            self._stall.begin()
             if not verdict.begun:
                 self._nursery.go()
             if self._failed_ns:
@@ -181,26 +207,52 @@ class Supervisor:
     def _on_nursery(self) -> None:
         messages = self._nursery.channel.receive()
         if messages is None:
-            self._selector.unregister(self._nursery.channel)
-            self._nursery_lost = True
-            self._pid = None  # it dies with the nursery
-            self._agent.fatal(
-                1,
-                f"the nursery of rank {self._rank.rank} (pid {self._nursery.pid}) is gone, and its "
-                "worker with it: it was killed from outside; start the job again",
-            )
-            return
-        for message in messages:
-            if message["report"] == "stubborn":
+            self._on_nursery_lost()
+        for message in messages or ():
+            report = message["report"]
+            if report == "beat":
+                self._care.answered()
+            elif report == "stubborn":
                 pids = ", ".join(map(str, message["pids"]))
                 _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
+            elif report == "interrupt":
+                self._interrupt_worker()
+                self._nursery.interrupted()
+            elif report == "note":
+                if self._journal:
+                    self._journal.note(message["note"])
+            elif report == "stop":
+                self._stop_job(signal.Signals(message["signal"]))
             elif message["name"] == WORKER:
                 self._on_worker(message)
             elif message["name"] == SPARES:
-                if message["report"] != "started" and message.get("status", 1) and not self._over:
+                if report != "started" and message.get("status", 1) and not self._over:
                     _say("nobody prepares spares any more; the job goes on without them")
-            elif message["report"] != "started":
+            elif report != "started":
                 self._on_command_ended(message)
+
+    def _on_nursery_lost(self) -> None:
+        """Another nursery takes the place of one that was killed, another worker that of its."""
+        self._selector.unregister(self._nursery.channel)
+        worker, self._pid = self._pid, None
+        if self._over:
+            self._nursery_lost = True
+            return
+        killed = self._nursery.pid
+        try:
+            self._care.replace()
+        except HvdFtError as error:
+            self._nursery_lost = True
+            self._agent.fatal(1, f"the nursery of rank {self._rank.rank} was killed, and {error}")
+            return
+        self._on_readable(self._nursery.channel, self._on_nursery)
+        _say(
+            f"the nursery of rank {self._rank.rank} (pid {killed}) was killed, and its worker with "
+            f"it; another one (pid {self._nursery.pid}) takes its place"
+        )
+        self._commands.forget()
+        if worker is not None:
+            self._on_worker_ended(signal.SIGKILL, time.monotonic_ns())
 
     def _on_worker(self, message: Message) -> None:
         if message["report"] == "started":
@@ -222,6 +274,7 @@ class Supervisor:
     def _on_worker_ended(self, status: int, time_ns: int) -> None:
         if self._over:
             return
+        self.read_events()  # it may have attached just before
         end = self._end(status)
         verdict = self._policy.ended(end, time_ns / 1e9)
         if isinstance(verdict, Done):
@@ -251,11 +304,14 @@ class Supervisor:
 
     def _end(self, status: int) -> End:
         watch = self._view.watch(self._rank.rank)
+        words = str(self._stuck) if self._stuck else self._agent.last_words()
         return End(
             status=status,
+            incarnation=self._incarnation,
+            attached=self._attached == self._incarnation and not words.startswith(BEFORE_INIT),
             orderly=self._agent.worker_ended_orderly(),
             step=watch.step,
-            reason=str(self._stuck) if self._stuck else self._agent.last_words(),
+            reason=words,
             replayed=watch.executed,
             owed=watch.contributed,
         )
@@ -282,9 +338,9 @@ class Supervisor:
             self._back_by = _NEVER
             self._say_why()
             if self._pid is not None:
-                self._nursery.kill(WORKER, signal.SIGTERM)
-                self._kill_at = time.monotonic() + GRACE_SECONDS
-                self._leave_at += 2 * GRACE_SECONDS
+                grace = self._settings.stop_grace_seconds if self._interrupted else 0.0
+                self._term_at = time.monotonic() + grace
+                self._leave_at += grace + 2 * GRACE_SECONDS
 
     def _say_why(self) -> None:
         """Says why the job stops, if it was this rank that stopped it; once."""
@@ -300,11 +356,11 @@ class Supervisor:
         if self._journal:
             self._journal.add(events)
         for event in events:
-            if (
-                event.rank == self._rank.rank
-                and event.type is native.EventType.JOINED
-                and event.incarnation == self._incarnation > 0
-            ):
+            if event.rank != self._rank.rank:
+                continue
+            if event.type is native.EventType.ATTACHED:
+                self._attached = event.incarnation
+            elif event.type is JOINED and event.incarnation == self._incarnation > 0:
                 self._on_back(event)
 
     def _on_back(self, event: native.Event) -> None:
@@ -325,34 +381,48 @@ class Supervisor:
     def _next_deadline(self) -> float:
         return min(
             self._back_by,
+            self._term_at,
             self._kill_at,
+            self._care.look_at,
             self._leave_at,
-            self._look_at,
+            self._stall.look_at,
             self._commands.deadline or _NEVER,
         )
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         self._commands.kill_late()
+        if self._care.look_at <= now and self._care.look():
+            _say(f"the nursery of rank {self._rank.rank} was stopped, so it was killed")
+        if self._term_at <= now:
+            self._term_at = _NEVER
+            self._kill_at = now + GRACE_SECONDS
+            self._nursery.kill(WORKER, signal.SIGTERM)
         if self._kill_at <= now:
             self._kill_at = _NEVER
             self._nursery.kill(WORKER, signal.SIGKILL)
         if self._back_by <= now:
             self._back_by = _NEVER
             self._check_back()
-        if self._look_at <= now:
-            self._look_for_hang(now)
+        if self._stall.look_at <= now:
+            self._look_for_stall()
 
-    def _look_for_hang(self, now: float) -> None:
-        assert self._hang_rule and self._settings.hang_timeout_seconds
-        self._look_at = now + self._settings.hang_timeout_seconds / LOOKS
-        if not self._pid or self._over:
+    def _look_for_stall(self) -> None:
+        if not self._pid or self._over or self._attached != self._incarnation:
+            self._stall.skip()
             return
-        ranks = {rank: self._view.watch(rank) for rank in range(self._view.size)}
-        self._stuck = self._hang_rule.observe(now, ranks)
+        self._stuck = self._stall.look(self._pid)
         if self._stuck:
             self._nursery.kill(WORKER, signal.SIGKILL)
-            self._look_at = _NEVER  # until the next incarnation is started
+
+    def _note_stacks(self, text: str) -> None:
+        """Has a worker's stacks written into the report, which the agent of rank 0 writes."""
+        whose = {"rank": self._rank.rank, "incarnation": self._incarnation}
+        note = {"type": "STACKS", "time_ns": time.monotonic_ns(), **whose, "text": text}
+        if self._journal:
+            self._journal.note(note)
+        else:
+            self._nursery.note(note)
 
     def _check_back(self) -> None:
         # The state, not the events: the ring of events may have gone round before we looked.
@@ -374,7 +444,20 @@ class Supervisor:
 
     def _on_signal(self) -> None:
         for stop in self._signals.received:
-            self._agent.fatal(128 + stop, f"stopped by {stop.name}")
+            if stop == signal.SIGINT:
+                self._interrupt_worker()
+            self._stop_job(stop)
+
+    def _stop_job(self, number: signal.Signals) -> None:
+        self._agent.fatal(128 + number, f"stopped by {number.name}")
+
+    def _interrupt_worker(self) -> None:
+        """Has the script see the user's Ctrl-C, so that it can save what it has."""
+        self.read_events()
+        # One that has not attached is still importing, and would print how far it was.
+        if self._pid and self._attached == self._incarnation:
+            self._interrupted = True
+            self._nursery.kill(WORKER, signal.SIGINT)
 
     def _on_launcher_lost(self, pidfd: int) -> None:
         if self._settings.launcher:

@@ -112,6 +112,11 @@ class TakenSpare:
         with contextlib.suppress(OSError):
             self._connection.send({"do": "kill", "signal": number})
 
+    def signal(self, number: int) -> None:
+        """Sends a signal to the worker alone."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
     def ended(self) -> tuple[int, int] | None:
         """Reads what the holder says.
 

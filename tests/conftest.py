@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,31 @@ def pytest_collection_finish() -> None:
 def undisturbed() -> dict[str, Any]:
     """What `test_recovery.reference` has run so far, by style."""
     return {}
+
+
+Device = Callable[[str], str]
+_MINORS = {"null": 3, "zero": 5, "full": 7}  # of major 1
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    """Gives a function that returns the path of a device: null, zero or full.
+
+    Root gets one of its own: a fault could put a regular file in the place of the machine's.
+    """
+
+    def make(name: str) -> str:
+        if os.geteuid() != 0:
+            return f"/dev/{name}"
+        path = tmp_path / name
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, _MINORS[name]))
+            path.open("rb").close()
+        except OSError as error:
+            pytest.skip(f"there can be no device in {tmp_path}: {error.strerror}")
+        return str(path)
+
+    return make
 
 
 @pytest.fixture

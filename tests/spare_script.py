@@ -13,6 +13,7 @@ import psutil
 
 from hvd_ft import native
 from hvd_ft.await_file import await_file
+from hvd_ft.last_words import keep_last_words
 
 JOB, DIRECTORY = os.environ["HOROVOD_FT_JOB"], Path(os.environ["HOROVOD_FT_DIR"])
 WHAT = sys.argv[1]
@@ -55,7 +56,7 @@ def end_the_job() -> None:
     nursery, agent, *above = psutil.Process().parents()
     launcher = psutil.Process(int(os.environ["LAUNCHER"]))
     mpirun = next(process for process in above if process.name() == "mpiexec.hydra")
-    if WHAT == "ctrl-c":
+    if WHAT == "ctrl-c" or worker.incarnation > 0:  # another nursery has had a spare prepared
         launcher.send_signal(signal.SIGINT)
     else:
         {"launcher": launcher, "mpirun": mpirun, "agent": agent, "nursery": nursery}[WHAT].kill()
@@ -83,6 +84,7 @@ def second_life() -> None:
     signal.pause()
 
 
+keep_last_words()
 worker = native.worker()
 assert worker is not None
 ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"]).hvdft_worker_caught_up()

@@ -1,16 +1,17 @@
 """Sums over the core's C ABI, without TensorFlow: many large ops in little time.
 
-    sums_script.py OPS BYTES [SNAPSHOT_EVERY]
+    sums_script.py OPS BYTES [SNAPSHOT_EVERY [SECONDS]]
 
 In op i rank r gives 2^r · (i mod 7 + 1) in every element, so a contribution that is there twice, or
 missing, shows in the sum. A wrong result ends the script with 3. At the end it prints a hash of all
-results.
+results. Each op is followed by so many seconds of what a training would compute.
 """
 
 import ctypes
 import os
 import struct
 import sys
+import time
 import zlib
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 
@@ -69,10 +70,10 @@ def check(code: int) -> int:
 
 
 class Script:
-    def __init__(self, ops: int, size: int, every: int) -> None:
+    def __init__(self, ops: int, size: int, every: int, seconds: float) -> None:
         check(core.hvdft_worker_open())
         self.rank, self.ranks = core.hvdft_worker_rank(), core.hvdft_worker_size()
-        self.ops, self.size, self.every = ops, size, every
+        self.ops, self.size, self.every, self.seconds = ops, size, every, seconds
         self.next, self.hash = 0, 0
         self.term, self.announced, self.counted = -1, -1, 0
         self.input, self.result = np.zeros(size // 4, np.float32), np.zeros(size // 4, np.float32)
@@ -88,6 +89,7 @@ class Script:
             self.next += 1
             core.hvdft_worker_set_step(self.next)
             core.hvdft_worker_point(12, self.next)
+            time.sleep(self.seconds)
             if self.every and self.next % self.every == 0:
                 self.snapshot()
 
@@ -177,8 +179,9 @@ def check_again(code: int) -> bool:
 
 
 def main() -> None:
-    ops, size, *rest = map(int, sys.argv[1:])
-    script = Script(ops, size, *rest or [0])
+    ops, size, *rest = sys.argv[1:]
+    every, seconds = [*rest, "0", "0"][:2]
+    script = Script(int(ops), int(size), int(every), float(seconds))
     script.run()
     incarnation = core.hvdft_worker_incarnation()
     os.write(1, f"SUMS {script.rank} {incarnation} {script.hash:08x}\n".encode())

@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ agent.check_environment = dict
 sys.exit(agent.main())
 """
 # That of rank 0 goes on to its worker only when a signal has come.
-LATE_PROGRAM = """\
+LATE_PROGRAM = (
+    """\
 import os, select
 from hvd_ft import agent
 
@@ -44,9 +46,28 @@ def late(**given):
 supervisor = agent.Supervisor
 if os.environ["PMI_RANK"] == "0":
     agent.Supervisor = late
-""" + PROGRAM
+"""
+    + PROGRAM
+)
+# Rank 1's gets the signal after the other has ended the job, as Hydra sends it to one by one.
+LATE_SIGNAL_PROGRAM = (
+    """\
+import os, signal
+from hvd_ft import agent
+
+def part(self):
+    os.kill(os.getpid(), signal.SIGINT)
+    leave(self)
+
+leave = agent.Meeting.part
+if os.environ["PMI_RANK"] == "1":
+    agent.Meeting.part = part
+"""
+    + PROGRAM
+)
 AGENT = [sys.executable, "-c", PROGRAM]
 LATE_AGENT = [sys.executable, "-c", LATE_PROGRAM]
+LATE_SIGNAL_AGENT = [sys.executable, "-c", LATE_SIGNAL_PROGRAM]
 
 WORKER = """\
 import os, signal, subprocess, sys
@@ -158,12 +179,12 @@ def test_an_orderly_exit_code_is_the_jobs(run_agents: RunAgents) -> None:
 
 
 def test_a_crash_loop_ends_the_job(run_agents: RunAgents) -> None:
-    body = "if rank == 0: sys.exit('last words')\nhang()"
+    body = "if rank == 0:\n    tell('last words')\n    die()\nhang()"
     ended = run_agents(body, env={"HOROVOD_FT_MAX_FAILURES": "1"})
-    assert ended.code == 1
-    assert ended.err.count("last words") == 2
+    assert ended.code == 128 + 9
+    assert ended.out.count("last words") == 2
     failed = "rank 0 failed 2 times within 300 s (HOROVOD_FT_MAX_FAILURES is 1), the last time"
-    assert f"{failed} at step 0: exit code 1;" in ended.err
+    assert f"{failed} at step 0: signal 9, SIGKILL;" in ended.err
 
 
 def test_a_rank_that_does_not_come_back_ends_the_job(run_agents: RunAgents) -> None:
@@ -200,6 +221,13 @@ def test_a_signal_ends_the_job_though_an_agent_is_late(run_agents: RunAgents) ->
     assert ended.code == 128 + signal.SIGTERM, ended.err
 
 
+def test_a_signal_may_reach_an_agent_when_the_job_has_ended(run_agents: RunAgents) -> None:
+    ended = run_agents(
+        "if rank == 0: agent.send_signal(signal.SIGINT)\nhang()", agent=LATE_SIGNAL_AGENT
+    )
+    assert ended.code == 128 + signal.SIGINT, ended.err
+
+
 @pytest.mark.parametrize("victim", ["agent", "nursery", "mpirun"])
 def test_nothing_is_left_when_something_is_killed(run_agents: RunAgents, victim: str) -> None:
     ended = run_agents(f"if rank == 1: {victim}.kill()\nhang()")
@@ -234,10 +262,29 @@ def test_what_is_a_launcher(argv: list[str], answer: bool) -> None:
     assert is_launcher(argv) == answer
 
 
-def test_a_killed_nursery_is_told(run_agents: RunAgents) -> None:
-    ended = run_agents("if rank == 1: nursery.kill()\nhang()")
-    assert ended.code == 1
-    assert "the nursery of rank 1 (pid " in ended.err
+@pytest.mark.parametrize(
+    ("strike", "env", "line"),
+    [
+        ("kill", {}, "was killed, and its worker with it; another one (pid "),
+        ("suspend", {"HOROVOD_FT_LEASE_SECONDS": "8"}, "was stopped, so it was killed"),
+    ],
+)
+def test_another_nursery_takes_the_place_of_one_that_dies_or_is_stopped(
+    run_agents: RunAgents, strike: str, env: dict[str, str], line: str
+) -> None:
+    body = f"""
+if rank == 1 and incarnation == 0:
+    # Also what is in a session of its own has to go.
+    subprocess.Popen(["setsid", "sleep", "600"])
+    nursery.{strike}()
+    hang()
+tell("end", rank, incarnation, nursery.pid)
+"""
+    ended = run_agents(body, env=env)
+    assert ended.code == 0, ended.err
+    assert sorted(re.findall(r"end (\d) (\d)", ended.out)) == [("0", "0"), ("1", "1")]
+    assert line in ended.err
+    assert "rank 1 died (signal 9, SIGKILL) at step 0; restarting as incarnation 1" in ended.err
 
 
 def test_a_worker_that_minds_no_sigterm_is_killed(run_agents: RunAgents) -> None:
@@ -286,9 +333,14 @@ def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
     run_agents("if rank == 1 and incarnation == 0: die()", "--report", str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert sorted(os.listdir(tmp_path)) == ["report.jsonl", "worker.py"]
-    facts, *events = [json.loads(line) for line in path.read_text().splitlines()]
-    assert (facts["size"], facts["exit_code"], facts["error"]) == (2, 0, None)
-    assert [rank["incarnation"] for rank in facts["ranks"]] == [0, 1]
+    begin, *events, end = [json.loads(line) for line in path.read_text().splitlines()]
+    assert begin["size"] == 2
+    assert begin["command"] == [sys.executable, str(tmp_path / "worker.py")]
+    assert begin["hosts"] == 2 * [os.uname().nodename]
+    age = datetime.now(UTC) - datetime.fromisoformat(begin["date"])
+    assert timedelta() <= age < timedelta(hours=1)
+    assert (end["exit_code"], end["error"]) == (0, None)
+    assert [rank["incarnation"] for rank in end["ranks"]] == [0, 1]
     own = [(event["type"], event["incarnation"]) for event in events if event["rank"] == 1]
     assert own == [("STARTED", 0), ("FAILED", 0), ("STARTED", 1), ("DONE", 1)]
 
@@ -300,7 +352,7 @@ def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
         ([], ["/no/such/program"], "the command /no/such/program is not there"),
         ([], [], "no training command"),
         (["--frobnicate"], ["true"], "--frobnicate"),
-        (["--report", "/no/such/dir/r"], ["true"], "cannot write the report"),
+        (["--report", "/no/such/r"], ["true"], "cannot write /no/such/r (/no/such is not a dir"),
     ],
 )
 def test_bad_input_is_told_once(
@@ -319,6 +371,25 @@ def test_a_wrong_setting_is_told_once(run_agents: RunAgents) -> None:
     assert ended.code == 2
     assert len(ended.err.splitlines()) == 1
     assert "HOROVOD_FT_MAX_FAILURES='many'" in ended.err
+
+
+def test_a_setting_that_is_none_is_told_once(run_agents: RunAgents) -> None:
+    ended = run_agents("", env={"HOROVOD_FT_ARENA_BYTE": "64M"})
+    assert ended.code == 2
+    [line] = messages(ended)
+    assert "HOROVOD_FT_ARENA_BYTE is no setting of hvd_ft: is HOROVOD_FT_ARENA_BYTES" in line
+
+
+def test_only_the_host_of_rank_0_needs_a_place_for_the_report(
+    run_hvdft: RunHvdft, tmp_path: Path
+) -> None:
+    report = tmp_path / "r.jsonl"
+    # Rank 1 is told of a place that is not there.
+    script = f'test $PMI_RANK = 0 && r={report} || r=/no/such/r; exec "$@" --report $r true'
+    program = ["mpiexec.hydra", "-n", "2", "sh", "-c", script, "sh", *AGENT]
+    ended = run_hvdft([], env=mpi_environment(), program=program)
+    assert (ended.code, ended.err) == (0, "")
+    assert report.exists()
 
 
 def test_a_job_id_that_is_taken_is_told_once(run_agents: RunAgents, arena_dir: Path) -> None:

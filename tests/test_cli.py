@@ -2,14 +2,16 @@
 
 import io
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Device
 from rich.console import Console
 
-from hvd_ft import __version__, cli, launcher, live
+from hvd_ft import __version__, cli, launcher, live, self_check
 from hvd_ft.errors import HvdFtError
 from hvd_ft.facts import State, Status
 
@@ -120,6 +122,7 @@ def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.Monk
         return 0
 
     monkeypatch.setattr(launcher, "launch", launch)
+    monkeypatch.setattr(cli, "check_known", lambda hosts, environ: None)
     hvdft("run", "-np", "8", "-H", "n0:4,n1:2,n2:2", "true")
     hvdft("run", "-np", "2", "-H", "localhost:1,127.0.0.1:1", "true")
     assert told == ["n0:4\nn1:2\nn2:2\n", None]
@@ -139,8 +142,93 @@ def test_a_picture_needs_no_report_of_the_user(
         return 0
 
     monkeypatch.setattr(launcher, "launch", launch)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert hvdft("run", "-np", "1", "--picture", str(tmp_path / "p.png"), "true")[0] == 0
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert os.listdir(tmp_path) == ["p.png"]
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 74), (3, 3)])
+def test_a_picture_that_cannot_be_written_is_said_by_the_code_if_the_job_went_well(
+    hvdft: Run, monkeypatch: pytest.MonkeyPatch, device: Device, code: int, expected: int
+) -> None:
+    def launch(job: launcher.Job, display: object) -> int:
+        assert job.report
+        Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
+        return code
+
+    monkeypatch.setattr(launcher, "launch", launch)
+    full = device("full")
+    refused = f"hvdft: the picture {full} could not be written (No space left on device)"
+    got, _, err = hvdft("run", "-np", "1", "--picture", full, "true")
+    assert got == expected
+    assert err.startswith(refused)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 74), (3, 3)])
+def test_no_picture_is_drawn_of_another_jobs_report(
+    hvdft: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, expected: int
+) -> None:
+    old, picture = tmp_path / "r.jsonl", tmp_path / "p.png"
+    old.write_text('{"job": "old"}\n')
+    monkeypatch.setattr(launcher, "launch", lambda job, display: code)
+    got, _, err = hvdft(
+        *("run", "-np", "1", "--report", str(old), "--picture", str(picture), "true")
+    )
+    assert got == expected
+    assert not picture.exists()
+    # A job that has failed before there was a report has said why.
+    assert ("there is no picture" in err) == (code == 0)
+
+
+def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
+    hvdft: Run, started: list[launcher.Job], device: Device
+) -> None:
+    null = device("null")
+    flags = ["--report", null, "--picture", "p.png"]
+    code, _, err = hvdft("run", "-np", "1", *flags, "true")
+    assert code == 2
+    assert f"--picture is drawn from the report, and {null} is no file" in err
+    flags = ["-H", "elsewhere:1", "--picture", "p.png"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "check_known", lambda hosts, environ: None)
+        code, _, err = hvdft("run", "-np", "1", *flags, "true")
+    assert code == 2
+    assert "--picture is drawn from the report, which rank 0 writes on elsewhere" in err
+    assert started == []
+
+
+def test_unknown_hosts_are_named_before_anything_is_started(
+    hvdft: Run, started: list[launcher.Job]
+) -> None:
+    code, _, err = hvdft("run", "-np", "2", "-H", "no-such-host.invalid:2", "true")
+    assert (code, started) == (2, [])
+    assert err.startswith("hvdft: -H names the host no-such-host.invalid, not known here (")
+    assert err.count("\n") == 1
+
+
+def test_report_says_what_it_is_of_and_that_it_is_unfinished(hvdft: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    start = {"job": "j7", "size": 3, "date": "2025-01-02T03:04:05+00:00"}
+    start |= {"command": ["python", "my train.py"], "hosts": ["n0", "n0", "n1"]}
+    path.write_text(json.dumps(start) + "\n")
+    head = "job j7, 3 ranks on n0:2,n1:1, begun 2025-01-02T03:04:05+00:00, python 'my train.py', "
+    code, out, _ = hvdft("report", str(path))
+    assert code == 0
+    assert out.splitlines()[0].startswith(head + "UNFINISHED")
+    path.write_text(path.read_text() + '{"exit_code": 5}\n')
+    code, out, _ = hvdft("report", str(path))
+    assert out.splitlines()[0] == head + "exit code 5"
+
+
+def test_reports_picture_that_cannot_be_written(hvdft: Run, tmp_path: Path, device: Device) -> None:
+    full = device("full")
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"job": "j1"}\n')
+    code, _, err = hvdft("report", str(path), "--picture", full)
+    assert code == 74
+    assert err.startswith(f"hvdft: {full} could not be written (No space left on device)")
 
 
 def test_the_agent_gets_its_flags_untouched(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,24 +244,38 @@ def test_the_agent_gets_its_flags_untouched(hvdft: Run, monkeypatch: pytest.Monk
 
 
 def test_ctrl_c_is_no_traceback(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> None:
+    def interrupted(say: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hvd_ft.environment.check_environment", interrupted)
+    monkeypatch.setattr("hvd_ft.self_check.check_installation", interrupted)
     assert hvdft("check") == (130, "", "")
 
 
-def test_check_prints_what_is_there_or_the_reason(
-    hvdft: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hvd_ft.environment.check_environment", lambda: {"Intel MPI": "2021"})
-    assert hvdft("check") == (0, "Intel MPI: 2021\n", "")
-
-    def absent() -> None:
+def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> str:
         raise HvdFtError("Intel MPI is not there; run: pip install impi-rt")
 
-    monkeypatch.setattr("hvd_ft.environment.check_environment", absent)
-    assert hvdft("check") == (2, "", "hvdft: Intel MPI is not there; run: pip install impi-rt\n")
+    def ranks_fail() -> str:
+        raise HvdFtError("two ranks could not do an allreduce")
+
+    monkeypatch.setattr(self_check, "CHECKS", {"Intel MPI": lambda: "2021"})
+    for name in ("load_mpi_library", "load_horovod", "run_two_ranks"):
+        monkeypatch.setattr(self_check, name, lambda: "well")
+    code, out, err = hvdft("check")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "Intel MPI: 2021"
+    assert out.splitlines()[-2:] == ["two ranks: well", "everything is there"]
+
+    monkeypatch.setattr(self_check, "run_two_ranks", ranks_fail)
+    code, out, err = hvdft("check")
+    assert (code, err) == (2, "hvdft: two ranks could not do an allreduce\n")
+    assert "everything is there" not in out
+
+    # What else is wrong is said as well, but nothing is started then.
+    monkeypatch.setattr(self_check, "CHECKS", {"Intel MPI": absent, "TensorFlow": lambda: "2.15.1"})
+    code, out, err = hvdft("check")
+    assert (code, out) == (2, "TensorFlow: 2.15.1\n")
+    assert err == "hvdft: Intel MPI is not there; run: pip install impi-rt\n"
 
 
 class TwoRanks:

@@ -42,7 +42,7 @@ def test_a_step_a_point_and_an_op() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "'' is not known; give rank=R, agent=R or mpirun, one of"),
+        ("", "'' is not known; give rank=R, agent=R, nursery=R or mpirun, one of"),
         ("rank=1,when=3", "'when=3' is not known"),
         ("rank=1,step=3,raise=1", "'raise=1' is not known"),
         ("rank=1,step", "'step' is not known"),
@@ -63,10 +63,13 @@ def test_a_step_a_point_and_an_op() -> None:
         ("rank=1,point=start,op=1", "at start no op and no step is known"),
         ("rank=1,point=propose", "only rank 0 comes to propose"),
         ("rank=0,point=announce", "rank 0 announces nothing"),
-        ("agent=1,step=3,signal=TERM", "an agent, or mpirun, is killed by SIGKILL"),
-        ("agent=1,step=3,incarnation=1", "an agent, or mpirun, is killed by SIGKILL"),
-        ("agent=1,rank=1,step=3", "an agent, or mpirun, is killed by SIGKILL"),
-        ("mpirun,agent=1,step=3", "an agent, or mpirun, is killed by SIGKILL"),
+        ("agent=1,step=3,signal=TERM", "an agent and a nursery die of signal=KILL"),
+        ("agent=1,step=3,incarnation=1", "an agent and a nursery die of signal=KILL"),
+        ("agent=1,rank=1,step=3", "an agent and a nursery die of signal=KILL"),
+        ("mpirun,agent=1,step=3", "an agent and a nursery die of signal=KILL"),
+        ("nursery=1,agent=1,step=3", "give one of them"),
+        ("nursery=1,step=3,exit=1", "give one of them"),
+        ("mpirun,step=3,signal=STOP", "mpirun is killed"),
         ("mpirun=1,step=3", "'mpirun=1' is not known"),
         ("agent=1", "give one of step=N, op=N and point=NAME"),
     ],
@@ -85,11 +88,14 @@ def test_what_is_no_drill_gets_one_line(text: str, part: str) -> None:
     [
         ("agent=2,step=30", 2, signal.SIGUSR1),
         ("agent=2,step=30,signal=KILL", 2, signal.SIGUSR1),
+        ("agent=2,step=30,signal=STOP", 2, signal.SIGRTMIN + 6),
+        ("nursery=1,step=30", 1, signal.SIGKILL),
+        ("nursery=1,op=2,signal=STOP", 1, signal.SIGSTOP),
         ("mpirun,point=wait,op=7", 0, signal.SIGUSR2),
         ("mpirun,rank=1,op=7", 1, signal.SIGUSR2),
     ],
 )
-def test_an_agent_or_mpirun_dies_at_a_point_of_a_worker(
+def test_another_process_dies_at_a_point_of_a_worker(
     text: str, rank: int, number: signal.Signals
 ) -> None:
     drill = drills.parse(text)

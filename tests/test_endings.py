@@ -148,15 +148,21 @@ def test_the_last_words_of_a_crash_loop(run_hvdft: RunHvdft, tmp_path: Path) -> 
     assert re.search(r"job\.py:\d+\) \(exit code 1\);", line)
 
 
-def test_the_last_words_before_init_and_of_a_signal(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+def test_the_last_words_of_a_signal(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     # The last words of incarnation 0 are not those of incarnation 1.
-    before = """
+    body = """
 if rank == 1 and incarnation == 0: open("/no/such/file")
 if rank == 1: os.kill(os.getpid(), signal.SIGSEGV)
 """
-    ended = run(run_hvdft, tmp_path, "", before, env={"HOROVOD_FT_MAX_FAILURES": "1"})
+    ended = run(run_hvdft, tmp_path, body, env={"HOROVOD_FT_MAX_FAILURES": "1"})
     assert ended.code == 128 + signal.SIGSEGV
     assert "the last time at step 0: signal 11, SIGSEGV; see" in ended.err
+
+
+def test_the_last_words_before_init(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    ended = run(run_hvdft, tmp_path, "", 'if rank == 1: open("/no/such/file")')
+    assert ended.code == 1
+    assert "ended with exit code 1 before hvd.init(): FileNotFoundError: [Errno 2] No" in ended.err
 
 
 def test_horovodrun_gives_a_code_that_is_not_0(run_hvdft: RunHvdft, tmp_path: Path) -> None:

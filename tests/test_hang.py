@@ -1,5 +1,7 @@
 """Stuck workers: the rule alone, then real jobs with stopped and looping workers."""
 
+import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +147,30 @@ def run(run_hvdft: RunHvdft, folder: Path, *hangs: str, max_failures: int) -> En
     )
 
 
+SLOW = """\
+import os
+import time
+import hvd_ft.tensorflow as hvd
+import tensorflow as tf
+
+
+def think():
+    time.sleep(5)
+
+
+def train():
+    if hvd.rank() == 1:
+        think()
+    return float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="x"))
+
+
+hvd.init()
+hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="x")
+total = train()
+os.write(1, f"TOTAL {total}\\n".encode())  # in one piece
+"""
+
+
 def test_stuck_workers_are_killed_and_restarted(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     ended = run(run_hvdft, tmp_path, "stops", "loops", "waits", max_failures=3)
     assert ended.code == 0, ended.err
@@ -156,6 +182,32 @@ def test_stuck_workers_are_killed_and_restarted(run_hvdft: RunHvdft, tmp_path: P
         assert f"; killed at step 0; restarting as incarnation {incarnation}" in line
     for line in lines[:2]:
         assert "rank 0 waited " in line
+    assert "s for it; it is stopped (SIGSTOP); killed" in lines[0]
+    assert re.search(r"s for it; it is at \S+\.py:\d+ in <module>; killed", lines[1])
+
+
+def test_a_rank_that_others_wait_for_is_named_with_its_stack(
+    run_hvdft: RunHvdft, tmp_path: Path
+) -> None:
+    script, report = tmp_path / "slow.py", tmp_path / "report.jsonl"
+    script.write_text(SLOW)
+    ended = run_hvdft(
+        ["run", "-np", "2", "--report", str(report), sys.executable, str(script)],
+        env={"HOROVOD_FT_STALL_WARNING_SECONDS": "1"},
+    )
+    assert ended.code == 0, ended.err
+    assert ended.out.count("TOTAL 2.0") == 2
+    found = re.search(
+        r"hvdft: rank 1 has kept rank 0 waiting for \d+ s: it is at (\S+) in think\n"
+        r"    (\S+) in train\n    (\S+) in <module>\n",
+        ended.err,
+    )
+    assert found, ended.err
+    assert all(place.startswith(f"{script}:") for place in found.groups())
+    notes = [n for n in map(json.loads, report.read_text().splitlines()) if n.get("text")]
+    assert all((n["type"], n["rank"], n["incarnation"]) == ("STACKS", 1, 0) for n in notes)
+    assert "in think" in notes[0]["text"]
+    assert 1 <= len(notes) == ended.err.count("has kept rank 0 waiting") <= 3  # 1, 2, 4 s, …
 
 
 def test_who_always_hangs_stops_the_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:

@@ -50,7 +50,36 @@ def test_the_agent_hears_them_and_the_traceback_stays(agent: native.Agent, arena
     agent.started(0, 1)
     assert agent.last_words() == ""
     assert "Traceback" in run(arena_dir, FAIL, 0)
-    assert agent.last_words() == "ValueError: bad batch (<string>:3)"
+    assert agent.last_words() == "before hvd.init(): ValueError: bad batch (<string>:3)"
+
+
+ATTACHED = "from hvd_ft import native\nnative.worker()\n"
+
+
+def test_a_script_that_has_come_further_says_so(agent: native.Agent, arena_dir: Path) -> None:
+    agent.started(0, 1)
+    assert "Traceback" in run(arena_dir, ATTACHED + FAIL, 0)
+    assert agent.last_words() == "ValueError: bad batch (<string>:5)"
+
+
+def test_an_error_of_ours_stops_the_job_without_a_traceback(
+    agent: native.Agent, arena_dir: Path
+) -> None:
+    agent.started(0, 1)
+    script = "from hvd_ft.errors import HvdFtError as ValueError\n" + ATTACHED + FAIL
+    assert run(arena_dir, script, 0) == ""
+    assert agent.fatal_text() == ("rank 0: bad batch (<string>:6)", 1, 0)
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "OSError"])
+def test_when_the_user_has_stopped_the_job_nobody_prints_tracebacks(
+    agent: native.Agent, arena_dir: Path, error: str
+) -> None:
+    agent.started(0, 1)
+    agent.fatal(128 + 15, "stopped by SIGTERM")
+    script = ATTACHED + FAIL.replace("ValueError", error)
+    assert run(arena_dir, script, 0) == ""
+    assert agent.last_words() == ""
 
 
 def test_another_incarnation_has_its_own(agent: native.Agent, arena_dir: Path) -> None:
@@ -60,7 +89,7 @@ def test_another_incarnation_has_its_own(agent: native.Agent, arena_dir: Path) -
     agent.started(1, 2)
     assert agent.last_words() == ""
     run(arena_dir, FAIL.replace("batch", "luck"), 1)
-    assert agent.last_words() == "ValueError: bad luck (<string>:3)"
+    assert agent.last_words() == "before hvd.init(): ValueError: bad luck (<string>:3)"
 
 
 def test_the_first_words_of_an_incarnation_count(agent: native.Agent, arena_dir: Path) -> None:

@@ -4,121 +4,202 @@ import contextlib
 import os
 import select
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from hvd_ft.channel import Channel, Message
 from hvd_ft.generations import Again, GenerationPolicy, NotYet, Over, agents_lost
-from hvd_ft.launcher_watch import LauncherWatch
-from hvd_ft.lifeline import Holder, LifeLines, hold
+from hvd_ft.launcher_line import LauncherLine
+from hvd_ft.lifeline import Answer, Holder, LifeLines
 from hvd_ft.output_relay import OutputRelay
 from hvd_ft.settings import Settings
 
 TIMEOUT_SECONDS = 20.0
 
 
+HOST = "n0/1"
+LEASE = 20.0
+
+
 @pytest.fixture
 def launcher() -> Iterator[LifeLines]:
-    lines = LifeLines(one_host=True)
+    lines = LifeLines(one_host=True, lease_seconds=LEASE)
     yield lines
     lines.close()
 
 
-def serve(lines: LifeLines, until: Callable[[], bool]) -> None:
+def line(lines: LifeLines, rank: int, host: str = HOST, *, known: bool = False) -> LauncherLine:
+    return LauncherLine(lines.address, rank, host, 0, LEASE, known=known)
+
+
+Said = list[tuple[LauncherLine, Message]]
+
+
+def serve(lines: LifeLines, ends: Sequence[LauncherLine], until: Callable[[Said], object]) -> Said:
+    """Has all of them go on; returns what the launcher has said to whom."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not until():
+    said: Said = []
+    while not until(said):
         assert time.monotonic() < deadline
-        select.select([lines], [], [], 0.05)
+        waiting = [end.waits_for() for end in ends]
+        readers = [fd for reading, _ in waiting for fd in reading] + [lines.fileno()]
+        writers = [fd for _, writing in waiting for fd in writing]
+        reading, writing, _ = select.select(readers, writers, [], 0.05)
         lines.serve()
+        for end in ends:
+            said += [(end, order) for order in end.move({*reading, *writing})]
+    return said
 
 
-def connect(lines: LifeLines, rank: int, generation: int = 0) -> LauncherWatch:
-    """Connects as a nursery does, which waits for each answer."""
-    made: list[LauncherWatch] = []
-    before = len(lines.holders)
-    thread = threading.Thread(
-        target=lambda: made.append(LauncherWatch(lines.address, rank, generation, 60))
-    )
-    thread.start()
-    serve(lines, lambda: len(lines.holders) > before)
-    thread.join()
-    return made[0]
+def connect(lines: LifeLines, *ranks: int) -> list[LauncherLine]:
+    ends = [line(lines, rank) for rank in ranks]
+    serve(lines, ends, lambda _: sum(h is not None for h in lines.holders) == len(ends))
+    return ends
 
 
 def test_the_launcher_hears_how_nurseries_are(launcher: LifeLines) -> None:
-    first, second = connect(launcher, 0), connect(launcher, 1)
-    serve(launcher, lambda: None not in launcher.holders)
-    assert launcher.holders == [Holder(0, 0, False), Holder(1, 0, False)]
-    first.say(orphaned=True)
-    serve(launcher, lambda: Holder(0, 0, True) in launcher.holders)
-    first.generation = 1
-    first.say(orphaned=False)
-    serve(launcher, lambda: Holder(0, 1, False) in launcher.holders)
-    assert second.line is not None
-    second.line.close()
-    serve(launcher, lambda: len(launcher.holders) == 1)
+    first, second = ends = connect(launcher, 0, 1)
+    assert launcher.holders == [Holder(0, HOST, 0, False), Holder(1, HOST, 0, False)]
+    first.tell(orphaned=True)
+    serve(launcher, ends, lambda _: Holder(0, HOST, 0, True) in launcher.holders)
+    first.tell(orphaned=False, generation=1)
+    serve(launcher, ends, lambda _: Holder(0, HOST, 1, False) in launcher.holders)
+    second.close()
+    serve(launcher, [first], lambda _: len(launcher.holders) == 1)
+    assert launcher.hung_up == set()
+    first.close()
+    serve(launcher, [], lambda _: not launcher.holders)
+    assert launcher.hung_up == {HOST}
+    assert launcher.hosts == {HOST: {0, 1}}
 
 
 def test_a_launcher_that_is_gone_is_dead(launcher: LifeLines) -> None:
-    watch = connect(launcher, 0)
+    (end,) = connect(launcher, 0)
     launcher.close()
-    assert watch.line is not None
-    assert select.select([watch.line], [], [], TIMEOUT_SECONDS)[0]
-    assert watch.is_dead()
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not end.is_dead:
+        assert time.monotonic() < deadline
+        select.select(*end.waits_for(), [], 0.05)
+        end.move({*end.waits_for()[0], *end.waits_for()[1]})
+
+
+def test_a_launcher_that_was_never_there_may_be_elsewhere(launcher: LifeLines) -> None:
+    address = launcher.address
+    launcher.close()
+    for known in (False, True):
+        end = LauncherLine(address, 0, HOST, 0, LEASE, known=known)
+        select.select(*end.waits_for(), [], TIMEOUT_SECONDS)
+        end.move({*end.waits_for()[0], *end.waits_for()[1]})
+        assert end.is_dead == known
+        assert end.silent_since is not None
+        assert isinstance(end.problem, ConnectionRefusedError)
 
 
 def test_a_line_that_breaks_is_made_again(launcher: LifeLines) -> None:
-    watch = connect(launcher, 3)
-    assert watch.line is not None
-    end = socket.socket(fileno=os.dup(watch.line.fileno()))
-    end.shutdown(socket.SHUT_RDWR)
-    end.close()
-    dead: list[bool] = []
-    thread = threading.Thread(target=lambda: dead.append(watch.is_dead()))
-    thread.start()
-    serve(launcher, lambda: bool(dead))
-    thread.join()
-    assert dead == [False]
-    serve(launcher, lambda: launcher.holders == [Holder(3, 0, False)])
+    (end,) = connect(launcher, 3)
+    (descriptor,) = end.waits_for()[0]
+    torn = socket.socket(fileno=os.dup(descriptor))
+    torn.shutdown(socket.SHUT_RDWR)
+    torn.close()
+    serve(launcher, [end], lambda _: end.silent_since is not None)
+    serve(launcher, [end], lambda _: end.silent_since is None)
+    serve(launcher, [end], lambda _: launcher.holders == [Holder(3, HOST, 0, False)])
+    assert not end.is_dead
+
+
+def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(launcher: LifeLines) -> None:
+    (old,) = connect(launcher, 3)
+    new = line(launcher, 3)
+    serve(launcher, [new], lambda _: new.silent_since is None and len(launcher.holders) == 1)
+    new.tell(orphaned=True)
+    serve(launcher, [new], lambda _: launcher.holders == [Holder(3, HOST, 0, True)])
+    old.close()
+
+
+def test_each_host_is_asked_by_one_of_its_nurseries(launcher: LifeLines) -> None:
+    first, second = connect(launcher, 0, 1)
+    other = line(launcher, 2, "n1/1")
+    ends = [first, second, other]
+    serve(launcher, ends, lambda _: len(launcher.hosts) == 2)
+    launcher.ask(7, silent=())
+    launcher.ask(8, silent={HOST})
+    said = serve(launcher, ends, lambda said: len(said) == 5)
+    asked = {end: [m["ask"] for who, m in said if who is end] for end in ends}
+    assert asked == {first: [7, 8], second: [8], other: [7, 8]}
+    first.send({"answer": 7, "facts": [1]})
+    answers: list[Answer] = []
+    serve(launcher, ends, lambda _: bool(answers.extend(launcher.take_answers()) or answers))
+    assert answers == [Answer(HOST, 7, [1])]
+
+
+def test_a_note_goes_to_the_nursery_of_rank_0(launcher: LifeLines) -> None:
+    ends = connect(launcher, 0, 1)
+    ends[1].send({"note": {"rank": 1}})
+    assert serve(launcher, ends, bool) == [(ends[0], {"note": {"rank": 1}})]
+
+
+def greet(address: str, key: str) -> Callable[[object], bool]:
+    """Connects with some key; returns what tells whether that was refused."""
+    host, port, _ = address.split(":")
+    end = LauncherLine(f"{host}:{port}:{key}", 0, HOST, 0, LEASE, known=False)
+
+    def refused(_: object = None) -> bool:
+        readers, writers = end.waits_for()
+        reading, writing, _ = select.select(readers, writers, [], 0)
+        end.move({*reading, *writing})
+        return end.problem is not None
+
+    return refused
 
 
 def test_who_does_not_know_the_key_is_nobody(launcher: LifeLines) -> None:
+    serve(launcher, [], greet(launcher.address, "0" * 64))
     host, port, _ = launcher.address.split(":")
-    refused: list[OSError] = []
-
-    def try_it() -> None:
-        try:
-            hold(f"{host}:{port}:{'0' * 64}")
-        except OSError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=try_it)
-    thread.start()
-    serve(launcher, lambda: bool(refused))
-    thread.join()
     with socket.create_connection((host, int(port))) as stranger:
         stranger.sendall(b"\xff" * 64)
-        serve(launcher, lambda: select.select([stranger], [], [], 0)[0] != [])
+        serve(launcher, [], lambda _: select.select([stranger], [], [], 0)[0] != [])
     assert launcher.holders == []
 
 
+def test_a_launcher_that_does_not_know_the_key_is_none() -> None:
+    """Somebody listens where the launcher did, and takes any proof."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        refused = greet(f"127.0.0.1:{listener.getsockname()[1]}:x", "1" * 64)
+        refused()
+        connection, _ = listener.accept()
+        with connection:
+            channel = Channel(connection)
+            channel.send({"nonce": "n"})
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            answered = False
+            while not refused():
+                assert time.monotonic() < deadline
+                if not answered and select.select([connection], [], [], 0)[0]:
+                    channel.receive()
+                    channel.send({"proof": "0" * 64})
+                    answered = True
+    assert answered
+
+
 POLICY = Settings(max_failures=2, failure_window_seconds=10)
-WELL, ORPHANED = Holder(0, 0, False), Holder(1, 0, True)
+WELL, ORPHANED = Holder(0, HOST, 0, False), Holder(1, HOST, 0, True)
 
 
 def test_when_new_agents_are_started() -> None:
     policy = GenerationPolicy(POLICY)
-    assert isinstance(policy.ended([], False, 0), Over)
-    assert isinstance(policy.ended([WELL, ORPHANED], True, 0), Over)
-    assert isinstance(policy.ended([WELL, None], False, 0), NotYet)
-    assert isinstance(policy.ended([WELL, ORPHANED], False, 0), Again)
-    assert isinstance(policy.ended([ORPHANED], False, 1), Again)
-    verdict = policy.ended([ORPHANED], False, 9)
+    assert isinstance(policy.ended([], 0), Over)
+    assert isinstance(policy.ended([WELL, ORPHANED], 0, over=True), Over)
+    assert isinstance(policy.ended([WELL, None], 0), NotYet)
+    assert isinstance(policy.ended([WELL, ORPHANED], 0), Again)
+    for _ in range(5):  # hosts, or links, are the cause
+        assert isinstance(policy.ended([WELL, ORPHANED], 0, counts=False), Again)
+    assert isinstance(policy.ended([ORPHANED], 1), Again)
+    verdict = policy.ended([ORPHANED], 9)
     assert isinstance(verdict, Over)
     assert verdict.message.startswith("agents or mpirun failed 3 times within 10 s")
-    assert isinstance(policy.ended([ORPHANED], False, 30), Again)
+    assert isinstance(policy.ended([ORPHANED], 30), Again)
 
 
 def test_whose_agents_are_lost() -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Cluster, Ended
+from conftest import Cluster, Device, Ended
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import host_list, parse_placement
@@ -92,6 +92,43 @@ def test_a_sum_does_not_depend_on_what_is_fused_with_it(cluster: Cluster, tmp_pa
     assert ended.out.count(str([True] * 8)) == 3, ended.out
 
 
+KILL_LAUNCHER = """\
+import os, signal
+
+if os.environ["HOROVOD_RANK"] == "0":
+    os.kill(int(os.environ["LAUNCHER"]), signal.SIGKILL)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_killed_launcher_leaves_no_machine_file(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, scratch = tmp_path / "script.py", tmp_path / "scratch"
+    script.write_text(KILL_LAUNCHER)
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    flags = ["-np", "2", "-H", "n0:1,n1:1", "--picture", str(tmp_path / "p.png"), "--no-live"]
+    shell = ["sh", "-c", 'LAUNCHER=$$ exec "$0" -m hvd_ft.cli run "$@"', sys.executable]
+    ended = cluster.hvdft("run", "--", *shell, *flags, sys.executable, str(script))
+    assert ended.code == 137, ended.err
+    # The job ends by itself, soon after its launcher.
+    cluster.sh("n0", "while pgrep -f 'hvd_ft[.]agent' >/dev/null; do sleep 0.1; done")
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_report_that_cannot_be_written_is_said_by_the_code(
+    cluster: Cluster, device: Device
+) -> None:
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "2", "-H", "n0:1,n1:1", "--no-live"]
+    end = "from hvd_ft import native; native.worker().orderly_exit()"
+    flags = ["--report", device("full")]
+    ended = cluster.hvdft("run", "--", *hvdft, *flags, sys.executable, "-c", end)
+    assert ended.code == 74, ended.err
+    assert ended.err.count("could not be written (No space left on device)") == 1
+
+
 @pytest.mark.parametrize("endpoints", ["1", "3"])
 def test_the_last_message_of_an_op_arrives(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, endpoints: str
@@ -136,8 +173,10 @@ def test_a_worker_dies_and_the_weights_are_the_same(
     assert {rank["steps"] for rank in found} == {12}
     assert {rank["computed"] for rank in found[8:]} == {12}, "nobody was disturbed"
     assert f" {endpoints} endpoint" in ended.err
-    facts, *events = map(json.loads, report.read_text().splitlines())
-    assert {rank["state"] for rank in facts["ranks"]} == {"DONE"}
+    begin, *events, end = map(json.loads, report.read_text().splitlines())
+    placed = [host.slots * [host.name] for host in parse_placement(placement)]
+    assert begin["hosts"] == list(itertools.chain(*placed))
+    assert {rank["state"] for rank in end["ranks"]} == {"DONE"}
     [failed] = [event for event in events if event["type"] == "FAILED"]
     [joined] = [e for e in events if e["type"] == "JOINED" and e["incarnation"] == 1]
     assert failed["rank"] == joined["rank"] == victim

@@ -185,7 +185,10 @@ def test_without_an_agent() -> None:
 
 def call_in_python(call: str, env: dict[str, str]) -> str:
     """Runs a call in a process of its own; returns the last line that it said."""
-    script = f"import numpy as np; from hvd_ft import p2p; a = np.ones(4); {call}"
+    script = (
+        "import numpy as np; from hvd_ft import p2p; a = np.ones(4)\n"
+        f"try: {call}\nexcept p2p.HvdFtError as error: raise SystemExit(str(error))"
+    )
     command = [sys.executable, "-c", script]
     ended = subprocess.run(
         command, env={**os.environ, **env}, check=False, timeout=60, capture_output=True, text=True

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hvd_ft.commands import describe
@@ -48,6 +50,56 @@ def test_the_last_words_are_in_the_final_error() -> None:
     stop = policy(failures=0).ended(End(EXIT_1, False, 3, "ValueError: bad (a.py:7)"), 0.0)
     assert isinstance(stop, Stop)
     assert "at step 3: ValueError: bad (a.py:7) (exit code 1);" in stop.message
+
+
+def test_a_worker_that_fails_before_it_has_attached_ends_the_job() -> None:
+    early = End(EXIT_7, False, attached=False)
+    stop = policy().ended(early, 0.0)
+    assert stop == Stop(
+        7,
+        "the worker of rank 3 ended with exit code 7 before hvd.init(): see its output above",
+        failed=False,
+    )
+    words = replace(early, reason="before hvd.init(): ImportError: no (a.py:1)")
+    stop = policy().ended(words, 0.0)
+    assert isinstance(stop, Stop)
+    assert stop.message.endswith("exit code 7 before hvd.init(): ImportError: no (a.py:1)")
+    assert policy().ended(End(KILLED, False, attached=False), 0.0) == Restart()
+    assert policy().ended(replace(early, incarnation=1), 0.0) == Restart()
+
+
+BAD = End(EXIT_1, False, 3, "ValueError: bad <a at 0x7f01> (a.py:7)")
+
+
+@pytest.mark.parametrize(
+    ("first", "stops"),
+    [
+        (BAD, True),
+        (replace(BAD, reason="ValueError: bad <a at 0x7e55> (a.py:7)"), True),
+        (replace(BAD, step=2), False),
+        (replace(BAD, reason="ValueError: worse (a.py:7)"), False),
+        (replace(BAD, status=KILLED, reason=""), False),
+    ],
+)
+def test_the_same_error_at_the_same_step_again_ends_the_job(first: End, stops: bool) -> None:
+    rules = policy()
+    assert rules.ended(first, 0.0) == Restart()
+    stop = rules.ended(BAD, 1000.0)
+    assert isinstance(stop, Stop) == stops
+    if isinstance(stop, Stop):
+        assert (stop.exit_code, stop.failed) == (1, True)
+        assert stop.message.startswith("rank 3 failed again at step 3 with the same error")
+        assert BAD.reason in stop.message
+    else:
+        assert isinstance(rules.ended(BAD, 2000.0), Stop)
+
+
+def test_an_end_without_a_word_is_no_repeated_error() -> None:
+    rules = policy(failures=9)
+    assert [rules.ended(End(EXIT_7, False), now) for now in (0.0, 1.0, 2.0)] == [Restart()] * 3
+    early = End(EXIT_7, False, attached=False, incarnation=1)
+    assert rules.ended(early, 3.0) == Restart()
+    assert isinstance(rules.ended(early, 4.0), Stop)
 
 
 def test_a_restarted_script_that_ends_too_early_stops_the_job() -> None:

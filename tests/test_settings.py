@@ -1,12 +1,14 @@
 import os
+import re
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.settings import MINIMUM_ARENA_BYTES, Settings
+from hvd_ft.settings import INTERNAL, MINIMUM_ARENA_BYTES, Settings
 
+ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
 Disk = namedtuple("Disk", "f_bavail f_frsize")
 
@@ -129,3 +131,51 @@ def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
         Settings.from_env(env)
     wider = {**env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1000"}
     assert Settings.from_env(wider).hang_timeout_seconds == 100.0
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("HOROVOD_FT_ARENA_BYTE", "is HOROVOD_FT_ARENA_BYTES meant?"),
+        ("HOROVOD_FT_MAXFAILURES", "is HOROVOD_FT_MAX_FAILURES meant?"),
+        ("HOROVOD_FT_HANG_TIMEOUT", "is HOROVOD_FT_HANG_TIMEOUT_SECONDS meant?"),
+        ("HOROVOD_FT_GENERATIONS", "unset it"),  # nobody is to set GENERATION
+        ("HOROVOD_FT_FROBNICATE", "unset it"),
+        ("HOROVOD_FT_", "unset it"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused(name: str, remedy: str) -> None:
+    with pytest.raises(HvdFtError) as error:
+        Settings.from_env({name: ""})
+    assert str(error.value).startswith(f"{name} is no setting of hvd_ft: {remedy}")
+
+
+def documented() -> set[str]:
+    """Returns the variables of the manual's table."""
+    manual = (ROOT / "docs" / "usage.md").read_text()
+    return set(re.findall(r"^\| `(HOROVOD_FT_\w+)` \|", manual, re.MULTILINE))
+
+
+def test_settings_are_what_the_manual_says() -> None:
+    asked: set[str] = set()
+
+    class Environment(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            asked.add(name)
+            return super().__getitem__(name)
+
+    Settings.from_env(Environment())
+    assert {name for name in asked if name.startswith("HOROVOD_FT_")} - INTERNAL == documented()
+
+
+def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
+    # hvdft run in a worker or in a hook command, and the settings that workers read.
+    files = [path for path in (ROOT / "hvd_ft").rglob("*") if path.suffix in (".py", ".cc", ".h")]
+    found = {
+        name
+        for path in files
+        for name in re.findall(r"\bHOROVOD_FT_[A-Z_]*[A-Z]\b", path.read_text())
+        if not name.endswith("_H")  # include guards
+    }
+    assert found - documented() - INTERNAL == set()
+    Settings.from_env(dict.fromkeys(INTERNAL - {"HOROVOD_FT_GENERATION"}, "x"))

@@ -65,7 +65,7 @@ def test_who_loses_its_holder_dies_and_is_restarted(run_hvdft: RunHvdft, victim:
 @pytest.mark.parametrize("env", [{}, {"SPARES_NEVER_READY": "1"}], ids=["ready", "preparing"])
 @pytest.mark.parametrize(
     ("what", "code"),
-    [("ctrl-c", 130), ("launcher", -9), ("nursery", 1)],
+    [("ctrl-c", 130), ("launcher", -9), ("nursery", 130)],
 )
 def test_spares_end_with_the_job(
     run_hvdft: RunHvdft, what: str, code: int, env: dict[str, str]

@@ -171,6 +171,7 @@ HVDFT_API int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* ou
                                 int capacity);
 HVDFT_API uint64_t hvdft_view_used_bytes(hvdft_view* view);
 HVDFT_API uint64_t hvdft_view_limit_bytes(hvdft_view* view);
+HVDFT_API uint64_t hvdft_view_generation(hvdft_view* view);  // of the newest agents
 HVDFT_API uint64_t hvdft_view_log_length(hvdft_view* view);
 HVDFT_API uint64_t hvdft_view_log_records(hvdft_view* view);  // not cut
 
@@ -338,6 +339,7 @@ HVDFT_API void hvdft_worker_orderly_exit(void);
 // Why this process is about to fail, in one line; the first one counts.
 HVDFT_API void hvdft_worker_last_words(const char* text);
 HVDFT_API void hvdft_worker_fatal(const char* message);  // stops the job with exit code 1
+HVDFT_API int hvdft_worker_stop_code(void);  // exit code of the job if it is being stopped, else -1
 HVDFT_API uint64_t hvdft_worker_event_count(void);
 HVDFT_API int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity);
 HVDFT_API int hvdft_worker_wait_event(uint64_t seen, int timeout_ms);  // 1: more than `seen`

@@ -53,6 +53,7 @@ int hvdft_view_events(hvdft_view* view, uint64_t from, hvdft_event* out, int cap
 
 uint64_t hvdft_view_used_bytes(hvdft_view* view) { return view->node->header().used_bytes.load(); }
 uint64_t hvdft_view_limit_bytes(hvdft_view* view) { return view->node->limit(); }
+uint64_t hvdft_view_generation(hvdft_view* view) { return view->node->header().generation.load(); }
 uint64_t hvdft_view_log_length(hvdft_view* view) { return view->node->header().log_length.load(); }
 uint64_t hvdft_view_log_records(hvdft_view* view) {
   auto& h = view->node->header();

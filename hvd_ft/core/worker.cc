@@ -304,6 +304,11 @@ void hvdft_worker_fatal(const char* message) {
   w.node->stop(w.rank, 1, message);
 }
 
+int hvdft_worker_stop_code(void) {
+  Worker& w = *the_worker();
+  return w.stopped() ? w.node->header().stop_code : -1;
+}
+
 uint64_t hvdft_worker_event_count(void) { return the_worker()->node->header().event_count.load(); }
 
 int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity) {

@@ -86,6 +86,19 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
   });
 }
 
+int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
+  auto links = leader->leader.links();
+  int count = static_cast<int>(links.size());
+  for (int i = 0; i < count && i < capacity; ++i) {
+    const auto& [peer, kind, counts] = links[static_cast<size_t>(i)];
+    // What has arrived first: it is never more than what was posted.
+    uint64_t arrived = counts->arrived.load(std::memory_order_relaxed);
+    out[i] = {static_cast<uint32_t>(peer), static_cast<uint32_t>(kind), counts->begun.load(),
+              counts->posted.load(), arrived};
+  }
+  return count;
+}
+
 int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns) {
   if (!leader->leader.close(timeout_ns)) return HVDFT_AGAIN;
   delete leader;

@@ -63,6 +63,20 @@ HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, cons
 // have not within timeout_ns. Afterwards the leader does nothing any more.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
 
+// A leader's links to others: transfers over MPI since it was opened, as link_watch.py wants them.
+enum {
+  HVDFT_LINK_MIRROR = 0,
+  HVDFT_LINK_SUCCESSOR = 1,   // to the next node of the ring
+  HVDFT_LINK_PREDECESSOR = 2  // from the one before
+};
+typedef struct {
+  uint32_t peer;  // node
+  uint32_t kind;
+  uint64_t begun, posted, arrived;
+} hvdft_link;
+// Into out[0..capacity); returns how many there are. From any thread, but not after closing.
+HVDFT_API int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity);
+
 #ifdef __cplusplus
 }
 #endif

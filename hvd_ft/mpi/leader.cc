@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "bell.h"
+#include "hvd_ft_mpi.h"
 
 namespace hvdft {
 
@@ -44,8 +45,10 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   auto of_edge = [&](int edge) -> Endpoint& {
     return *endpoints_[static_cast<size_t>(1 + colour_of_edge(edge, members))];
   };
-  sender_.emplace(member_, of_edge(member));
-  receiver_.emplace(member_, of_edge((member + members - 1) % members));
+  out_ = &of_edge(member);
+  in_ = &of_edge((member + members - 1) % members);
+  sender_.emplace(member_, *out_);
+  receiver_.emplace(member_, *in_);
   if (one_endpoint) {
     parts.insert(parts.end(), {&*sender_, &*receiver_});
     start(kMirrorRole | kRingRole, parts);
@@ -66,6 +69,21 @@ bool Leader::close(uint64_t timeout_ns) {
   ring(bell);
   for (auto& thread : threads_) thread.join();
   return mirror_->all_said() && !sender_->under_way() && !receiver_->under_way();
+}
+
+std::vector<Leader::Link> Leader::links() const {
+  std::vector<Link> links;
+  const Endpoint& mirror = *endpoints_[0];
+  int me = mirror.member(), members = mirror.members();
+  auto add = [&](const Endpoint& endpoint, int peer, int kind) {
+    links.push_back({peer, kind, &endpoint.counts(peer)});
+  };
+  for (int peer = 0; peer < members; ++peer) {
+    if (peer != me && (peer == 0 || me == 0)) add(mirror, peer, HVDFT_LINK_MIRROR);
+  }
+  add(*out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
+  add(*in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);
+  return links;
 }
 
 void Leader::start(uint32_t roles, const std::vector<LeaderPart*>& parts) {

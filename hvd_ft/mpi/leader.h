@@ -30,6 +30,13 @@ class Leader {
   // memory, and it has to stay.
   bool close(uint64_t timeout_ns);
 
+  // The links of this node, and what has been counted of them till now.
+  struct Link {
+    int peer, kind;  // HVDFT_LINK_*
+    const LinkCounts* counts;
+  };
+  std::vector<Link> links() const;
+
  private:
   void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
@@ -40,6 +47,7 @@ class Leader {
   std::optional<LogStore> store_;     // … and on others
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;

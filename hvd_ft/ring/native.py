@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from hvd_ft.abi import load
+from hvd_ft import abi
 from hvd_ft.errors import HvdFtError
-
-_PATH = Path(__file__).resolve().parents[1] / "libhvdft_mpi.so"
+from hvd_ft.link_watch import MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 
 
 class _Facts(ctypes.Structure):
@@ -29,8 +27,21 @@ class _Facts(ctypes.Structure):
     )
 
 
+class _Link(ctypes.Structure):
+    _fields_ = (
+        ("peer", c_uint32),
+        ("kind", c_uint32),
+        ("begun", c_uint64),
+        ("posted", c_uint64),
+        ("arrived", c_uint64),
+    )
+
+
+_KINDS = (MIRROR, TO_SUCCESSOR, TO_PREDECESSOR)
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hvdft_error": (c_char_p, []),
+    "hvdft_version": (c_char_p, []),
     "hvdft_ring_facts": (None, [POINTER(_Facts)]),
     "hvdft_ring_open": (c_int, [c_int, c_int, c_uint64, c_uint64, POINTER(c_void_p)]),
     "hvdft_ring_close": (None, [c_void_p]),
@@ -39,6 +50,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_char_p, c_char_p, c_int, POINTER(c_int), c_int, c_int, c_int, POINTER(c_void_p)],
     ),
     "hvdft_leader_close": (c_int, [c_void_p, c_uint64]),
+    "hvdft_leader_links": (c_int, [c_void_p, POINTER(_Link), c_int]),
     "hvdft_ring_allreduce": (c_int, [c_void_p, c_void_p, c_uint64, c_uint32, c_uint32]),
 }
 
@@ -64,17 +76,18 @@ class Facts:
 
 @cache
 def _library() -> ctypes.CDLL:
-    return load(
-        str(_PATH),
-        _SIGNATURES,
-        "build it beside Intel MPI: pip install impi-rt impi-devel, "
-        "then 'pip install .' or 'make core'",
-    )
+    remedy = "install hvd_ft again: pip install . (in a checkout: make core)"
+    return abi.load(abi.mpi_library_path(), _SIGNATURES, remedy)
 
 
 def _checked(code: int) -> None:
     if code < 0:
         raise HvdFtError(f"ring: {_library().hvdft_error().decode(errors='replace')}")
+
+
+def version() -> str:
+    """Returns the library's version; equal to the package's if both are of one build."""
+    return str(_library().hvdft_version().decode())
 
 
 def facts() -> Facts:
@@ -152,6 +165,18 @@ class Leader:
             )
         )
         self._handle = handle
+        self._node = list(firsts).index(rank)
+        self._links = (_Link * (len(firsts) + 1))()
+
+    def links(self) -> dict[End, Counts]:
+        """Returns what has been counted of this node's links, until `close` is called."""
+        count = _library().hvdft_leader_links(self._handle, self._links, len(self._links))
+        return {
+            End(self._node, link.peer, _KINDS[link.kind]): Counts(
+                link.begun, link.posted, link.arrived
+            )
+            for link in self._links[:count]
+        }
 
     def close(self, timeout_seconds: float) -> bool:
         """Waits until all leaders are here and all nodes know everything; ends the leader.

@@ -1,0 +1,234 @@
+"""What mpirun prints, on its way to the user: workers' output without Hydra's own.
+
+When a process dies Hydra prints a page of its own, in which the user has to look for what happened.
+What there is to say the launcher says in a line; Hydra's lines are kept for when it cannot.
+"""
+
+import os
+import select
+import subprocess
+from collections import deque
+from typing import Protocol
+
+_HYDRA = (b"[mpiexec@", b"[proxy:")
+_RULE = b"=" * 83
+_BANNER = b"=   BAD TERMINATION"
+_LINES_KEPT = 30
+_CHUNK_BYTES = 1 << 16
+
+
+class TakesLines(Protocol):
+    """Something that shows a job's output."""
+
+    def output(self, line: str) -> None:
+        """Is called with every line the job writes."""
+
+
+class HydraFilter:
+    """Takes Hydra's lines out of a stream. Pure.
+
+    Attributes:
+        kept: the last of them.
+    """
+
+    def __init__(self) -> None:
+        self.kept: deque[str] = deque(maxlen=_LINES_KEPT)
+        self._held = b""  # the beginning of a line, which may be Hydra's, …
+        self._before = b""  # … and the lines before it, which are if a banner follows
+        self._inside = False  # a line of which the beginning has gone on
+        self._in_banner = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes the next bytes.
+
+        Returns:
+            What is to be shown, at once; the beginning of a line that may be Hydra's is held back.
+        """
+        shown = b""
+        *lines, rest = (self._held + data).split(b"\n")
+        self._held = b""
+        for line in lines:
+            shown += line + b"\n" if self._inside else self._line(line)
+            self._inside = False
+        if self._inside:
+            return shown + rest
+        if self._may_be_hydras(rest):
+            self._held = rest
+            return shown
+        if rest:
+            self._inside = True
+            shown += self._take_before() + rest
+        return shown
+
+    def rest(self) -> bytes:
+        """Returns what was held back, at the end of the stream."""
+        rest, self._held, self._inside = self._take_before() + self._held, b"", False
+        return rest
+
+    def _line(self, line: bytes) -> bytes:
+        bare = line.rstrip(b"\r")
+        if self._in_banner:
+            self._in_banner = bare != _RULE
+            self._keep(bare)
+            return b""
+        if _RULE in self._before and bare.startswith(_BANNER):
+            self._before, self._in_banner = b"", True
+            self._keep(bare)
+            return b""
+        if bare in (b"", _RULE):  # a banner begins with both
+            shown = self._take_before() if bare in self._before.splitlines() else b""
+            self._before += line + b"\n"
+            return shown
+        shown = self._take_before()
+        if bare.startswith(_HYDRA):
+            self._keep(bare)
+            return shown
+        return shown + line + b"\n"
+
+    def _take_before(self) -> bytes:
+        before, self._before = self._before, b""
+        return before
+
+    def _keep(self, line: bytes) -> None:
+        self.kept.append(line.decode(errors="replace"))
+
+    def _may_be_hydras(self, begin: bytes) -> bool:
+        if not begin or self._in_banner:
+            return True
+        begins = (*_HYDRA, _RULE, _BANNER)
+        return any(begin.startswith(b) or b.startswith(begin) for b in begins)
+
+
+class _Stream:
+    """One stream of mpirun's, to a descriptor; never waits for who reads it."""
+
+    def __init__(self, target: int) -> None:
+        self.filter = HydraFilter()
+        self._target = target
+        self._source: int | None = None
+        self._pending = b""
+
+    def attach(self, source: int) -> None:
+        """Reads from another mpirun's pipe, which is closed at its end."""
+        self._source = source
+
+    def waits_for(self) -> tuple[list[int], list[int]]:
+        if self._pending:
+            return [], [self._target]
+        return ([self._source] if self._source is not None else []), []
+
+    def move(self) -> bool:
+        """Passes on what can be passed on without waiting; returns whether there was anything."""
+        if self._pending:
+            return bool(select.select([], [self._target], [], 0)[1]) and self._write()
+        return self._read()
+
+    def finish(self) -> None:
+        """Reads what is there: not to the end, for a stray process may have the pipe."""
+        while self._read():
+            pass
+        self._pending += self.filter.rest()
+        self._close()
+        while self._pending and self.move():
+            pass
+
+    def drain(self) -> None:
+        """Passes on the rest, as long as that takes."""
+        while self._pending:
+            self._write()
+
+    def _read(self) -> bool:
+        if self._source is None or not select.select([self._source], [], [], 0)[0]:
+            return False
+        data = os.read(self._source, _CHUNK_BYTES)
+        self._pending += self.filter.feed(data) if data else self.filter.rest()
+        if not data:
+            self._close()
+        return True
+
+    def _write(self) -> bool:
+        try:
+            written = os.write(self._target, self._pending[: select.PIPE_BUF])
+        except OSError:  # nobody reads any more
+            written = len(self._pending)
+        self._pending = self._pending[written:]
+        return True
+
+    def _close(self) -> None:
+        if self._source is not None:
+            os.close(self._source)
+            self._source = None
+
+
+class _Lines(_Stream):
+    """A stream of which a display shows the lines."""
+
+    def __init__(self, display: TakesLines) -> None:
+        super().__init__(-1)
+        self._display = display
+
+    def waits_for(self) -> tuple[list[int], list[int]]:
+        return ([self._source] if self._source is not None else []), []
+
+    def move(self) -> bool:
+        return self._read()
+
+    def _read(self) -> bool:
+        any_read = super()._read()
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            self._show(line)
+        return any_read
+
+    def drain(self) -> None:
+        if self._pending:
+            self._show(self._pending)
+        self._pending = b""
+
+    def _show(self, line: bytes) -> None:
+        self._display.output(line.decode(errors="replace").rstrip("\r"))
+
+
+class MpirunOutput:
+    """What one mpirun after the other prints.
+
+    Args:
+        display: shows it line by line; None: it goes to our own standard output and error.
+    """
+
+    def __init__(self, display: TakesLines | None) -> None:
+        self._streams = [_Lines(display)] if display is not None else [_Stream(1), _Stream(2)]
+        # Both together where they are shown together.
+        self.stderr = subprocess.PIPE if display is None else subprocess.STDOUT
+
+    @property
+    def kept(self) -> list[str]:
+        """Hydra's own lines, the last ones."""
+        return [line for stream in self._streams for line in stream.filter.kept]
+
+    def attach(self, mpirun: "subprocess.Popen[bytes]") -> None:
+        """Takes the pipes of a process that was started with `stdout=PIPE` and our `stderr`."""
+        for stream, pipe in zip(self._streams, (mpirun.stdout, mpirun.stderr), strict=False):
+            assert pipe is not None
+            stream.attach(os.dup(pipe.fileno()))
+            pipe.close()
+
+    def waits_for(self) -> tuple[list[int], list[int]]:
+        """Returns the descriptors that have to be readable, or writable, before `move` helps."""
+        waiting = [stream.waits_for() for stream in self._streams]
+        return [fd for reads, _ in waiting for fd in reads], [fd for _, w in waiting for fd in w]
+
+    def move(self) -> None:
+        """Passes on what can be passed on without waiting."""
+        for stream in self._streams:
+            stream.move()
+
+    def finish(self) -> None:
+        """Takes what an mpirun that has ended has left."""
+        for stream in self._streams:
+            stream.finish()
+
+    def drain(self) -> None:
+        """Passes on the rest, as long as that takes."""
+        for stream in self._streams:
+            stream.drain()

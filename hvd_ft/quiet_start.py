@@ -1,0 +1,6 @@
+"""To be imported first: Ctrl-C ends us without a traceback, until main() says otherwise."""
+
+import signal
+
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
