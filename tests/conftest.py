@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import re
 import shutil
 import signal
 import stat
@@ -48,6 +49,41 @@ class Ended:
 
 
 RunHvdft = Callable[..., Ended]
+
+
+# Who asks for one of these starts a job, or whole programs.
+_OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator", "wheel"}
+_OF_TENSORFLOW = re.compile(
+    r"^(?:import|from) (?:tensorflow|keras|horovod|hvd_ft\.tensorflow)\b", re.MULTILINE
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--quick`."""
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that need neither a job nor TensorFlow"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files that import TensorFlow, which takes seconds by itself."""
+    if not config.getoption("quick") or collection_path.suffix != ".py":
+        return None
+    return bool(_OF_TENSORFLOW.search(collection_path.read_text())) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what starts jobs, for `--quick`."""
+    if not config.getoption("quick"):
+        return
+    left_out = [item for item in items if _starts_jobs(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _starts_jobs(item: pytest.Item) -> bool:
+    asked = set(getattr(item, "fixturenames", ()))
+    return bool(_OF_JOBS & asked) or item.get_closest_marker("job") is not None
 
 
 def pytest_collection_finish() -> None:

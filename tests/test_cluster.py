@@ -136,6 +136,7 @@ def test_ssh_enters_a_node(cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.job
 def test_what_the_starter_ignores_is_not_ignored_on_the_nodes() -> None:
     with running_cluster("-n", "1", before="trap '' INT HUP;") as cluster:
         ended = cluster.hvdft("exec", "n0", "sh", "-c", "kill -HUP $$")
@@ -153,6 +154,7 @@ def seconds_for(cluster: Cluster, size: int, port_file: Path) -> float:
         return float(receiver.communicate(timeout=WITHIN_SECONDS)[0])
 
 
+@pytest.mark.job
 def test_a_link_has_the_rate_it_was_given(tmp_path: Path) -> None:
     took = {}
     for megabit, turns in ((20, 1), (80, 3)):
@@ -166,6 +168,7 @@ def test_a_link_has_the_rate_it_was_given(tmp_path: Path) -> None:
     assert 2 < took[20] / took[80] < 6
 
 
+@pytest.mark.job
 def test_a_delay_is_given_or_refused(tmp_path: Path) -> None:
     links = "ip link add name a type dummy || ip link add name a type veth peer name b"
     try:
@@ -280,6 +283,7 @@ def test_without_iproute2(
     assert "(Debian: apt-get install iproute2)" in err
 
 
+@pytest.mark.job
 def test_down_ends_everything_on_the_nodes() -> None:
     with running_cluster() as cluster:
         namespaces = networks(own_processes(cluster))
@@ -294,6 +298,7 @@ def test_down_ends_everything_on_the_nodes() -> None:
         expect_one_line(cluster.hvdft("down"), "is not up; nothing to take down")
 
 
+@pytest.mark.job
 def test_a_node_that_was_killed_is_dead_and_the_others_live() -> None:
     with running_cluster("-n", "2") as cluster:
         pids = own_processes(cluster, nodes=2)
@@ -309,6 +314,7 @@ def test_a_node_that_was_killed_is_dead_and_the_others_live() -> None:
         expect_nothing_left(cluster, namespaces)
 
 
+@pytest.mark.job
 def test_up_follows_a_cluster_whose_switch_was_killed() -> None:
     with running_cluster("-n", "2") as cluster:
         pids = own_processes(cluster, nodes=2)
@@ -324,6 +330,7 @@ def test_up_follows_a_cluster_whose_switch_was_killed() -> None:
         expect_nothing_left(cluster, networks([]))
 
 
+@pytest.mark.job
 def test_nothing_is_left_of_an_up_that_was_killed() -> None:
     with running_cluster("-n", "1") as cluster:  # or the test is skipped
         cluster.hvdft("down")

@@ -1,43 +1,49 @@
 """The core's own tests are programs in C++; here they are built and run."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import STDOUT
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = ROOT / "hvd_ft" / "core"
 TESTS = ROOT / "tests" / "core"
-COMPILE = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+BUILD = ROOT / "build" / "tests"
+CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
+FLAGS = "-O1 -Werror"
 
 RunTest = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds every test in ``tests/core`` together with the core; returns the folder."""
-    folder = tmp_path_factory.mktemp("core")
-
-    def compiled(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        subprocess.run([*COMPILE, f"-I{CORE}", "-c", source, "-o", target], check=True)
-        return target
-
-    tests = sorted(TESTS.glob("*.cc"))
-    # The largest first, so that the last one is not waited for alone.
-    sources = sorted([*CORE.glob("*.cc"), *tests], key=lambda path: -path.stat().st_size)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
-    core = [made for source, made in objects.items() if source not in tests]
-    for test in tests:
-        command = ["g++", "-pthread", objects[test], *core, "-o", folder / test.stem]
-        subprocess.run(command, check=True)
-    return folder
+def programs() -> Path:
+    """Builds what has changed of the tests in ``tests/core``; returns the programs' folder."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # for both of pytest's processes
+        for step in (
+            [
+                "-S",
+                ROOT,
+                "-B",
+                BUILD,
+                "-DHVDFT_TESTS=ON",
+                "-DCMAKE_BUILD_TYPE=None",
+                f"-DCMAKE_CXX_FLAGS={FLAGS}",
+            ],
+            ["--build", BUILD, "--target", "core_tests", "--parallel", str(os.cpu_count())],
+        ):
+            done = subprocess.run(
+                [CMAKE, *step], check=False, text=True, stdout=subprocess.PIPE, stderr=STDOUT
+            )
+            assert done.returncode == 0, done.stdout
+    return BUILD
 
 
 @pytest.fixture

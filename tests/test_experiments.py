@@ -35,6 +35,7 @@ def test_localitys_core_sums_without_tensorflow(
     ["locality.run", "recovery_time.run", "recovery_time.agent", "snapshot_cost.run",
      "time_to_converge.run"],
 )  # fmt: skip
+@pytest.mark.job
 def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     number = "--turns" if name == "locality.run" else "--repeats"

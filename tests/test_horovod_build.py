@@ -48,6 +48,7 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         horovod_build.build()
 
 
+@pytest.mark.job
 def test_no_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(cache))

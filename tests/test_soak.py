@@ -76,6 +76,7 @@ def test_a_hang_names_who_was_waited_for(soak: ModuleType) -> None:
 STANDS_STILL = "import signal; from hvd_ft import native; native.worker(); signal.pause()"
 
 
+@pytest.mark.job
 def test_a_job_that_stands_still_is_ended_and_says_where(
     soak: ModuleType, arena_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
