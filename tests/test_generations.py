@@ -21,12 +21,13 @@ import pytest
 from conftest import Cluster, Ended, RunHvdft, running_cluster
 from test_recovery import Run, reference, train
 
-from hvd_ft.adoption import adopt
+from hvd_ft.adoption import Cradle, adopt
 from hvd_ft.errors import HvdFtError
 from hvd_ft.hosts import host_list, parse_placement
 from hvd_ft.jobdir import JobDirectory
 from hvd_ft.lifeline import LifeLines
 from hvd_ft.nursery import NurseryProcess
+from hvd_ft.spare_order import send_order
 
 SUMS = [sys.executable, str(Path(__file__).with_name("sums_script.py"))]
 MEGABYTE = 10**6
@@ -89,9 +90,9 @@ def test_agents_that_die_again_and_again_end_the_job(run_hvdft: RunHvdft) -> Non
     assert generations(ended) == 1
 
 
-@pytest.mark.parametrize("signal", ["KILL", "STOP"])
-def test_a_nursery_dies_or_is_stopped(run_hvdft: RunHvdft, signal: str) -> None:
-    drill = ["--inject", f"nursery=1,step=10,signal={signal}"]
+@pytest.mark.parametrize("number", ["KILL", "STOP"])
+def test_a_nursery_dies_or_is_stopped(run_hvdft: RunHvdft, number: str) -> None:
+    drill = ["--inject", f"nursery=1,step=10,signal={number}"]
     ended = run_hvdft(
         ["run", "-np", "2", *drill, *SUMS, "60", str(MEGABYTE), "5"],
         env={"HOROVOD_FT_LEASE_SECONDS": "8"},
@@ -114,6 +115,19 @@ def test_a_stopped_agent_is_found_and_replaced(run_hvdft: RunHvdft, rank: int) -
     assert "is stopped: it has not answered for the time of HOROVOD_FT_LEASE_SECONDS" in ended.err
 
 
+def test_a_crash_loop_is_seen_over_generations_of_agents(run_hvdft: RunHvdft) -> None:
+    """A new agent counts the failures that the older one has seen."""
+    drills = ["rank=1,step=5", "agent=0,step=15", "rank=1,step=25,incarnation=1"]
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    ended = run_hvdft(
+        ["run", "-np", "2", *inject, *SUMS, "1000", str(MEGABYTE), "5"],
+        env={"HOROVOD_FT_MAX_FAILURES": "1"},
+    )
+    assert generations(ended) == 1
+    assert "rank 1 failed 2 times within" in ended.err, ended.err
+    assert ended.code == 128 + signal.SIGKILL
+
+
 def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> None:
     mpirun = [str(Path(sys.executable).with_name("mpiexec.hydra")), "-n", "2"]
     agent = [sys.executable, "-m", "hvd_ft.agent", "--inject", "agent=1,step=9"]
@@ -121,35 +135,48 @@ def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> 
     assert ended.code not in (0, 2)
 
 
-@pytest.fixture
-def nursery(arena_dir: Path) -> Iterator[tuple[NurseryProcess, str]]:
-    """One that keeps its processes for the next agent, after generation 0, and its directory."""
+@contextlib.contextmanager
+def served() -> Iterator[str]:
+    """A launcher that only serves its life-lines; its address."""
     launcher = LifeLines(one_host=True, lease_seconds=20)
     child = os.fork()
-    if child == 0:  # serves its life-lines
+    if child == 0:
         while True:
             launcher.serve()
             time.sleep(0.005)
     launcher.close()
+    yield launcher.address
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def begin(launcher: str, directory: str) -> NurseryProcess:
+    """A nursery of this process that keeps its processes for the next agent, after generation 0."""
     process = NurseryProcess.fork()
     process.attend(
         rank=3,
         host="n0/1",
         generation=0,
-        launcher=launcher.address,
+        launcher=launcher,
         lease_seconds=20,
         host_timeout_seconds=60,
     )
-    directory = JobDirectory.create(str(arena_dir), "job")
-    process.watch_job(directory.path)
+    process.watch_job(directory)
     process.keep(60)
     process.start("worker", ["sleep", "600"], dict(os.environ), "/")
     assert process.channel.receive()
-    yield process, directory.path
-    process.end(10)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    directory.leave()
+    return process
+
+
+@pytest.fixture
+def nursery(arena_dir: Path) -> Iterator[tuple[NurseryProcess, str]]:
+    """One that waits for the agent after this process, and its directory."""
+    with served() as launcher:
+        directory = JobDirectory.create(str(arena_dir), "job")
+        process = begin(launcher, directory.path)
+        yield process, directory.path
+        process.end(10)
+        directory.leave()
 
 
 def test_nothing_of_an_older_generation_is_accepted(
@@ -170,6 +197,52 @@ def test_nothing_of_an_older_generation_is_accepted(
     messages = process.channel.receive()
     assert messages
     assert (messages[0]["report"], messages[0]["name"]) == ("started", "another")
+
+
+def test_nobody_is_adopted_by_another_users_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cradle = Cradle(str(tmp_path), 3)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(tmp_path / "nursery-3"))
+        send_order(stranger, {"generation": 1}, [0, 1, 2])
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert cradle.receive() is None
+
+
+def test_a_stopped_agent_that_is_superseded_dies(arena_dir: Path) -> None:
+    """If it were continued there would be two agents on one arena."""
+    directory = JobDirectory.create(str(arena_dir), "job")
+    with served() as launcher:
+        agent = os.fork()
+        if agent == 0:
+            held = begin(launcher, directory.path)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os._exit(held.pid)
+        assert os.WIFSTOPPED(os.waitpid(agent, os.WUNTRACED)[1])
+        adopted = adopt(directory.path, 3, 1, 20, launcher)
+        assert adopted is not None
+        # It was dead before the new agent heard anything.
+        ended, status = os.waitpid(agent, os.WNOHANG)
+        assert (ended, os.waitstatus_to_exitcode(status)) == (agent, -signal.SIGKILL)
+        channel, found = adopted
+        assert found["worker"]["pid"] > 0
+        assert NurseryProcess(found["nursery"], channel, found).end(10)
+    directory.leave()
+
+
+def test_a_nursery_has_nothing_for_new_agents_before_it_is_told_to_keep(arena_dir: Path) -> None:
+    directory = JobDirectory.create(str(arena_dir), "job")
+    process = NurseryProcess.fork()
+    limits = {"lease_seconds": 20.0, "host_timeout_seconds": 60.0}
+    process.attend(rank=3, host="n0/1", generation=0, launcher=None, **limits)
+    process.watch_job(directory.path)
+    process.start("worker", ["true"], {}, "/")
+    assert process.channel.receive()
+    with pytest.raises(HvdFtError, match="the nursery of rank 3 does not take an agent of"):
+        adopt(directory.path, 3, 1, 20, None)
+    assert process.end(10)
+    directory.leave()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import shutil
 import stat
 import threading
 from multiprocessing.synchronize import Barrier
@@ -57,6 +58,37 @@ def test_a_second_job_of_the_same_id_is_an_error(tmp_path: Path) -> None:
 def test_a_job_that_is_gone_cannot_be_joined(tmp_path: Path) -> None:
     with pytest.raises(HvdFtError, match="is gone"):
         JobDirectory.join(job_path(str(tmp_path), "one"))
+
+
+def test_a_job_that_is_swept_while_it_is_joined_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock was opened, but its directory removed before that lock was taken."""
+    path = JobDirectory.create(str(tmp_path), "one").path
+    flock = jobdir.fcntl.flock
+
+    def sweep_first(lock: int, flags: int) -> None:
+        shutil.rmtree(path)
+        flock(lock, flags)
+
+    monkeypatch.setattr(jobdir.fcntl, "flock", sweep_first)
+    with pytest.raises(HvdFtError, match="is gone"):
+        JobDirectory.join(path)
+
+
+def test_a_directory_that_is_kept_outlives_its_job(tmp_path: Path) -> None:
+    first = JobDirectory.create(str(tmp_path), "one")
+    second = JobDirectory.join(first.path)
+    other = JobDirectory.create(str(tmp_path), "other")
+    assert not first.leave(files_stay=True)
+    assert second.leave()
+    assert other.leave(files_stay=True)
+    assert jobs(tmp_path) == ["one", "other"]
+    assert sweep_stale(str(tmp_path), but="one", only="one") == []
+    assert sweep_stale(str(tmp_path), only="one") == ["one"]
+    assert jobs(tmp_path) == ["other"]
+    assert sweep_stale(str(tmp_path), but="other") == []
+    assert sweep_stale(str(tmp_path)) == ["other"]
 
 
 def _die_in(arena_dir: str) -> None:

@@ -1,6 +1,7 @@
 """Life-lines over real sockets, the rule of the launcher, and the relay of what workers print."""
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -118,6 +119,30 @@ def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(launcher: Lif
     old.close()
 
 
+def test_a_line_that_is_torn_is_no_goodbye(
+    launcher: LifeLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def receive(self: Channel) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "no answer from the other end")
+
+    (end,) = connect(launcher, 3)
+    monkeypatch.setattr(Channel, "receive", receive)
+    end.tell(orphaned=True)
+    serve(launcher, [], lambda _: not launcher.holders)
+    assert launcher.hung_up == set()
+    end.close()
+
+
+def test_that_there_is_no_report_stays_known(launcher: LifeLines) -> None:
+    """Rank 0 says so; the others know only that the job has ended well."""
+    first, second = ends = connect(launcher, 0, 1)
+    for end, code in ((first, 0), (first, 74), (second, 0)):
+        end.tell(orphaned=False, exit_code=code)
+        told = Holder(0 if end is first else 1, HOST, 0, False, code)
+        serve(launcher, ends, lambda _, told=told: told in launcher.holders)  # type: ignore[misc]
+    assert launcher.exit_code == 74
+
+
 def test_each_host_is_asked_by_one_of_its_nurseries(launcher: LifeLines) -> None:
     first, second = connect(launcher, 0, 1)
     other = line(launcher, 2, "n1/1")
@@ -181,6 +206,53 @@ def test_a_launcher_that_does_not_know_the_key_is_none() -> None:
                     channel.send({"proof": "0" * 64})
                     answered = True
     assert answered
+
+
+def hear(connection: socket.socket, channel: Channel) -> Message:
+    connection.settimeout(TIMEOUT_SECONDS)
+    messages = channel.receive()
+    assert messages
+    return messages[0]
+
+
+def test_who_shows_a_wrong_proof_is_nobody(launcher: LifeLines) -> None:
+    host, port, _ = launcher.address.split(":")
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.settimeout(TIMEOUT_SECONDS)
+        launcher.serve()
+        channel = Channel(stranger)
+        hear(stranger, channel)
+        channel.send({"nonce": "n", "proof": "0" * 64})
+        serve(launcher, [], lambda _: select.select([stranger], [], [], 0)[0] != [])
+        assert channel.receive() is None
+    assert launcher.holders == []
+
+
+def test_what_a_nursery_has_shown_does_not_pass_for_a_launchers() -> None:
+    """Somebody who does not know the key has one nursery work out the answer to another."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        ends, connections, channels = [], [], []
+        for rank in range(2):
+            end = LauncherLine(f"127.0.0.1:{port}:key", rank, HOST, 0, LEASE, known=False)
+            select.select(*end.waits_for(), [], TIMEOUT_SECONDS)
+            end.move({*end.waits_for()[1]})
+            ends.append(end)
+            connections.append(listener.accept()[0])
+            channels.append(Channel(connections[-1]))
+        nonce = "anything"
+        for rank in range(2):
+            channels[rank].send({"nonce": nonce})
+            select.select(ends[rank].waits_for()[0], [], [], TIMEOUT_SECONDS)
+            ends[rank].move({*ends[rank].waits_for()[0]})
+            said = hear(connections[rank], channels[rank])
+            nonce = said["nonce"]
+        channels[0].send({"proof": said["proof"]})
+        select.select(ends[0].waits_for()[0], [], [], TIMEOUT_SECONDS)
+        ends[0].move({*ends[0].waits_for()[0]})
+        assert str(ends[0].problem) == "this is not the job's key"
+        for each in [*ends, *connections]:
+            each.close()
 
 
 POLICY = Settings(max_failures=2, failure_window_seconds=10)
