@@ -100,6 +100,20 @@ def test_a_later_generation_goes_on_where_the_report_ends(tmp_path: Path, cut_of
     assert read_report(path).finished
 
 
+def test_what_agents_note_is_no_event_of_the_arena(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written = journal(path)
+    written.add(EVENTS[:2])
+    written.note({"type": "STACKS", "rank": 1, "text": "File train.py"})
+    found = continued(path, EVENTS)
+    assert [line.get("time_ns") for line in found[1:4]] == [
+        EVENTS[0].time_ns,
+        EVENTS[1].time_ns,
+        None,
+    ]
+    assert [line["time_ns"] for line in found[4:-1]] == [event.time_ns for event in EVENTS[2:]]
+
+
 def test_a_later_generation_begins_another_jobs_report_anew(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     journal(path, "j1").add(EVENTS)

@@ -50,9 +50,10 @@ def test_an_old_answer_renews_nothing() -> None:
     """A lease counts from when the host was asked."""
     leases = HostLeases(LIMITS)
     run(leases, 1, 6, "n0")
-    run(leases, 6, 9)
+    leases.answered("n0", 1)
+    assert run(leases, 6, 10) == []
     leases.answered("n0", 2)
-    assert [change.lease for _, change in run(leases, 9, 11)] == [Lease.SUSPECT]
+    assert [change.lease for _, change in run(leases, 10, 12)] == [Lease.SUSPECT]
 
 
 def test_a_launcher_that_stood_still_itself_blames_nobody() -> None:
@@ -141,5 +142,7 @@ def test_beats_that_stay_away() -> None:
     assert not beats.is_silent(1043)
     assert not beats.is_silent(1053)
     assert beats.is_silent(1054)
+    beats.heard(1055)
     beats.stop()
-    assert not beats.is_silent(2000)
+    assert beats.look_at == float("inf")
+    assert not any(beats.is_silent(now) for now in range(1056, 1100))
