@@ -5,7 +5,7 @@ CORE := $(wildcard hvd_ft/core/*.cc)
 RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak agentsoak network quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup core horovod demo soak agentsoak network optimizers quick test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=
 
 network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
 	@$(VENV)/python -m pytest tests/test_network.py -m 'long or not long'
+
+optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
+	@$(VENV)/python -m pytest --numprocesses 2 tests/test_keras_optimizers.py -m 'long or not long'
 
 quick: setup ## the tests that need neither a job nor TensorFlow, in half a minute
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick

@@ -111,6 +111,17 @@ def legacy(folder: str) -> Result:
     return model, [model.fit(pairs(4), epochs=2, callbacks=fellows, verbose=0).history]
 
 
+def mixed(folder: str) -> Result:
+    """Mixed precision, whose optimizer scales losses around Horovod's."""
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    model = tf.keras.Sequential([make_model(), layers.Activation("linear", dtype="float32")])
+    model.compile(hvd.DistributedOptimizer(optimizers.Adam(0.01)), "mse", metrics=["mae"])
+    tf.keras.mixed_precision.set_global_policy("float32")
+    broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    fellows = [broadcast, hvd.callbacks.FaultTolerance(3), Ends("mixed")]
+    return model, [model.fit(pairs(7), epochs=2, callbacks=fellows, verbose=0).history]
+
+
 def minimise(folder: str) -> Result:
     """A loop of the user's own whose optimizer sums up gradients."""
     model = make_model()
@@ -187,7 +198,7 @@ def elastic(folder: str) -> Result:
     return model, [*state.losses, float(seen)]
 
 
-WAYS = {way.__name__: way for way in (minimise, tape, fit, legacy, elastic)}
+WAYS = {way.__name__: way for way in (minimise, tape, fit, mixed, legacy, elastic)}
 
 
 def digest(values: Iterable[np.ndarray]) -> str:

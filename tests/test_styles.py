@@ -24,6 +24,7 @@ STEPS = {
     "minimise": between_passes(snapshot_steps=3, passes=2, steps=16),
     "tape": range(1, 16),
     "fit": between_passes(snapshot_steps=4, passes=3, steps=24),
+    "mixed": range(4, 16),
     "legacy": range(2, 16, 2),
     "elastic": range(1, 8),
 }

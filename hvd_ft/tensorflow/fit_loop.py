@@ -20,7 +20,13 @@ from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
-from hvd_ft.tensorflow.variables import fit_variables, make_step_variables, read, restore
+from hvd_ft.tensorflow.variables import (
+    fit_variables,
+    inner,
+    make_step_variables,
+    read,
+    restore,
+)
 
 
 class FitLoop:
@@ -70,7 +76,8 @@ class FitLoop:
         # has to stop all ranks at the same step, and a dataset has to be where it was. So this
         # looks into fit, which called the method that called this one.
         fit = sys._getframe(2).f_locals
-        self._callbacks = CallbackState(fit["callbacks"].callbacks)
+        counting = [inner(self._model.optimizer)]  # some optimizers have numbers beside variables
+        self._callbacks = CallbackState([*fit["callbacks"].callbacks, *counting])
         self._data = fit["data_handler"]
         self._validation = fit.get("val_x"), fit["validation_steps"]
         self._model._training_state = None  # asked once; a later fit has its own

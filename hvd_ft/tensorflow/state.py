@@ -1,5 +1,6 @@
 """`State`: what a training loop of the user's own keeps, in the manner of `hvd.elastic`."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     build_optimizer,
+    counts_in_python,
     local_sums,
     model_variables,
     optimizer_variables,
@@ -101,6 +103,13 @@ class State:
         worker = native.worker()
         if worker is None:
             return
+        if worker.rank == 0 and worker.incarnation == 0 and counts_in_python(self.optimizer):
+            print(
+                "hvd_ft: the optimizer Nadam counts in Python, which a restarted loop cannot make "
+                "up for, so after a restart its steps are others than they would have been; use "
+                "tf.keras.optimizers.legacy.Nadam, or Model.fit",
+                file=sys.stderr,
+            )
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
         if self._loop.begin() is not None:

@@ -1,5 +1,6 @@
 """The variables that make up training: found in a model and its optimizer, read and restored."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,22 +68,41 @@ def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
             helper.locally_aggregated_grads.setdefault(number, local_sum)
 
 
+def inner(optimizer: Any) -> Any:
+    """Returns the optimizer inside one that scales losses, which has no name of its own."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def counts_in_python(optimizer: Any) -> bool:
+    """Tells whether an optimizer has a number of Python's that grows whenever a step is traced.
+
+    What it does depends on that number, so its steps have to be traced as often as before.
+    """
+    return isinstance(inner(optimizer), tf.keras.optimizers.Nadam)
+
+
 def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
     """Makes what Keras's own training step makes while it is traced; runs nothing of it.
 
     TensorFlow traces a step that makes variables twice. Tracing only what makes them (slots, and
-    the metrics, for which the loss has to be known) takes a fraction of that.
+    the metrics, for which the loss has to be known) takes a fraction of that. It is only a short
+    cut: what fails in it the step itself does right, or says what is wrong.
     """
-    optimizer = model.optimizer
     if (
         type(model).train_step is not tf.keras.Model.train_step
-        or not isinstance(optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
+        or not isinstance(model.optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
+        or counts_in_python(model.optimizer)
         or not model.built
         or not model.trainable_variables
     ):
         return
-    with tf.name_scope(optimizer.name or "optimizer"):  # as the step would
-        optimizer.build(model.trainable_variables)
+    with contextlib.suppress(Exception):
+        _make_step_variables(model, iterator)
+
+
+def _make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
+    with tf.name_scope(inner(model.optimizer).name or "optimizer"):  # as the step would
+        model.optimizer.build(model.trainable_variables)
 
     def measure(iterator: Any) -> Any:
         x, y, weight = tf.keras.utils.unpack_x_y_sample_weight(next(iterator))
