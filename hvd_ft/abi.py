@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hvd_ft import facts
-from hvd_ft.errors import HvdFtError
+from hvd_ft.errors import HvdFtError, NoRoomError
 
 
 class Event(ctypes.Structure):
@@ -163,7 +163,11 @@ def library() -> ctypes.CDLL:
     return load(library_path(), _SIGNATURES, "build it with 'pip install .' or 'make core'")
 
 
+_NO_SPACE = -3  # HVDFT_ENOSPACE
+
+
 def checked(code: int) -> int:
     if code < 0:
-        raise HvdFtError(library().hvdft_error().decode(errors="replace"))
+        kind = NoRoomError if code == _NO_SPACE else HvdFtError
+        raise kind(library().hvdft_error().decode(errors="replace"))
     return code

@@ -6,3 +6,7 @@ class HvdFtError(RuntimeError):
 
     The command line prints it without a traceback; in a training script it is raised as it is.
     """
+
+
+class NoRoomError(HvdFtError):
+    """The arena's limit, or its filesystem's, is reached."""

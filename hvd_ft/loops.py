@@ -4,12 +4,15 @@ Loops are numbered in the order in which the script begins them, whoever runs th
 callback or a `State`), so a restarted script finds its snapshots by counting the same way.
 """
 
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.facts import Snapshots
 from hvd_ft.native import Worker
 from hvd_ft.snapshot import decode, encode
@@ -19,7 +22,7 @@ from hvd_ft.snapshot_interval import (
     log_wants_snapshot,
     messages_want_snapshot,
 )
-from hvd_ft.snapshot_writer import SnapshotWriter
+from hvd_ft.snapshot_writer import SLOTS, SnapshotWriter
 
 Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
@@ -56,6 +59,7 @@ class TrainingLoop:
         self._step = 0
         self._since_ns = 0  # up to then time has been accounted for
         self._training_ns = 0  # not yet told
+        self._said_no_room = False
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
@@ -126,9 +130,42 @@ class TrainingLoop:
         begin_ns = time.perf_counter_ns()
         self._snapshot_step, self._snapshot_op = step, self._worker.cursor()
         arrays, values = contents()
-        self._writer.write(self.number, encode(arrays, {**values, "step": step}))
+        try:
+            self._writer.write(self.number, encode(arrays, {**values, "step": step}))
+        except NoRoomError as error:
+            self._say_no_room(error)
         self._stall_ns = time.perf_counter_ns() - begin_ns
         self._lap()
+
+    def check_room(self, bytes_needed: int) -> None:
+        """Says so, once a node, if the arena has no room for snapshots of this size.
+
+        Args:
+            bytes_needed: by a snapshot of this rank; the others are taken to need as much.
+        """
+        log, ranks = self._worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
+        if self._worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
+            return
+        if (needed := SLOTS * ranks * bytes_needed) > (room := log.bytes_room - log.bytes):
+            print(
+                f"hvd_ft: snapshots of this training need {_mib(needed)} ({SLOTS} of "
+                f"{_mib(bytes_needed)} for each of {ranks} ranks of this host), but the arena has "
+                f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more",
+                file=sys.stderr,
+            )
+
+    def _say_no_room(self, error: HvdFtError) -> None:
+        """Training goes on without this snapshot: the one before stays."""
+        if self._said_no_room:
+            return
+        self._said_no_room = True
+        older = self._worker.snapshot_read(self.number)
+        print(
+            f"hvd_ft: rank {self._worker.rank} goes on with "
+            f"{'its older snapshot' if older else 'no snapshot'}, so a restart replays more: "
+            f"{error}",
+            file=sys.stderr,
+        )
 
     def can_finish(self) -> bool:
         """Tells whether a last snapshot can be taken: not done yet, no collective on its way."""
@@ -167,3 +204,7 @@ class TrainingLoop:
         self._worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
         )
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // (1 << 20))} MiB"

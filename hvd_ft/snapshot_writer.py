@@ -17,7 +17,7 @@ from hvd_ft.native import Worker, pass_point
 
 LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth a look by the other thread
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below, the copy is quicker than what two threads cost each other
-_SLOTS = 2  # that a loop's snapshots are written into, in turn
+SLOTS = 2  # that a loop's snapshots are written into, in turn
 
 
 class SnapshotWriter:
@@ -41,7 +41,7 @@ class SnapshotWriter:
 
         The system has to clear and map that: it takes several times as long.
         """
-        return self._large and self._written <= _SLOTS
+        return self._large and self._written <= SLOTS
 
     @property
     def busy(self) -> bool:
@@ -57,7 +57,7 @@ class SnapshotWriter:
                 before this returns. The caller should keep no reference to them.
 
         Raises:
-            HvdFtError: the arena has no room.
+            NoRoomError: the arena has none.
         """
         assert self._copy is None, "settle() the one before first"
         position = self._worker.cursor()

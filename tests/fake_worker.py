@@ -39,7 +39,7 @@ class FakeWorker:
         self.orderly = False
         self.snapshots = 0
         self.costs: list[Snapshots] = []
-        self.log_facts = Log(0, 1, 0, 1)
+        self.log_facts = Log(0, 1 << 40, 0, 1)
         self.message_facts = (0, 1)
         self._room = bytearray()
         self._arena = arena

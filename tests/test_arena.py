@@ -220,3 +220,45 @@ def test_snapshots_come_early_when_the_log_fills(run_hvdft: RunHvdft, tmp_path: 
     assert costs[0]["steps"] > 60, "by its budget alone it would take none"
     assert 4 <= costs[0]["count"] <= 15, "the room is that of some ten steps"
     assert costs[1]["count"] == 30
+
+
+NO_ROOM = """\
+import hashlib, sys
+import tensorflow as tf
+import hvd_ft.tensorflow.keras as hvd
+
+hvd.init()
+tf.keras.utils.set_random_seed(3)
+table = tf.keras.layers.Embedding(50_000, 64, input_length=2)  # 12.8 MB, as much again in Adagrad
+model = tf.keras.Sequential([table, tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adagrad(0.1)), "mse")
+words = tf.reshape(tf.range(96), [48, 2])
+data = tf.data.Dataset.from_tensor_slices((words, tf.ones([48, 1]))).batch(4)
+kept = hvd.callbacks.FaultTolerance(snapshot_steps=2)
+model.fit(data, epochs=1, verbose=0, callbacks=[kept])
+digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights())).hexdigest()
+sys.stdout.write(f"RESULT {hvd.rank()} {digest}\\n")
+"""
+
+
+@pytest.mark.parametrize("drill", [[], ["--inject", "rank=1,step=7"]], ids=["", "killed"])
+def test_a_snapshot_that_does_not_fit_ends_no_training(
+    run_hvdft: RunHvdft, tmp_path: Path, drill: list[str]
+) -> None:
+    script = tmp_path / "no_room.py"
+    script.write_text(NO_ROOM)
+    outputs = []
+    for limit in ("1G", "64M"):
+        ended = run_hvdft(
+            ["run", "-np", "2", *drill, sys.executable, str(script)],
+            env={"HOROVOD_FT_ARENA_BYTES": limit},
+        )
+        assert ended.code == 0, ended.err
+        outputs.append(sorted(ended.out.splitlines()))
+        told = "snapshots of this training need 98 MiB (2 of 25 MiB for each of 2 ranks"
+        assert (told in ended.err) == (limit == "64M"), ended.err
+        refused = ended.err.count("goes on with")
+        assert refused <= 2 + len(drill), ended.err
+        assert (refused > 0) == (limit == "64M"), ended.err
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0]) == 2

@@ -239,8 +239,8 @@ int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char
   if (before + more > limit()) {
     used.fetch_sub(more);
     return fail(HVDFT_ENOSPACE, "%s needs %" PRIu64 " MiB more, but %" PRIu64 " of the arena's "
-                "%" PRIu64 " MiB are in use; take snapshots more often (snapshot_steps) or raise "
-                "HOROVOD_FT_ARENA_BYTES", what, (more + (1 << 20) - 1) >> 20, before >> 20,
+                "%" PRIu64 " MiB are in use; raise HOROVOD_FT_ARENA_BYTES or, if the log takes most, take "
+                "snapshots more often (snapshot_steps)", what, (more + (1 << 20) - 1) >> 20, before >> 20,
                 limit() >> 20);
   }
   int error;

@@ -21,6 +21,7 @@ from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
+    byte_count,
     fit_variables,
     inner,
     make_step_variables,
@@ -59,6 +60,7 @@ class FitLoop:
         self._pass_given: DataIterator = None  # the present pass as Keras knows it
         self._pass: DataIterator = None  # and the iterator it really draws from
         self._resumes = False
+        self._sized = False
         if model._training_state is not None:
             raise _two_say_where_to_begin()
         model._training_state = self
@@ -138,6 +140,9 @@ class FitLoop:
             self._pass = self._restore(iterator)
             self._resumes = False
         self._loop.set_step(self.step)
+        if self.step > 0 and not self._sized:
+            self._sized = True  # the first step has made the last variables
+            self._loop.check_room(byte_count(fit_variables(self._model)))
         source = self._pass
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:

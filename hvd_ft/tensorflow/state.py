@@ -17,6 +17,7 @@ from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     build_optimizer,
+    byte_count,
     counts_in_python,
     local_sums,
     model_variables,
@@ -112,6 +113,7 @@ class State:
             )
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
+        self._loop.check_room(byte_count(self._kept))
         if self._loop.begin() is not None:
             self._restore(self._loop)
 

@@ -113,6 +113,11 @@ def _make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
     tf.function(measure, autograph=False).get_concrete_function(iterator)
 
 
+def byte_count(variables: Iterable[tf.Variable]) -> int:
+    """Returns how many bytes the variables' contents have together."""
+    return sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
+
+
 def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
     """Returns the variables' contents by number and name, on a CPU without copying them."""
     return {

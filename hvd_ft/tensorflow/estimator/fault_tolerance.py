@@ -76,6 +76,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         if self._variables is None:
             self._variables = SessionVariables(session.graph)
             self._draws = Draws(session.graph)
+            self._loop.check_room(self._variables.byte_count)
         if self._resumes:
             self._resumes = False
             self._restore(self._loop, session)

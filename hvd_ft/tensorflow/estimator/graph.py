@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.data import other_data
-from hvd_ft.tensorflow.variables import matched, unique
+from hvd_ft.tensorflow.variables import byte_count, matched, unique
 
 _DATA = (
     *("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"),
@@ -35,6 +35,12 @@ class SessionVariables:
         keys = tf.compat.v1.GraphKeys
         kinds = (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES)
         self._variables = unique(*(graph.get_collection(kind) for kind in kinds))
+
+    @property
+    def byte_count(self) -> int:
+        """How many bytes they have together; those whose shape is not known count as none."""
+        sized = [each for each in self._variables if each.shape.is_fully_defined()]
+        return byte_count(sized)
 
     def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:
         """Returns the variables' contents by number and name: copies, as a session makes them."""
