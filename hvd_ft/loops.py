@@ -31,6 +31,11 @@ _interval = SnapshotInterval()
 _open: "TrainingLoop | None" = None
 
 
+def is_open() -> bool:
+    """Tells whether a training loop has begun and not ended."""
+    return _open is not None
+
+
 class TrainingLoop:
     """One training loop.
 
@@ -60,6 +65,11 @@ class TrainingLoop:
         self._since_ns = 0  # up to then time has been accounted for
         self._training_ns = 0  # not yet told
         self._said_no_room = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether this process is the one of the job that tells the user what concerns all."""
+        return self._worker.rank == 0 and self._worker.incarnation == 0
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.

@@ -1,5 +1,7 @@
 """What the tests of fit train: a model that notes its batches, and data of many kinds."""
 
+import itertools
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +9,10 @@ import numpy as np
 import tensorflow as tf
 from fake_worker import FakeWorker
 
+from hvd_ft.tensorflow import draws
+
 keras = tf.keras
+_KEYS = itertools.count()  # a process has one of its own
 SAMPLES, BATCH, EPOCHS = 28, 4, 3
 STEPS = SAMPLES // BATCH
 X = np.arange(SAMPLES * 3, dtype=np.float32).reshape(SAMPLES, 3) / 50
@@ -63,9 +68,40 @@ def make_model(layers: Sequence[Any] = (), **compile_args: Any) -> keras.Model:
     return model
 
 
+def everything(*roots: Any) -> list[np.ndarray]:
+    """What training has made of models and optimizers: all that TensorFlow itself finds in them.
+
+    It is not what we take snapshots of: whoever forgets a variable there has it found here.
+    """
+    optimizers = [getattr(root, "optimizer", None) for root in roots]
+    found: dict[int, Any] = {}
+    for root in filter(None, [*roots, *optimizers]):
+        items = tf.train.TrackableView(root).descendants()
+        found |= {id(item): item for item in items if isinstance(item, tf.Variable)}
+        helper = getattr(root, "_agg_helper", None)
+        sums = [] if helper is None else helper.locally_aggregated_grads.values()
+        found |= {id(item): item for item in sums}
+    return [item.numpy() for item in found.values()]
+
+
+def draw_of_all() -> float:
+    """Draws from each kind of generator that there is: a sum, other ones for other states."""
+    eager = tf.random.uniform([]) + tf.random.uniform([], seed=5) + _traced_draw()
+    generator = tf.random.get_global_generator().uniform([])
+    return random.random() + float(np.random.rand()) + float(eager) + float(generator)
+
+
+@tf.function
+def _traced_draw() -> tf.Tensor:
+    return tf.nn.dropout(tf.ones([16]), 0.5)[3] + tf.random.normal([])
+
+
 def fresh_process() -> None:
     keras.backend.clear_session()
+    draws.keep_draws()
+    draws.restore_draws([next(_KEYS), 0])
     keras.utils.set_random_seed(7)
+    tf.random.set_global_generator(tf.random.Generator.from_seed(7))
 
 
 def shuffled() -> tf.data.Dataset:
@@ -84,6 +120,32 @@ def augmented() -> tf.data.Dataset:
     return shuffled().map(lambda x, y: (x + tf.random.uniform([3]), y)).batch(BATCH).prefetch(2)
 
 
+class Reordered(keras.utils.Sequence):
+    """Batches in another order in each epoch, with noise on them."""
+
+    def __init__(self) -> None:
+        self._order = np.arange(SAMPLES)
+        self.on_epoch_end()
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, number: int) -> Any:
+        rows = self._order[number * BATCH : (number + 1) * BATCH]
+        return X[rows] + np.random.normal(0, 0.1, (BATCH, 3)), Y[rows]
+
+    def on_epoch_end(self) -> None:
+        np.random.shuffle(self._order)
+
+
+def images(**options: Any) -> dict[str, Any]:
+    generator = keras.preprocessing.image.ImageDataGenerator(
+        horizontal_flip=True, width_shift_range=1, data_format="channels_last"
+    )
+    pictures = np.repeat(X[:, None, :, None], 2, axis=1)
+    return {"x": generator.flow(pictures, Y, batch_size=BATCH, **options)}
+
+
 # Each gives fit's arguments.
 DATA: dict[str, Callable[[], dict[str, Any]]] = {
     "reshuffle": lambda: {"x": shuffled().batch(BATCH)},
@@ -93,5 +155,6 @@ DATA: dict[str, Callable[[], dict[str, Any]]] = {
     "cache": lambda: {"x": shuffled().cache().batch(BATCH)},
     "generator": lambda: {"x": with_generator()},
     "unknown_length": lambda: {"x": shuffled().filter(lambda x, y: True).batch(BATCH)},
+    "sequence": lambda: {"x": Reordered()},
     "arrays": lambda: {"x": X, "y": Y, "batch_size": BATCH},
 }

@@ -25,7 +25,9 @@ from keras_script import (  # noqa: E402
     Killed,
     X,
     Y,
+    everything,
     fresh_process,
+    images,
     make_model,
 )
 
@@ -35,7 +37,7 @@ from hvd_ft.snapshot_interval import FIRST_STEPS  # noqa: E402
 from hvd_ft.snapshot_writer import SnapshotWriter  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow.data import carries_state  # noqa: E402
-from hvd_ft.tensorflow.variables import fit_variables, model_variables  # noqa: E402
+from hvd_ft.tensorflow.variables import fit_variables  # noqa: E402
 
 keras = tf.keras
 pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
@@ -81,7 +83,7 @@ def undisturbed(data: str) -> tuple[list[np.ndarray], dict[str, list[float]], li
 
 
 def contents(model: keras.Model) -> list[np.ndarray]:
-    return [variable.numpy() for variable in model_variables(model)]
+    return everything(model)
 
 
 def assert_same(left: list[np.ndarray], right: list[np.ndarray]) -> None:
@@ -232,7 +234,7 @@ def test_validation_data_is_where_it_was(data: str) -> None:
 
 def test_whole_passes_are_drawn_again_only_where_needed() -> None:
     carrying = {name for name in DATA if name != "arrays" and carries_state(DATA[name]()["x"])}
-    assert carrying == {"repeat", "repeat_in_epoch", "cache", "generator"}
+    assert carrying == {"repeat", "repeat_in_epoch", "cache", "generator", "sequence"}
 
 
 def two_fits(data: str, worker: FakeWorker, kill_after: int | None) -> tuple[Any, ...]:
@@ -392,14 +394,81 @@ def test_snapshot_steps_are_checked(steps: Any) -> None:
         hvd_callbacks.FaultTolerance(steps)
 
 
-def test_it_says_which_random_numbers_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    layers = [keras.layers.Dropout(0.5, name="lossy"), keras.layers.LSTM(2, name="plain")]
-    model = keras.Sequential([keras.layers.Reshape((3, 1)), *layers])
-    model.compile("sgd", "mse")
+def noisy_layers() -> list[Any]:
+    return [
+        keras.layers.Dense(4),
+        keras.layers.Dropout(0.5),
+        keras.layers.GaussianNoise(0.1),
+        keras.layers.Lambda(lambda x: tf.nn.dropout(x, 0.3) + tf.random.normal([4], seed=2)),
+    ]
+
+
+@pytest.mark.parametrize("eagerly", [False, True], ids=["traced", "eager"])
+def test_what_layers_and_operations_draw_is_drawn_again(
+    eagerly: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As users have them: without a generator that TensorFlow lets one read."""
+
+    def script(worker: FakeWorker, kill_after: int | None) -> Any:
+        fresh_process()
+        model = keras.Sequential([*noisy_layers(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.05), "mse", run_eagerly=eagerly)
+        fellows = [hvd_callbacks.FaultTolerance(3), Job(worker, kill_after)]
+        history = model.fit(**DATA["reshuffle"](), epochs=2, verbose=0, callbacks=fellows).history
+        # The generators that there are, and operations with and without a seed.
+        drawn = [random.random(), np.random.rand(), *tf.random.uniform([2]).numpy()]
+        drawn += [*tf.random.uniform([2], seed=3).numpy(), *noise().numpy()]
+        return history, contents(model), drawn
+
+    @tf.function
+    def noise() -> Any:
+        return tf.random.normal([2])
+
+    with incarnation(FakeArena(), 0) as worker:
+        history, weights, drawn = script(worker, None)
+    for kill_after in (5, 2 * STEPS):
+        arena = FakeArena()
+        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+            script(worker, kill_after)
+        with incarnation(arena, 1) as worker:
+            history_again, weights_again, drawn_again = script(worker, None)
+        assert worker.jumps == [0]
+        assert history_again == history
+        assert_same(weights_again, weights)
+        assert drawn_again == drawn
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"seed": 4}], ids=["global", "seed"])
+def test_images_that_are_changed_at_random_are_so_again(options: dict[str, int]) -> None:
+    pytest.importorskip("scipy")
+
+    def script(worker: FakeWorker, kill_after: int | None) -> Any:
+        fresh_process()
+        model = make_model([keras.layers.Flatten(), keras.layers.Dense(4)])
+        fellows = [hvd_callbacks.FaultTolerance(3), Job(worker, kill_after)]
+        model.fit(**images(**options), epochs=EPOCHS, verbose=0, callbacks=fellows)
+        return model.history.history, contents(model)
+
+    with incarnation(FakeArena(), 0) as worker:
+        history, weights = script(worker, None)
+    for kill_after in (5, STEPS + 1, 2 * STEPS + 5):
+        arena = FakeArena()
+        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+            script(worker, kill_after)
+        with incarnation(arena, 1) as worker:
+            history_again, weights_again = script(worker, None)
+        assert worker.jumps == [0]
+        assert history_again == history
+        assert_same(weights_again, weights)
+
+
+def test_data_that_is_read_by_several_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {**DATA["sequence"](), "workers": 2}
     with incarnation(FakeArena(), 0):
-        model.fit(X, Y, verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
+        make_model().fit(**data, verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
     [line] = capsys.readouterr().err.splitlines()
-    assert "random numbers of lossy are not" in line
+    assert "hvd_ft: fit reads its data (Reordered) by several workers" in line
 
 
 def test_local_sums_of_horovods_optimizer_are_kept() -> None:

@@ -13,7 +13,7 @@ from fake_worker import FakeArena, FakeWorker, incarnation
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow.keras", reason="Horovod is not built")
 
-from keras_script import Job, Killed, X, Y, fresh_process  # noqa: E402
+from keras_script import Job, Killed, X, Y, everything, fresh_process  # noqa: E402
 from test_optimizers import OPTIONS, public  # noqa: E402
 
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
@@ -76,18 +76,7 @@ def train(make_optimizer: Callable[[], Any], worker: FakeWorker, kill_after: int
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
     fellows = [hvd_callbacks.FaultTolerance(EVERY), Job(worker, kill_after)]
     history = model.fit(data, epochs=1, verbose=0, callbacks=fellows).history
-    # Whatever can be reached from the model, and not what we take snapshots of.
-    objects = [model, model.optimizer, getattr(model.optimizer, "_agg_helper", None)]
-    seen = {
-        id(item): item.numpy()
-        for root in objects
-        if isinstance(root, tf.__internal__.tracking.Trackable)
-        for item in tf.train.TrackableView(root).descendants()
-        if isinstance(item, tf.Variable)
-    }
-    helper = objects[2]
-    sums = [] if helper is None else list(helper.locally_aggregated_grads.values())
-    return history, [*seen.values(), *(each.numpy() for each in sums)]
+    return history, everything(model)
 
 
 def check(make_optimizer: Callable[[], Any]) -> None:

@@ -11,6 +11,8 @@ from fake_worker import FakeArena, FakeWorker, incarnation
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
+from keras_script import draw_of_all, everything, fresh_process  # noqa: E402
+
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
@@ -44,9 +46,10 @@ def broadcasts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def make_state(**values: Any) -> State:
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(7)
-    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+    fresh_process()
+    model = keras.Sequential(
+        [keras.layers.Dense(4), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+    )
     model.build((None, 3))
     optimizer = keras.optimizers.Adam(0.05)
     return State(model, optimizer, snapshot_steps=3, **values)
@@ -54,7 +57,7 @@ def make_state(**values: Any) -> State:
 
 def step(state: State, worker: FakeWorker, x: Any, y: Any, kill_at: int | None) -> None:
     with tf.GradientTape() as tape:
-        loss = tf.reduce_mean((state.model(x) - y) ** 2)
+        loss = tf.reduce_mean((state.model(x + draw_of_all(), training=True) - y) ** 2)
     worker.collective(f"gradients {float(loss)!r}")
     variables = state.model.trainable_variables
     state.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
@@ -95,7 +98,7 @@ def by_hand(worker: FakeWorker, kill_at: int | None, finish: bool) -> State:
 
 
 def contents(state: State) -> list[np.ndarray]:
-    return [variable.numpy() for variable in state._all()]
+    return everything(state.model, state.optimizer)
 
 
 def values(state: State) -> dict[str, Any]:

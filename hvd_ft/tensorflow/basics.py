@@ -16,7 +16,9 @@ from hvd_ft.facts import Point
 from hvd_ft.last_words import keep_last_words
 from hvd_ft.orderly_exit import prepare_exit
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
+from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
+from hvd_ft.tensorflow.without_snapshots import watch_trainings
 
 keep_last_words()
 name_broadcasts_by_place()
@@ -51,6 +53,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             "the script without hvdft"
         )
     prepare_exit(worker)
+    keep_draws()
+    watch_trainings(worker)
     _horovod.init(None, process_sets)
     _prepare_end(worker)
     _leave_modules_out_of_collections()

@@ -1,11 +1,9 @@
 """Keras callbacks: Horovod's, `FaultTolerance` and `EpochTiming`."""
 
 import os
-import sys
 from typing import Any
 
 from horovod.tensorflow.keras.callbacks import *  # noqa: F403
-from keras.src.backend import RandomGenerator
 from tensorflow import keras
 
 from hvd_ft import native
@@ -47,8 +45,6 @@ class FaultTolerance(keras.callbacks.Callback):
         worker = native.worker()
         if worker is None:
             return
-        if worker.rank == 0 and worker.incarnation == 0:
-            _warn_of_unkept_generators(self.model)
         loop = TrainingLoop(worker, *self._snapshots)
         self._fit = FitLoop(self.model, self.params, loop)
 
@@ -117,23 +113,3 @@ class EpochTiming(RankClock, keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._before += self._in_epoch
         self._in_epoch = 0
-
-
-def _warn_of_unkept_generators(model: keras.Model) -> None:
-    """Says which layers draw from generators that TensorFlow lets nobody read."""
-    amounts = ("rate", "stddev", "dropout", "recurrent_dropout")
-    names = [
-        layer.name
-        for layer in model.submodules
-        if any(getattr(layer, amount, 0) for amount in amounts)
-        for value in vars(layer).values()
-        if isinstance(value, RandomGenerator)
-        and value._rng_type == RandomGenerator.RNG_LEGACY_STATEFUL
-    ]
-    if names:
-        print(
-            f"hvd_ft: the random numbers of {', '.join(names)} are not in the snapshot, so after "
-            "a restart they are others than they would have been; call "
-            "tf.keras.backend.experimental.enable_tf_random_generator() before making the model",
-            file=sys.stderr,
-        )

@@ -1,6 +1,6 @@
 """Bringing a restarted process's input data to the batch it stopped at."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -41,7 +41,11 @@ _PLAIN = frozenset(
 
 
 def after_passes(
-    dataset: tf.data.Dataset, first: DataIterator, batches: Sequence[int], over: bool = False
+    dataset: tf.data.Dataset,
+    first: DataIterator,
+    batches: Sequence[int],
+    over: bool = False,
+    between: Callable[[], object] = lambda: None,
 ) -> DataIterator:
     """Makes up for passes over a dataset that an earlier process has done.
 
@@ -50,6 +54,7 @@ def after_passes(
         first: its first iterator of this process, nothing drawn from it.
         batches: how many each pass has drawn; at least one pass, all but the last to its end.
         over: nothing will be drawn from the last one any more.
+        between: is called after each pass but the last.
 
     Returns:
         The iterator of the last pass.
@@ -65,6 +70,7 @@ def after_passes(
             _draw(iterator, count)
             if iterator.get_next_as_optional().has_value():  # cache() has to see the end
                 raise other_data(count)
+        between()
         iterator = iter(dataset)  # even if nothing is drawn from it, shuffle() takes a new seed
     if whole or not over:
         _draw(iterator, present)

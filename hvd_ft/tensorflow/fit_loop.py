@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 
 import tensorflow as tf
+from keras.src.engine.data_adapter import GeneratorDataAdapter
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
-from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
+from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     byte_count,
     fit_variables,
@@ -82,6 +83,7 @@ class FitLoop:
         self._callbacks = CallbackState([*fit["callbacks"].callbacks, *counting])
         self._data = fit["data_handler"]
         self._validation = fit.get("val_x"), fit["validation_steps"]
+        self._say_what_is_not_repeated(fit)
         self._model._training_state = None  # asked once; a later fit has its own
         self._model.train_function = self._run_step
         self._begun = True
@@ -98,6 +100,20 @@ class FitLoop:
         self._check_epoch_length()
         self._resumes = True
         return self._epoch, self._epoch_step
+
+    def _say_what_is_not_repeated(self, fit: dict[str, Any]) -> None:
+        read_by_others = fit["workers"] > 1 or fit["use_multiprocessing"]
+        if (
+            self._loop.tells
+            and read_by_others
+            and isinstance(self._data._adapter, GeneratorDataAdapter)
+        ):
+            print(
+                f"hvd_ft: fit reads its data ({type(fit['x']).__name__}) by several workers, which "
+                "draw random numbers in an order of their own; if it draws any, they are others "
+                "after a restart: give fit workers=1, use_multiprocessing=False",
+                file=sys.stderr,
+            )
 
     def begin_epoch(self, epoch: int) -> None:
         """An epoch begins, or is entered in the middle."""
@@ -166,6 +182,7 @@ class FitLoop:
             "passes": self._passes,
             "validations": self._validations,
             "done": done,
+            "stopped": bool(self._model.stop_training),
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
         }
@@ -196,13 +213,22 @@ class FitLoop:
         ends = [*self._passes[1:], self.step]
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
-        position = after_passes(self._data._dataset, iterator, batches, over=values["done"])
+        before = rng_state()
+        adapter = self._data._adapter
+        position = after_passes(
+            self._data._dataset, iterator, batches, values["done"], adapter.on_epoch_end
+        )
+        if values["done"] and not values["stopped"]:
+            adapter.on_epoch_end()
+        drawn = drawn_by(before, rng_state())
         data, limit = self._validation
         if isinstance(data, tf.data.Dataset):
             after_validations(data, self._validations, limit)
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
-        restore_rng_state(values["rng"])
+        # A generator from which the data draws is where it has to be: further than at the snapshot,
+        # perhaps, as data is drawn ahead.
+        restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
         return position
 

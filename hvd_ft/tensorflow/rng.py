@@ -8,9 +8,14 @@ from keras.src import backend as keras_backend
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from hvd_ft.snapshot import encode
+from hvd_ft.tensorflow.draws import draws, restore_draws
+
 
 def rng_state() -> dict[str, Any]:
     """Returns the state of Python's, NumPy's, TensorFlow's and Keras's global generators.
+
+    That of TensorFlow's operations without a generator is among them (draws.py).
 
     The values can be kept in a snapshot; a generator that is not in use has none.
     """
@@ -19,18 +24,32 @@ def rng_state() -> dict[str, Any]:
     state |= {name: _pack(generator) for name, generator in _generators().items()}
     if stateful_random_ops.global_generator is not None:
         state["tensorflow"] = stateful_random_ops.global_generator.state.numpy()
+    if (drawn := draws()) is not None:
+        state["operations"] = drawn
     return state
 
 
 def restore_rng_state(state: dict[str, Any]) -> None:
-    """Sets what `rng_state` returned, wherever this process has the generator too."""
-    np.random.set_state(tuple(state["numpy"]))
+    """Sets what `rng_state` returned, or a part of it, wherever this process has the generator."""
+    if "numpy" in state:
+        np.random.set_state(tuple(state["numpy"]))
     for name, generator in _generators().items():
         if name in state:
             version, keys, gauss = state[name]
             generator.setstate((version, tuple(keys.tolist()), gauss))
     if "tensorflow" in state and stateful_random_ops.global_generator is not None:
         stateful_random_ops.global_generator.reset(state["tensorflow"])
+    if "operations" in state:
+        restore_draws(state["operations"])
+
+
+def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """Returns which of the generators that Python code draws from have drawn between two states."""
+
+    def packed(state: dict[str, Any], name: str) -> bytes:
+        return b"".join(encode({}, {name: state[name]}))
+
+    return {name for name in ("python", "numpy") if packed(before, name) != packed(after, name)}
 
 
 def _generators() -> dict[str, Any]:

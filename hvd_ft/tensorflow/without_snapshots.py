@@ -1,0 +1,71 @@
+"""Says once when a training begins of which nothing is kept.
+
+A rank that is restarted then repeats everything from its beginning, out of a log that only grows.
+That is right, but seldom meant.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import horovod.tensorflow
+import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.training import monitored_session
+
+from hvd_ft import loops, native
+
+
+def watch_trainings(worker: native.Worker) -> None:
+    """Looks at each training that begins, whoever runs it, if it is this process's to tell."""
+    if worker.rank == 0 and worker.incarnation == 0:
+        _watch()
+
+
+@cache
+def _watch() -> None:
+    make = horovod.tensorflow._make_allreduce_grads_fn
+
+    @functools.wraps(make)
+    def watched(*arguments: Any, **more: Any) -> Callable[..., Any]:
+        reduce = make(*arguments, **more)
+
+        def look_and_reduce(*arguments: Any, **more: Any) -> Any:
+            # The graph of a session is made before its loop begins.
+            if ops.executing_eagerly_outside_functions() and not loops.is_open():
+                _tell()
+            return reduce(*arguments, **more)
+
+        return look_and_reduce
+
+    horovod.tensorflow._make_allreduce_grads_fn = watched
+    begin = monitored_session._MonitoredSession.__init__
+
+    @functools.wraps(begin)
+    def watched_session(session: Any, *arguments: Any, **more: Any) -> None:
+        begin(session, *arguments, **more)
+        if not loops.is_open() and _reduces(tf.compat.v1.get_default_graph()):
+            _tell()
+
+    monitored_session._MonitoredSession.__init__ = watched_session
+
+
+def _reduces(graph: tf.Graph) -> bool:
+    whole = graph.as_graph_def()
+    nodes = [*whole.node, *(node for f in whole.library.function for node in f.node_def)]
+    return any(
+        node.op.startswith(("HorovodAllreduce", "HorovodGroupedAllreduce")) for node in nodes
+    )
+
+
+@cache
+def _tell() -> None:
+    print(
+        "hvd_ft: this training takes no snapshots, so a restarted rank repeats it from its "
+        "beginning, and the log that this needs only grows: give Model.fit the callback "
+        "hvd.callbacks.FaultTolerance(), a loop of your own a hvd.State, a session or an Estimator "
+        "the hook hvd.estimator.FaultTolerance()",
+        file=sys.stderr,
+    )
