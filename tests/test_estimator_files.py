@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +41,21 @@ def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., dict[str, list
     tmpdir.mkdir()
     trace = tracing()
 
-    def run(*ways: str, **env: Any) -> dict[str, list[str]]:
+    def run(*ways: str, drills: Sequence[str] = (), **env: Any) -> dict[str, list[str]]:
         command = f"{sys.executable} {SCRIPT} {' '.join(ways)}"
-        script = f'exec "$@" -o {tmp_path}/trace-$HOROVOD_RANK {command}'
+        script = f'exec "$@" -o {tmp_path}/$HOROVOD_RANK-$HOROVOD_FT_INCARNATION.trace {command}'
+        inject = [word for drill in drills for word in ("--inject", drill)]
         ended = run_hvdft(
-            ["run", "-np", "2", "sh", "-c", script, "sh", *trace],
+            ["run", "-np", "2", *inject, "sh", "-c", script, "sh", *trace],
             timeout=240,
             env={"TMPDIR": str(tmpdir), "PYTHONDONTWRITEBYTECODE": "1", **env},
         )
         assert ended.code == 0, ended.err
         done = sorted(re.findall(r"DONE (\d) (\w+)", ended.out))
         assert done == sorted((rank, way) for rank in "01" for way in ways), ended.out
-        traces = [(tmp_path / f"trace-{rank}").read_text(errors="replace") for rank in (0, 1)]
+        files = sorted(tmp_path.glob("*.trace"))
+        assert len(files) == 2 + len(drills)
+        traces = [file.read_text(errors="replace") for file in files]
         return {way: [call for trace in traces for call in writing(trace, way)] for way in ways}
 
     return run
@@ -120,4 +123,12 @@ def test_a_patched_estimator_writes_nothing(
     written: Callable[..., dict[str, list[str]]], patched_estimator: Path, tmp_path: Path
 ) -> None:
     assert written("plain", PYTHONPATH=str(patched_estimator)) == {"plain": []}
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_canned_estimator_writes_nothing_and_leaves_nothing_when_it_is_killed(
+    written: Callable[..., dict[str, list[str]]], tmp_path: Path
+) -> None:
+    """AutoGraph generates code for it."""
+    assert written("canned", drills=["rank=1,step=4"]) == {"canned": []}
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -17,12 +17,14 @@ from hvd_ft.last_words import keep_last_words
 from hvd_ft.orderly_exit import prepare_exit
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
+from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
 
 keep_last_words()
 name_broadcasts_by_place()
 leave_horovod_unconverted()
+keep_generated_code_in_memory()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:

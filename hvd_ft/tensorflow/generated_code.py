@@ -1,0 +1,52 @@
+"""Keeps the code that AutoGraph generates in memory.
+
+AutoGraph writes it into a file in TMPDIR, imports that, which leaves its byte code there as well,
+and removes only the former, and only if the process ends by itself.
+
+TensorFlow 2.15 has no public name for this.
+"""
+
+import importlib.util
+import itertools
+import linecache
+import sys
+from importlib.abc import SourceLoader
+from types import ModuleType
+
+from tensorflow.python.autograph.pyct import loader
+
+_numbers = itertools.count()
+
+
+class _Loader(SourceLoader):
+    """Imports one module, and lets `inspect` and tracebacks read its source."""
+
+    def __init__(self, path: str, source: str) -> None:
+        self._path = path
+        self._source = source
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        if path != self._path:
+            raise FileNotFoundError(path)  # such as its byte code
+        return self._source.encode()
+
+
+def keep_generated_code_in_memory() -> None:
+    """Has what AutoGraph generates from now on written to no file."""
+    loader.load_source = _load_source
+
+
+def _load_source(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
+    name = f"__autograph_generated_file_{next(_numbers)}"
+    path = f"<{name}>.py"
+    spec = importlib.util.spec_from_loader(name, _Loader(path, source), origin=path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = path
+    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    linecache.lazycache(path, vars(module))  # or inspect would look for the file
+    return module, path
