@@ -45,6 +45,10 @@ class TrainingLoop:
             snapshots cost no more than `snapshot_overhead`.
         snapshot_overhead: share of the training time.
 
+    Attributes:
+        worker: as above.
+        number: of the loop, among those of this process.
+
     Raises:
         HvdFtError: an argument is out of range.
     """
@@ -54,7 +58,7 @@ class TrainingLoop:
     ) -> None:
         check_snapshot_settings(snapshot_steps, snapshot_overhead)
         self.number = -1
-        self._worker = worker
+        self.worker = worker
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
         self._writer = SnapshotWriter(worker)
@@ -69,7 +73,7 @@ class TrainingLoop:
     @property
     def tells(self) -> bool:
         """Whether this process is the one of the job that tells the user what concerns all."""
-        return self._worker.rank == 0 and self._worker.incarnation == 0
+        return self.worker.rank == 0 and self.worker.incarnation == 0
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
@@ -84,16 +88,16 @@ class TrainingLoop:
         if _open is not None:
             _open.end()
         self.number, _begun, _open = _begun, _begun + 1, self
-        self._snapshot_op = self._worker.loop_begin(self.number)
+        self._snapshot_op = self.worker.loop_begin(self.number)
         _interval.begin_loop(self._snapshot_overhead)
         self._since_ns = time.perf_counter_ns()
-        if self._worker.incarnation == 0 or self._worker.snapshot_read(self.number) is None:
+        if self.worker.incarnation == 0 or self.worker.snapshot_read(self.number) is None:
             return None
         return self.snapshot()[1]
 
     def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns arrays and values of the latest snapshot, valid until the next call here."""
-        data = self._worker.snapshot_read(self.number)
+        data = self.worker.snapshot_read(self.number)
         assert data is not None, "begin() has seen one"
         arrays, values = decode(data)
         self._snapshot_step = values["step"]
@@ -101,13 +105,13 @@ class TrainingLoop:
 
     def jump(self) -> None:
         """Goes on in the op log after the latest snapshot."""
-        self._worker.jump(self.number)
-        self._step, self._snapshot_op = self._snapshot_step, self._worker.cursor()
+        self.worker.jump(self.number)
+        self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
         self._since_ns = time.perf_counter_ns()
 
     def set_step(self, step: int) -> None:
         """Tells everyone who looks that `step` steps of this loop are done."""
-        self._worker.set_step(step)
+        self.worker.set_step(step)
         took_ns = self._lap()
         if step > self._step:
             _interval.add_steps(step - self._step, took_ns / 1e9)
@@ -123,10 +127,10 @@ class TrainingLoop:
             steps = _interval.steps
         due = step - self._snapshot_step >= steps
         if not due and self._snapshot_steps is None:
-            own_ops = self._worker.cursor() - self._snapshot_op
-            due = log_wants_snapshot(self._worker.log(), own_ops)
-            due = due or messages_want_snapshot(*self._worker.message_room())
-        return due and self._worker.pending() == 0
+            own_ops = self.worker.cursor() - self._snapshot_op
+            due = log_wants_snapshot(self.worker.log(), own_ops)
+            due = due or messages_want_snapshot(*self.worker.message_room())
+        return due and self.worker.pending() == 0
 
     def write(self, step: int, contents: Callable[[], Contents]) -> None:
         """Takes a snapshot of this moment, `step` steps of the loop being done.
@@ -138,7 +142,7 @@ class TrainingLoop:
         """
         self._settle()
         begin_ns = time.perf_counter_ns()
-        self._snapshot_step, self._snapshot_op = step, self._worker.cursor()
+        self._snapshot_step, self._snapshot_op = step, self.worker.cursor()
         arrays, values = contents()
         try:
             self._writer.write(self.number, encode(arrays, {**values, "step": step}))
@@ -153,8 +157,8 @@ class TrainingLoop:
         Args:
             bytes_needed: by a snapshot of this rank; the others are taken to need as much.
         """
-        log, ranks = self._worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
-        if self._worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
+        log, ranks = self.worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
+        if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
             return
         if (needed := SLOTS * ranks * bytes_needed) > (room := log.bytes_room - log.bytes):
             print(
@@ -169,9 +173,9 @@ class TrainingLoop:
         if self._said_no_room:
             return
         self._said_no_room = True
-        older = self._worker.snapshot_read(self.number)
+        older = self.worker.snapshot_read(self.number)
         print(
-            f"hvd_ft: rank {self._worker.rank} goes on with "
+            f"hvd_ft: rank {self.worker.rank} goes on with "
             f"{'its older snapshot' if older else 'no snapshot'}, so a restart replays more: "
             f"{error}",
             file=sys.stderr,
@@ -179,14 +183,14 @@ class TrainingLoop:
 
     def can_finish(self) -> bool:
         """Tells whether a last snapshot can be taken: not done yet, no collective on its way."""
-        return not self._worker.loop_ended(self.number) and self._worker.pending() == 0
+        return not self.worker.loop_ended(self.number) and self.worker.pending() == 0
 
     def end(self) -> None:
         """Ends the loop; without a last snapshot a restarted process runs its last steps again."""
         global _open
         self._settle()
         self._writer.close()
-        self._worker.loop_end(self.number)
+        self.worker.loop_end(self.number)
         if _open is self:
             _open = None
 
@@ -211,7 +215,7 @@ class TrainingLoop:
         _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
         steps = self._snapshot_steps or _interval.steps
         training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
-        self._worker.count_snapshots(
+        self.worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
         )
 

@@ -67,26 +67,28 @@ def _one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     keras.backend.clear_session()
 
 
-def train(make_optimizer: Callable[[], Any], worker: FakeWorker, kill_after: int | None) -> Any:
+def train(
+    make_optimizer: Callable[[], Any], worker: FakeWorker, kill_after: int | None, **options: Any
+) -> Any:
     """The user's script; returns all that training has made."""
     fresh_process()
     layers = [keras.layers.Dense(3, input_shape=(3,)), keras.layers.Dense(1, dtype="float32")]
     model = keras.Sequential(layers)
-    model.compile(make_optimizer(), "mse", metrics=["mae"])
+    model.compile(make_optimizer(), "mse", metrics=["mae"], **options)
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
     fellows = [hvd_callbacks.FaultTolerance(EVERY), Job(worker, kill_after)]
     history = model.fit(data, epochs=1, verbose=0, callbacks=fellows).history
     return history, everything(model)
 
 
-def check(make_optimizer: Callable[[], Any]) -> None:
+def check(make_optimizer: Callable[[], Any], **options: Any) -> None:
     with incarnation(FakeArena(), 0) as worker:
-        history, values = train(make_optimizer, worker, None)
+        history, values = train(make_optimizer, worker, None, **options)
     arena = FakeArena()
     with incarnation(arena, 0) as worker, pytest.raises(Killed):
-        train(make_optimizer, worker, KILL_AFTER)
+        train(make_optimizer, worker, KILL_AFTER, **options)
     with incarnation(arena, 1) as worker:
-        history_again, values_again = train(make_optimizer, worker, None)
+        history_again, values_again = train(make_optimizer, worker, None, **options)
     assert worker.jumps == [0]
     assert history_again == history
     for one, other in zip(values_again, values, strict=True):
@@ -108,6 +110,10 @@ def test_every_optimizer(kind: type, way: str) -> None:
     if "loss scale" in way:
         keras.mixed_precision.set_global_policy("mixed_float16")
     check(lambda: (WAYS | ONLY_NEW)[way](kind))
+
+
+def test_numbers_that_an_eager_optimizer_counts_are_kept() -> None:
+    check(lambda: make(KERAS.Nadam), run_eagerly=True)
 
 
 def test_what_fails_in_the_short_cut_the_step_does_right(monkeypatch: pytest.MonkeyPatch) -> None:

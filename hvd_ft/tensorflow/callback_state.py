@@ -24,6 +24,11 @@ class CallbackState:
             self._callbacks[f"{name}/{seen[name]}"] = callback
             seen[name] += 1
         self._initial = {key: _encoded(callback) for key, callback in self._callbacks.items()}
+        # What holds other things now, such as contexts to be left, may be an empty list later.
+        self._others = {
+            key: vars(callback).keys() - self._initial[key].keys()
+            for key, callback in self._callbacks.items()
+        }
 
     def changes(self) -> dict[str, dict[str, Any]]:
         """Returns by callback and attribute what a snapshot can keep and is no more as at first.
@@ -35,7 +40,7 @@ class CallbackState:
             key: {
                 name: getattr(callback, name)
                 for name, value in _encoded(callback).items()
-                if self._initial[key].get(name) != value
+                if self._initial[key].get(name) != value and name not in self._others[key]
             }
             for key, callback in self._callbacks.items()
         }

@@ -20,6 +20,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
+from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     byte_count,
@@ -50,6 +51,7 @@ class FitLoop:
         self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
+        self._files = FileCallbacks([], loop.worker)
         self._variables: list[tf.Variable] = []  # found once an epoch: the search takes ms
         self._data: Any = None  # Keras's data handler
         self._epoch = 0
@@ -81,6 +83,7 @@ class FitLoop:
         fit = sys._getframe(2).f_locals
         counting = [inner(self._model.optimizer)]  # some optimizers have numbers beside variables
         self._callbacks = CallbackState([*fit["callbacks"].callbacks, *counting])
+        self._files = FileCallbacks(fit["callbacks"].callbacks, self._loop.worker)
         self._data = fit["data_handler"]
         self._validation = fit.get("val_x"), fit["validation_steps"]
         self._say_what_is_not_repeated(fit)
@@ -90,10 +93,12 @@ class FitLoop:
         self._epoch = initial_epoch
         values = self._loop.begin()
         if values is None:
+            self._files.undo()
             return initial_epoch, 0
         self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
         self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
         self._validations = values["validations"]
+        self._files.restore_events(values["files"], done=values["done"])
         if values["done"]:
             self._pass_by()
             return self._params["epochs"], 0
@@ -185,6 +190,7 @@ class FitLoop:
             "stopped": bool(self._model.stop_training),
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
+            "files": self._files.state(),
         }
         # The first step has made all of them.
         self._variables = self._variables or fit_variables(self._model)
@@ -226,6 +232,7 @@ class FitLoop:
             after_validations(data, self._validations, limit)
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
+        self._files.restore_tables(values["files"])
         # A generator from which the data draws is where it has to be: further than at the snapshot,
         # perhaps, as data is drawn ahead.
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
