@@ -5,7 +5,7 @@ CORE := $(wildcard hvd_ft/core/*.cc)
 RING := $(wildcard hvd_ft/mpi/*.cc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak agentsoak network optimizers quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup core horovod demo soak agentsoak network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, 
 
 optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 tests/test_keras_optimizers.py -m 'long or not long'
+
+mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=)
+	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)')
 
 quick: setup ## the tests that need neither a job nor TensorFlow, in half a minute
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick

@@ -1,0 +1,149 @@
+"""Breaks the code on purpose, one way after the other, and sees whether a test notices.
+
+Example: scripts/mutants.py --only life-line
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "scripts" / "mutants.toml"
+LEFT_OUT = (".git", ".venv", ".cache", "build", "out", "__pycache__", "*.egg-info")
+LIMIT_SECONDS = 900.0  # for the tests of one mutant
+NO_TESTS = 5  # pytest's exit code
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break the code.
+
+    Attributes:
+        name: what is broken, in words.
+        file: where, from the checkout's top.
+        old: the text that is replaced; it is there once.
+        new: what it is replaced by.
+        tests: pytest's arguments, with which a test has to fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def read_list() -> list[Mutant]:
+    """Reads the list, and checks that it fits the code.
+
+    Raises:
+        SystemExit: a text is not there, or more than once, or a test file is missing.
+    """
+    with LIST.open("rb") as file:
+        entries = tomllib.load(file)["mutant"]
+    mutants = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+    for mutant in mutants:
+        if problem := _problem(mutant):
+            raise SystemExit(f"mutants: {mutant.name!r} {problem}: bring {LIST.name} up to date")
+    return mutants
+
+
+def _problem(mutant: Mutant) -> str:
+    path = ROOT / mutant.file
+    count = path.read_text().count(mutant.old) if path.is_file() else 0
+    if count != 1:
+        return f"is to replace a text that is {count} times in {mutant.file}"
+    files = [word for word in mutant.tests if word.startswith("tests/")]
+    if not files or not all((ROOT / word.partition("::")[0]).is_file() for word in files):
+        return "names no test file that is there"
+    return ""
+
+
+def try_out(mutant: Mutant, tree: Path) -> tuple[str, float]:
+    """Applies a mutant in a copy of the checkout, and takes it back.
+
+    Returns:
+        What became of it (`found`, or why not), and the seconds that took.
+    """
+    file, begin = tree / mutant.file, time.monotonic()
+    whole = file.read_text()
+    file.write_text(whole.replace(mutant.old, mutant.new))
+    try:
+        if mutant.file.startswith("hvd_ft/") and file.suffix in (".cc", ".h") and _build(tree):
+            return "does not compile", time.monotonic() - begin
+        return _test(mutant, tree), time.monotonic() - begin
+    finally:
+        file.write_text(whole)
+
+
+def _build(tree: Path) -> int:
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    return _run(command, tree)
+
+
+def _test(mutant: Mutant, tree: Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    try:
+        code = _run([*command, *mutant.tests], tree)
+    except subprocess.TimeoutExpired:
+        return "found"
+    if code == NO_TESTS:
+        return "no test ran"
+    return "found" if code else "NOT FOUND"
+
+
+def _run(command: list[str], tree: Path) -> int:
+    done = subprocess.run(
+        command,
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},  # not the checkout, which is installed
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=LIMIT_SECONDS,
+    )
+    return done.returncode
+
+
+def main() -> int:
+    """Tries all mutants; returns 1 if one was not found."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", metavar="TEXT", default="", help="those with TEXT in their names")
+    only = parser.parse_args().only
+    chosen = [mutant for mutant in read_list() if only in mutant.name]
+    if not chosen:
+        parser.error(f"--only {only}: no mutant has that in its name")
+    table = Table("mutant", "file", "outcome", "seconds")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="hvdft-mutants-") as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task("mutants", total=len(chosen))
+            for mutant in chosen:
+                progress.update(task, description=mutant.name)
+                outcome, seconds = try_out(mutant, tree)
+                missed += outcome != "found"
+                table.add_row(mutant.name, mutant.file, outcome, f"{seconds:.0f}")
+                progress.advance(task)
+    Console().print(table)
+    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
