@@ -122,11 +122,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", metavar="TEXT", default="", help="those with TEXT in their names")
-    only = parser.parse_args().only
-    chosen = [mutant for mutant in read_list() if only in mutant.name]
+    parser.add_argument(
+        "--only", metavar="TEXT", action="append", help="those with TEXT in their names"
+    )
+    only = parser.parse_args().only or [""]
+    chosen = [mutant for mutant in read_list() if any(text in mutant.name for text in only)]
     if not chosen:
-        parser.error(f"--only {only}: no mutant has that in its name")
+        parser.error(f"--only {' '.join(only)}: no mutant has that in its name")
     table = Table("mutant", "file", "outcome", "seconds")
     missed = 0
     with tempfile.TemporaryDirectory(prefix="hvdft-mutants-") as folder:

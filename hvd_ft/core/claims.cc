@@ -45,27 +45,19 @@ bool Arenas::is_final(uint64_t number) const {
 }
 
 bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) const {
-  uint64_t before = claim(number).load(std::memory_order_seq_cst);
-  if (claimed_end(before) > number ||
-      !claim(number).compare_exchange_strong(before, claim_word(number, rank, false))) {
-    return false;
-  }
-  pass_point(HVDFT_AT_REDUCE, record.id);
-  reduce_segment(record, number);
-  claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
-  node_->ring_ring();
-  return true;
+  bool done = hvdft::claim_and_reduce(claim(number), number, rank, [&](uint64_t n) {
+    pass_point(HVDFT_AT_REDUCE, record.id);
+    reduce_segment(record, n);
+  });
+  if (done) node_->ring_ring();
+  return done;
 }
 
 void Arenas::take_over(int rank) const {
-  for (const Claim& of_some : node_->header().claims) {
-    uint64_t word = of_some.word.load(std::memory_order_seq_cst);
-    if (!in_work(word) || owner_of(word) != rank) continue;
-    uint64_t number = claimed_end(word) - 1;
-    const Record& record = record_of(number);
-    reduce_segment(record, number);
-    claim(number).store(claim_word(number, rank, true), std::memory_order_seq_cst);
-    node_->ring_ring();
+  for (Claim& of_some : node_->header().claims) {
+    bool done = hvdft::take_over(of_some.word, rank,
+                                 [&](uint64_t n) { reduce_segment(record_of(n), n); });
+    if (done) node_->ring_ring();
   }
 }
 

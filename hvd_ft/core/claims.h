@@ -30,8 +30,7 @@ class Arenas {
   // Claims segment `number` for `rank` and reduces it. False if another was quicker.
   bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;
 
-  // The worker of `rank` is dead: reduces what it had claimed. Inputs stay as they are until the
-  // segment is reduced, so it does not matter how far it had come.
+  // The worker of `rank` is dead: reduces what it had claimed.
   void take_over(int rank) const;
 
  private:

@@ -78,12 +78,11 @@ bool LogKeeper::answer_proposal() {
   NodeHeader& h = node_.header();
   uint64_t number = h.proposed.load(std::memory_order_acquire);
   if (number == h.answered.load(std::memory_order_relaxed)) return false;
-  bool accepted = h.proposal_term == sequencer_.term();
-  if (accepted && append(h.proposal_count) != HVDFT_OK) {
+  if (sequencer_.propose(h.proposal_term, h.proposal_count) &&
+      append(h.proposal_count) != HVDFT_OK) {
     node_.stop(0, 1, hvdft_error());
     return false;
   }
-  if (accepted) sequencer_.propose(h.proposal_term, h.proposal_count);
   store_.publish();
   h.answered.store(number, std::memory_order_release);
   node_.ring_workers();

@@ -86,7 +86,7 @@ int hvdft_worker_advance(void) {
     return Segment(w, last).input_end() - Segment(w, from).input();
   };
   auto fits = [&](uint64_t from, uint64_t n) {
-    return n < from + hvdft::kClaims && bytes(from, n) <= hvdft::kInputBytes;
+    return hvdft::Window{}.fits(from, n, bytes);
   };
   bool given = false, reduced = false;  // and nobody has been told
   for (;;) {

@@ -79,6 +79,45 @@ constexpr bool reduced(uint64_t word, uint64_t number) {
   return claimed_end(word) > number + 1 || (claimed_end(word) == number + 1 && !in_work(word));
 }
 
+// Segment `number` is claimed for `rank` and reduced; false if another was quicker. `word` is its
+// claim: an atomic, or what stands for one in tests.
+template <typename Word, typename Reduce>
+bool claim_and_reduce(Word&& word, uint64_t number, int rank, Reduce reduce) {
+  uint64_t before = word.load();
+  if (claimed_end(before) > number ||
+      !word.compare_exchange_strong(before, claim_word(number, rank, false))) {
+    return false;
+  }
+  reduce(number);
+  word.store(claim_word(number, rank, true));
+  return true;
+}
+
+// The worker of `rank` is dead: reduces what it had claimed there, if anything. Inputs stay as they
+// are until the segment is reduced, so it does not matter how far it had come.
+template <typename Word, typename Reduce>
+bool take_over(Word&& word, int rank, Reduce reduce) {
+  uint64_t claimed = word.load();
+  if (!in_work(claimed) || owner_of(claimed) != rank) return false;
+  uint64_t number = claimed_end(claimed) - 1;
+  reduce(number);
+  word.store(claim_word(number, rank, true));
+  return true;
+}
+
+// How far a rank may be ahead.
+struct Window {
+  uint64_t claims = kClaims;
+  uint64_t bytes = kInputBytes;
+
+  // Whether there is room for segment n while those from `from` on are in use; `bytes_of(from, n)`
+  // are all of these.
+  template <typename Bytes>
+  bool fits(uint64_t from, uint64_t n, Bytes bytes_of) const {
+    return n < from + claims && bytes_of(from, n) <= bytes;
+  }
+};
+
 // ---------------------------------------------------------------- a worker's steps
 
 // What is known of a segment.

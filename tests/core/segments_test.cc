@@ -1,4 +1,5 @@
-// Every interleaving of workers in two ops of a few segments, with a worker dying at every point:
+// Every interleaving of workers in two ops of a few segments, with a worker dying at every point,
+// and its agent while it does what that had claimed:
 // no slot of a window is overwritten before what lies there is reduced, everything is reduced out
 // of the right inputs, nothing is taken before, and all comes to an end.
 #include "segments.h"
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "check.h"
+#include "stepwise.h"
 
 using namespace hvdft;
 
@@ -19,7 +21,7 @@ constexpr uint64_t kOps = 2;
 constexpr uint64_t kMostSegments = 6;
 
 struct World {
-  uint64_t size, window;
+  uint64_t size, window, claims;
   bool across;  // nodes: nothing of an op is final before all of it is reduced
   std::array<uint64_t, kOps> segments;
 
@@ -31,9 +33,6 @@ struct World {
   }
 };
 
-// What a worker is at in reducing a segment.
-enum class At { kNothing, kClaiming, kReducing, kMarking };
-
 struct Rank {
   uint64_t contributed = 0;         // a place, as in shared memory; outlives the worker
   std::array<uint64_t, 3> slots{};  // the window: the segment whose input lies there, + 1
@@ -41,12 +40,13 @@ struct Rank {
   bool alive = true;
   Lane lane;
   uint64_t begun = 0;  // ops
-  At at = At::kNothing;
-  uint64_t number = 0, before = 0;  // what it is at, and the claim as it saw it
+  bool claiming = false;  // it is at a segment:
+  uint64_t number = 0;
+  History history;  // so far; of its agent, if it is dead
 
   auto key() const {
     return std::tie(contributed, slots, alive, lane.given, lane.looked, lane.freed, lane.taken,
-                    lane.end, begun, at, number, before);
+                    lane.end, begun, claiming, number, history);
   }
   bool operator<(const Rank& other) const { return key() < other.key(); }
 };
@@ -55,15 +55,15 @@ struct State {
   std::vector<Rank> ranks;
   std::array<uint64_t, 3> claims{};
   std::array<bool, kMostSegments> results{};
-  int deaths = 1;  // that may still happen
+  int deaths = 1, agent_deaths = 1;  // that may still happen
   bool operator<(const State& o) const {
-    return std::tie(deaths, claims, results, ranks) <
-           std::tie(o.deaths, o.claims, o.results, o.ranks);
+    return std::tie(deaths, agent_deaths, claims, results, ranks) <
+           std::tie(o.deaths, o.agent_deaths, o.claims, o.results, o.ranks);
   }
 };
 
 Stage stage(const World& world, const State& state, uint64_t number) {
-  return stage_of(number, state.claims[number % world.window], [&] {
+  return stage_of(number, state.claims[number % world.claims], [&] {
     for (const Rank& rank : state.ranks) {
       if (rank.contributed <= world.place_of(number)) return false;
     }
@@ -71,9 +71,12 @@ Stage stage(const World& world, const State& state, uint64_t number) {
   });
 }
 
-void reduce(const World& world, State& state, uint64_t number) {
-  for (Rank& rank : state.ranks) CHECK(rank.slots[number % world.window] == number + 1);
-  state.results[number] = true;
+void reduce(const World& world, State& state, Stepwise& run, uint64_t number) {
+  run.access([&] {
+    for (Rank& rank : state.ranks) CHECK(rank.slots[number % world.window] == number + 1);
+    state.results[number] = true;
+    return 0;
+  });
 }
 
 void contribute(const World& world, State& state, Rank& mine, uint64_t number) {
@@ -87,26 +90,13 @@ void contribute(const World& world, State& state, Rank& mine, uint64_t number) {
 // The worker of rank `r` does its next step; false if it has to wait or is done.
 bool worker_step(const World& world, State& state, uint64_t r) {
   Rank& mine = state.ranks[r];
-  uint64_t& claim = state.claims[mine.number % world.window];
-  switch (mine.at) {
-    case At::kClaiming:
-      if (claim == mine.before) {
-        claim = claim_word(mine.number, static_cast<int>(r), false);
-        mine.at = At::kReducing;
-      } else {
-        mine.at = At::kNothing;
-      }
-      return true;
-    case At::kReducing:
-      reduce(world, state, mine.number);
-      mine.at = At::kMarking;
-      return true;
-    case At::kMarking:
-      claim = claim_word(mine.number, static_cast<int>(r), true);
-      mine.at = At::kNothing;
-      return true;
-    default:
-      break;
+  if (mine.claiming) {
+    mine.claiming = !Stepwise::step(&mine.history, [&](Stepwise& run) {
+      SteppedWord word(run, &state.claims[mine.number % world.claims]);
+      claim_and_reduce(word, mine.number, static_cast<int>(r),
+                       [&](uint64_t n) { reduce(world, state, run, n); });
+    });
+    return true;
   }
   Lane lane = mine.lane;
   auto stage_now = [&](uint64_t n) { return stage(world, state, n); };
@@ -119,15 +109,16 @@ bool worker_step(const World& world, State& state, uint64_t r) {
     return true;
   };
   mine.lane.across = world.across;
-  auto fits = [&](uint64_t from, uint64_t n) { return n < from + world.window; };
+  auto fits = [&](uint64_t from, uint64_t n) {  // each segment has a byte
+    return Window{world.claims, world.window}.fits(
+        from, n, [](uint64_t first, uint64_t last) { return last + 1 - first; });
+  };
   Step step = mine.lane.next(stage_now, final, fits);
   if (step == Step::kContribute) {
     contribute(world, state, mine, mine.lane.given++);
   } else if (step == Step::kReduce) {
     mine.number = mine.lane.looked++;
-    mine.before = state.claims[mine.number % world.window];
-    // Another may have claimed it since this worker looked.
-    if (claimed_end(mine.before) <= mine.number) mine.at = At::kClaiming;
+    mine.claiming = true;
   } else if (step == Step::kTake) {
     CHECK(state.results[mine.lane.taken]);
     ++mine.lane.taken;
@@ -142,18 +133,21 @@ void begin(const World& world, Rank& mine) {
   mine.lane.begin(op, world.first(op), world.segments[op], mine.contributed);
 }
 
-// Its agent finds the worker dead: it does what that had claimed, then the next one starts.
+// Its agent finds the worker dead: it does what that had claimed, then the next one starts. An agent
+// that is killed meanwhile leaves that to another, which begins anew.
 void bury(const World& world, State& state, uint64_t r) {
-  for (uint64_t& claim : state.claims) {
-    if (!in_work(claim) || owner_of(claim) != static_cast<int>(r)) continue;
-    uint64_t number = claimed_end(claim) - 1;
-    reduce(world, state, number);
-    claim = claim_word(number, static_cast<int>(r), true);
-  }
+  Rank& dead = state.ranks[r];
+  bool done = Stepwise::step(&dead.history, [&](Stepwise& run) {
+    for (uint64_t at = 0; at < world.claims; ++at) {
+      take_over(SteppedWord(run, &state.claims[at]), static_cast<int>(r),
+                [&](uint64_t n) { reduce(world, state, run, n); });
+    }
+  });
+  if (!done) return;
   Rank next;
-  next.contributed = state.ranks[r].contributed;
-  next.slots = state.ranks[r].slots;
-  state.ranks[r] = next;
+  next.contributed = dead.contributed;
+  next.slots = dead.slots;
+  dead = next;
 }
 
 size_t explore(const World& world) {
@@ -175,10 +169,16 @@ size_t explore(const World& world) {
       if (!mine.alive) {
         bury(world, next, r);
         moved = true, reach(next);
+        if (state.agent_deaths > 0 && !mine.history.empty()) {
+          next = state;
+          --next.agent_deaths;
+          next.ranks[r].history.clear();
+          reach(next);
+        }
         continue;
       }
       if (worker_step(world, next, r)) moved = true, reach(next);
-      if (mine.begun < kOps && mine.at == At::kNothing) {
+      if (mine.begun < kOps && !mine.claiming) {
         next = state;
         begin(world, next.ranks[r]);
         moved = true, reach(next);
@@ -187,6 +187,7 @@ size_t explore(const World& world) {
         next = state;
         --next.deaths;
         next.ranks[r].alive = false;
+        next.ranks[r].history.clear();
         reach(next);
       }
     }
@@ -220,11 +221,12 @@ int main() {
   }
   size_t states = 0;
   for (uint64_t size : {1, 2, 3}) {
-    for (uint64_t window : {1, 2, 3}) {
+    using Both = std::pair<uint64_t, uint64_t>;
+    for (auto [window, claims] : {Both{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}, {3, 3}}) {
       uint64_t most = size == 3 ? 2 : size == 2 ? 4 : kMostSegments;
       for (uint64_t first = 1; first < most; ++first) {
-        states += explore({size, window, false, {first, most - first}});
-        if (size < 3) states += explore({size, window, true, {first, most - first}});
+        states += explore({size, window, claims, false, {first, most - first}});
+        if (size < 3) states += explore({size, window, claims, true, {first, most - first}});
       }
     }
   }
