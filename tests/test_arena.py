@@ -131,6 +131,7 @@ def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
             native.create_rank(str(tmp_path), "mine", rank, LIMIT)
         (tmp_path / "filler").write_bytes(bytes(20 << 20))
         said = attach(tmp_path, WRITE)
+        assert attach(tmp_path, REFUSED) == "0"
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert "the next snapshot needs 40 MiB more, but the arena's filesystem gives none" in said
@@ -167,6 +168,38 @@ def test_a_kill_before_a_snapshot_is_published_leaves_the_older_one(job: Path) -
     attach(job, TAKE)
     assert attach(job, LOOK) == f"{LARGE_SNAPSHOT_BYTES} b'c' 1"
     assert native.View(str(job)).snapshots(1).count == 3
+
+
+REFUSED = """\
+import os, sys
+from hvd_ft import native
+from hvd_ft.errors import NoRoomError
+worker = native.worker()
+worker.loop_begin(0)
+view = native.View(os.environ["HOROVOD_FT_DIR"])
+before = view.used_bytes
+for _ in range(3):
+    try:
+        worker.snapshot_room(0, 80 << 20)
+    except NoRoomError:
+        pass
+print(view.used_bytes - before, file=sys.stderr)
+"""
+
+
+def test_memory_that_is_refused_is_not_counted(arena_dir: Path) -> None:
+    native.create_node(str(arena_dir), "mine", 2, 64 << 20)
+    for rank in range(2):
+        native.create_rank(str(arena_dir), "mine", rank, 64 << 20)
+    assert attach(arena_dir, REFUSED) == "0"
+
+
+def test_agents_of_an_older_generation_get_no_arena(job: Path) -> None:
+    newer = native.Agent(str(job), "mine", 1, 3)
+    with pytest.raises(HvdFtError, match="agents of generation 3 have taken this job over from"):
+        native.Agent(str(job), "mine", 1, 2)
+    native.Agent(str(job), "mine", 0, 3).close()
+    newer.close()
 
 
 FILL = """\

@@ -1,9 +1,11 @@
 // A log whose owner was killed: the next one goes on with what the arena has, whatever was torn.
 #include "log_store.h"
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "check.h"
 #include "fresh_directory.h"
@@ -63,6 +65,32 @@ void a_torn_keep_is_kept(Node& node) {
   CHECK(node.header().kept == 2);
 }
 
+// A worker that is being replayed asks for ops while they are kept: each is in one of the two places
+// at any moment.
+void an_op_is_there_while_it_is_kept() {
+  constexpr uint64_t kOps = 20000;
+  std::string dir = fresh_directory();
+  CHECK(Node::create(dir, "keep", 2, 1, 0, 0, 2, 128 << 20) == HVDFT_OK);
+  auto node = Node::open(dir, "keep", Node::kAgent);
+  LogStore store(*node);
+  for (uint64_t id = 0; id < kOps; ++id) append(store, 0);
+  std::atomic<uint64_t> kept{0};
+  std::atomic<bool> missed{false};
+  std::thread reader([&] {
+    for (uint64_t id = 0; id < kOps; id = kept.load()) {
+      if (node->record(id) == nullptr) missed = true;
+    }
+  });
+  for (uint64_t id = 0; id < kOps; ++id) {
+    CHECK(store.keep(id) == HVDFT_OK);
+    kept = id + 1;
+  }
+  reader.join();
+  CHECK(!missed);
+  std::remove((dir + "/node.arena").c_str());
+  std::remove(dir.c_str());
+}
+
 void an_empty_log_keeps_its_numbers(Node& node) {
   LogStore before(node);
   uint64_t end = node.record(5)->end_segment(), inputs = node.record(5)->end_input();
@@ -88,5 +116,6 @@ int main() {
   }
   std::remove((dir + "/node.arena").c_str());
   std::remove(dir.c_str());
+  an_op_is_there_while_it_is_kept();
   return 0;
 }
