@@ -20,6 +20,7 @@ for sanitizer in address,undefined thread; do
     "${compile[@]}" "$source" "$core"/*.o -o "$out/$test"
     arguments=()
     [ "$test" = kill_test ] && arguments=(3 1500 5 1)
+    [ "$test" = segments_test ] && arguments=(small)
     [ "$test" = ring_sim ] && arguments=(--scenarios tests/core/ring_scenarios.txt)
     echo "$sanitizer: $test"
     TSAN_OPTIONS=halt_on_error=1 "$out/$test" "${arguments[@]}"

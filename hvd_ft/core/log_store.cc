@@ -127,9 +127,7 @@ int LogStore::keep(uint64_t id) {
   }
   uint64_t entry = node_.index()[id % kIndexEntries].load();
   kept_bytes_ += heap_bytes(entry - 1);
-  node_.kept()[kept].store(entry);
-  h.kept.store(kept + 1, std::memory_order_release);
-  node_.index()[id % kIndexEntries].store(0, std::memory_order_release);
+  move_to_kept(node_.index()[id % kIndexEntries], node_.kept()[kept], h.kept);
   gone_ = id + 1;
   return HVDFT_OK;
 }
