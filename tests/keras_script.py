@@ -1,5 +1,6 @@
 """What the tests of fit train: a model that notes its batches, and data of many kinds."""
 
+import gc
 import itertools
 import random
 from collections.abc import Callable, Sequence
@@ -97,6 +98,7 @@ def _traced_draw() -> tf.Tensor:
 
 
 def fresh_process() -> None:
+    gc.collect()  # a killed fit's threads go with its iterator: one that reads on would draw, too
     keras.backend.clear_session()
     draws.keep_draws()
     draws.restore_draws([next(_KEYS), 0])

@@ -140,7 +140,7 @@ const Record* Node::record(uint64_t id) const {
   uint64_t kept_count = header().kept.load(std::memory_order_acquire);
   auto* first = kept();
   auto* found = std::lower_bound(first, first + kept_count, id,
-                                 [&](const std::atomic<uint64_t>& entry, uint64_t wanted) {
+                                 [&](const Shared<uint64_t>& entry, uint64_t wanted) {
                                    return at(entry.load(std::memory_order_relaxed))->id < wanted;
                                  });
   if (found == first + kept_count) return nullptr;

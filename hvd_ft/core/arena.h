@@ -58,8 +58,8 @@ class Node {
   uint64_t limit() const { return header().file.limit_bytes; }
   const std::string& dir() const { return dir_; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
-  std::atomic<uint64_t>* index() const { return words(offsets_.index); }
-  std::atomic<uint64_t>* kept() const { return words(offsets_.kept); }
+  Shared<uint64_t>* index() const { return words(offsets_.index); }
+  Shared<uint64_t>* kept() const { return words(offsets_.kept); }
   char* mail(int r) const {
     return control_.data() + offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
   }
@@ -89,8 +89,8 @@ class Node {
 
  private:
   void await_event(uint64_t number) const;
-  std::atomic<uint64_t>* words(uint64_t offset) const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(control_.data() + offset);
+  Shared<uint64_t>* words(uint64_t offset) const {
+    return reinterpret_cast<Shared<uint64_t>*>(control_.data() + offset);
   }
 
   std::string dir_;

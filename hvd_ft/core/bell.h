@@ -11,9 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <climits>
 #include <cstdint>
+
+#include "shared.h"
 
 namespace hvdft {
 
@@ -23,14 +24,14 @@ inline uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
-inline void ring(std::atomic<uint32_t>& bell) {
+inline void ring(Shared<uint32_t>& bell) {
   bell.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 // The same, where who waits has stored something in `asleep` before: a system call less when it
 // does not sleep. It wakes those who nap with one of these `roles`.
-inline void ring(std::atomic<uint32_t>& bell, const std::atomic<uint64_t>& asleep,
+inline void ring(Shared<uint32_t>& bell, const Shared<uint64_t>& asleep,
                  uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   bell.fetch_add(1, std::memory_order_seq_cst);
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
@@ -39,7 +40,7 @@ inline void ring(std::atomic<uint32_t>& bell, const std::atomic<uint64_t>& aslee
 }
 
 // Sleeps until the bell has moved on from `ticket`, or timeout_ms (negative: no limit) is over.
-inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_ms) {
+inline bool wait_bell(Shared<uint32_t>& bell, uint32_t ticket, int timeout_ms) {
   timespec limit{timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};
   if (bell.load(std::memory_order_seq_cst) == ticket) {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAIT, ticket,
@@ -49,7 +50,7 @@ inline bool wait_bell(std::atomic<uint32_t>& bell, uint32_t ticket, int timeout_
 }
 
 // The same for a time that is short, and for those who ring for one of these `roles`.
-inline void nap_at_bell(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t ns,
+inline void nap_at_bell(Shared<uint32_t>& bell, uint32_t ticket, uint64_t ns,
                         uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   uint64_t end = now_ns() + ns;
   timespec limit{static_cast<time_t>(end / 1000000000u), static_cast<long>(end % 1000000000u)};
@@ -60,7 +61,7 @@ inline void nap_at_bell(std::atomic<uint32_t>& bell, uint32_t ticket, uint64_t n
 // What collectives wait for mostly comes within microseconds. Until then others may have the
 // CPU, but it does not go idle: waking an idle one costs more than all the rest of a small op
 // (docs/performance.md has figures). True if the bell has moved on.
-inline bool yield_for_bell(std::atomic<uint32_t>& bell, uint32_t ticket) {
+inline bool yield_for_bell(Shared<uint32_t>& bell, uint32_t ticket) {
   constexpr uint64_t kYieldNs = 8000;
   uint64_t end = now_ns() + kYieldNs;
   while (bell.load(std::memory_order_seq_cst) == ticket) {

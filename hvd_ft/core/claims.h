@@ -34,7 +34,7 @@ class Arenas {
   void take_over(int rank) const;
 
  private:
-  std::atomic<uint64_t>& claim(uint64_t number) const {
+  Shared<uint64_t>& claim(uint64_t number) const {
     return node_->header().claims[number % kClaims].word;
   }
   void reduce_segment(const Record& record, uint64_t number) const;

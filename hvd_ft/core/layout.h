@@ -9,13 +9,13 @@
 #ifndef HVD_FT_LAYOUT_H
 #define HVD_FT_LAYOUT_H
 
-#include <atomic>
 #include <cstdint>
 
 #include "hvd_ft.h"
 #include "pair_log.h"
 #include "ring_plan.h"
 #include "segments.h"
+#include "shared.h"
 
 namespace hvdft {
 
@@ -37,8 +37,6 @@ constexpr uint64_t kProposalBytes = 4 << 20;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLastWordsBytes = 512;
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "the arena needs lock-free atomics");
-
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 struct FileHeader {
@@ -55,57 +53,57 @@ struct FileHeader {
 // A loop's snapshots. `published` packs (position + 1) << 1 | slot: position and slot must
 // be read together, or a reader could cut the log at a position not yet published.
 struct Loop {
-  std::atomic<uint64_t> begin;  // op id + 1; 0: not begun
-  std::atomic<uint64_t> published;
-  std::atomic<uint32_t> ended;
+  Shared<uint64_t> begin;  // op id + 1; 0: not begun
+  Shared<uint64_t> published;
+  Shared<uint32_t> ended;
   uint64_t bytes[2];                // of each slot's snapshot
-  std::atomic<uint64_t> backed[2];  // of each slot that have memory
+  Shared<uint64_t> backed[2];  // of each slot that have memory
 };
 
 struct RankBlock {
-  alignas(64) std::atomic<uint32_t> worker_bell;  // anyone rings
+  alignas(64) Shared<uint32_t> worker_bell;  // anyone rings
 
   // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
   // dead one.
-  std::atomic<uint64_t> asleep;  // 1 << 32 | its ticket; 0: awake
-  alignas(64) std::atomic<uint64_t> contributed;  // place up to which it has given its input
-  alignas(64) std::atomic<uint64_t> executed;
-  std::atomic<uint64_t> step;
-  std::atomic<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
-  std::atomic<uint32_t> orderly_exit;  // incarnation + 1
-  std::atomic<uint64_t> mail_sequence;  // odd while the mail is being written
+  Shared<uint64_t> asleep;  // 1 << 32 | its ticket; 0: awake
+  alignas(64) Shared<uint64_t> contributed;  // place up to which it has given its input
+  alignas(64) Shared<uint64_t> executed;
+  Shared<uint64_t> step;
+  Shared<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
+  Shared<uint32_t> orderly_exit;  // incarnation + 1
+  Shared<uint64_t> mail_sequence;  // odd while the mail is being written
   uint64_t mail_term;
   uint64_t mail_bytes;
-  std::atomic<int64_t> pending;    // tensors
-  std::atomic<uint64_t> left_ns;   // when the latest session ended
-  std::atomic<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
-  std::atomic<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
-  std::atomic<uint32_t> last_words_of;  // incarnation + 1
+  Shared<int64_t> pending;    // tensors
+  Shared<uint64_t> left_ns;   // when the latest session ended
+  Shared<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
+  Shared<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
+  Shared<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];
   Loop loops[kMaxLoops];
-  std::atomic<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
-  std::atomic<uint64_t> training_ns, stall_ns, copy_ns;
-  std::atomic<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
-  std::atomic<uint64_t> receives_from[kMaxRanks / 64];
+  Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
+  Shared<uint64_t> training_ns, stall_ns, copy_ns;
+  Shared<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
+  Shared<uint64_t> receives_from[kMaxRanks / 64];
 
   // Written by the mirror, of the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log; + 1, and 0 of all other ranks.
-  std::atomic<uint64_t> ring_received, ring_sent;
+  Shared<uint64_t> ring_received, ring_sent;
 
   // Written by the agent; `state` also by its live worker.
-  alignas(64) std::atomic<uint32_t> state;
-  std::atomic<uint32_t> incarnation;
-  std::atomic<uint64_t> since_ns;
-  std::atomic<uint64_t> pid;
+  alignas(64) Shared<uint32_t> state;
+  Shared<uint32_t> incarnation;
+  Shared<uint64_t> since_ns;
+  Shared<uint64_t> pid;
 
   // Written by the sequencer (rank 0's agent), and by the coordinator (rank 0's worker).
-  alignas(64) std::atomic<uint64_t> joined;  // the join request granted last
-  std::atomic<uint64_t> mail_taken;
-  std::atomic<uint32_t> mail_awaited;  // by its owner, who has more to say
+  alignas(64) Shared<uint64_t> joined;  // the join request granted last
+  Shared<uint64_t> mail_taken;
+  Shared<uint32_t> mail_awaited;  // by its owner, who has more to say
 
   // Written by the mirror, of the first rank of another node: so many of that node's events it has
   // gone through.
-  std::atomic<uint64_t> events_heard;
+  Shared<uint64_t> events_heard;
 };
 
 // Ops to which it has given all of its input.
@@ -114,60 +112,60 @@ inline uint64_t ops_contributed(const RankBlock& block) {
 }
 
 struct Event {
-  std::atomic<uint64_t> published;  // number of the event + 1
+  Shared<uint64_t> published;  // number of the event + 1
   hvdft_event event;
 };
 
 // Which worker reduces, or has reduced, a segment. Written by workers, and by the agent of a dead
 // owner.
 struct alignas(64) Claim {
-  std::atomic<uint64_t> word;
+  Shared<uint64_t> word;
 };
 
 struct NodeHeader {
   FileHeader file;
-  std::atomic<uint64_t> generation;                  // of the agents, who write it; it only grows
-  alignas(64) std::atomic<uint32_t> keeper_bell;  // anyone rings; see ring_keeper()
+  Shared<uint64_t> generation;                  // of the agents, who write it; it only grows
+  alignas(64) Shared<uint32_t> keeper_bell;  // anyone rings; see ring_keeper()
 
   // Of a job on several nodes: anyone rings, for one role of the leader, which counts its threads
   // that sleep in each. For the mirror something has changed that other nodes are to see; these
   // rings are counted.
-  alignas(64) std::atomic<uint32_t> leader_bell, mirror_news;
-  std::atomic<uint64_t> mirror_asleep, ring_asleep;
+  alignas(64) Shared<uint32_t> leader_bell, mirror_news;
+  Shared<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                                          // written by them
-  alignas(64) std::atomic<uint64_t> final_segments;  // number: what is taken before is final
+  alignas(64) Shared<uint64_t> final_segments;  // number: what is taken before is final
 
   Claim claims[kClaims];
 
   // Written by the sequencer.
-  alignas(64) std::atomic<uint64_t> term;
-  std::atomic<uint64_t> log_length;
-  std::atomic<uint64_t> kept;        // entries of the kept index
-  std::atomic<uint64_t> cut;         // records cut so far
-  std::atomic<uint64_t> settled;     // op id: those before are cut or kept
-  std::atomic<uint64_t> log_bytes;   // of the heap: what cutting can free, …
-  std::atomic<uint64_t> log_room;    // … and how much of it the limit allows now
-  std::atomic<uint64_t> answered;    // number of the proposal
-  std::atomic<uint64_t> backed;      // bytes of the heap that have memory
+  alignas(64) Shared<uint64_t> term;
+  Shared<uint64_t> log_length;
+  Shared<uint64_t> kept;        // entries of the kept index
+  Shared<uint64_t> cut;         // records cut so far
+  Shared<uint64_t> settled;     // op id: those before are cut or kept
+  Shared<uint64_t> log_bytes;   // of the heap: what cutting can free, …
+  Shared<uint64_t> log_room;    // … and how much of it the limit allows now
+  Shared<uint64_t> answered;    // number of the proposal
+  Shared<uint64_t> backed;      // bytes of the heap that have memory
   // Of the ops that are cut: where the segments, and inputs, of the next one may begin.
-  std::atomic<uint64_t> dropped_segments, dropped_inputs;
+  Shared<uint64_t> dropped_segments, dropped_inputs;
 
   // Written by the coordinator.
-  alignas(64) std::atomic<uint64_t> proposed;  // number of the proposal
+  alignas(64) Shared<uint64_t> proposed;  // number of the proposal
   uint64_t proposal_term;
   uint64_t proposal_bytes;
   uint32_t proposal_count;
 
   // Written by whoever comes first.
-  alignas(64) std::atomic<uint32_t> stop_claimed;
-  std::atomic<uint32_t> stop;
+  alignas(64) Shared<uint32_t> stop_claimed;
+  Shared<uint32_t> stop;
   uint32_t stop_rank;
   int32_t stop_code;
   char stop_text[1024];
 
-  alignas(64) std::atomic<uint32_t> event_bell;
-  std::atomic<uint64_t> event_count;
-  std::atomic<uint64_t> used_bytes;
+  alignas(64) Shared<uint32_t> event_bell;
+  Shared<uint64_t> event_count;
+  Shared<uint64_t> used_bytes;
 };
 
 // What was agreed about an op. Behind it lie block_bytes[], the response, the signature.

@@ -12,6 +12,9 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   length_ = h.log_length.load();
   backed_ = h.backed.load();
   find_gone();
+  // Who was killed had perhaps not told of the last ones.
+  h.cut.store(gone_ - h.kept.load());
+  h.settled.store(gone_);
   // What was being appended and is not published nobody knows of.
   for (uint64_t id = length_; node_.record(id) != nullptr; ++id) {
     node_.index()[id % kIndexEntries].store(0);

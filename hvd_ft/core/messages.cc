@@ -16,7 +16,7 @@ namespace {
 // was killed before.
 constexpr int kLookMs = 100;
 
-std::atomic<uint64_t>& word_of(RankBlock& block, bool sends, int peer) {
+Shared<uint64_t>& word_of(RankBlock& block, bool sends, int peer) {
   return (sends ? block.sends_to : block.receives_from)[peer / 64];
 }
 

@@ -100,7 +100,7 @@ int PairFile::room(uint64_t bytes, uint64_t* offset) const {
   return code == HVDFT_OK ? grow(h.data_backed, kData, *offset + bytes) : code;
 }
 
-int PairFile::grow(std::atomic<uint64_t>& backed, uint64_t base, uint64_t end) const {
+int PairFile::grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const {
   uint64_t had = backed.load(), size = align_up(end, kPage);
   if (size <= had) return HVDFT_OK;
   int code = node_->grow(fd_, base, had, size, "the next message");
@@ -162,7 +162,7 @@ void PairFile::settle() const {
 
 // Gives back the whole pages between the end of the last hole and `end`. Who is killed here loses
 // some room, not more.
-void PairFile::free_to(std::atomic<uint64_t>& hole, uint64_t base, uint64_t end) const {
+void PairFile::free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) const {
   uint64_t from = hole.load(), to = end / kPage * kPage;
   if (to <= from) return;
   hole.store(to);

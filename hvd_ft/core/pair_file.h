@@ -16,7 +16,7 @@ constexpr uint64_t kMostMessages = uint64_t{1} << 30;  // of a pair
 constexpr uint64_t kFormBytes = 88;
 
 struct MessageHead {
-  std::atomic<uint64_t> taken;  // written by the receiver; see message_log.h
+  Shared<uint64_t> taken;  // written by the receiver; see message_log.h
   uint64_t number;              // + 1; 0 in a hole
   uint64_t offset, bytes;       // of the data
   int32_t tag;
@@ -28,10 +28,10 @@ static_assert(sizeof(MessageHead) == 128, "heads do not straddle pages");
 // What an end publishes. `at` is its own: its place at a loop's snapshots, by their slots.
 struct PairEnd {
   struct OfLoop {
-    std::atomic<uint64_t> begin, past;
+    Shared<uint64_t> begin, past;
     LogPlace at[2];
   };
-  alignas(64) std::atomic<uint64_t> count;  // messages sent, or receives done
+  alignas(64) Shared<uint64_t> count;  // messages sent, or receives done
   OfLoop loops[kMaxLoops];
 
   LoopMarks marks(int loop) const {
@@ -45,14 +45,14 @@ struct PairEnd {
 
 struct PairHeader {
   FileHeader file;                         // `rank` is the source, `size` the dest
-  alignas(64) std::atomic<uint32_t> bell;  // of the receiver; rung when a message is there
+  alignas(64) Shared<uint32_t> bell;  // of the receiver; rung when a message is there
   PairEnd sender, receiver;
 
   // Of who adds messages on this node. Bytes count from where heads, or data, begin.
-  alignas(64) std::atomic<uint64_t> settled;  // messages before it are dropped or kept
-  std::atomic<uint64_t> data_end;
-  std::atomic<uint64_t> heads_backed, data_backed;  // up to here they have memory, …
-  std::atomic<uint64_t> heads_hole, data_hole;      // … but for holes that end here
+  alignas(64) Shared<uint64_t> settled;  // messages before it are dropped or kept
+  Shared<uint64_t> data_end;
+  Shared<uint64_t> heads_backed, data_backed;  // up to here they have memory, …
+  Shared<uint64_t> heads_hole, data_hole;      // … but for holes that end here
 };
 
 class PairFile {
@@ -79,8 +79,8 @@ class PairFile {
   void settle() const;
 
  private:
-  int grow(std::atomic<uint64_t>& backed, uint64_t base, uint64_t end) const;
-  void free_to(std::atomic<uint64_t>& hole, uint64_t base, uint64_t end) const;
+  int grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const;
+  void free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) const;
 
   const Node* node_ = nullptr;
   int fd_ = -1;

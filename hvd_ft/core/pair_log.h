@@ -9,8 +9,9 @@
 #ifndef HVD_FT_PAIR_LOG_H
 #define HVD_FT_PAIR_LOG_H
 
-#include <atomic>
 #include <cstdint>
+
+#include "shared.h"
 
 namespace hvdft {
 
@@ -44,7 +45,7 @@ class PairRecord {
   }
 
  private:
-  std::atomic<uint64_t> place_{0}, generation_{0};
+  Shared<uint64_t> place_{0}, generation_{0};
 };
 
 // A member's ends of its two edges. Each is written by the thread that has that half.
@@ -52,8 +53,6 @@ struct PairLog {
   alignas(64) PairRecord received;  // from its predecessor
   alignas(64) PairRecord sent;      // to its successor
 };
-
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "the arena needs lock-free atomics");
 
 }  // namespace hvdft
 

@@ -32,7 +32,7 @@ class KeeperPart : public LeaderPart {
   bool waits_for_mpi() const override { return false; }
 
  private:
-  const std::atomic<uint32_t>& bell_;
+  const Shared<uint32_t>& bell_;
   LogKeeper keeper_;
   uint32_t seen_;
 };

@@ -1,59 +1,14 @@
 // Two nodes' arenas in one process, joined by the mirror's streams, which are cut anywhere: what is
 // published in one is found in the other, and never in an order that would mislead.
-#include "mirror.h"
-
 #include <array>
 #include <cstring>
-#include <functional>
-#include <memory>
 
-#include "check.h"
-#include "fresh_directory.h"
 #include "messages.h"
+#include "mirror_sides.h"
 
 using namespace hvdft;
 
 namespace {
-
-constexpr uint64_t kLimit = 64 << 20;
-
-struct Side {
-  Side(int first, int locals, int peer_first, int peer_end) : dir(fresh_directory()) {
-    CHECK(Node::create(dir, "mirror", 3, 2, first > 0, first, locals, kLimit) == HVDFT_OK);
-    node = Node::open(dir, "mirror", Node::kAgent);
-    CHECK(node != nullptr);
-    renew = [=] {
-      store = std::make_unique<LogStore>(*node);
-      sender = std::make_unique<MirrorSender>(*node, peer_first, peer_end);
-      LogStore* written = first == 0 ? nullptr : store.get();
-      receiver = std::make_unique<MirrorReceiver>(*node, written, peer_first);
-    };
-    renew();
-  }
-  ~Side() {
-    CHECK(std::system(("rm -r " + dir).c_str()) == 0);
-  }
-  NodeHeader& header() { return node->header(); }
-
-  std::function<void()> renew;  // with nothing but what the arena has
-  std::string dir;
-  std::unique_ptr<Node> node;
-  std::unique_ptr<LogStore> store;
-  std::unique_ptr<MirrorSender> sender;
-  std::unique_ptr<MirrorReceiver> receiver;
-};
-
-uint64_t now = 1000000000;
-
-// Everything new goes over, a byte at a time.
-void carry(Side& from, Side& to, const std::function<void()>& at_every_byte = [] {}) {
-  std::string stream;
-  from.sender->collect(now += 1000000000, &stream);
-  for (char byte : stream) {
-    to.receiver->feed(now + 7, &byte, 1);
-    at_every_byte();
-  }
-}
 
 // Whose bells something rings there: the workers' of ranks 0 and 1, and their agents'.
 struct Rung {
@@ -192,16 +147,8 @@ void a_new_generation(Side& zero, Side& one) {
   zero.store->drop(3);
   CHECK(zero.store->keep(4) == HVDFT_OK);
   one.store->drop(3);  // as if it had been told, and was killed before it had done all
-  zero.header().generation = one.header().generation = 1;
-  for (Side* side : {&zero, &one}) side->renew();
+  renew(zero, one);
   CHECK(zero.store->length() == 6 && zero.store->gone() == 5 && one.store->gone() == 4);
-  std::string to_one, to_zero;
-  zero.receiver->say_hello(&to_one);
-  one.receiver->say_hello(&to_zero);
-  one.receiver->feed(now, to_one.data(), to_one.size());
-  zero.receiver->feed(now, to_zero.data(), to_zero.size());
-  zero.sender->resume(*zero.receiver->hello());
-  one.sender->resume(*one.receiver->hello());
   zero.store->settled(5);
   CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 6
   zero.store->publish();

@@ -1,0 +1,71 @@
+// Two nodes' arenas in one process, joined by the mirror's streams.
+#ifndef HVD_FT_TESTS_MIRROR_SIDES_H
+#define HVD_FT_TESTS_MIRROR_SIDES_H
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "check.h"
+#include "fresh_directory.h"
+#include "mirror.h"
+
+namespace hvdft {
+
+constexpr uint64_t kLimit = 64 << 20;
+
+inline uint64_t now = 1000000000;
+
+struct Side {
+  Side(int first, int locals, int peer_first, int peer_end) : dir(fresh_directory()) {
+    CHECK(Node::create(dir, "mirror", 3, 2, first > 0, first, locals, kLimit) == HVDFT_OK);
+    node = Node::open(dir, "mirror", Node::kAgent);
+    CHECK(node != nullptr);
+    renew = [=] {
+      store = std::make_unique<LogStore>(*node);
+      sender = std::make_unique<MirrorSender>(*node, peer_first, peer_end);
+      LogStore* written = first == 0 ? nullptr : store.get();
+      receiver = std::make_unique<MirrorReceiver>(*node, written, peer_first);
+    };
+    renew();
+  }
+  ~Side() {
+    CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  }
+  NodeHeader& header() { return node->header(); }
+  void feed(const std::string& stream) { receiver->feed(now, stream.data(), stream.size()); }
+
+  std::function<void()> renew;  // with nothing but what the arena has
+  std::string dir;
+  std::unique_ptr<Node> node;
+  std::unique_ptr<LogStore> store;
+  std::unique_ptr<MirrorSender> sender;
+  std::unique_ptr<MirrorReceiver> receiver;
+};
+
+// Everything new goes over, a byte at a time.
+inline void carry(Side& from, Side& to, const std::function<void()>& at_every_byte = [] {}) {
+  std::string stream;
+  from.sender->collect(now += 1000000000, &stream);
+  for (char byte : stream) {
+    to.receiver->feed(now + 7, &byte, 1);
+    at_every_byte();
+  }
+}
+
+// The agents' next generation: what they had in mind is gone, and they say hello.
+inline void renew(Side& zero, Side& one) {
+  zero.header().generation = one.header().generation = zero.header().generation + 1;
+  for (Side* side : {&zero, &one}) side->renew();
+  std::string to_one, to_zero;
+  zero.receiver->say_hello(&to_one);
+  one.receiver->say_hello(&to_zero);
+  one.feed(to_one);
+  zero.feed(to_zero);
+  zero.sender->resume(*zero.receiver->hello());
+  one.sender->resume(*one.receiver->hello());
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_TESTS_MIRROR_SIDES_H

@@ -1,0 +1,57 @@
+// A job's whole life in small: each of its workers is killed at every store it ever does, from when
+// it attaches to its end, and comes back; all sums and all that workers carry are right.
+#include <cstdio>
+
+#include "../small_script.h"
+#include "steps.h"
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr uint64_t kOps = 3 * kTogether;  // the prologue's, the loop's, and more behind its snapshot
+
+void work(const Job& job, int rank, int incarnation) {
+  job.become(rank, incarnation);
+  Script script;
+  script.ops = kOps;
+  script.snapshot_ops = kTogether;
+  CHECK(script.run() == 0);
+}
+
+bool survives_a_kill(int victim, uint64_t at) {
+  Job job(kRanks);
+  hvdft_agent* agents[kRanks];
+  pid_t pids[kRanks];
+  for (int r = 0; r < kRanks; ++r) {
+    agents[r] = hvdft_agent_open(job.dir.c_str(), "steps", r, 0);
+    CHECK(agents[r] != nullptr);
+  }
+  // Before the keeper has a thread: it is not in a child.
+  for (int r = 0; r < kRanks; ++r) {
+    pids[r] = start_mortal(r == victim ? at : kNever, [&] { work(job, r, 0); });
+    hvdft_agent_started(agents[r], 0, static_cast<uint64_t>(pids[r]));
+  }
+  for (hvdft_agent* agent : agents) hvdft_agent_start(agent);
+  bool killed = was_killed(pids[victim]);
+  if (killed) {
+    hvdft_agent_failed(agents[victim], SIGKILL);
+    pids[victim] = start_mortal(kNever, [&] { work(job, victim, 1); });
+    hvdft_agent_started(agents[victim], 1, static_cast<uint64_t>(pids[victim]));
+    CHECK(!was_killed(pids[victim]));
+  }
+  CHECK(!was_killed(pids[1 - victim]));
+  for (int r = 0; r < kRanks; ++r) hvdft_agent_done(agents[r], 0);
+  for (hvdft_agent* agent : agents) hvdft_agent_close(agent);
+  return killed;
+}
+
+}  // namespace
+
+int main() {
+  for (int victim = 0; victim < kRanks; ++victim) {
+    uint64_t steps = 0;
+    while (survives_a_kill(victim, steps)) ++steps;
+    std::printf("rank %d killed at each of %lu stores\n", victim, steps);
+    CHECK(steps > 100);
+  }
+}

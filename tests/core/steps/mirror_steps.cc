@@ -1,0 +1,152 @@
+// The mirror: what it brings is looked at between any two of its stores, what it reads changes between
+// any two of its loads, and it is killed at every store.
+#include <cstring>
+#include <vector>
+
+#include "../mirror_sides.h"
+#include "steps.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr uint64_t kJoined = 77, kTerm = 3;
+const uint64_t kGiven = place(5, 0);
+
+struct Nodes {
+  Side zero{0, 2, 2, 3}, one{2, 1, 0, 2};
+  RankBlock& theirs() { return one.node->rank(2); }  // of node one's rank, there and …
+  RankBlock& seen() { return zero.node->rank(2); }   // … as the other node sees it
+};
+
+void append(Side& zero, std::vector<uint64_t> ops) {
+  for (uint64_t bytes : ops) {
+    OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, bytes, 4, 4, 0};
+    CHECK(zero.store->append(op, "respsig") == HVDFT_OK);
+  }
+  zero.store->publish();
+}
+
+// What the keeper does when a rank joins.
+void grant(Side& zero) {
+  append(zero, {100});
+  zero.node->rank(2).joined = kJoined;
+  zero.header().term = kTerm;
+}
+void check_granted(Side& one) {
+  if (one.header().term != kTerm) return;
+  CHECK(one.header().log_length == 1 && one.node->rank(2).joined == kJoined);
+}
+
+// What a worker does, last of all.
+void finish(Nodes& nodes) {
+  nodes.theirs().loops[0].published = 20;
+  nodes.theirs().loops[0].begin = 4;
+  nodes.theirs().contributed = kGiven;
+  nodes.theirs().state = HVDFT_DONE;
+}
+void check_finished(Nodes& nodes) {
+  CHECK(nodes.seen().state != HVDFT_DONE || nodes.seen().contributed == kGiven);
+  CHECK(nodes.seen().loops[0].begin == 0 || nodes.seen().loops[0].published == 20);
+}
+
+std::string collected(Side& side) {
+  std::string stream;
+  side.sender->collect(now += 1000000000, &stream);
+  return stream;
+}
+
+bool the_keeper_acts_at(uint64_t at) {
+  Nodes nodes;
+  nodes.zero.node->rank(1).state = HVDFT_RUNNING;  // something to tell, whenever it acts
+  std::string stream;
+  bool acted = interrupted_at(at, [&] { stream = collected(nodes.zero); }, [&] { grant(nodes.zero); });
+  watched([&] { nodes.one.feed(stream); }, [&] { check_granted(nodes.one); });
+  if (!acted) grant(nodes.zero);
+  watched([&] { carry(nodes.zero, nodes.one); }, [&] { check_granted(nodes.one); });
+  CHECK(nodes.one.header().term == kTerm);
+  return acted;
+}
+
+bool the_worker_acts_at(uint64_t at) {
+  Nodes nodes;
+  nodes.theirs().state = HVDFT_RUNNING;
+  std::string stream;
+  bool acted = interrupted_at(at, [&] { stream = collected(nodes.one); }, [&] { finish(nodes); });
+  watched([&] { nodes.zero.feed(stream); }, [&] { check_finished(nodes); });
+  if (!acted) finish(nodes);
+  watched([&] { carry(nodes.one, nodes.zero); }, [&] { check_finished(nodes); });
+  CHECK(nodes.seen().state == HVDFT_DONE && nodes.seen().loops[0].begin == 4);
+  return acted;
+}
+
+// ---------------------------------------------------------------- kills
+
+void check_events(const Node& node, const std::vector<uint64_t>& expected) {
+  std::vector<uint64_t> details;  // one may be told twice, and be torn the first time
+  for (uint64_t n = 0; n < node.header().event_count; ++n) {
+    const Event& slot = node.events()[n];
+    if (slot.published != n + 1) continue;
+    if (details.empty() || details.back() != slot.event.detail) details.push_back(slot.event.detail);
+  }
+  CHECK(details == expected);
+}
+
+void check_log(Side& zero, Side& one) {
+  CHECK(one.header().log_length == 5 && one.store->length() == 5 && one.store->gone() == 2);
+  CHECK(one.header().kept == 1 && one.header().cut == 1 && one.header().settled == 2);
+  CHECK(one.node->record(1) == nullptr);
+  for (uint64_t id : {0, 2, 3, 4}) {
+    const Record &mine = *zero.node->record(id), *copy = one.node->record(id);
+    CHECK(copy != nullptr && copy->first_segment == mine.first_segment);
+    CHECK(copy->op.result_bytes == mine.op.result_bytes && std::memcmp(copy + 1, "respsig", 8) == 0);
+  }
+}
+
+// The agents of both nodes are killed while one applies what the other has sent: the log's beginning,
+// or how it goes on. (What is cut has arrived: the other node's ranks have snapshots behind it.)
+bool killed_while_it_applies(bool beginning, uint64_t at) {
+  Nodes nodes;
+  Side &zero = nodes.zero, &one = nodes.one;
+  bool killed = false;
+  auto go_over = [&](bool disturbed) {
+    std::string stream = collected(zero);
+    if (!disturbed) return one.feed(stream);
+    killed = killed_at(at, [&] { one.feed(stream); });
+    renew(zero, one);
+    carry(zero, one);
+  };
+  append(zero, {100, 0, 200000});
+  zero.node->push_event({now, HVDFT_EV_STARTED, 0, 0, 0, 1});
+  go_over(beginning);
+  CHECK(zero.store->keep(0) == HVDFT_OK);
+  zero.store->drop(1);
+  zero.store->settled(2);
+  append(zero, {300, 70});
+  zero.node->rank(2).joined = kJoined;
+  zero.header().term = kTerm;
+  zero.node->push_event({now, HVDFT_EV_DONE, 0, 0, 0, 2});
+  go_over(!beginning);
+  check_log(zero, one);
+  CHECK(one.header().term == kTerm && one.node->rank(2).joined == kJoined);
+  check_events(*one.node, {1, 2});
+  append(zero, {50});
+  carry(zero, one);
+  CHECK(one.header().log_length == 6 && one.header().stop == 0);
+  return killed;
+}
+
+}  // namespace
+
+int main() {
+  uint64_t keeper = 0, worker = 0, kills = 0;
+  while (the_keeper_acts_at(keeper)) ++keeper;
+  while (the_worker_acts_at(worker)) ++worker;
+  for (bool beginning : {true, false}) {
+    uint64_t at = 0;
+    while (killed_while_it_applies(beginning, at)) ++at;
+    kills += at;
+  }
+  CHECK(keeper > 30 && worker > 30 && kills > 60);
+  std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", keeper, worker, kills);
+}

@@ -1,0 +1,52 @@
+// What a restarted worker is told, and what not, until it has caught up.
+#include <cstring>
+
+#include "log_keeper.h"
+#include "steps.h"
+
+using namespace hvdft;
+
+namespace {
+
+// What a killed incarnation asked for is not granted to the next one: who was coordinator to the one
+// counts announcements that the other has not made.
+void a_join_is_granted_to_the_incarnation_that_asked() {
+  Job job(2);
+  LogKeeper keeper(*job.node);
+  keeper.open();
+  auto join = [&](int incarnation) {
+    CHECK(!killed_at(kNever, [&] {
+      job.become(1, incarnation);
+      CHECK(hvdft_worker_join(0) == HVDFT_OK && !hvdft_worker_joined());
+    }));
+    uint64_t before = job.node->header().term;
+    CHECK(keeper.step());
+    CHECK(job.node->header().term > before);
+  };
+  join(0);
+  join(1);
+}
+
+// The log may be cut before a snapshot of an earlier incarnation, so it gets copies.
+void who_is_replayed_gets_no_views() {
+  Job job(2);
+  LogStore store(*job.node);
+  CHECK(store.append({HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 1000, 4, 4, 0}, "respsig") ==
+        HVDFT_OK);
+  store.publish();
+  CHECK(!killed_at(kNever, [&] {
+    job.become(1, 1);
+    hvdft_record record;
+    CHECK(hvdft_worker_record(0, &record) == HVDFT_OK);
+    CHECK(hvdft_worker_view(0, record.result, record.result_bytes) == nullptr);
+    hvdft_worker_caught_up();
+    CHECK(hvdft_worker_view(0, record.result, record.result_bytes) != nullptr);
+  }));
+}
+
+}  // namespace
+
+int main() {
+  a_join_is_granted_to_the_incarnation_that_asked();
+  who_is_replayed_gets_no_views();
+}
