@@ -52,7 +52,7 @@ lint: setup ## ruff, mypy, and the core without a warning
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only \
 	  -Ihvd_ft/core -isystem .venv/include $(RING)
 
-sanitize: ## the core's tests under the address, undefined behaviour and thread sanitizers
+sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
 experiments: setup ## all experiments, an hour or more; results and pictures into their folders (the locality one needs root)

@@ -72,8 +72,7 @@ struct RankBlock {
   Shared<uint64_t> join_request;  // (incarnation + 1) << 40 | log length
   Shared<uint32_t> orderly_exit;  // incarnation + 1
   Shared<uint64_t> mail_sequence;  // odd while the mail is being written
-  uint64_t mail_term;
-  uint64_t mail_bytes;
+  Shared<uint64_t> mail_term, mail_bytes;
   Shared<int64_t> pending;    // tensors
   Shared<uint64_t> left_ns;   // when the latest session ended
   Shared<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1

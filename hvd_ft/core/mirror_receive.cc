@@ -140,9 +140,11 @@ void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
   RankBlock& block = node_.rank(rank);
   auto head = get<MailHead>(payload);
   block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
-  block.mail_term = head.term;
-  block.mail_bytes = bytes - sizeof head;
-  std::memcpy(node_.mail(rank), payload + sizeof head, block.mail_bytes);
+  bytes -= sizeof head;
+  std::atomic_thread_fence(std::memory_order_release);
+  block.mail_term.store(head.term, std::memory_order_relaxed);
+  block.mail_bytes.store(bytes, std::memory_order_relaxed);
+  write_torn(node_.mail(rank), payload + sizeof head, bytes);
   block.mail_sequence.store(head.sequence, std::memory_order_seq_cst);
 }
 

@@ -126,11 +126,13 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
   const RankBlock& block = node_.rank(rank);
   uint64_t sequence = block.mail_sequence.load(std::memory_order_seq_cst);
   if (sequence % 2 == 1 || sequence == sent.mail) return;
-  MailHead head{block.mail_term, sequence};
-  uint64_t bytes = block.mail_bytes;
+  MailHead head{block.mail_term.load(std::memory_order_relaxed), sequence};
+  uint64_t bytes = block.mail_bytes.load(std::memory_order_relaxed);
   if (bytes > kMailBytes) return;  // it is being written anew
   size_t before = out->size();
-  put_frame(out, FrameKind::kMail, rank, &head, sizeof head, node_.mail(rank), bytes);
+  std::string mail(bytes, '\0');
+  copy_torn(mail.data(), node_.mail(rank), bytes);
+  put_frame(out, FrameKind::kMail, rank, &head, sizeof head, mail.data(), bytes);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (block.mail_sequence.load(std::memory_order_seq_cst) != sequence) {
     out->resize(before);  // the owner has overwritten it meanwhile

@@ -1,10 +1,11 @@
 // A word in the arena that several processes read and write: an atomic. Tests that step through the
-// core's code are compiled with another one, every access to which is a step (tests/core/steps).
+// core's code are compiled with another one, every access to which is a step (tests/core/stepped).
 #ifndef HVD_FT_SHARED_H
 #define HVD_FT_SHARED_H
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #ifdef HVDFT_STEPPED
 #include "stepped.h"
@@ -21,6 +22,26 @@ using Shared = Stepped<T>;
 template <typename T>
 using Shared = std::atomic<T>;
 #endif
+
+// Copies what somebody else may be overwriting, so that a sequence counter has to tell whether it is
+// torn; and writes what somebody else may be copying so. (H.-J. Boehm, Can Seqlocks Get Along With
+// Programming Language Memory Models?, MSPC 2012.)
+inline void copy_torn(char* to, const char* from, uint64_t bytes) {
+  uint64_t at = 0, word;
+  for (; at + sizeof word <= bytes; at += sizeof word) {
+    word = __atomic_load_n(reinterpret_cast<const uint64_t*>(from + at), __ATOMIC_RELAXED);
+    std::memcpy(to + at, &word, sizeof word);
+  }
+  for (; at < bytes; ++at) to[at] = __atomic_load_n(from + at, __ATOMIC_RELAXED);
+}
+inline void write_torn(char* to, const char* from, uint64_t bytes) {
+  uint64_t at = 0, word;
+  for (; at + sizeof word <= bytes; at += sizeof word) {
+    std::memcpy(&word, from + at, sizeof word);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(to + at), word, __ATOMIC_RELAXED);
+  }
+  for (; at < bytes; ++at) __atomic_store_n(to + at, from[at], __ATOMIC_RELAXED);
+}
 
 }  // namespace hvdft
 

@@ -59,8 +59,8 @@ class Slot {
   uint64_t bytes_ = 0;
 };
 
-Slot written[2];
-Slot being_read;
+HVDFT_PER_WORKER Slot written[2];
+HVDFT_PER_WORKER Slot being_read;
 
 }  // namespace
 

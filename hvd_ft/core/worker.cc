@@ -20,7 +20,7 @@ using hvdft::Worker;
 namespace hvdft {
 
 namespace {
-std::atomic<Worker*> attached{nullptr};
+HVDFT_PER_WORKER std::atomic<Worker*> attached{nullptr};
 std::mutex attaching;
 
 int environment_number(const char* name, int* value) {
@@ -180,14 +180,15 @@ int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
   uint64_t sequence = block.mail_sequence.load();
   if (sequence % 2 == 1) {
     ++sequence;  // an earlier incarnation was killed while writing
-  } else if (block.mail_term == term && block.mail_taken.load() != sequence) {
+  } else if (block.mail_taken.load() != sequence && block.mail_term.load() == term) {
     block.mail_awaited.store(1);  // and only then look again
     if (block.mail_taken.load() != sequence) return HVDFT_AGAIN;
   }
   block.mail_sequence.store(sequence + 1, std::memory_order_seq_cst);
-  block.mail_term = term;
-  block.mail_bytes = bytes;
-  std::memcpy(w.node->mail(w.rank), blob, bytes);
+  std::atomic_thread_fence(std::memory_order_release);
+  block.mail_term.store(term, std::memory_order_relaxed);
+  block.mail_bytes.store(bytes, std::memory_order_relaxed);
+  hvdft::write_torn(w.node->mail(w.rank), static_cast<const char*>(blob), bytes);
   pass_point(HVDFT_AT_ANNOUNCE, w.cursor.load());
   block.mail_sequence.store(sequence + 2, std::memory_order_seq_cst);
   w.node->ring_worker(0);
@@ -200,9 +201,12 @@ int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
   RankBlock& from = w.node->rank(rank);
   uint64_t sequence = from.mail_sequence.load(std::memory_order_seq_cst);
   if (sequence % 2 == 1 || from.mail_taken.load() == sequence) return HVDFT_AGAIN;
-  uint64_t bytes = from.mail_bytes;
-  if (from.mail_term != term || bytes > hvdft::kMailBytes) return HVDFT_AGAIN;
-  copy.assign(w.node->mail(rank), w.node->mail(rank) + bytes);
+  uint64_t bytes = from.mail_bytes.load(std::memory_order_relaxed);
+  if (from.mail_term.load(std::memory_order_relaxed) != term || bytes > hvdft::kMailBytes) {
+    return HVDFT_AGAIN;
+  }
+  copy.resize(bytes);
+  hvdft::copy_torn(copy.data(), w.node->mail(rank), bytes);
   // In a new term the owner may overwrite what was not taken: then this was no good copy.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;

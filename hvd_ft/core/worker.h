@@ -12,6 +12,13 @@
 #include "messages.h"
 #include "views.h"
 
+// A process is one worker; in the tests of tests/core/threads each thread is.
+#ifdef HVDFT_THREADED
+#define HVDFT_PER_WORKER thread_local
+#else
+#define HVDFT_PER_WORKER
+#endif
+
 namespace hvdft {
 
 // An op that this worker has begun and not yet finished.
