@@ -35,7 +35,7 @@ quick: setup ## the tests that need neither a job nor TensorFlow, in half a minu
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
 test: setup ## all tests; what is skipped is listed with its reason
-	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal
+	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
 	@$(VENV)/python -m pytest -m install tests/test_wheel.py

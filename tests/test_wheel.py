@@ -4,6 +4,7 @@ The tests marked `install` install all of it and take minutes: `make wheel`. The
 wheel and run it in the environment at hand.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -59,8 +60,19 @@ sys.exit(cli.main())
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, made of an sdist, unpacked."""
-    folder = tmp_path_factory.mktemp("wheel")
+    """The wheel, made of an sdist, unpacked; once for all of pytest's processes."""
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            make_wheel(folder)
+            (folder / "made").touch()
+    return folder / "unpacked"
+
+
+def make_wheel(folder: Path) -> None:
     tree = copy_tree(folder)
     run(sys.executable, "setup.py", "-q", "sdist", "--dist-dir", folder, cwd=tree)
     [sdist] = folder.glob("*.tar.gz")
@@ -70,7 +82,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [made] = folder.glob("*.whl")
     with zipfile.ZipFile(made) as archive:
         archive.extractall(folder / "unpacked")
-    return folder / "unpacked"
 
 
 def files(folder: Path, *kinds: str) -> set[str]:
