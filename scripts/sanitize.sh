@@ -10,7 +10,8 @@ trap 'rm -rf "$out" "$HVDFT_TEST_DIR"' EXIT
 for sanitizer in address,undefined thread; do
   # The fences beside sequence counters are unknown to the thread sanitizer; the counters are not.
   flags="-O1 -g -Wno-tsan -fno-sanitize-recover=all -fsanitize=$sanitizer"
-  cmake -S . -B "$out/$sanitizer" -DHVDFT_TESTS=ON -DCMAKE_BUILD_TYPE=None "-DCMAKE_CXX_FLAGS=$flags" >"$out/log"
+  cmake -S . -B "$out/$sanitizer" -DHVDFT_TESTS=ON -DCMAKE_BUILD_TYPE=None "-DCMAKE_CXX_FLAGS=$flags" \
+    "-DHVDFT_MPI_INCLUDE=$PWD/.venv/include" >"$out/log"
   cmake --build "$out/$sanitizer" --target core_tests --parallel "$(nproc)" >"$out/log" || { cat "$out/log"; exit 1; }
   for source in tests/core/*.cc tests/core/*/*.cc; do
     test=$(basename "$source" .cc)

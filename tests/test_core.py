@@ -35,6 +35,7 @@ def programs() -> Path:
                 BUILD,
                 "-DHVDFT_TESTS=ON",
                 "-DCMAKE_BUILD_TYPE=None",
+                f"-DHVDFT_MPI_INCLUDE={sys.prefix}/include",
                 f"-DCMAKE_CXX_FLAGS={FLAGS}",
             ],
             ["--build", BUILD, "--target", "core_tests", "--parallel", str(os.cpu_count())],
