@@ -1,6 +1,7 @@
 """What many tests share: a place for arenas, and a command line that must leave nothing behind."""
 
 import contextlib
+import fcntl
 import gc
 import os
 import re
@@ -14,7 +15,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -91,10 +91,31 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def undisturbed() -> dict[str, Any]:
-    """What `test_recovery.reference` has run so far, by style."""
-    return {}
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Gives a function `once(name, make)` that returns a folder.
+
+    `make(folder)` fills it: once, whichever of pytest's processes asks first; the others wait.
+    """
+    mine = tmp_path_factory.getbasetemp()
+    above = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+
+    def once(name: str, make: Callable[[Path], object]) -> Path:
+        folder = above / name
+        with (above / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = above / f"{name}.unfinished"
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                make(unfinished)
+                unfinished.rename(folder)
+        return folder
+
+    return once
 
 
 Device = Callable[[str], str]

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Cluster, Ended, RunHvdft, running_cluster
-from test_recovery import Run, reference, train
+from conftest import Cluster, Ended, Once, RunHvdft, running_cluster
+from test_recovery import reference, train
 
 from hvd_ft.adoption import Cradle, adopt
 from hvd_ft.errors import HvdFtError
@@ -50,9 +50,9 @@ def generations(ended: Ended) -> int:
 
 @pytest.mark.parametrize("drill", ["agent=0,op=31", "mpirun,step=20"])
 def test_the_weights_are_those_of_an_undisturbed_run(
-    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, drill: str
+    run_hvdft: RunHvdft, once: Once, tmp_path: Path, drill: str
 ) -> None:
-    expected = reference(run_hvdft, undisturbed, tmp_path, "keras").results
+    expected = reference(run_hvdft, once, "keras").results
     run = train(run_hvdft, tmp_path, "keras", [drill])
     assert run.results == expected
     assert "before the job; starting generation 1 of its agents" in run.err

@@ -144,17 +144,23 @@ def test_the_last_message_of_an_op_arrives(
     assert len({hashed for _, hashed in sums}) == 1
 
 
-@pytest.mark.parametrize(
-    ("where", "endpoints"), [(("4-2-2", 5), "3"), (("4-3-1", 7), "1")], ids=["4-2-2", "4-3-1"]
-)
-def test_a_worker_dies_and_the_weights_are_the_same(
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    where: tuple[str, int],
-    endpoints: str,
+def test_a_worker_that_is_alone_on_its_node_dies_and_the_sums_are_right(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placement, victim = where
+    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", "1")
+    flags = ["--no-live", "--inject", "rank=7,op=300"]
+    ended = run(cluster, "4-3-1", *flags, sys.executable, SUMS, "500", "65536")
+    assert ended.code == 0, ended.err
+    assert "1 endpoint" in ended.err
+    sums = re.findall(r"SUMS (\d) (\d) (\w+)", ended.out)
+    assert sorted(found[:2] for found in sums) == [(str(r), str(int(r == 7))) for r in range(8)]
+    assert len({hashed for _, _, hashed in sums}) == 1
+
+
+def test_a_worker_dies_and_the_weights_are_the_same(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement, victim, endpoints = "4-2-2", 5, "3"
     monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", endpoints)
     folders = [tmp_path / "disturbed", tmp_path / "undisturbed"]
     for folder in folders:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Cluster, RunHvdft
+from conftest import Cluster, Once, RunHvdft
 
 from hvd_ft.environment import mpi_environment
 
@@ -18,22 +18,18 @@ RANKS = "3"
 DRILLS = ("rank=2,point=copy_out,op=9", "rank=0,op=24", "rank=1,op=60")
 
 
-@pytest.fixture(scope="module")
-def printed_on_mpi() -> list[str]:
-    """Filled by `expected`."""
-    return []
-
-
 @pytest.fixture
-def expected(run_hvdft: RunHvdft, printed_on_mpi: list[str]) -> list[str]:
+def expected(run_hvdft: RunHvdft, once: Once) -> list[str]:
     """What the ranks print on MPI."""
-    if not printed_on_mpi:
+
+    def make(folder: Path) -> None:
         environment = {**os.environ, **mpi_environment()}
         command = ["-n", RANKS, sys.executable, SCRIPT]
         mpi = run_hvdft(command, env=environment, program=["mpirun"])
         assert mpi.code == 0, mpi.err
-        printed_on_mpi += sorted(mpi.out.splitlines())
-    return printed_on_mpi
+        (folder / "out").write_text(mpi.out)
+
+    return sorted((once("process-sets-on-mpi", make) / "out").read_text().splitlines())
 
 
 def test_ranks_that_die_are_replayed_in_their_sets(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import RunHvdft
+from conftest import Once, RunHvdft
 
 from hvd_ft.drills import Drill, parse
 from hvd_ft.facts import EventType, Point
@@ -56,17 +56,26 @@ def train(
         env={"HOROVOD_FT_MAX_FAILURES": "10", **(env or {})},
     )
     assert ended.code == 0, ended.err
-    results = {}
-    for line in ended.out.splitlines():
-        if line.startswith("RESULT"):
-            _, rank, incarnation, weights, statistics = line.split()
-            results[int(rank)] = Result(int(incarnation), weights, statistics)
-    assert sorted(results) == list(range(RANKS[style])), ended.out
+    (tmp_path / f"{style}.out").write_text(ended.out)
+    (tmp_path / f"{style}.err").write_text(ended.err)
     struck = re.findall(r"^hvdft: drill: (.*)$", ended.err, re.MULTILINE)
     # An mpirun that dies takes with it what it has not printed yet.
     lost = {drill for drill in drills if drill.startswith("mpirun")}
     assert sorted({*struck, *lost}) == sorted(drills), ended.err
-    return Run(results, read_report(report), ended.err)
+    return read_run(tmp_path, style)
+
+
+def read_run(folder: Path, style: str) -> Run:
+    """What a job has left in a folder."""
+    out = (folder / f"{style}.out").read_text()
+    results = {}
+    for line in out.splitlines():
+        if line.startswith("RESULT"):
+            _, rank, incarnation, weights, statistics = line.split()
+            results[int(rank)] = Result(int(incarnation), weights, statistics)
+    assert sorted(results) == list(range(RANKS[style])), out
+    err = (folder / f"{style}.err").read_text()
+    return Run(results, read_report(folder / f"{style}.jsonl"), err)
 
 
 # Every point of a worker's life, every way to die, ranks at once and ranks in turn.
@@ -105,22 +114,22 @@ def test_no_point_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", DRILLS)
 def test_killed_ranks_change_nothing(
-    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, name: str
+    run_hvdft: RunHvdft, once: Once, tmp_path: Path, name: str
 ) -> None:
-    compare(run_hvdft, undisturbed, tmp_path, "keras", DRILLS[name])
+    compare(run_hvdft, once, tmp_path, "keras", DRILLS[name])
 
 
-def test_large_snapshots(run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path) -> None:
+def test_large_snapshots(run_hvdft: RunHvdft, once: Once, tmp_path: Path) -> None:
     # Rank 0 dies in steps in which a snapshot is copied; rank 1 has chosen when to take one.
     drills = ["rank=0,step=5", "rank=0,incarnation=1,step=17"]
     drills += ["rank=1,op=12,exit=1", "rank=1,incarnation=1,step=26,raise"]
-    compare(run_hvdft, undisturbed, tmp_path, "large", drills)
+    compare(run_hvdft, once, tmp_path, "large", drills)
 
 
 def test_the_others_wait_and_are_not_restarted(
-    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path
+    run_hvdft: RunHvdft, once: Once, tmp_path: Path
 ) -> None:
-    run = compare(run_hvdft, undisturbed, tmp_path, "keras", DRILLS_OF_ONE)
+    run = compare(run_hvdft, once, tmp_path, "keras", DRILLS_OF_ONE)
     assert [run.results[rank].incarnation for rank in range(3)] == [0, 3, 0]
     events = run.report.events
     assert {e.rank for e in events if e.type is EventType.WAITED} == {0, 2}
@@ -130,7 +139,7 @@ def test_the_others_wait_and_are_not_restarted(
 
 def compare(
     run_hvdft: RunHvdft,
-    undisturbed: dict[str, Run],
+    once: Once,
     tmp_path: Path,
     style: str,
     drills: list[str],
@@ -139,7 +148,7 @@ def compare(
     env: Mapping[str, str] | None = None,
 ) -> Run:
     """Runs the script with drills: each has to strike, and none to change the weights."""
-    expected = reference(run_hvdft, undisturbed, tmp_path, style).results
+    expected = reference(run_hvdft, once, style).results
     run = train(run_hvdft, tmp_path, style, drills, flags=flags, env=env)
     for rank, result in run.results.items():
         assert result.weights == expected[rank].weights, rank
@@ -151,15 +160,14 @@ def compare(
     return run
 
 
-def reference(run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path, style: str) -> Run:
+def reference(run_hvdft: RunHvdft, once: Once, style: str) -> Run:
     """Returns the style's undisturbed run, the same one whenever it is asked for."""
-    if style not in undisturbed:
-        run = train(run_hvdft, tmp_path, style)
-        results = run.results.values()
-        assert len({result.weights for result in results}) == 1
-        assert len({result.statistics for result in results}) == RANKS[style]
-        undisturbed[style] = run
-    return undisturbed[style]
+    folder = once(f"undisturbed-{style}", lambda folder: train(run_hvdft, folder, style))
+    run = read_run(folder, style)
+    results = run.results.values()
+    assert len({result.weights for result in results}) == 1
+    assert len({result.statistics for result in results}) == RANKS[style]
+    return run
 
 
 def exit_code(drill: Drill) -> int:
@@ -168,9 +176,9 @@ def exit_code(drill: Drill) -> int:
 
 
 def test_the_report_tells_what_snapshots_cost(
-    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path
+    run_hvdft: RunHvdft, once: Once, tmp_path: Path
 ) -> None:
-    told = reference(run_hvdft, undisturbed, tmp_path, "large").report
+    told = reference(run_hvdft, once, "large").report
     for rank in told.facts["ranks"]:
         costs = rank["snapshots"]
         taken = [e for e in told.events if (e.type, e.rank) == (EventType.SNAPSHOT, rank["rank"])]

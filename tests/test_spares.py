@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Ended, RunHvdft
-from test_recovery import Run, compare
+from conftest import Ended, Once, RunHvdft
+from test_recovery import compare
 
 from hvd_ft.report import failures
 
@@ -24,11 +24,11 @@ def run(run_hvdft: RunHvdft, what: str, env: dict[str, str] | None = None) -> En
 
 
 def test_two_ranks_killed_one_after_the_other(
-    run_hvdft: RunHvdft, undisturbed: dict[str, Run], tmp_path: Path
+    run_hvdft: RunHvdft, once: Once, tmp_path: Path
 ) -> None:
     drills = ["rank=1,step=13", "rank=2,step=20", "rank=2,incarnation=1,point=start"]
     flags, env = ["--spares", "1"], {"AWAIT_SPARES": "1:12:1 2:19:2"}
-    run = compare(run_hvdft, undisturbed, tmp_path, "keras", drills, flags=flags, env=env)
+    run = compare(run_hvdft, once, tmp_path, "keras", drills, flags=flags, env=env)
     assert run.err.count(TAKEN) == 2
     assert [run.results[rank].incarnation for rank in range(3)] == [0, 1, 2]
     found = failures(run.report.events)[:2]

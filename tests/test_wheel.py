@@ -4,7 +4,6 @@ The tests marked `install` install all of it and take minutes: `make wheel`. The
 wheel and run it in the environment at hand.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Ended, RunHvdft, running_cluster
+from conftest import Ended, Once, RunHvdft, running_cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = str(Path(__file__).with_name("sums_script.py"))
@@ -58,18 +57,10 @@ sys.exit(cli.main())
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, made of an sdist, unpacked; once for all of pytest's processes."""
-    mine = tmp_path_factory.getbasetemp()
-    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "wheel"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
-            make_wheel(folder)
-            (folder / "made").touch()
-    return folder / "unpacked"
+@pytest.fixture
+def wheel(once: Once) -> Path:
+    """The wheel, made of an sdist, unpacked."""
+    return once("wheel", make_wheel) / "unpacked"
 
 
 def make_wheel(folder: Path) -> None:
