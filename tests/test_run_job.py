@@ -21,7 +21,6 @@ WORKER = """\
 import os, signal, sys, time
 import psutil
 from hvd_ft import native
-from hvd_ft.facts import EventType
 from hvd_ft.last_words import keep_last_words
 
 keep_last_words()
@@ -38,11 +37,6 @@ def end(code=0):
 def wait():
     while True:
         signal.pause()
-
-
-def await_all():
-    while len({{e.rank for e in worker.events() if e.type is EventType.ATTACHED}}) < worker.size:
-        time.sleep(0.01)  # no event tells of it
 
 
 {body}
@@ -108,8 +102,10 @@ def test_a_signal_ends_the_job(run_job: RunJob, name: str, code: int) -> None:
 
 SAVES = """
 try:
+    open(f"{{__file__}}.{{worker.rank}}", "w").close()  # Ctrl-C before would not be caught
+    while first and not all(os.path.exists(f"{{__file__}}.{{r}}") for r in range(worker.size)):
+        time.sleep(0.01)
     if first:
-        await_all()
         launcher.send_signal(signal.SIGINT)
     wait()
 except KeyboardInterrupt:
