@@ -104,7 +104,7 @@ SAVES = """
 try:
     open(f"{{__file__}}.{{worker.rank}}", "w").close()  # Ctrl-C before would not be caught
     while first and not all(os.path.exists(f"{{__file__}}.{{r}}") for r in range(worker.size)):
-        time.sleep(0.01)
+        time.sleep(0.01)  # no event tells of it
     if first:
         launcher.send_signal(signal.SIGINT)
     wait()

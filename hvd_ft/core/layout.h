@@ -56,7 +56,7 @@ struct Loop {
   Shared<uint64_t> begin;  // op id + 1; 0: not begun
   Shared<uint64_t> published;
   Shared<uint32_t> ended;
-  uint64_t bytes[2];                // of each slot's snapshot
+  uint64_t bytes[2];           // of each slot's snapshot
   Shared<uint64_t> backed[2];  // of each slot that have memory
 };
 

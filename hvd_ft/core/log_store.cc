@@ -128,9 +128,13 @@ int LogStore::keep(uint64_t id) {
     return fail(HVDFT_ENOSPACE, "the op log is full: more than 65536 collectives outside of "
                 "training loops; put them into a loop with snapshots");
   }
-  uint64_t entry = node_.index()[id % kIndexEntries].load();
+  auto& index = node_.index()[id % kIndexEntries];
+  uint64_t entry = index.load();
   kept_bytes_ += heap_bytes(entry - 1);
-  move_to_kept(node_.index()[id % kIndexEntries], node_.kept()[kept], h.kept);
+  // Readers look at the index first, so they find it at any moment.
+  node_.kept()[kept].store(entry);
+  h.kept.store(kept + 1);
+  index.store(0);
   gone_ = id + 1;
   return HVDFT_OK;
 }

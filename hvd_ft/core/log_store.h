@@ -12,16 +12,6 @@
 
 namespace hvdft {
 
-// An op's entry moves from the index to the list of what is kept, whose length is `count`: readers,
-// who look at the index first, find it at any moment. The words are atomics, or what stands for
-// them in tests.
-template <typename Index, typename Place, typename Count>
-void move_to_kept(Index&& index, Place&& place, Count&& count) {
-  place.store(index.load());
-  count.store(count.load() + 1);
-  index.store(0);
-}
-
 class LogStore {
  public:
   // Goes on with what the arena has: the agent that had the log before may have been killed anywhere.

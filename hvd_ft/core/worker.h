@@ -12,7 +12,7 @@
 #include "messages.h"
 #include "views.h"
 
-// A process is one worker; in the tests of tests/core/threads each thread is.
+// A process is one worker; in the tests of tests/core/threaded each thread is.
 #ifdef HVDFT_THREADED
 #define HVDFT_PER_WORKER thread_local
 #else

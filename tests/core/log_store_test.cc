@@ -7,7 +7,6 @@
 
 #include "check.h"
 #include "fresh_directory.h"
-#include "stepwise.h"
 
 using namespace hvdft;
 
@@ -64,27 +63,10 @@ void a_torn_keep_is_kept(Node& node) {
   CHECK(node.header().kept == 2);
 }
 
-// A worker that is being replayed may ask for it between any two stores, and the keeper be killed.
-void an_op_is_there_while_it_is_kept(Node& node) {
-  auto word = [](std::atomic<uint64_t>& atomic) { return reinterpret_cast<uint64_t*>(&atomic); };
-  uint64_t id = 3, count = node.header().kept, steps = 0;
-  History history;
-  for (bool done = false; !done; ++steps) {
-    done = Stepwise::step(&history, [&](Stepwise& run) {
-      move_to_kept(SteppedWord(run, word(node.index()[id])), SteppedWord(run, word(node.kept()[count])),
-                   SteppedWord(run, word(node.header().kept)));
-    });
-    CHECK(node.record(id) != nullptr && node.record(id)->id == id);
-  }
-  CHECK(steps == 5 && node.header().kept == count + 1 && node.index()[id] == 0);
-  LogStore next(node);
-  CHECK(next.gone() == id + 1);
-}
-
 void an_empty_log_keeps_its_numbers(Node& node) {
   LogStore before(node);
   uint64_t end = node.record(5)->end_segment(), inputs = node.record(5)->end_input();
-  for (uint64_t id : {4, 5}) before.drop(id);
+  for (uint64_t id : {3, 4, 5}) before.drop(id);
   LogStore next(node);
   CHECK(next.length() == 6 && next.gone() == 6);
   append(next, 10);
@@ -102,7 +84,6 @@ int main() {
     goes_on(*node);
     a_torn_append_is_forgotten(*node);
     a_torn_keep_is_kept(*node);
-    an_op_is_there_while_it_is_kept(*node);
     an_empty_log_keeps_its_numbers(*node);
   }
   std::remove((dir + "/node.arena").c_str());
