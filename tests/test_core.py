@@ -94,6 +94,6 @@ def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(run_test: RunTes
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
 def test_random_kills_never_spoil_a_sum(run_test: RunTest, ranks: int) -> None:
-    kills, seed = 200, ranks
+    kills, seed = 100, ranks
     out = run_test("kill_test", ranks, 1500, kills, seed)
     assert f" {kills} kills" in out
