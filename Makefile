@@ -1,8 +1,8 @@
 # make help lists the targets.
 PYTHON ?= python3
 VENV := .venv/bin
-CORE := $(wildcard hvd_ft/core/*.cc)
-RING := $(wildcard hvd_ft/mpi/*.cc)
+CSRC := hvd_ft/csrc
+SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup core horovod demo soak agentsoak network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
@@ -23,34 +23,33 @@ agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
-	@$(VENV)/python -m pytest tests/test_network.py -m 'long or not long'
+	@$(VENV)/python -m pytest tests/jobs/test_network.py -m 'long or not long'
 
 optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
-	@$(VENV)/python -m pytest --numprocesses 2 tests/test_keras_optimizers.py -m 'long or not long'
+	@$(VENV)/python -m pytest --numprocesses 2 tests/tensorflow/test_keras_optimizers.py -m 'long or not long'
 
 mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=)
 	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)')
 
-quick: setup ## the tests that need neither a job nor TensorFlow, in half a minute
+quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: half a minute
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
 test: setup ## all tests; what is skipped is listed with its reason
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
-	@$(VENV)/python -m pytest -m install tests/test_wheel.py
+	@$(VENV)/python -m pytest -m install tests/install/test_wheel.py
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out
-	@$(CXX) -std=c++17 -O2 -Ihvd_ft/core tests/core/ring_sim.cc hvd_ft/core/reduce.cc -o out/ring_sim
+	@$(CXX) -std=c++17 -O2 -I$(CSRC) -I$(CSRC)/include tests/core/simulator/ring_sim.cc $(CSRC)/base/reduce.cc -o out/ring_sim
 	@out/ring_sim $(if $(REPLAY),--replay '$(REPLAY)',--minutes $(or $(MINUTES),1) $(SEED))
 
 lint: setup ## ruff, mypy, and the core without a warning
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
-	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only $(CORE)
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only \
-	  -Ihvd_ft/core -isystem .venv/include $(RING)
+	  -I$(CSRC) -I$(CSRC)/include -isystem .venv/include $(SOURCES)
 
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
@@ -72,7 +71,7 @@ core: ## compile the core, and the ring over MPI
 	@$(VENV)/python setup.py -q build_ext --inplace
 
 horovod: ## build the patched Horovod and install it
-	@$(VENV)/python -m hvd_ft.horovod_build
+	@$(VENV)/python -m hvd_ft.install.horovod_build
 
 clean: ## remove everything that was made
 	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so

@@ -112,7 +112,7 @@ setup(
     packages=[*find_packages(include=["hvd_ft", "hvd_ft.*"]), "hvd_ft.patches"],
     package_dir={"hvd_ft.patches": "patches"},
     package_data={
-        "hvd_ft": ["core/hvd_ft.h", "horovod/*.h", "horovod/*.cc"],
+        "hvd_ft": ["csrc/include/hvd_ft.h", "csrc/horovod/*.h", "csrc/horovod/*.cc"],
         "hvd_ft.patches": ["*/*.patch"],
     },
     ext_modules=[Extension("hvd_ft.libhvd_ft", []), Extension("hvd_ft.libhvdft_mpi", [])],

@@ -7,4 +7,4 @@ __version__ = "0.1.0"
 if "HOROVOD_FT_INJECT" in os.environ:  # a worker that has a drill: its script begins
     from hvd_ft import native
 
-    native.pass_point(native.Point.START)
+    native.failpoint(native.Point.START)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hvd_ft.quiet_start  # noqa: F401
+import hvd_ft.system.quiet_start  # noqa: F401
 
 # isort: split
 
@@ -22,11 +22,11 @@ from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
 from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
-from hvd_ft.host_names import check_known, is_this_host
-from hvd_ft.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
-from hvd_ft.memory_file import memory_file
-from hvd_ft.settings import TOPOLOGIES
-from hvd_ft.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
+from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.settings import TOPOLOGIES
+from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.system.memory_file import memory_file
+from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["agent"]:  # has its own flags
-            from hvd_ft import agent
+            from hvd_ft.agent import main as agent
 
             return agent.main(given[1:])
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -231,8 +231,8 @@ def _spares(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from hvd_ft import launcher
-    from hvd_ft.live import display
+    from hvd_ft.launcher import run as launcher
+    from hvd_ft.launcher.live_display import display
 
     hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
     check_known(hosts, os.environ)
@@ -295,8 +295,8 @@ def _may_be_file(path: str) -> bool:
 
 def _draw_job(path: str, picture: str, job: str, code: int) -> int:
     """Draws the picture of a job that has ended with `code`; returns the command's exit code."""
-    from hvd_ft.plot import save_states
-    from hvd_ft.report import read_report
+    from hvd_ft.reports.plot import save_states
+    from hvd_ft.reports.report import read_report
 
     try:
         report = read_report(path)
@@ -316,14 +316,14 @@ def _draw_job(path: str, picture: str, job: str, code: int) -> int:
 
 
 def _build_horovod(options: argparse.Namespace) -> int:
-    from hvd_ft import horovod_build
+    from hvd_ft.install import horovod_build
 
     horovod_build.build(force=options.force)
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from hvd_ft.self_check import check_installation
+    from hvd_ft.check.self_check import check_installation
 
     wrong = check_installation(lambda line: print(line, flush=True))
     for line in wrong:
@@ -335,7 +335,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _patch(options: argparse.Namespace) -> int:
-    from hvd_ft import patching
+    from hvd_ft.install import patching
 
     package = patching.InstalledPackage()
     if options.action == "status":
@@ -348,7 +348,7 @@ def _patch(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from hvd_ft import report
+    from hvd_ft.reports import report
 
     check_writable(options.picture)
     told = report.read_report(options.events)
@@ -361,14 +361,14 @@ def _report(options: argparse.Namespace) -> int:
     if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
         console.print(snapshots)
     if options.picture:
-        from hvd_ft.plot import save_states
+        from hvd_ft.reports.plot import save_states
 
         save_states(options.picture, events)
     return 0
 
 
 def _clean(options: argparse.Namespace) -> int:
-    from hvd_ft import clean
+    from hvd_ft.launcher import clean
 
     if options.hosts is not None:
         return clean.clean_hosts(options.job, parse_hosts(options.hosts, 0))
@@ -378,7 +378,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _show_log(options: argparse.Namespace) -> int:
-    from hvd_ft import log_show
+    from hvd_ft.reports import log_show
 
     log_show.show(options.job, Console())
     return 0

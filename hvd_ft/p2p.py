@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from hvd_ft import native, native_logs
+from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.last_words import keep_last_words
-from hvd_ft.orderly_exit import prepare_exit
-from hvd_ft.settings import Settings
+from hvd_ft.job.settings import Settings
+from hvd_ft.native import logs
+from hvd_ft.worker.exit_reason import keep_last_words
+from hvd_ft.worker.exit_status import prepare_exit
 
 _LOOK_MS = 200  # between two looks for signals that Python has got
 _TAGS = range(-(1 << 31), 1 << 31)
@@ -63,7 +64,7 @@ def ft_send(array: Any, dest: int, tag: int = 0) -> None:
     dest, tag = _rank(worker, "dest", dest), _tag(tag)
     data = np.ascontiguousarray(array).reshape(np.shape(array))
     with _stopping(worker):
-        native_logs.send(dest, tag, _form(data), data)
+        logs.send(dest, tag, _form(data), data)
 
 
 def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
@@ -100,15 +101,15 @@ def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
             f"into an array of {_form(array)}; give one that fits, or None"
         )
     with _stopping(worker):
-        native_logs.take_message(source, message, array)
+        logs.take_message(source, message, array)
     return array
 
 
-def _await(own: int, source: int, tag: int) -> native_logs.Message:
+def _await(own: int, source: int, tag: int) -> logs.Message:
     seconds = _timeout_seconds()
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        message = native_logs.await_message(source, tag, min(_LOOK_MS, int(left * 1000) + 1))
+        message = logs.await_message(source, tag, min(_LOOK_MS, int(left * 1000) + 1))
         if message is not None:
             return message
     raise HvdFtError(

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher import Job, launch
-from hvd_ft.live import display
-from hvd_ft.native import View
-from hvd_ft.plot import save_states
-from hvd_ft.report import Failure, failures, read_report, steps_lost
+from hvd_ft.launcher.live_display import display
+from hvd_ft.launcher.run import Job, launch
+from hvd_ft.native.core import Observer
+from hvd_ft.reports.plot import save_states
+from hvd_ft.reports.report import Failure, failures, read_report, steps_lost
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = 4
@@ -41,8 +41,8 @@ class Killer:
     kills: dict[tuple[int, int], int] = field(default_factory=dict)  # as report.failures() wants
     killed_step: int = 0
 
-    def __call__(self, view: View) -> None:
-        status = view.status(self.rank)
+    def __call__(self, observer: Observer) -> None:
+        status = observer.status(self.rank)
         if not self.kills and status.pid and status.step >= self.step:
             self.kills[self.rank, status.incarnation] = time.monotonic_ns()
             self.killed_step = status.step

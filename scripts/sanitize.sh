@@ -19,7 +19,7 @@ for sanitizer in address,undefined thread; do
     case $test in
       kill_test) arguments=(3 1500 60 1) ;;
       segments_test) arguments=(small) ;;
-      ring_sim) arguments=(--scenarios tests/core/ring_scenarios.txt) ;;
+      ring_sim) arguments=(--scenarios tests/core/simulator/ring_scenarios.txt) ;;
     esac
     case $sanitizer-$source in
       thread-*/stepped/*) continue ;;   # one thread each, and thousands of processes

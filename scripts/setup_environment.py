@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
+CSRC = ROOT / "hvd_ft" / "csrc"
 PYTHON = VENV / "bin" / "python"
 STAMPS = VENV / "stamps"
 PACKAGE = ("setup.py", "pyproject.toml", "CMakeLists.txt", "hvd_ft/__init__.py")
@@ -58,7 +59,7 @@ def install_hvd_ft() -> None:
 
 def build_horovod() -> None:
     """Builds and installs the patched Horovod; it knows by its key whether it has to."""
-    run(str(PYTHON), "-m", "hvd_ft.horovod_build")
+    run(str(PYTHON), "-m", "hvd_ft.install.horovod_build")
 
 
 def run(*command: str) -> None:
@@ -88,16 +89,17 @@ def step(name: str, action: Callable[[], None], inputs: list[Path]) -> None:
 def main() -> None:
     """Does what has to be done."""
     check_machine()
-    compiled = [*(ROOT / "hvd_ft/core").iterdir(), *(ROOT / "hvd_ft/mpi").iterdir()]
-    core = [path for path in compiled if path.suffix in (".cc", ".h")]
-    horovod = [path for path in (ROOT / "hvd_ft/horovod").iterdir() if path.is_file()]
+    sources = [path for path in CSRC.rglob("*") if path.suffix in (".cc", ".h")]
+    horovod = [path for path in sources if path.parent.name == "horovod"]
+    core = [path for path in sources if path.parent.name != "horovod"]
     patches = list((ROOT / "patches").glob("horovod-*/*.patch"))
     package = [ROOT / name for name in PACKAGE]
     requirements = ROOT / "requirements.txt"
     builder = [
-        ROOT / f"hvd_ft/{name}.py" for name in ("horovod_build", "horovod_source", "patching")
+        ROOT / f"hvd_ft/install/{name}.py"
+        for name in ("horovod_build", "horovod_source", "patching")
     ]
-    build_inputs = [*horovod, *patches, *builder, requirements, ROOT / "hvd_ft/core/hvd_ft.h"]
+    build_inputs = [*horovod, *patches, *builder, requirements, CSRC / "include/hvd_ft.h"]
 
     step("Python environment", make_venv, [])
     step("packages (2 GB on disk, from the package index)", install_packages, [requirements])

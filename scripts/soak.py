@@ -24,11 +24,11 @@ from rich.live import Live
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.facts import EventType, State
-from hvd_ft.launcher import Job, launch
-from hvd_ft.live import Ranks, ranks_table
-from hvd_ft.native import View
-from hvd_ft.report import read_report
+from hvd_ft.launcher.live_display import Ranks, ranks_table
+from hvd_ft.launcher.run import Job, launch
+from hvd_ft.native.core import Observer
+from hvd_ft.native.types import EventType, State
+from hvd_ft.reports.report import read_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "examples" / "digits_keras.py"
@@ -128,18 +128,18 @@ class Stillness:
         self._seen: object = None
         self._since = 0.0
 
-    def seconds(self, view: Ranks, now: float) -> float:
+    def seconds(self, observer: Ranks, now: float) -> float:
         """Returns for how long nothing has changed."""
-        ranks = [view.status(rank) for rank in range(view.size)]
+        ranks = [observer.status(rank) for rank in range(observer.size)]
         seen = [(status.executed, status.incarnation, status.state) for status in ranks]
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now - self._since
 
 
-def waited_for(view: Ranks) -> str:
+def waited_for(observer: Ranks) -> str:
     """Says which ranks have executed the fewest ops: the others wait for them."""
-    ranks = {rank: view.status(rank) for rank in range(view.size)}
+    ranks = {rank: observer.status(rank) for rank in range(observer.size)}
     least = min(status.executed for status in ranks.values())
     return "; ".join(
         f"rank {rank}, {status.state.name.lower()}, incarnation {status.incarnation}, "
@@ -164,21 +164,26 @@ class Killer:
         self.together = 0
         self.in_recovery = 0
 
-    def __call__(self, view: View) -> None:
+    def __call__(self, observer: Observer) -> None:
         now = time.monotonic()
         if self._hang:
             if now > self._hang[0] + LAST_WORDS_SECONDS:
                 raise Hang(self._hang[1])
-        elif self._stillness.seconds(view, now) > HANG_SECONDS:
-            self._hang = now, f"no progress for {HANG_SECONDS:.0f} s; waited for {waited_for(view)}"
-            for rank in range(view.size):
-                _kill(view.status(rank).pid, signal.SIGABRT)  # Python's fault handler tells where
+        elif self._stillness.seconds(observer, now) > HANG_SECONDS:
+            self._hang = (
+                now,
+                f"no progress for {HANG_SECONDS:.0f} s; waited for {waited_for(observer)}",
+            )
+            for rank in range(observer.size):
+                _kill(
+                    observer.status(rank).pid, signal.SIGABRT
+                )  # Python's fault handler tells where
         elif now < self._until and self._plan.due(now):
             time.sleep(self._plan.moment())  # to strike at any moment, not at ticks only
-            self._strike(view)
+            self._strike(observer)
 
-    def _strike(self, view: View) -> None:
-        ranks = {rank: view.status(rank) for rank in range(view.size)}
+    def _strike(self, observer: Observer) -> None:
+        ranks = {rank: observer.status(rank) for rank in range(observer.size)}
         away = any(s.state in (State.RESTARTING, State.REPLAYING) for s in ranks.values())
         victims = self._plan.victims([rank for rank, status in ranks.items() if status.pid])
         for rank, way in victims:
@@ -203,10 +208,10 @@ class Display:
         self._tally = tally
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
-    def update(self, view: Ranks) -> None:
+    def update(self, observer: Ranks) -> None:
         """Draws it again."""
         if self._live:
-            ranks = ranks_table(view, time.monotonic_ns())
+            ranks = ranks_table(observer, time.monotonic_ns())
             self._live.update(Group(self._tally.table(), ranks), refresh=True)
 
     def output(self, line: str) -> None:

@@ -1,8 +1,8 @@
 """Kills agents, mpirun, Hydra's proxies and workers at random, and sees whether any sum is wrong.
 
-`make agentsoak MINUTES=10` runs this. A job is tests/sums_script.py, whose workers check the result
-of every op: 8 ranks on a cluster of three nodes (docs/cluster.md), or 4 on this host with
---one-node. It ends with a line for what was survived; SEED repeats the draw.
+`make agentsoak MINUTES=10` runs this. A job is tests/jobs/scripts/sums_script.py, whose workers
+check the result of every op: 8 ranks on a cluster of three nodes (docs/cluster.md), or 4 on this
+host with --one-node. It ends with a line for what was survived; SEED repeats the draw.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from hvd_ft.hosts import host_list, parse_placement
+from hvd_ft.job.hosts import host_list, parse_placement
 
 ROOT = Path(__file__).resolve().parent.parent
 # Ops, their bytes, snapshots every so many: sums that go round in segments, and gathered ones.
@@ -117,7 +117,7 @@ def strike(kind: str, mark: str, chance: random.Random) -> bool:
                 mpirun.append(process)
             elif process.name() == "hydra_pmi_proxy":
                 proxies.append(process)
-            # A nursery, whose command line is the same, has a session of its own.
+            # A shim, whose command line is the same, has a session of its own.
             elif "PMI_RANK" in env and os.getsid(process.pid) != process.pid:
                 agents.append(process)
     among = {

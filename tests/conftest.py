@@ -19,10 +19,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hvd_ft import patching
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install import patching
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "tests" / "jobs" / "scripts"  # training scripts of tests
 
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hvd_ft import loops, native
-from hvd_ft.facts import Event, Log, Snapshots
-from hvd_ft.snapshot_interval import SnapshotInterval
+from hvd_ft import native
+from hvd_ft.native.types import Event, Log, Snapshots
+from hvd_ft.worker import training_loop
+from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
 
 @dataclass
@@ -115,7 +116,7 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
     worker = FakeWorker(arena, number)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "worker", lambda: worker)
-        patch.setattr(loops, "_begun", 0)
-        patch.setattr(loops, "_interval", SnapshotInterval())
-        patch.setattr(loops, "_open", None)
+        patch.setattr(training_loop, "_begun", 0)
+        patch.setattr(training_loop, "_interval", SnapshotInterval())
+        patch.setattr(training_loop, "_open", None)
         yield worker

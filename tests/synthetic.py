@@ -2,7 +2,7 @@
 
 import signal
 
-from hvd_ft.facts import Event, EventType
+from hvd_ft.native.types import Event, EventType
 
 MS = 1_000_000
 KILLED_NS = 4990 * MS

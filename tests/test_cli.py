@@ -11,9 +11,12 @@ import pytest
 from conftest import Device
 from rich.console import Console
 
-from hvd_ft import __version__, cli, launcher, live, self_check
+from hvd_ft import __version__, cli
+from hvd_ft.check import self_check
 from hvd_ft.errors import HvdFtError
-from hvd_ft.facts import State, Status
+from hvd_ft.launcher import live_display
+from hvd_ft.launcher import run as launcher
+from hvd_ft.native.types import State, Status
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -238,7 +241,7 @@ def test_the_agent_gets_its_flags_untouched(hvdft: Run, monkeypatch: pytest.Monk
         seen.append(given)
         return 5
 
-    monkeypatch.setattr("hvd_ft.agent.main", agent)
+    monkeypatch.setattr("hvd_ft.agent.main.main", agent)
     assert hvdft("agent", "--report", "r", "--", "true")[0] == 5
     assert seen == [["--report", "r", "--", "true"]]
 
@@ -247,7 +250,7 @@ def test_ctrl_c_is_no_traceback(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(say: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hvd_ft.self_check.check_installation", interrupted)
+    monkeypatch.setattr("hvd_ft.check.self_check.check_installation", interrupted)
     assert hvdft("check") == (130, "", "")
 
 
@@ -293,7 +296,7 @@ class TwoRanks:
 
 def test_live_lines_and_the_output_above_them() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with live.display(console, live=True) as shown:
+    with live_display.display(console, live=True) as shown:
         shown.update(TwoRanks())
         shown.output("\x1b[31mloss 0.5\x1b[0m [not markup]")
     assert isinstance(console.file, io.StringIO)
@@ -306,7 +309,7 @@ def test_live_lines_and_the_output_above_them() -> None:
 
 def test_plain_lines_come_only_with_a_change() -> None:
     console = Console(file=io.StringIO(), width=80)
-    with live.display(console, live=False) as shown:
+    with live_display.display(console, live=False) as shown:
         shown.update(TwoRanks())
         shown.update(TwoRanks())
     assert isinstance(console.file, io.StringIO)

@@ -23,7 +23,7 @@ from experiments.locality.show import plot, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.bench.machine import facts
 from hvd_ft.errors import HvdFtError
-from hvd_ft.hosts import Host, host_list, machine_file, parse_placement
+from hvd_ft.job.hosts import Host, host_list, machine_file, parse_placement
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -49,7 +49,7 @@ def cpu_seconds() -> float:
 
 
 def job_seconds() -> float:
-    """Returns the CPU time that this worker, its nursery and its agent have used."""
+    """Returns the CPU time that this worker, its shim and its agent have used."""
     return float(sum(sum(process.cpu_times()[:2]) for process in PROCESSES))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.common import count, end_with, output_directory, write_csv
 from experiments.recovery_time.run import HERE, ROOT, read_times, run_script
 from hvd_ft.errors import HvdFtError
-from hvd_ft.hosts import host_list, parse_placement
+from hvd_ft.job.hosts import host_list, parse_placement
 
 CLUSTER = f"agent-{os.getpid()}"
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.common import count, end_with, output_directory, write_csv
-from hvd_ft.environment import check_environment
 from hvd_ft.errors import HvdFtError
-from hvd_ft.report import failures, read_report
+from hvd_ft.install.environment import check_environment
+from hvd_ft.reports.report import failures, read_report
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -45,7 +45,7 @@ class Measurement:
         side: One of SIDES.
         seconds: `bare`: from the command to the end of its first step. Otherwise from the SIGKILL
             until the last rank has completed the step after.
-        parts: Of a recovery, by their names in `hvd_ft.report.Failure`; `bare` has none.
+        parts: Of a recovery, by their names in `hvd_ft.reports.report.Failure`; `bare` has none.
     """
 
     repeat: int

@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow import keras
 
 from examples.digits_keras import main
-from hvd_ft.await_file import await_file
+from hvd_ft.system.await_file import await_file
 
 SPARE_SECONDS = 60  # for it to import TensorFlow
 

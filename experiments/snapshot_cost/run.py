@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.common import count, end_with, output_directory, write_csv
 from hvd_ft.errors import HvdFtError
-from hvd_ft.report import read_report
+from hvd_ft.reports.report import read_report
 
 HERE = Path(__file__).resolve().parent
 SNAPSHOTS = ("none", "chosen", "10")

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from experiments.common import count, end_with, output_directory, write_csv
 from hvd_ft.bench.sides import stock_environment
-from hvd_ft.environment import check_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import check_environment, mpiexec_command
 
 HERE = Path(__file__).resolve().parent
 RANKS = 4

@@ -8,7 +8,7 @@ import numpy as np
 from hvd_ft.bench import sides
 from hvd_ft.bench.series import COPIES, Row, Times
 
-WORKER = "hvd_ft.tensorflow.bench_allreduce"
+WORKER = "hvd_ft.bench.workers.allreduce"
 
 
 @dataclass(frozen=True)

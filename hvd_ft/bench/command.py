@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
-from hvd_ft.writable import check_writable
+from hvd_ft.system.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
 _WIDTH = 220

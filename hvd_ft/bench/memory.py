@@ -4,8 +4,8 @@ import contextlib
 
 import psutil
 
-from hvd_ft.job_processes import job_processes
-from hvd_ft.native import View
+from hvd_ft.job.processes import job_processes
+from hvd_ft.native.core import Observer
 
 _EVERY_TICKS = 4  # looking at all mappings takes some milliseconds
 
@@ -18,7 +18,7 @@ class MemoryWatch:
 
     Attributes:
         arena_bytes: The most that the job's arenas had in use.
-        agent_bytes: The most that one agent and its nursery took, the arenas left out; memory
+        agent_bytes: The most that one agent and its shim took, the arenas left out; memory
             that processes share counts in equal parts (PSS).
     """
 
@@ -28,25 +28,25 @@ class MemoryWatch:
         self._job_id = job_id
         self._ticks = 0
 
-    def __call__(self, view: View) -> None:
+    def __call__(self, observer: Observer) -> None:
         """Looks at the job as it is now."""
-        self.arena_bytes = max(self.arena_bytes, view.used_bytes)
+        self.arena_bytes = max(self.arena_bytes, observer.used_bytes)
         if self._ticks % _EVERY_TICKS == 0:
             self.agent_bytes = max(self.agent_bytes, *_agents(self._job_id).values(), 0)
         self._ticks += 1
 
 
 def _agents(job_id: str) -> dict[int, int]:
-    """Returns the bytes of each agent with its nursery, by the agent's process id."""
+    """Returns the bytes of each agent with its shim, by the agent's process id."""
     found: dict[int, int] = {}
     for process in job_processes(job_id):
         with contextlib.suppress(psutil.Error):
             if "hvd_ft.agent" not in process.cmdline():
                 continue
-            # A nursery is a fork of its agent.
+            # A shim is a fork of its agent.
             parent = process.parent()
-            nursery = parent is not None and "hvd_ft.agent" in parent.cmdline()
-            place = parent.pid if nursery and parent else process.pid
+            shim = parent is not None and "hvd_ft.agent" in parent.cmdline()
+            place = parent.pid if shim and parent else process.pid
             maps = process.memory_maps(grouped=True)
             own = sum(part.pss for part in maps if f"/{job_id}/" not in part.path)
             found[place] = found.get(place, 0) + own

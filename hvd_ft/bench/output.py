@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from hvd_ft.plot import png
-from hvd_ft.writable import write_file
+from hvd_ft.reports.plot import png
+from hvd_ft.system.writable import write_file
 
 COLOURS = {"ft": "#0072B2", "mpi": "#D55E00", "copies": "#999999"}
 

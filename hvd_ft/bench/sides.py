@@ -20,14 +20,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hvd_ft import jobdir, mpi_files
-from hvd_ft.channel import Channel, Message
-from hvd_ft.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job_processes import end_processes
-from hvd_ft.native import die_with_parent
-from hvd_ft.peer import peer_of
-from hvd_ft.stop_signals import STOP_SIGNALS
+from hvd_ft.install.environment import check_environment, mpi_environment, mpiexec_command
+from hvd_ft.job import mpi_files
+from hvd_ft.job.directory import new_job_id
+from hvd_ft.job.processes import end_processes
+from hvd_ft.native.core import die_with_parent
+from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.stop_signals import STOP_SIGNALS
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
@@ -60,7 +61,7 @@ class Side:
         self.size = size
         self._log = scratch / f"{name}.log"
         self._address = str(scratch / f"{name}.socket")
-        self._mark = jobdir.new_job_id()  # in the environment of all that stock mpiexec starts
+        self._mark = new_job_id()  # in the environment of all that stock mpiexec starts
         self._process: subprocess.Popen[bytes] | None = None
         self._workers: dict[int, tuple[Channel, int]] = {}  # by rank; the descriptor is a pidfd
 

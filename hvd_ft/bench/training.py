@@ -12,9 +12,9 @@ from pathlib import Path
 from hvd_ft.bench import sides
 from hvd_ft.bench.memory import MemoryWatch
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher import Job, launch
+from hvd_ft.launcher.run import Job, launch
 
-WORKER = "hvd_ft.tensorflow.bench_training"
+WORKER = "hvd_ft.bench.workers.training"
 # They do not count: TensorFlow traces, and each page of memory costs extra when it is used first,
 # on ft until the log has been cut at the first chosen snapshot.
 _WARM_UP_ROUNDS = 3
@@ -58,7 +58,7 @@ class Result:
         state_bytes: A rank has in a snapshot.
         arena_bytes: The most that was in use.
         arena_bound_bytes: 2 · gradients · steps between snapshots, and the snapshots.
-        agent_bytes: The most an agent and its nursery took beside the arena.
+        agent_bytes: The most an agent and its shim took beside the arena.
     """
 
     model: str

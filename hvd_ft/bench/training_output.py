@@ -45,7 +45,7 @@ def failure_table(plan: Plan, results: Sequence[Result]) -> Table:
             f"bound: 2·gradients·{plan.snapshot_steps} + snapshots",
             [_mb(result.arena_bound_bytes) for result in results],
         ),
-        ("agent and nursery, most", [_mb(result.agent_bytes) for result in results]),
+        ("agent and shim, most", [_mb(result.agent_bytes) for result in results]),
     ):
         table.add_row(name, *cells)
     return table

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hvd_ft import native
-from hvd_ft.channel import Channel, Message
+from hvd_ft.system.channel import Channel, Message
 
 
 def connect(path: str) -> Channel:

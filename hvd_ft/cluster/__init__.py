@@ -2,5 +2,6 @@
 
 Each node has an init process (`node.py`) with its own network, hostname, mounts, shared memory and
 processes. Another process, the switch (`switch.py`), has the bridge that the nodes hang on, and
-every node dies with it. Commands enter a node through its door (`door.py`), a Unix socket.
+every node dies with it. Commands enter a node through its exec server (`exec_server.py`), a Unix
+socket.
 """

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hvd_ft.cluster import faults
+from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.faults import DIRECTIONS
-from hvd_ft.cluster.home import Home
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
@@ -117,7 +117,7 @@ def _nodes(text: str) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from hvd_ft.cluster.life import up
+    from hvd_ft.cluster.lifecycle import up
 
     plan = Plan(options.name, options.nodes, options.rate, options.delay)
     up(plan)
@@ -126,7 +126,7 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _down(options: argparse.Namespace) -> int:
-    from hvd_ft.cluster.life import down
+    from hvd_ft.cluster.lifecycle import down
 
     down(options.name)
     return 0
@@ -141,34 +141,34 @@ def _exec(options: argparse.Namespace) -> int:
 
 
 def _fault(
-    act: Callable[[Home, argparse.Namespace], None],
+    act: Callable[[ClusterDir, argparse.Namespace], None],
 ) -> Callable[[argparse.Namespace], int]:
     def handler(options: argparse.Namespace) -> int:
-        act(Home(options.name), options)
+        act(ClusterDir(options.name), options)
         return 0
 
     return handler
 
 
 def _enter(name: str, node: str, words: Sequence[str]) -> int:
-    from hvd_ft.cluster.door import enter
     from hvd_ft.cluster.environment import for_command
+    from hvd_ft.cluster.exec_server import enter
 
-    home = Home(name)
+    home = ClusterDir(name)
     nodes = home.plan().nodes
     if node not in nodes:
         raise HvdFtError(f"{node} is no node of cluster {name}; it has {', '.join(nodes)}")
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
         raise HvdFtError("no command given; give it last, as in: hvdft cluster exec n1 hostname")
-    return enter(home.door(node), command, for_command(home, os.environ), os.getcwd())
+    return enter(home.exec_socket(node), command, for_command(home, os.environ), os.getcwd())
 
 
 def _hosts(options: argparse.Namespace) -> int:
-    from hvd_ft.hosts import host_list, machine_file, parse_placement
+    from hvd_ft.job.hosts import host_list, machine_file, parse_placement
 
     hosts = parse_placement(options.placement)
-    size = Home(options.name).plan().size
+    size = ClusterDir(options.name).plan().size
     if len(hosts) > size:
         raise HvdFtError(
             f"{options.placement} has {len(hosts)} nodes and cluster {options.name} has {size}; "
@@ -187,11 +187,12 @@ def _hosts(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from hvd_ft.cluster.door import process_behind
+    from hvd_ft.cluster.exec_server import process_behind
 
-    home = Home(options.name)
+    home = ClusterDir(options.name)
     plan = home.plan()
     print(f"cluster {plan.name}: {plan.links}")
     for node, address in plan.addresses.items():
-        print(f"{node}  {address}  {'dead' if process_behind(home.door(node)) is None else 'up'}")
+        is_dead = process_behind(home.exec_socket(node)) is None
+        print(f"{node}  {address}  {'dead' if is_dead else 'up'}")
     return 0

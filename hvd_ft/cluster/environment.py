@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 
-from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.cluster_dir import ClusterDir
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
@@ -19,7 +19,7 @@ _MPI = {
 }
 
 
-def for_command(home: Home, given: Mapping[str, str]) -> dict[str, str]:
+def for_command(home: ClusterDir, given: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of a command that somebody outside runs on a node.
 
     Args:
@@ -31,7 +31,7 @@ def for_command(home: Home, given: Mapping[str, str]) -> dict[str, str]:
     return {**_MPI, **kept, "PATH": path}
 
 
-def for_ssh(home: Home, user: str, directory: str, shell: str) -> dict[str, str]:
+def for_ssh(home: ClusterDir, user: str, directory: str, shell: str) -> dict[str, str]:
     """Returns the environment that a command gets through ssh: nothing of the caller's.
 
     Args:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hvd_ft.cluster import tools
-from hvd_ft.cluster.door import process_behind
-from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.cluster_dir import ClusterDir
+from hvd_ft.cluster.exec_server import process_behind
 from hvd_ft.cluster.plan import DEVICE, NOT_LOSING, Plan, losing, shaping
 from hvd_ft.errors import HvdFtError
 
@@ -19,7 +19,7 @@ _DEATH_SECONDS = 10.0
 _SEGMENTS = 65535  # of a large packet, as devices have it
 
 
-def cut(home: Home, node: str, direction: str = "both") -> None:
+def cut(home: ClusterDir, node: str, direction: str = "both") -> None:
     """Cuts a node's link: what is sent vanishes, and nobody is told.
 
     Args:
@@ -30,7 +30,7 @@ def cut(home: Home, node: str, direction: str = "both") -> None:
     _lose(home, node, 100.0, direction)
 
 
-def lose(home: Home, node: str, percent: float) -> None:
+def lose(home: ClusterDir, node: str, percent: float) -> None:
     """Has a node's link lose packets at random, so many percent in each direction."""
     if not 0 < percent <= 100:
         raise HvdFtError(
@@ -39,27 +39,27 @@ def lose(home: Home, node: str, percent: float) -> None:
     _lose(home, node, percent, "both")
 
 
-def heal(home: Home, node: str) -> None:
+def heal(home: ClusterDir, node: str) -> None:
     """Makes a node's link what it was when the cluster was started."""
     pid = _init_of(home, node)
     _end_losing(home, node, pid)
     _shape(home, node, pid, home.plan())
 
 
-def set_rate(home: Home, node: str, rate: str) -> None:
+def set_rate(home: ClusterDir, node: str, rate: str) -> None:
     """Gives a node's link another rate in each direction, such as `1mbit`."""
     plan = replace(home.plan(), rate=rate)
     plan.check()
     _shape(home, node, _init_of(home, node), plan)
 
 
-def reset(home: Home, node: str) -> None:
+def reset(home: ClusterDir, node: str) -> None:
     """Resets every TCP connection of a node to another: both ends get an error."""
     pid = _init_of(home, node)
     tools.run("nsenter", f"--net=/proc/{pid}/ns/net", "ss", "--kill", "--tcp", "dst", "10.0.0.0/8")
 
 
-def kill(home: Home, node: str) -> None:
+def kill(home: ClusterDir, node: str) -> None:
     """Kills a node as a power failure does: processes, shared memory and network at once."""
     pid = _init_of(home, node)
     cut(home, node)  # or its dying processes would take leave of their peers
@@ -72,7 +72,7 @@ def kill(home: Home, node: str) -> None:
         raise HvdFtError(f"node {node} has not died within {_DEATH_SECONDS:.0f} s")
 
 
-def _lose(home: Home, node: str, percent: float, direction: str) -> None:
+def _lose(home: ClusterDir, node: str, percent: float, direction: str) -> None:
     pid = _init_of(home, node)
     _end_losing(home, node, pid)
     links, filters = losing(percent, _WAYS[direction])
@@ -81,38 +81,38 @@ def _lose(home: Home, node: str, percent: float, direction: str) -> None:
     tools.batch("tc", filters, pid)
 
 
-def _end_losing(home: Home, node: str, pid: int) -> None:
+def _end_losing(home: ClusterDir, node: str, pid: int) -> None:
     for program, line in NOT_LOSING:
         with contextlib.suppress(HvdFtError):
             tools.batch(program, [line], pid)
     _set_segments(home, node, pid, _SEGMENTS)
 
 
-def _set_segments(home: Home, node: str, pid: int, count: int) -> None:
+def _set_segments(home: ClusterDir, node: str, pid: int, count: int) -> None:
     for device, process in ((DEVICE, pid), (node, _switch_of(home))):
         tools.batch("ip", [f"link set dev {device} gso_max_segs {count}"], process)
 
 
-def _shape(home: Home, node: str, pid: int, plan: Plan) -> None:
+def _shape(home: ClusterDir, node: str, pid: int, plan: Plan) -> None:
     for device, process in ((DEVICE, pid), (node, _switch_of(home))):
         with contextlib.suppress(HvdFtError):  # it may have no rate
             tools.batch("tc", [f"qdisc del dev {device} root"], process)
         tools.batch("tc", shaping(plan, device, delayed=device == DEVICE), process)
 
 
-def _init_of(home: Home, node: str) -> int:
+def _init_of(home: ClusterDir, node: str) -> int:
     nodes = home.plan().nodes
     if node not in nodes:
         raise HvdFtError(f"{node} is no node of cluster {home.name}; it has {', '.join(nodes)}")
-    return _behind(home.door(node), f"node {node}")
+    return _behind(home.exec_socket(node), f"node {node}")
 
 
-def _switch_of(home: Home) -> int:
-    return _behind(home.switch_door, "the switch")
+def _switch_of(home: ClusterDir) -> int:
+    return _behind(home.switch_socket, "the switch")
 
 
-def _behind(door: Path, what: str) -> int:
-    pid = process_behind(door)
+def _behind(server: Path, what: str) -> int:
+    pid = process_behind(server)
     if not pid:
         state = "is dead" if pid is None else "can be disturbed only from outside of the cluster"
         raise HvdFtError(f"{what} {state}; see hvdft cluster status")

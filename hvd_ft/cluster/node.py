@@ -1,7 +1,7 @@
 """A node's init process: process 1 of its own namespaces, which all end with it.
 
 The switch starts it under `unshare`. It makes the node look like a host, prints one line when that
-is done, and then starts the commands that come through the door, as long as its stdin is open.
+is done, and then starts the commands that come to its exec server, as long as its stdin is open.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hvd_ft.child import default_signals
-from hvd_ft.cluster.door import FORWARDED
-from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.cluster_dir import ClusterDir
+from hvd_ft.cluster.exec_server import FORWARDED
 from hvd_ft.cluster.tools import run
 from hvd_ft.errors import HvdFtError
-from hvd_ft.spare_order import receive_order
+from hvd_ft.system.child import default_signals
+from hvd_ft.system.handoff import receive_order
 
 READY = "ready"
 _ORDER_TIMEOUT_SECONDS = 2.0
@@ -41,10 +41,10 @@ ip link set lo up
 def main() -> None:
     """Runs the node `argv[2]` of the cluster `argv[1]`."""
     default_signals()  # for process 1 that means that its own node cannot end it
-    home, node = Home(sys.argv[1]), sys.argv[2]
+    home, node = ClusterDir(sys.argv[1]), sys.argv[2]
     try:
         _become_host(home, node)
-        listener = listen(home.door(node))
+        listener = listen(home.exec_socket(node))
     except (HvdFtError, OSError) as error:
         print(f"node {node}: {error}", flush=True)
         sys.exit(1)
@@ -53,15 +53,15 @@ def main() -> None:
     _Init(listener).serve()
 
 
-def listen(door: Path) -> socket.socket:
-    """Opens a door."""
+def listen(server: Path) -> socket.socket:
+    """Opens an exec server's socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(os.fspath(door))
+    listener.bind(os.fspath(server))
     listener.listen(socket.SOMAXCONN)
     return listener
 
 
-def _become_host(home: Home, node: str) -> None:
+def _become_host(home: ClusterDir, node: str) -> None:
     socket.sethostname(node)
     run("sh", "-ec", _MOUNTS, "sh", os.fspath(home.path), node)
     # A machine may have chosen bbr, which paces and probes: not the link's rate but its own would

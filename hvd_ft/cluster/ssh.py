@@ -1,4 +1,4 @@
-"""What mpirun and horovodrun take for ssh: runs a command on another node, through its door."""
+"""What mpirun and horovodrun take for ssh: runs a command in another node's exec server."""
 
 import getopt
 import os
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvd_ft.cluster.door import enter
+from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.environment import for_ssh
-from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.exec_server import enter
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
@@ -71,7 +71,7 @@ def node_of(plan: Plan, host: str, here: str) -> str:
 
 
 def check_reachable(node: str, address: str) -> None:
-    """Checks that packets get there and back, for the door does not lead over the network.
+    """Checks that packets get there and back, for the exec server is not reached over the network.
 
     Raises:
         HvdFtError: They do not, within the kernel's time for a connection.
@@ -88,7 +88,7 @@ def check_reachable(node: str, address: str) -> None:
 
 def main() -> int:
     """Runs `ssh argv[2:]` in the cluster `argv[1]`; returns the command's exit code."""
-    home = Home(sys.argv[1])
+    home = ClusterDir(sys.argv[1])
     try:
         call = parse(sys.argv[2:])
         plan = home.plan()
@@ -102,7 +102,7 @@ def main() -> int:
         command = [shell, "-c", " ".join(call.command)] if call.command else [shell]
         environment = for_ssh(home, user.pw_name, user.pw_dir, shell)
         # sshd would not hear of a signal to its client either.
-        return enter(home.door(node), command, environment, user.pw_dir, forward=False)
+        return enter(home.exec_socket(node), command, environment, user.pw_dir, forward=False)
     except HvdFtError as error:
         print(f"ssh: {error}", file=sys.stderr)
         return FAILED

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 
-from hvd_ft.cluster.door import process_behind
-from hvd_ft.cluster.home import Home
+from hvd_ft.cluster.cluster_dir import ClusterDir
+from hvd_ft.cluster.exec_server import process_behind
 from hvd_ft.cluster.node import READY, listen
 from hvd_ft.cluster.plan import DEVICE, Plan, shaping
 from hvd_ft.cluster.tools import UNSHARE, batch, python
@@ -18,9 +18,9 @@ from hvd_ft.errors import HvdFtError
 
 def main() -> None:
     """Builds the cluster `argv[1]`, whose lock is the descriptor `argv[2]`, and holds it."""
-    home, lock = Home(sys.argv[1]), int(sys.argv[2])
+    home, lock = ClusterDir(sys.argv[1]), int(sys.argv[2])
     # Kept: who connects learns our process id.
-    door = listen(home.switch_door)
+    server = listen(home.switch_socket)
     try:
         nodes = _build(home, home.plan(), lock)
     except HvdFtError as error:
@@ -30,10 +30,10 @@ def main() -> None:
     os.dup2(2, 1)
     for node in nodes:
         node.wait()
-    door.close()
+    server.close()
 
 
-def _build(home: Home, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
+def _build(home: ClusterDir, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
     batch("ip", ["link add name br0 type bridge", "link set br0 up"])
     nodes = [_start(home, node, lock) for node in plan.nodes]
     for (node, address), process in zip(plan.addresses.items(), nodes, strict=True):
@@ -41,14 +41,14 @@ def _build(home: Home, plan: Plan, lock: int) -> list[subprocess.Popen[str]]:
         line = process.stdout.readline().strip()
         if line != READY:
             raise HvdFtError(line or f"node {node} ended while it started")
-        pid = process_behind(home.door(node))
+        pid = process_behind(home.exec_socket(node))
         if not pid:
             raise HvdFtError(f"node {node} ended when it had started")
         _connect(plan, node, address, pid)
     return nodes
 
 
-def _start(home: Home, node: str, lock: int) -> "subprocess.Popen[str]":
+def _start(home: ClusterDir, node: str, lock: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*UNSHARE, *python("hvd_ft.cluster.node"), home.name, node],
         stdin=subprocess.PIPE,

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.ring import found, native
-from hvd_ft.ring.prepare import mpi_is_running
+from hvd_ft.native import mpi
+from hvd_ft.ring import mpi_facts
+from hvd_ft.ring.mpi_settings import mpi_is_running
 
 SEGMENT_BYTES = 256 << 10
 TIMEOUT_SECONDS = 300.0
 OPS = ("sum", "min", "max", "prod")
-# In the order of Horovod's DataType (core/hvd_ft.h).
+# In the order of Horovod's DataType (include/hvd_ft.h).
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",
           "bool")  # fmt: skip
 VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
@@ -66,7 +67,7 @@ class Ring:
         """
         _check(endpoints, segment_bytes, variant, timeout_seconds)
         handle = _handle(comm)
-        facts = native.facts()
+        facts = mpi.facts()
         if not facts.running:
             raise HvdFtError(
                 f"the MPI that the ring was built with ({facts.file}) is not the one that mpi4py "
@@ -78,9 +79,9 @@ class Ring:
         number = _NUMBERS[variant]
         if variant == "endpoints":
             # The same on all members, also where they were started differently.
-            lack = _any_reason(comm, found.why_one_endpoint(facts, comm.size))
+            lack = _any_reason(comm, mpi_facts.why_one_endpoint(facts, comm.size))
             choose = not lack and endpoints is None
-            few = _any_reason(comm, found.why_one_thread(comm)) if choose else ""
+            few = _any_reason(comm, mpi_facts.why_one_thread(comm)) if choose else ""
             if lack:
                 number = _ONE_THREAD
             elif few or endpoints == 1:
@@ -89,8 +90,8 @@ class Ring:
                 self.endpoints = 2
             self.why = "" if endpoints == 1 else lack or few
         if _is_first():
-            found.say_once(facts, self.endpoints, self.why)
-        self._member: native.Member | None = native.Member(
+            mpi_facts.say_once(facts, self.endpoints, self.why)
+        self._member: mpi.Member | None = mpi.Member(
             handle, number, segment_bytes, round(timeout_seconds * 1e9)
         )
         atexit.register(self.close)  # its thread must not outlive MPI
@@ -200,7 +201,7 @@ def _is_first() -> bool:
     return bool(MPI.COMM_WORLD.rank == 0)
 
 
-def _check_threads(facts: native.Facts, variant: str) -> None:
+def _check_threads(facts: mpi.Facts, variant: str) -> None:
     if variant != "threads":
         return
     if not facts.multithreaded:

@@ -13,10 +13,10 @@ from typing import Any
 import horovod.tensorflow as _horovod
 from horovod.tensorflow import *
 
-from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 from hvd_ft.tensorflow import callbacks
 from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.state import State
+from hvd_ft.worker.peer_hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 
 import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's `keras`
 

@@ -10,16 +10,17 @@ from typing import Any
 import horovod.tensorflow as _horovod
 from horovod.common.exceptions import HorovodInternalError
 
-from hvd_ft import hooks, native
+from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.facts import Point
-from hvd_ft.last_words import keep_last_words
-from hvd_ft.orderly_exit import prepare_exit
+from hvd_ft.native.types import Point
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
+from hvd_ft.worker import peer_hooks
+from hvd_ft.worker.exit_reason import keep_last_words
+from hvd_ft.worker.exit_status import prepare_exit
 
 keep_last_words()
 name_broadcasts_by_place()
@@ -60,7 +61,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     _horovod.init(None, process_sets)
     _prepare_end(worker)
     _leave_modules_out_of_collections()
-    hooks.start()
+    peer_hooks.start()
 
 
 def barrier() -> None:
@@ -104,4 +105,4 @@ def _leave_modules_out_of_collections() -> None:
 @cache
 def _prepare_end(worker: native.Worker) -> None:
     # Registered after Horovod's shutdown, so it comes before.
-    atexit.register(lambda: native.pass_point(Point.END, worker.cursor()))
+    atexit.register(lambda: native.failpoint(Point.END, worker.cursor()))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.snapshot import encode
+from hvd_ft.worker.snapshot_format import encode
 
 
 class CallbackState:

@@ -7,10 +7,10 @@ from horovod.tensorflow.keras.callbacks import *  # noqa: F403
 from tensorflow import keras
 
 from hvd_ft import native
-from hvd_ft.loops import TrainingLoop
-from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.epoch_timing import RankClock
 from hvd_ft.tensorflow.fit_loop import FitLoop
+from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
+from hvd_ft.worker.training_loop import TrainingLoop
 
 
 class FaultTolerance(keras.callbacks.Callback):

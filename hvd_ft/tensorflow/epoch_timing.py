@@ -5,7 +5,7 @@ import time
 
 import horovod.tensorflow as hvd
 
-from hvd_ft.epoch_timing import EpochClock, check_csv, describe, write_csv
+from hvd_ft.worker.epoch_timing import EpochClock, check_csv, describe, write_csv
 
 
 class RankClock(EpochClock):

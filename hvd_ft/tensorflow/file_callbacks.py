@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import keras
 
-from hvd_ft.facts import EventType
-from hvd_ft.native import Worker
+from hvd_ft.native.core import Worker
+from hvd_ft.native.types import EventType
 
 _older: dict[str, int] = {}  # event files of this rank's earlier processes: the bytes that count
 

@@ -17,7 +17,6 @@ from keras.src.engine.data_adapter import GeneratorDataAdapter
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import Contents, TrainingLoop
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
@@ -30,6 +29,7 @@ from hvd_ft.tensorflow.variables import (
     read,
     restore,
 )
+from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 
 class FitLoop:

@@ -8,8 +8,8 @@ from keras.src import backend as keras_backend
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from hvd_ft.snapshot import encode
 from hvd_ft.tensorflow.draws import draws, restore_draws
+from hvd_ft.worker.snapshot_format import encode
 
 
 def rng_state() -> dict[str, Any]:

@@ -10,9 +10,6 @@ import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import Contents, TrainingLoop
-from hvd_ft.snapshot import decode, encode
-from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
@@ -26,6 +23,9 @@ from hvd_ft.tensorflow.variables import (
     restore,
     unique,
 )
+from hvd_ft.worker.snapshot_format import decode, encode
+from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
+from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 
 class State:

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.training import monitored_session
 
-from hvd_ft import loops, native
+from hvd_ft import native
+from hvd_ft.worker import training_loop
 
 
 def watch_trainings(worker: native.Worker) -> None:
@@ -34,7 +35,7 @@ def _watch() -> None:
 
         def look_and_reduce(*arguments: Any, **more: Any) -> Any:
             # The graph of a session is made before its loop begins.
-            if ops.executing_eagerly_outside_functions() and not loops.is_open():
+            if ops.executing_eagerly_outside_functions() and not training_loop.is_open():
                 _tell()
             return reduce(*arguments, **more)
 
@@ -46,7 +47,7 @@ def _watch() -> None:
     @functools.wraps(begin)
     def watched_session(session: Any, *arguments: Any, **more: Any) -> None:
         begin(session, *arguments, **more)
-        if not loops.is_open() and _reduces(tf.compat.v1.get_default_graph()):
+        if not training_loop.is_open() and _reduces(tf.compat.v1.get_default_graph()):
             _tell()
 
     monitored_session._MonitoredSession.__init__ = watched_session

@@ -1,8 +1,8 @@
 // Where tensors lie in an op: every byte once, and in which chunk depends on its tensor alone.
-#include "../../hvd_ft/horovod/ft_layout.h"
+#include "horovod/ft_layout.h"
 
 #include "check.h"
-#include "ring_plan.h"
+#include "protocol/ring_plan.h"
 
 using horovod::common::FtLayout;
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "bell.h"
+#include "base/doorbell.h"
 #include "fresh_directory.h"
-#include "hvdft_logs.h"
+#include "hvd_ft_logs.h"
 #include "small_script.h"
 
 extern char** environ;
@@ -71,7 +71,7 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
   for (int r = 0; r < size; ++r) job.start(r);
 
   std::mt19937 random(seed);
-  hvdft_view* view = hvdft_view_open(name);
+  hvdft_observer* observer = hvdft_observer_open(name);
   constexpr uint64_t kHangNs = 60000000000u;
   uint64_t kills = 0, length = 0, alarm = hvdft::now_ns() + kHangNs;
   auto running = [&] {
@@ -83,7 +83,7 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
     pid_t victim = job.workers[random() % static_cast<unsigned>(size)];
     if (kills < wanted && victim > 0 && kill(victim, SIGKILL) == 0) ++kills;
     uint64_t before = length;
-    bool progress = (length = hvdft_view_log_length(view)) > before;
+    bool progress = (length = hvdft_observer_log_length(observer)) > before;
     for (int r = 0; r < size; ++r) {
       int status;
       if (job.workers[r] > 0 && waitpid(job.workers[r], &status, WNOHANG) > 0) {
@@ -95,10 +95,10 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
     CHECK(hvdft::now_ns() < alarm);  // a hang
   }
   std::printf("%d ranks, %lu ops, %lu kills, 0 bad sums, 0 hangs; %lu of %lu records left\n", size,
-              hvdft_view_log_length(view), kills, hvdft_view_log_records(view),
-              hvdft_view_log_length(view));
-  CHECK(hvdft_view_log_records(view) <= kPrologue + 2 * kSnapshotOps);
-  hvdft_view_close(view);
+              hvdft_observer_log_length(observer), kills, hvdft_observer_log_records(observer),
+              hvdft_observer_log_length(observer));
+  CHECK(hvdft_observer_log_records(observer) <= kPrologue + 2 * kSnapshotOps);
+  hvdft_observer_close(observer);
   for (hvdft_agent* agent : job.agents) hvdft_agent_close(agent);
   std::string remove = "rm -r " + job.dir;
   return std::system(remove.c_str());

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "bell.h"
+#include "base/doorbell.h"
 #include "check.h"
 #include "fresh_directory.h"
 #include "hvd_ft.h"
@@ -66,8 +66,8 @@ void run(const char* dir) {
   setenv("HOROVOD_RANK", "0", 1);
   setenv("HOROVOD_FT_INCARNATION", "0", 1);
   CHECK(hvdft_worker_open() == HVDFT_OK);
-  hvdft_worker_join(0);
-  await([] { return hvdft_worker_joined() == 1; });
+  hvdft_worker_enter(0);
+  await([] { return hvdft_worker_entered() == 1; });
 
   execute(3);
   await([] { return log_now().bytes >= 3 * kMiB; });

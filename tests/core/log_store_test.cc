@@ -1,5 +1,5 @@
 // A log whose owner was killed: the next one goes on with what the arena has, whatever was torn.
-#include "log_store.h"
+#include "oplog/log_store.h"
 
 #include <cstdio>
 #include <memory>
@@ -21,7 +21,7 @@ void append(LogStore& store, uint64_t bytes) {
   store.publish();
 }
 
-Range result(const Node& node, uint64_t id) {
+ByteRange result(const Node& node, uint64_t id) {
   const Record& record = *node.record(id);
   return {record.result_offset, record.result_offset + record.heap_bytes()};
 }
@@ -31,7 +31,7 @@ void goes_on(Node& node) {
   for (uint64_t bytes : {1000, 300000, 70, 0}) append(first, bytes);
   CHECK(first.keep(0) == HVDFT_OK);
   first.drop(1);
-  CHECK(node.header().settled == 0);  // it was killed before it could say that they are gone
+  CHECK(node.header().decided_before == 0);  // it was killed before it could say that they are gone
   uint64_t inputs = node.record(3)->end_input();
   uint64_t end = node.record(3)->end_segment(), backed = node.header().backed;
 

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "bell.h"
+#include "base/doorbell.h"
 #include "check.h"
 #include "fresh_directory.h"
-#include "hvdft_logs.h"
+#include "hvd_ft_logs.h"
 
 namespace {
 
@@ -195,10 +195,10 @@ int main(int argc, char** argv) {
   }
   std::vector<uint64_t> expected = undisturbed(parent.run);
   for (size_t r = 0; r < expected.size(); ++r) CHECK(parent.run.results[r] == expected[r]);
-  hvdft_view* view = hvdft_view_open(dir);
+  hvdft_observer* observer = hvdft_observer_open(dir);
   std::printf("%d kills, %lu of %lu KiB in use at the end\n", killed,
-              hvdft_view_used_bytes(view) >> 10, hvdft_view_limit_bytes(view) >> 10);
-  hvdft_view_close(view);
+              hvdft_observer_used_bytes(observer) >> 10, hvdft_observer_limit_bytes(observer) >> 10);
+  hvdft_observer_close(observer);
   for (hvdft_agent* agent : parent.agents) hvdft_agent_close(agent);
   CHECK(std::system(("rm -r " + parent.dir).c_str()) == 0);
 }

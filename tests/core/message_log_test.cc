@@ -1,7 +1,7 @@
 // Every interleaving of a sender and a receiver that die at every point, with a training loop on
-// both sides, snapshots in it, tags received out of order, and a log that is cut as it can be: each
-// receive gets its message, once, and nothing is cut that anybody asks for again.
-#include "message_log.h"
+// both sides, snapshots in it, tags received out of order, and a log that is truncated as it can be: each
+// receive gets its message, once, and nothing is truncated that anybody asks for again.
+#include "protocol/message_log.h"
 
 #include <array>
 #include <cstdio>
@@ -29,10 +29,10 @@ using Script = std::vector<Action>;
 struct SharedLoop {
   LoopMarks marks;
   int published = -1;  // slot
-  std::array<LogPlace, 2> at{};
+  std::array<LogPosition, 2> at{};
   std::array<size_t, 2> action{};  // of the script, with which the snapshot goes on
   auto key() const {
-    auto place = [](const LogPlace& p) { return std::tie(p.count, p.first, p.reach); };
+    auto place = [](const LogPosition& p) { return std::tie(p.count, p.first, p.reach); };
     return std::tuple(marks.begin, marks.past, published, place(at[0]), place(at[1]), action);
   }
 };
@@ -40,7 +40,7 @@ struct SharedLoop {
 // … and in its process.
 struct End {
   std::array<SharedLoop, kLoops> loops{};
-  LogPlace place;
+  LogPosition place;
   bool fresh = false;
   size_t next = 0;  // action
   int part = 0;     // of an action that takes several steps
@@ -65,7 +65,7 @@ struct End {
 
 struct State {
   End sender, receiver;
-  uint64_t sent = 0, settled = 0;
+  uint64_t sent = 0, decided_before = 0;
   std::vector<SeenMessage> log;
   int deaths = 2;
 
@@ -75,7 +75,7 @@ struct State {
   key() const {
     std::vector<std::tuple<bool, uint64_t, int32_t>> seen;
     for (auto& m : log) seen.emplace_back(m.there, m.taken, m.tag);
-    return {sender.key(), receiver.key(), sent, settled, deaths, seen};
+    return {sender.key(), receiver.key(), sent, decided_before, deaths, seen};
   }
 };
 
@@ -172,11 +172,11 @@ bool receive(const Script& sends, const Script& script, State& state) {
 
 // Cuts one message more; false if it may not.
 bool settle(State& state) {
-  if (state.settled == state.sent) return false;
-  Fate fate = fate_of(state.sender.fate(state.settled), state.receiver.fate(state.settled));
+  if (state.decided_before == state.sent) return false;
+  Fate fate = fate_of(state.sender.fate(state.decided_before), state.receiver.fate(state.decided_before));
   if (fate == Fate::kOpen) return false;
-  if (fate == Fate::kPast) state.log[state.settled] = {false, 0, 0};
-  ++state.settled;
+  if (fate == Fate::kPast) state.log[state.decided_before] = {false, 0, 0};
+  ++state.decided_before;
   return true;
 }
 
@@ -242,7 +242,7 @@ int main() {
       {{b, s, p, s, p, s}, {b, r, r, p, r}, 2},                     // steps of different length
       {{b, s, p, s, p, b, s, p}, {b, r, p, r, b, r, p}, 2},         // one is between the loops
       {{s, s1, b, s, p, s1, p}, {r1, b, r, p, r1, r, p}, 2},        // tags out of order, over begins
-      {{b, s, s1, p, s, p}, {r1, b, r, p, r, p}, 1},                // of one end alone: m[2] is cut
+      {{b, s, s1, p, s, p}, {r1, b, r, p, r, p}, 1},                // of one end alone: m[2] is truncated
       {{b, s1, s, s, p}, {b, r, p, r1, r, p}, 3},                   // and over snapshots
       {{b, s, p, s, p}, {r, r}, 0},                                 // the receiver has no loop
   };

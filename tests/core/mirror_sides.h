@@ -1,4 +1,4 @@
-// Two nodes' arenas in one process, joined by the mirror's streams.
+// Two nodes' arenas in one process, entered by the mirror's streams.
 #ifndef HVD_FT_TESTS_MIRROR_SIDES_H
 #define HVD_FT_TESTS_MIRROR_SIDES_H
 
@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "fresh_directory.h"
-#include "mirror.h"
+#include "replication/mirror.h"
 
 namespace hvdft {
 

@@ -1,16 +1,16 @@
-// Two nodes' arenas in one process, joined by the mirror's streams, which are cut anywhere: what is
+// Two nodes' arenas in one process, entered by the mirror's streams, which are cut anywhere: what is
 // published in one is found in the other, and never in an order that would mislead.
 #include <array>
 #include <cstring>
 
-#include "messages.h"
+#include "worker/messages.h"
 #include "mirror_sides.h"
 
 using namespace hvdft;
 
 namespace {
 
-// Whose bells something rings there: the workers' of ranks 0 and 1, and their agents'.
+// Whose doorbells something rings there: the workers' of ranks 0 and 1, and their agents'.
 struct Rung {
   bool worker0, worker1, agents;
   bool operator==(const Rung& o) const {
@@ -18,18 +18,18 @@ struct Rung {
   }
 };
 Rung rung_by(Side& from, Side& to) {
-  auto bells = [&] {
-    return std::array{to.node->rank(0).worker_bell.load(), to.node->rank(1).worker_bell.load(),
-                      to.header().event_bell.load()};
+  auto doorbells = [&] {
+    return std::array{to.node->rank(0).worker_doorbell.load(), to.node->rank(1).worker_doorbell.load(),
+                      to.header().event_doorbell.load()};
   };
-  auto before = bells();
+  auto before = doorbells();
   carry(from, to);
-  auto after = bells();
+  auto after = doorbells();
   return {before[0] != after[0], before[1] != after[1], before[2] != after[2]};
 }
 
 // Woken is who may have waited for it, and nobody else.
-void bells(Side& zero, Side& one) {
+void doorbells(Side& zero, Side& one) {
   constexpr Rung nobody{false, false, false}, coordinator{true, false, false};
   RankBlock& theirs = one.node->rank(2);
   theirs.state = HVDFT_RUNNING;
@@ -45,28 +45,28 @@ void bells(Side& zero, Side& one) {
   theirs.state = HVDFT_DONE;  // perhaps the last one: agents go home
   CHECK((rung_by(one, zero) == Rung{true, true, true}));
 
-  uint32_t bell = theirs.worker_bell;
+  uint32_t doorbell = theirs.worker_doorbell;
   zero.node->rank(2).mail_taken = 2;
   carry(zero, one);
-  CHECK(theirs.worker_bell == bell);
+  CHECK(theirs.worker_doorbell == doorbell);
   theirs.mail_awaited = 1;  // it has more to say
   zero.node->rank(2).mail_taken = 4;
   carry(zero, one);
-  CHECK(theirs.worker_bell != bell && theirs.mail_awaited == 0);
-  bell = theirs.worker_bell;
-  zero.node->rank(2).joined = 5;
+  CHECK(theirs.worker_doorbell != doorbell && theirs.mail_awaited == 0);
+  doorbell = theirs.worker_doorbell;
+  zero.node->rank(2).entered = 5;
   carry(zero, one);
-  CHECK(theirs.worker_bell != bell);
-  bell = theirs.worker_bell;
+  CHECK(theirs.worker_doorbell != doorbell);
+  doorbell = theirs.worker_doorbell;
   zero.header().term = 2;
   carry(zero, one);
-  CHECK(theirs.worker_bell != bell);
-  bell = theirs.worker_bell;
+  CHECK(theirs.worker_doorbell != doorbell);
+  doorbell = theirs.worker_doorbell;
   OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 100, 4, 4, 0};
   CHECK(zero.store->append(op, "respsig") == HVDFT_OK);
   zero.store->publish();
   carry(zero, one);
-  CHECK(theirs.worker_bell != bell);
+  CHECK(theirs.worker_doorbell != doorbell);
 }
 
 void how_ranks_fare(Side& zero, Side& one) {
@@ -111,11 +111,11 @@ void the_log(Side& zero, Side& one) {
     CHECK(zero.store->append(op, "respsig") == HVDFT_OK);
   }
   zero.store->publish();
-  zero.node->rank(2).joined = 77;
+  zero.node->rank(2).entered = 77;
   zero.header().term = 3;
   carry(zero, one, [&] {
     if (one.header().term != 3) return;
-    CHECK(one.header().log_length == 3 && one.node->rank(2).joined == 77);
+    CHECK(one.header().log_length == 3 && one.node->rank(2).entered == 77);
   });
   CHECK(one.header().term == 3);
   for (uint64_t id = 0; id < 3; ++id) {
@@ -128,11 +128,11 @@ void the_log(Side& zero, Side& one) {
   zero.store->drop(1);
   zero.store->drop(2);
   carry(zero, one);
-  CHECK(one.node->record(2) != nullptr);  // not before it is settled
-  zero.store->settled(3);
+  CHECK(one.node->record(2) != nullptr);  // not before it is decided
+  zero.store->decided(3);
   carry(zero, one);
   CHECK(one.node->record(0) != nullptr && one.node->record(1) == nullptr);
-  CHECK(one.header().kept == 1 && one.header().cut == 2);
+  CHECK(one.header().kept == 1 && one.header().truncated == 2);
 }
 
 // The agents of both are killed, and new ones carry on; it does not matter when.
@@ -149,7 +149,7 @@ void a_new_generation(Side& zero, Side& one) {
   one.store->drop(3);  // as if it had been told, and was killed before it had done all
   renew(zero, one);
   CHECK(zero.store->length() == 6 && zero.store->gone() == 5 && one.store->gone() == 4);
-  zero.store->settled(5);
+  zero.store->decided(5);
   CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 6
   zero.store->publish();
   zero.node->push_event({now, HVDFT_EV_ADOPTED, 0, 0, 0, 1});
@@ -177,7 +177,7 @@ void snapshots(Side& zero, Side& one) {
 }
 
 // Rank 2 sends to rank 0, in a loop with a snapshot at both ends: it arrives once, and all copies of
-// the log are cut.
+// the log are truncated.
 void messages(Side& zero, Side& one) {
   Messages sender(*one.node, 2), receiver(*zero.node, 0);
   MessageHead head{};
@@ -213,9 +213,9 @@ void messages(Side& zero, Side& one) {
   carry(one, zero);
   auto copy = PairFile::open(*zero.node, 2, 0, false), origin = PairFile::open(*one.node, 2, 0, false);
   CHECK(origin->header().receiver.count == 1 && origin->header().receiver.marks(0).past == 1);
-  CHECK(copy->header().settled == 1 && copy->header().data_hole > 0);
+  CHECK(copy->header().decided_before == 1 && copy->header().data_hole > 0);
   sender.snapshot_begins(0, 1);  // its owner cuts the origin the next time
-  CHECK(origin->header().settled == 1);
+  CHECK(origin->header().decided_before == 1);
   sender.snapshot_published(0, 1);
 
   Messages again(*one.node, 2);  // restarted: its first message is a new one
@@ -262,6 +262,6 @@ int main() {
   a_new_generation(again_zero, again_one);
 
   Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
-  bells(zero_rung, one_rung);
+  doorbells(zero_rung, one_rung);
   return 0;
 }

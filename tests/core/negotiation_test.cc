@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "sequencer.h"
+#include "protocol/sequencer.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ struct Mail {
 
 struct Worker {
   int at = 0;  // which of its steps comes next
-  bool alive = true, joined = false, announced = false;
+  bool alive = true, entered = false, announced = false;
   uint64_t next = 0, seen_term = 0, seen_length = 0, term = 0;
 };
 
@@ -53,7 +53,7 @@ struct World {
     add(static_cast<uint64_t>(deaths));
     for (const Worker& w : workers) {
       for (uint64_t v : {static_cast<uint64_t>(w.at), w.next, w.seen_term, w.seen_length, w.term,
-                         uint64_t{w.alive}, uint64_t{w.joined}, uint64_t{w.announced}}) {
+                         uint64_t{w.alive}, uint64_t{w.entered}, uint64_t{w.announced}}) {
         add(v);
       }
     }
@@ -117,8 +117,8 @@ class Explorer {
       w.announced = false;
       return true;
     }
-    if (!w.joined) {
-      w.joined = world.sequencer.join(w.seen_length);
+    if (!w.entered) {
+      w.entered = world.sequencer.enter(w.seen_length);
       return true;
     }
     if (w.term != w.seen_term) {

@@ -1,5 +1,5 @@
 // The order of giving and taking segments, against what the ring wants and has, byte by byte.
-#include "node_order.h"
+#include "protocol/node_order.h"
 
 #include <vector>
 
@@ -11,14 +11,14 @@ namespace {
 
 // What is whole of segment `number` in `bytes`, of which `done` has one flag per cache line.
 bool whole(uint64_t number, uint64_t bytes, const std::vector<bool>& done) {
-  Range range = segment_range(number, bytes);
+  ByteRange range = segment_range(number, bytes);
   for (uint64_t at = range.from; at < range.to; at += kCacheLine) {
     if (!done[at / kCacheLine]) return false;
   }
   return true;
 }
 
-void mark(Stretch part, std::vector<bool>* done) {
+void mark(ByteRange part, std::vector<bool>* done) {
   for (uint64_t at = part.from; at < part.to; at += kCacheLine) (*done)[at / kCacheLine] = true;
 }
 
@@ -29,7 +29,7 @@ void check_giving(const RingPlan& plan, uint64_t member, const NodeOrder& order)
     place[(order.first_given + p) % order.segments] = p;
   }
   for (uint64_t i = 0; i < plan.inputs(); ++i) {
-    Stretch input = plan.input(member, i);
+    ByteRange input = plan.input(member, i);
     uint64_t needed = 0;
     for (uint64_t at = input.from; at < input.to; at += kCacheLine) {
       needed = std::max(needed, place[at / kSegmentBytes] + 1);

@@ -1,5 +1,5 @@
 // The kernels against the obvious loop, and both float16 conversions against each other.
-#include "reduce.h"
+#include "base/reduce.h"
 
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "heap.h"
+#include "protocol/heap.h"
 #include "hvd_ft.h"
 
 static float half_value(uint16_t half) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "ring.h"
+#include "protocol/ring.h"
 
 using namespace hvdft;
 
@@ -60,7 +60,7 @@ void give(Member& member) {
   for (size_t op = 0; op < member.ops.size(); ++op) {
     Op& mine = member.ops[op];
     for (uint64_t i = 0; i < mine.plan.inputs(); ++i) {
-      Stretch bytes = mine.plan.input(member.number, i);
+      ByteRange bytes = mine.plan.input(member.number, i);
       for (uint64_t at = bytes.from / 8; at < bytes.to / 8; ++at) {
         mine.input[at] = value(op, member.number, at);
       }

@@ -2,7 +2,7 @@
 // and its agent while it does what that had claimed:
 // no slot of a window is overwritten before what lies there is reduced, everything is reduced out
 // of the right inputs, nothing is taken before, and all comes to an end.
-#include "segments.h"
+#include "protocol/segments.h"
 
 #include <array>
 #include <cstdio>
@@ -38,15 +38,15 @@ struct Rank {
   std::array<uint64_t, 3> slots{};  // the window: the segment whose input lies there, + 1
   // Of its worker.
   bool alive = true;
-  Lane lane;
+  SegmentSchedule schedule;
   uint64_t begun = 0;  // ops
   bool claiming = false;  // it is at a segment:
   uint64_t number = 0;
   History history;  // so far; of its agent, if it is dead
 
   auto key() const {
-    return std::tie(contributed, slots, alive, lane.given, lane.looked, lane.freed, lane.taken,
-                    lane.end, begun, claiming, number, history);
+    return std::tie(contributed, slots, alive, schedule.given, schedule.looked, schedule.freed, schedule.taken,
+                    schedule.end, begun, claiming, number, history);
   }
   bool operator<(const Rank& other) const { return key() < other.key(); }
 };
@@ -98,7 +98,7 @@ bool worker_step(const World& world, State& state, uint64_t r) {
     });
     return true;
   }
-  Lane lane = mine.lane;
+  SegmentSchedule schedule = mine.schedule;
   auto stage_now = [&](uint64_t n) { return stage(world, state, n); };
   auto final = [&](uint64_t n) {
     if (!world.across) return stage_now(n) == Stage::kReduced;
@@ -108,34 +108,34 @@ bool worker_step(const World& world, State& state, uint64_t r) {
     }
     return true;
   };
-  mine.lane.across = world.across;
+  mine.schedule.across = world.across;
   auto fits = [&](uint64_t from, uint64_t n) {  // each segment has a byte
     return Window{world.claims, world.window}.fits(
         from, n, [](uint64_t first, uint64_t last) { return last + 1 - first; });
   };
-  Step step = mine.lane.next(stage_now, final, fits);
+  Step step = mine.schedule.next(stage_now, final, fits);
   if (step == Step::kContribute) {
-    contribute(world, state, mine, mine.lane.given++);
+    contribute(world, state, mine, mine.schedule.given++);
   } else if (step == Step::kReduce) {
-    mine.number = mine.lane.looked++;
+    mine.number = mine.schedule.looked++;
     mine.claiming = true;
   } else if (step == Step::kTake) {
-    CHECK(state.results[mine.lane.taken]);
-    ++mine.lane.taken;
+    CHECK(state.results[mine.schedule.taken]);
+    ++mine.schedule.taken;
   } else {
-    return lane.looked != mine.lane.looked;
+    return schedule.looked != mine.schedule.looked;
   }
   return true;
 }
 
 void begin(const World& world, Rank& mine) {
   uint64_t op = mine.begun++;
-  mine.lane.begin(op, world.first(op), world.segments[op], mine.contributed);
+  mine.schedule.begin(op, world.first(op), world.segments[op], mine.contributed);
 }
 
 // Its agent finds the worker dead: it does what that had claimed, then the next one starts. An agent
 // that is killed meanwhile leaves that to another, which begins anew.
-void bury(const World& world, State& state, uint64_t r) {
+void take_over_dead(const World& world, State& state, uint64_t r) {
   Rank& dead = state.ranks[r];
   bool done = Stepwise::step(&dead.history, [&](Stepwise& run) {
     for (uint64_t at = 0; at < world.claims; ++at) {
@@ -164,10 +164,10 @@ size_t explore(const World& world) {
     bool moved = false, done = true;
     for (uint64_t r = 0; r < world.size; ++r) {
       const Rank& mine = state.ranks[r];
-      done = done && mine.alive && mine.begun == kOps && mine.lane.taken == world.end();
+      done = done && mine.alive && mine.begun == kOps && mine.schedule.taken == world.end();
       State next = state;
       if (!mine.alive) {
-        bury(world, next, r);
+        take_over_dead(world, next, r);
         moved = true, reach(next);
         if (state.agent_deaths > 0 && !mine.history.empty()) {
           next = state;

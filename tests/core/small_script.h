@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "hvd_ft.h"
-#include "segments.h"
+#include "protocol/segments.h"
 
 constexpr uint64_t kTogether = 3;      // ops that are announced, agreed and under way at once
 constexpr uint64_t kPrologue = 3;      // ops before the loop
@@ -99,8 +99,8 @@ struct Script {
       int code = hvdft_worker_record(id, &record);
       if (code == HVDFT_OK) return record;
       CHECK(code == HVDFT_AGAIN);
-      if (!hvdft_worker_joined()) {
-        hvdft_worker_join(id);
+      if (!hvdft_worker_entered()) {
+        hvdft_worker_enter(id);
       } else {
         hvdft_worker_caught_up();
         follow_term(now);

@@ -1,5 +1,5 @@
 // Views show what lies in the log, and keep showing it when its place there is used anew.
-#include "views.h"
+#include "worker/result_views.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ void what_is_viewed_stays(Log& log) {
   const char* old = log.view(7, 64, 2 * kPage);
   const char* later = log.view(9, 3 * kPage, 100);
   CHECK(all(old, 2 * kPage, 1));
-  CHECK(log.views.set_apart(8) == HVDFT_OK);
+  CHECK(log.views.detach(8) == HVDFT_OK);
   log.write(0, 4 * kPage, 2);  // as when its place is another op's
   CHECK(all(old, 2 * kPage, 1) && all(later, 100, 2));
   CHECK(log.view(10, 0, 64) == nullptr);              // this page shows something else now, …
@@ -69,10 +69,10 @@ void what_is_viewed_stays(Log& log) {
 void two_share_a_page(Log& log) {
   log.write(0, kPage, 1);
   const char *first = log.view(1, 0, 64), *second = log.view(2, 64, 64);
-  CHECK(log.views.set_apart(2) == HVDFT_OK);
+  CHECK(log.views.detach(2) == HVDFT_OK);
   log.views.release(first);
   CHECK(all(second, 64, 1) && log.view(3, 128, 64) == nullptr);
-  CHECK(log.views.set_apart(3) == HVDFT_OK);  // it is already
+  CHECK(log.views.detach(3) == HVDFT_OK);  // it is already
   log.write(0, kPage, 2);
   CHECK(all(second, 64, 1));
   log.views.release(second);
@@ -135,7 +135,7 @@ void readers_see_no_change(Log& log) {
     const char* view = log.view(1, 0, 8 * kPage);
     shown.store(view);
     for (uint64_t seen = looks; looks < seen + 2;) {
-      CHECK(log.views.set_apart(2) == HVDFT_OK);
+      CHECK(log.views.detach(2) == HVDFT_OK);
     }
     back = true;  // or the reader would take it again before this thread can
     while (shown.exchange(nullptr) == nullptr) {
@@ -176,7 +176,7 @@ void whatever_happens(Log& log) {
         break;
       }
       case 1:
-        if (random() % 8 == 0) CHECK(log.views.set_apart(cut = id + 1) == HVDFT_OK);
+        if (random() % 8 == 0) CHECK(log.views.detach(cut = id + 1) == HVDFT_OK);
         break;
       default:
         if (held.empty()) break;

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.loops import Contents, TrainingLoop
-from hvd_ft.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
+from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
+from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 _train = tf.compat.v1.train
 

@@ -7,10 +7,10 @@ from typing import Any
 import horovod.tensorflow.keras as _horovod
 from horovod.tensorflow.keras import *
 
-from hvd_ft.hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 from hvd_ft.tensorflow import callbacks
 from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.state import State
+from hvd_ft.worker.peer_hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
 
 
 def __getattr__(name: str) -> Any:

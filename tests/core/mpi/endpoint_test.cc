@@ -1,6 +1,6 @@
 // A connection that breaks without a word, and is made again by MPI, loses what was under way: what is
 // sent behind must not be taken for it.
-#include "endpoint.h"
+#include "mpi/endpoint.h"
 
 #include "../check.h"
 #include "lossy_mpi.h"

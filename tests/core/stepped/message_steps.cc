@@ -1,10 +1,10 @@
-// Messages, their logs and the snapshots that cut them: both ends are killed at every store, and
+// Messages, their logs and the snapshots that truncate them: both ends are killed at every store, and
 // looked at between any two.
 #include <cstring>
 #include <functional>
 #include <vector>
 
-#include "messages.h"
+#include "worker/messages.h"
 #include "steps.h"
 
 using namespace hvdft;
@@ -84,7 +84,7 @@ bool a_receiver_is_killed(uint64_t at) {
 // ---------------------------------------------------------------- with snapshots
 
 // A worker that receives all, with snapshots of changing sizes: a restarted one goes on with what
-// the latest of them says, and nothing that it has still to ask for is cut.
+// the latest of them says, and nothing that it has still to ask for is truncated.
 struct Script {
   uint64_t received = 0;
 
@@ -142,7 +142,7 @@ bool a_worker_with_snapshots_is_killed(uint64_t at) {
   });
   for (int slot : {1, 0}) sender_s_snapshot(slot);
   auto file = PairFile::open(*job.node, 0, 1, false);
-  CHECK(killed || file->header().settled == kMessages);
+  CHECK(killed || file->header().decided_before == kMessages);
   CHECK(!killed_at(kNever, [&] {
     job.become(1, 1);
     Script{}.run();

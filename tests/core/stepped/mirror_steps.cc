@@ -27,15 +27,15 @@ void append(Side& zero, std::vector<uint64_t> ops) {
   zero.store->publish();
 }
 
-// What the keeper does when a rank joins.
+// What the log writer does when a rank joins.
 void grant(Side& zero) {
   append(zero, {100});
-  zero.node->rank(2).joined = kJoined;
+  zero.node->rank(2).entered = kJoined;
   zero.header().term = kTerm;
 }
 void check_granted(Side& one) {
   if (one.header().term != kTerm) return;
-  CHECK(one.header().log_length == 1 && one.node->rank(2).joined == kJoined);
+  CHECK(one.header().log_length == 1 && one.node->rank(2).entered == kJoined);
 }
 
 // What a worker does, last of all.
@@ -56,7 +56,7 @@ std::string collected(Side& side) {
   return stream;
 }
 
-bool the_keeper_acts_at(uint64_t at) {
+bool the_log_writer_acts_at(uint64_t at) {
   Nodes nodes;
   nodes.zero.node->rank(1).state = HVDFT_RUNNING;  // something to tell, whenever it acts
   std::string stream;
@@ -94,7 +94,7 @@ void check_events(const Node& node, const std::vector<uint64_t>& expected) {
 
 void check_log(Side& zero, Side& one) {
   CHECK(one.header().log_length == 5 && one.store->length() == 5 && one.store->gone() == 2);
-  CHECK(one.header().kept == 1 && one.header().cut == 1 && one.header().settled == 2);
+  CHECK(one.header().kept == 1 && one.header().truncated == 1 && one.header().decided_before == 2);
   CHECK(one.node->record(1) == nullptr);
   for (uint64_t id : {0, 2, 3, 4}) {
     const Record &mine = *zero.node->record(id), *copy = one.node->record(id);
@@ -104,7 +104,7 @@ void check_log(Side& zero, Side& one) {
 }
 
 // The agents of both nodes are killed while one applies what the other has sent: the log's beginning,
-// or how it goes on. (What is cut has arrived: the other node's ranks have snapshots behind it.)
+// or how it goes on. (What is truncated has arrived: the other node's ranks have snapshots behind it.)
 bool killed_while_it_applies(bool beginning, uint64_t at) {
   Nodes nodes;
   Side &zero = nodes.zero, &one = nodes.one;
@@ -121,14 +121,14 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
   go_over(beginning);
   CHECK(zero.store->keep(0) == HVDFT_OK);
   zero.store->drop(1);
-  zero.store->settled(2);
+  zero.store->decided(2);
   append(zero, {300, 70});
-  zero.node->rank(2).joined = kJoined;
+  zero.node->rank(2).entered = kJoined;
   zero.header().term = kTerm;
   zero.node->push_event({now, HVDFT_EV_DONE, 0, 0, 0, 2});
   go_over(!beginning);
   check_log(zero, one);
-  CHECK(one.header().term == kTerm && one.node->rank(2).joined == kJoined);
+  CHECK(one.header().term == kTerm && one.node->rank(2).entered == kJoined);
   check_events(*one.node, {1, 2});
   append(zero, {50});
   carry(zero, one);
@@ -139,14 +139,14 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
 }  // namespace
 
 int main() {
-  uint64_t keeper = 0, worker = 0, kills = 0;
-  while (the_keeper_acts_at(keeper)) ++keeper;
+  uint64_t log_writer = 0, worker = 0, kills = 0;
+  while (the_log_writer_acts_at(log_writer)) ++log_writer;
   while (the_worker_acts_at(worker)) ++worker;
   for (bool beginning : {true, false}) {
     uint64_t at = 0;
     while (killed_while_it_applies(beginning, at)) ++at;
     kills += at;
   }
-  CHECK(keeper > 30 && worker > 30 && kills > 60);
-  std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", keeper, worker, kills);
+  CHECK(log_writer > 30 && worker > 30 && kills > 60);
+  std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", log_writer, worker, kills);
 }

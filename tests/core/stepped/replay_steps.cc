@@ -1,7 +1,7 @@
 // What a restarted worker is told, and what not, until it has caught up.
 #include <cstring>
 
-#include "log_keeper.h"
+#include "oplog/log_writer.h"
 #include "steps.h"
 
 using namespace hvdft;
@@ -12,22 +12,22 @@ namespace {
 // counts announcements that the other has not made.
 void a_join_is_granted_to_the_incarnation_that_asked() {
   Job job(2);
-  LogKeeper keeper(*job.node);
-  keeper.open();
+  LogWriter log_writer(*job.node);
+  log_writer.open();
   auto join = [&](int incarnation) {
     CHECK(!killed_at(kNever, [&] {
       job.become(1, incarnation);
-      CHECK(hvdft_worker_join(0) == HVDFT_OK && !hvdft_worker_joined());
+      CHECK(hvdft_worker_enter(0) == HVDFT_OK && !hvdft_worker_entered());
     }));
     uint64_t before = job.node->header().term;
-    CHECK(keeper.step());
+    CHECK(log_writer.step());
     CHECK(job.node->header().term > before);
   };
   join(0);
   join(1);
 }
 
-// The log may be cut before a snapshot of an earlier incarnation, so it gets copies.
+// The log may be truncated before a snapshot of an earlier incarnation, so it gets copies.
 void who_is_replayed_gets_no_views() {
   Job job(2);
   LogStore store(*job.node);

@@ -12,7 +12,7 @@
 
 #include "../check.h"
 #include "../fresh_directory.h"
-#include "arena.h"
+#include "arena/arena.h"
 #include "stepped.h"
 
 // A process that does `act`, and is killed where it has come to the stores of its number `number`.

@@ -1,4 +1,4 @@
-// A job whose workers, keeper and viewers are threads of one process, over one mapping of its arena:
+// A job whose workers, log writer and viewers are threads of one process, over one mapping of its arena:
 // so a thread sanitizer sees what processes do to each other.
 #include <atomic>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 #include "../fresh_directory.h"
 #include "../small_script.h"
-#include "hvdft_logs.h"
+#include "hvd_ft_logs.h"
 #include "one_mapping.h"
 
 namespace {
@@ -43,15 +43,15 @@ void work(int rank) {
 }
 
 void look(const char* dir, const std::atomic<bool>& end) {
-  hvdft_view* view = hvdft_view_open(dir);
-  CHECK(view != nullptr);
+  hvdft_observer* observer = hvdft_observer_open(dir);
+  CHECK(observer != nullptr);
   for (uint64_t before = 0; !end.load();) {
-    uint64_t length = hvdft_view_log_length(view);
-    CHECK(length >= before && hvdft_view_used_bytes(view) <= hvdft_view_limit_bytes(view));
+    uint64_t length = hvdft_observer_log_length(observer);
+    CHECK(length >= before && hvdft_observer_used_bytes(observer) <= hvdft_observer_limit_bytes(observer));
     before = length;
     std::this_thread::yield();
   }
-  hvdft_view_close(view);
+  hvdft_observer_close(observer);
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+"""What an agent of a new generation makes of the worker that it finds. Pure.
+
+The shim knows what became of the latest worker it was told to start, the arena what the older
+agent had noted of it. That agent may have been killed between any two things it did.
+"""
+
+import signal
+from dataclasses import dataclass
+
+from hvd_ft.native.types import State, Status
+from hvd_ft.system.channel import Message
+
+
+@dataclass(frozen=True)
+class GoesOn:
+    """The worker lives.
+
+    Attributes:
+        incarnation: its.
+        pid: its.
+        noted: whether the arena knows of it.
+        begun: whether it was told to begin: a spare waits for that.
+    """
+
+    incarnation: int
+    pid: int
+    noted: bool
+    begun: bool
+
+
+@dataclass(frozen=True)
+class HasEnded:
+    """The worker has ended, and that is to be handled now.
+
+    Attributes:
+        incarnation: its.
+        pid: it had.
+        noted: whether the arena knows that it was started.
+        status: as from wait(2).
+        time_ns: when, CLOCK_MONOTONIC; None: it is not known.
+    """
+
+    incarnation: int
+    pid: int
+    noted: bool
+    status: int
+    time_ns: int | None
+
+
+@dataclass(frozen=True)
+class ToStart:
+    """There is none; this incarnation is to be started."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class IsDone:
+    """The rank has done its work."""
+
+
+def reattach_verdict(found: Message | None, arena: Status) -> GoesOn | HasEnded | ToStart | IsDone:
+    """Says what is to be done.
+
+    Args:
+        found: what the shim tells: `incarnation`, `pid`, `begun`, and `end`, a pair of status
+            and time, if it has ended. None if it has started none, or was killed, and its worker
+            with it.
+        arena: the rank's status.
+    """
+    if arena.state is State.DONE:
+        return IsDone()
+    reaped = arena.pid == 0
+    if found is None or not found["pid"]:
+        if not reaped:
+            return HasEnded(arena.incarnation, arena.pid, True, int(signal.SIGKILL), None)
+        return ToStart(arena.incarnation + (arena.state is State.RESTARTING))
+    incarnation, pid = found["incarnation"], found["pid"]
+    noted = (incarnation, pid) == (arena.incarnation, arena.pid)
+    if found.get("end") is None:
+        return GoesOn(incarnation, pid, noted, found["begun"])
+    if incarnation == arena.incarnation and reaped and arena.state is State.RESTARTING:
+        return ToStart(incarnation + 1)
+    status, time_ns = found["end"]
+    return HasEnded(incarnation, pid, noted, status, time_ns)

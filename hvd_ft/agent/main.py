@@ -1,0 +1,313 @@
+"""The agent of one rank: meets the others, makes the job's files, and keeps its worker going."""
+
+import hvd_ft.system.quiet_start  # noqa: F401
+
+# isort: split
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from hvd_ft import __version__, native
+from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
+from hvd_ft.agent.hook_commands import Commands
+from hvd_ft.agent.job_setup import find_files, make_files, nodes_of
+from hvd_ft.agent.node_leader import finalize, lead, node_facts
+from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
+from hvd_ft.agent.report_writer import Journal
+from hvd_ft.agent.shim_care import ShimCare, watch_over
+from hvd_ft.agent.stacks import StackReader
+from hvd_ft.agent.supervisor import Rank, Supervisor
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import check_environment
+from hvd_ft.job import pinning
+from hvd_ft.job.directory import job_path
+from hvd_ft.job.drills import Drill, check_ranks, parse
+from hvd_ft.job.host_key import host_identity
+from hvd_ft.job.launcher_processes import launchers_above
+from hvd_ft.job.peer_file import PeerFile
+from hvd_ft.job.placement import Nodes
+from hvd_ft.job.python_command import PythonCommand
+from hvd_ft.job.settings import Settings
+from hvd_ft.job.worker_environment import check_command, worker_environment
+from hvd_ft.native import stacks
+from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.stop_signals import StopSignals, stop_signals
+from hvd_ft.system.writable import check_writable
+
+EXIT_BAD_INPUT = 2
+_SHIM_END_SECONDS = 8.0  # more than the shim gives those that it kills
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What this agent is to do.
+
+    Attributes:
+        command: the worker's command line.
+        hooks: shell commands by name: `on-failure`, `on-restart`.
+        report: file for the job's events, or None.
+        drills: deaths of workers, of all ranks.
+        spares: how many processes wait, ready to become a worker.
+        settings: of the user.
+    """
+
+    command: Sequence[str]
+    hooks: Mapping[str, str]
+    report: str | None
+    drills: Sequence[Drill]
+    spares: int
+    settings: Settings
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs an agent to the end of its job.
+
+    Args:
+        argv: options and the worker's command; those of the process when None.
+
+    Returns:
+        The job's exit code, the same on every rank; 2 for bad input.
+    """
+    # Until agents can meet signals just end them (quiet_start.py); the shim clears up.
+    try:
+        native.become_subreaper()  # what a killed shim leaves comes to us
+        shim = _find_shim()
+        with contextlib.ExitStack() as stack:
+            try:
+                return _meet_and_run(sys.argv[1:] if argv is None else argv, shim, stack)
+            finally:
+                shim.end(_SHIM_END_SECONDS)
+                if unkillable := kill_descendants(_reap):
+                    _say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
+    except Rank0SaysIt:
+        return 0
+    except HvdFtError as error:
+        # Without the core or MPI all ranks come here; without a launcher there is one rank.
+        if launch_rank() == 0:
+            _say(error)
+        return EXIT_BAD_INPUT
+
+
+def _find_shim() -> ShimClient:
+    """Takes over the shim that an older agent has left, or forks one."""
+    try:
+        settings = Settings.from_env(os.environ)
+    except HvdFtError:
+        settings = Settings()  # the error is told when all can be
+    if settings.generation > 0 and settings.job:
+        path = job_path(settings.arena_dir, settings.job)
+        try:
+            shim = ShimClient.reattach(
+                path,
+                launch_rank(),
+                settings.generation,
+                settings.lease_seconds,
+                settings.launcher,
+            )
+        except HvdFtError as error:
+            _say(error)
+            sys.exit(EXIT_BAD_INPUT)
+        if shim:
+            return shim
+    shim = ShimClient.fork()  # before MPI: forking later is unsafe
+    watch_over(shim, settings, launch_rank())
+    return shim
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+
+
+def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitStack) -> int:
+    problem: HvdFtError | None = None
+    plan = None
+    try:
+        plan = _plan(argv)
+    except HvdFtError as error:
+        problem = error
+    settings = plan.settings if plan else Settings()
+    check_hydra(os.environ)
+    try:
+        flat = settings.topology == "flat"
+        rendezvous = Rendezvous(shim, settings.start_timeout_seconds, flat=flat)
+    except HvdFtError as error:
+        raise problem or error from None
+    code = EXIT_BAD_INPUT
+    # From here a signal ends the job, not this agent alone: the others would wait for it. So it is
+    # to the end: Hydra sends it to one after the other, and the first one has ended the job.
+    signals = stack.enter_context(stop_signals())
+    try:
+        check_launcher(os.environ, rendezvous.size, rendezvous.library)
+        rendezvous.agree("the checks at the start", lambda: _raise(problem))
+        assert plan  # as no rank has a problem
+        code = _run(rendezvous, plan, shim, signals)
+    except FailedElsewhere:
+        pass
+    except HvdFtError as error:
+        _say(error)
+    rendezvous.finalize()
+    return code
+
+
+def _raise(problem: HvdFtError | None) -> None:
+    if problem:
+        raise problem
+
+
+def _say(text: object) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise HvdFtError(f"{message}; see hvdft agent --help")
+
+
+def _plan(argv: Sequence[str]) -> Plan:
+    parser = _Parser(
+        prog="hvdft agent",
+        description="Runs one rank's agent; for use under horovodrun or mpirun.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--on-failure", metavar="CMD", help="run CMD when the worker dies")
+    parser.add_argument("--on-restart", metavar="CMD", help="run CMD when the rank is back")
+    parser.add_argument("--report", metavar="FILE", help="write the job's events as JSON Lines")
+    parser.add_argument(
+        "--inject", metavar="DRILL", action="append", default=[], help="see hvdft run --help"
+    )
+    parser.add_argument("--spares", type=int, default=0, metavar="N", help="warm spares, as run's")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
+    options = parser.parse_args(argv)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    check_command(command)
+    settings = Settings.from_env(os.environ)
+    if settings.generation == 0:
+        check_environment()
+    if options.spares < 0:
+        raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
+    if options.spares:
+        PythonCommand.parse(command)
+    if launch_rank() == 0:
+        check_writable(options.report)
+    hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
+    return Plan(
+        command=command,
+        hooks={hook: text for hook, text in hooks.items() if text},
+        report=options.report,
+        drills=[parse(text) for text in options.inject],
+        spares=options.spares,
+        settings=settings,
+    )
+
+
+def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSignals) -> int:
+    """From the rendezvous to the job's end; returns its exit code."""
+    facts = _meet(rendezvous, plan.settings)
+    hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    nodes = nodes_of(hosts, plan.settings)
+    versions = {version for _, _, version in facts}
+    if len(versions) > 1:
+        raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
+    rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
+    with contextlib.ExitStack() as stack:
+        settings = plan.settings
+        get_files = find_files if settings.generation > 0 else make_files
+        job, directory = get_files(rendezvous, hosts, settings, shim, stack)
+        env = {
+            **worker_environment(os.environ, rendezvous.rank, hosts, job, directory),
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
+            **(pinning.environment(rendezvous.rank, hosts) if settings.pin else {}),
+        }
+        reader = StackReader(directory, rendezvous.rank)
+        stack.callback(reader.close)
+        env[stacks.VARIABLE] = reader.path
+        rank = Rank(rendezvous.rank, job, plan.command, env, plan.drills)
+        observer = native.Observer(directory)
+        stack.callback(observer.close)
+        agent = native.Agent(directory, job, rendezvous.rank, settings.generation)
+        stack.callback(agent.close)
+        journal = None
+        if plan.report and rendezvous.rank == 0:
+            names = [name for name, _, _ in facts]
+            journal = Journal(
+                plan.report,
+                observer,
+                job,
+                command=plan.command,
+                hosts=names,
+                generation=settings.generation,
+            )
+        agent.start()
+        leader = lead(rendezvous, hosts, nodes, settings, directory=directory, job=job)
+        care = ShimCare(
+            shim,
+            settings,
+            rank=rendezvous.rank,
+            job=job,
+            directory=job_path(settings.arena_dir, job),
+            arenas=directory,
+            env=env,
+            command=plan.command,
+            spares=plan.spares if rendezvous.rank == 0 else 0,
+            facts=node_facts(
+                leader,
+                observer,
+                hosts,
+                nodes,
+                rank=rendezvous.rank,
+                generation=settings.generation,
+            ),
+            reap=_reap,
+        )
+        supervisor = Supervisor(
+            rank=rank,
+            settings=settings,
+            agent=agent,
+            observer=observer,
+            shim=shim,
+            care=care,
+            commands=Commands(shim, plan.hooks, env, settings.generation),
+            journal=journal,
+            launchers=launchers_above(),
+            signals=signals,
+            stacks=reader,
+        )
+        code = supervisor.run()
+        shim.release(code)
+        if len(nodes) > 1 and not supervisor.launcher_lost:
+            finalize(rendezvous, leader)
+        if journal:
+            supervisor.read_events()
+            stop = agent.fatal_text()
+            code = journal.publish(code, stop[0] if stop else None)
+            shim.release(code)
+    if supervisor.launcher_lost:
+        # MPI_Finalize would wait for a Hydra that is not there; the shim ends with us.
+        os._exit(code)
+    return code
+
+
+def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:
+    """Returns host, boot and version of every agent."""
+    mine = [*host_identity(), __version__]
+    if not (settings.shared_dir and settings.job):
+        return rendezvous.exchange("the meeting of the agents", mine)
+    file = PeerFile(settings.shared_dir, settings.job)
+    generation, limit = settings.generation, settings.start_timeout_seconds
+
+    def meet() -> list[Any]:
+        return file.meet(generation, rendezvous.rank, rendezvous.size, mine, limit)
+
+    return list(rendezvous.agree("the rendezvous in HOROVOD_FT_SHARED_DIR", meet)[rendezvous.rank])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The leaders of a job's nodes: who leads, with how many endpoints, and how they part."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.job.placement import Nodes
+from hvd_ft.job.settings import Settings
+from hvd_ft.native import logs
+from hvd_ft.native.core import Observer
+
+if TYPE_CHECKING:
+    from hvd_ft.native.mpi import Leader
+
+_THREADS = 3  # of a leader, each with an endpoint, unless it has one for everything
+_LEAVE_SECONDS = 10.0
+
+
+def lead(
+    rendezvous: Rendezvous,
+    hosts: Nodes,
+    nodes: Nodes,
+    settings: Settings,
+    *,
+    directory: str,
+    job: str,
+) -> "Leader | None":
+    """Makes the leader of a node, in its first rank's agent; one node needs none. Collective.
+
+    Args:
+        rendezvous: of all agents.
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        settings: the user's.
+        directory: of the job, on this node.
+        job: its id.
+
+    Returns:
+        The leader, or None where this agent does not lead.
+    """
+    if len(nodes) == 1:
+        return None
+    mine = [settings.endpoints, sorted(os.sched_getaffinity(0))]
+    told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
+    asked = told[0][0]  # the same for all, also where they were started differently
+    why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else ""
+    if asked == "auto":
+        why = why_one_endpoint(hosts, nodes, [cpus for _, cpus in told])
+    communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
+    if communicator is None:
+        return None
+    from hvd_ft.native import mpi
+    from hvd_ft.ring import mpi_facts  # needs MPI, and takes its time
+
+    if rendezvous.rank == 0 and settings.generation == 0:
+        mpi_facts.say_once(mpi.facts(), 1 if why else _THREADS, why)
+    return mpi.Leader(
+        directory, job, rendezvous.rank, nodes.firsts, communicator, one_endpoint=bool(why)
+    )
+
+
+def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
+    """Returns why leaders do with one thread and endpoint; "" where each part has its own.
+
+    Threads that have no CPU of their own wait for each other, and small ops for all of them: with
+    one thread they take a quarter to a half less time (docs/performance.md).
+
+    Args:
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        cpus: those that each rank's agent may use.
+    """
+    for host in range(len(hosts)):
+        ranks = hosts.ranks(host)
+        leaders = len(set(nodes.firsts) & set(ranks))
+        count = len({cpu for rank in ranks for cpu in cpus[rank]})
+        if count < len(ranks) + _THREADS * leaders:
+            return f"{count} CPUs for {len(ranks)} ranks on the host of rank {ranks[0]}"
+    return ""
+
+
+def node_facts(
+    leader: "Leader | None",
+    observer: Observer,
+    hosts: Nodes,
+    nodes: Nodes,
+    *,
+    rank: int,
+    generation: int,
+) -> Callable[[], Any]:
+    """Returns what tells the launcher of a node's links, for link_watch.py; None without a leader.
+
+    Args:
+        leader: of the node, if this agent is it.
+        observer: of the job.
+        hosts: the ranks of each host.
+        nodes: the members of the ring.
+        rank: of this agent.
+        generation: of this agent.
+    """
+    if leader is None:
+        return lambda: None
+    node = nodes.node_of(rank)
+    name = f"rank {rank}" if len(nodes) > len(hosts) else os.uname().nodename
+    links = leader.links
+
+    def facts() -> Any:
+        end = logs.ring_end(observer, rank, sent=False)
+        counts = [[*end, *counts] for end, counts in links().items()]
+        stands = str(end) if end else ""
+        whose = {"generation": generation, "node": node, "name": name}
+        return {**whose, "links": counts, "stands": stands}
+
+    return facts
+
+
+def finalize(rendezvous: Rendezvous, leader: "Leader | None") -> None:
+    """Waits until all agents know that the job is over, and all nodes what has happened."""
+    rendezvous.exchange("the end of the job", None)
+    # A job that is stopped may have an op under way.
+    closed = leader is None or leader.close(_LEAVE_SECONDS)
+    rendezvous.nothing_under_way = all(
+        rendezvous.exchange("the leave of the nodes' leaders", closed)
+    )

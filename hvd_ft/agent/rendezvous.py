@@ -1,0 +1,167 @@
+"""How the agents of a job meet, and how they part: all the MPI that agents use.
+
+Between the two an agent makes no MPI call here; the leaders of several nodes have threads of their
+own for that (mpi/leader.h). An MPI call cannot time out, so the shim ends the
+agent when one takes too long.
+"""
+
+import contextlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import ENDPOINTS
+from hvd_ft.shim.client import ShimClient
+
+FINALIZE_TIMEOUT_SECONDS = 20.0
+
+
+class Rendezvous:
+    """All agents of the job, each in its rank.
+
+    Attributes:
+        rank: of this agent.
+        size: of the job.
+        library: MPI's name and version.
+        nothing_under_way: whether all that leaders have begun over MPI is complete.
+    """
+
+    def __init__(self, shim: ShimClient, timeout_seconds: float, *, flat: bool) -> None:
+        """Initialises MPI.
+
+        Args:
+            shim: keeps the time.
+            timeout_seconds: how long MPI_Init may take, and any one call of `exchange` and `agree`.
+            flat: every rank is a member of the ring, those of one host too.
+
+        Raises:
+            HvdFtError: MPI cannot be used.
+        """
+        self._shim = shim
+        self._timeout = timeout_seconds
+        self.nothing_under_way = True
+        # Hydra tells both before MPI_Init does.
+        self.rank = launch_rank()
+        self.size = int(os.environ.get("PMI_SIZE", "1"))
+        with self._in_time("MPI_Init"):
+            try:
+                import mpi4py
+
+                # Leaders of nodes have threads that speak MPI; on one node nobody else does.
+                several = int(os.environ.get("MPI_LOCALNRANKS", self.size)) < self.size
+                several = several or (flat and self.size > 1)
+                mpi4py.rc.thread_level = "multiple" if several else "funneled"
+                if several:
+                    os.environ.update(ENDPOINTS)
+                mpi4py.rc.finalize = False
+                with warnings.catch_warnings():
+                    # About other MPIs' launchers: foreign_launcher.py says it in one line.
+                    warnings.filterwarnings("ignore", "suspicious MPI execution environment")
+                    from mpi4py import MPI
+            except (ImportError, RuntimeError) as error:
+                reason = str(error).splitlines()[0]
+                raise HvdFtError(
+                    f"MPI does not start ({reason}): run `hvdft check` or start with `hvdft run`"
+                ) from error
+        # What agents tell each other is data, so JSON does and nothing is unpickled.
+        MPI.pickle.__init__(_to_json, _from_json)  # type: ignore[misc]
+        self._mpi = MPI
+        self._world = MPI.COMM_WORLD
+        self.rank = self._world.rank
+        self.size = self._world.size
+        self.library: str = MPI.Get_library_version().strip("\0").splitlines()[0]
+
+    def exchange(self, what: str, value: Any) -> list[Any]:
+        """Gives every agent the values of all.
+
+        Args:
+            what: what is exchanged, for the error when somebody does not come.
+            value: anything that JSON knows.
+
+        Returns:
+            The values, in the order of ranks.
+        """
+        with self._in_time(what):
+            values: list[Any] = self._world.allgather(value)
+        return values
+
+    def agree(self, what: str, act: Callable[[], Any]) -> list[Any]:
+        """Has every agent do its part, and waits until all have done it.
+
+        Args:
+            what: what is done, for the error when somebody does not come.
+            act: this agent's part; returns anything that JSON knows.
+
+        Returns:
+            What `act` returned, in the order of ranks.
+
+        Raises:
+            HvdFtError: on every rank, if `act` raised it on one; `FailedElsewhere` where it was not
+                this rank (or another printed the same line already).
+        """
+        error = None
+        result = None
+        try:
+            result = act()
+        except HvdFtError as caught:
+            error = str(caught)
+        outcomes = self.exchange(what, [error, result])
+        for rank, (text, _) in enumerate(outcomes):
+            if text is not None:
+                raise HvdFtError(text) if rank == self.rank else FailedElsewhere(text)
+        return [outcome for _, outcome in outcomes]
+
+    def leaders(self, leads: bool) -> int | None:
+        """Makes a communicator of some agents, in the order of their ranks.
+
+        Args:
+            leads: whether this agent is one of them.
+
+        Returns:
+            MPI's handle of it, or None.
+        """
+        with self._in_time("the making of the leaders' communicator"):
+            chosen = self._world.Split(0 if leads else self._mpi.UNDEFINED)
+        return int(self._mpi._handleof(chosen)) if leads else None
+
+    def finalize(self) -> None:
+        """Waits for the other agents and finalises MPI."""
+        self._timeout = FINALIZE_TIMEOUT_SECONDS
+        with self._in_time("the end of the job"):
+            self._world.barrier()
+            # It would wait for transfers that the other end never completes.
+            if self.nothing_under_way:
+                self._mpi.Finalize()
+
+    @contextlib.contextmanager
+    def _in_time(self, what: str) -> Iterator[None]:
+        others = ", ".join(str(rank) for rank in range(self.size) if rank != self.rank)
+        self._shim.limit(
+            self._timeout,
+            f"rank {self.rank} waited {self._timeout:g} s in {what} for some of the agents of rank "
+            f"{others}: see if they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the start's limit",
+        )
+        try:
+            yield
+        finally:
+            self._shim.unlimit()
+
+
+class FailedElsewhere(HvdFtError):
+    """An error of another rank, which tells the user about it."""
+
+
+def launch_rank() -> int:
+    """Returns the rank as Hydra tells it before MPI is there; 0 without Hydra."""
+    return int(os.environ.get("PMI_RANK", "0"))
+
+
+def _to_json(value: Any, protocol: int | None = None) -> bytes:
+    return json.dumps(value).encode("ascii")
+
+
+def _from_json(data: Any) -> Any:
+    return json.loads(bytes(data))

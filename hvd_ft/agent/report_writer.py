@@ -1,0 +1,149 @@
+"""The report of a run, JSON Lines: facts of its start, every event, facts of its end."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from hvd_ft import __version__
+from hvd_ft.job.report_lines import NOTES
+from hvd_ft.native.core import Observer
+from hvd_ft.native.types import Event
+from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
+
+
+class Journal:
+    """Writes a job's events while it runs; the arena keeps only the latest.
+
+    An agent of a later generation goes on where the file ends: with the event after its last one.
+
+    Args:
+        path: of the report.
+        observer: of the job.
+        job: its id.
+        command: the worker's command line.
+        hosts: the host of each rank.
+        generation: of the agent that writes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        observer: Observer,
+        job: str,
+        *,
+        command: Sequence[str],
+        hosts: Sequence[str],
+        generation: int,
+    ) -> None:
+        self._path = path
+        self._observer = observer
+        self._complained = False
+        self._peak_bytes = 0
+        kept_bytes, self._to_skip = _written(path, job) if generation else (0, 0)
+        self._output = Output(path, kept_bytes, private=True)
+        if not kept_bytes:
+            self._add_line(
+                {
+                    "job": job,
+                    "size": observer.size,
+                    "version": __version__,
+                    "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "command": list(command),
+                    "hosts": list(hosts),
+                }
+            )
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Takes the events since the last call; the first call of all takes them from number 0."""
+        self._peak_bytes = max(self._peak_bytes, self._observer.used_bytes)
+        for event in events:
+            if self._to_skip:
+                self._to_skip -= 1
+            else:
+                self._add_line({**asdict(event), "type": event.type.name})
+
+    def note(self, note: Mapping[str, Any]) -> None:
+        """Takes something that an agent has to tell, beside the events of the arena."""
+        self._add_line(dict(note))
+
+    def publish(self, exit_code: int, error: str | None) -> int:
+        """Writes the facts of the end, and says if the report could not be written.
+
+        Args:
+            exit_code: of the job.
+            error: why the job was stopped; None if all ranks finished.
+
+        Returns:
+            The exit code that says of both how they went.
+        """
+        self._add_line(
+            {
+                "exit_code": exit_code,
+                "error": error,
+                "limit_bytes": self._observer.limit_bytes,
+                "used_bytes_peak": self._peak_bytes,
+                "log_length": self._observer.log_length,
+                "log_records": self._observer.log_records,
+                "ranks": [self._rank_facts(rank) for rank in range(self._observer.size)],
+            }
+        )
+        try:
+            self._output.finish()
+        except NotWrittenError:
+            self._complain()
+            return exit_code or EXIT_NOT_WRITTEN
+        return exit_code
+
+    def _add_line(self, fields: dict[str, Any]) -> None:
+        self._output.write(json.dumps(fields).encode("ascii") + b"\n")
+        if self._output.error:
+            self._complain()
+
+    def _complain(self) -> None:
+        """Says why the report is not complete, once; the job goes on."""
+        if not self._complained:
+            self._complained = True
+            print(
+                f"hvdft: the report {self._path} could not be written ({self._output.error}), so "
+                "it is not complete; give another --report",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _rank_facts(self, rank: int) -> dict[str, Any]:
+        status = self._observer.status(rank)
+        return {
+            "rank": rank,
+            "state": status.state.name,
+            "incarnation": status.incarnation,
+            "step": status.step,
+            "executed": status.executed,
+            "snapshots": asdict(self._observer.snapshots(rank)),
+        }
+
+
+def _written(path: str, job: str) -> tuple[int, int]:
+    """Returns the bytes of the whole lines of this job's report, and how many events these are.
+
+    None are left in what is no file, or another job's: it is begun anew.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return 0, 0
+        with open(path, "rb") as file:
+            first = file.readline()
+            if not (first.endswith(b"\n") and json.loads(first)["job"] == job):
+                return 0, 0
+            kept, events = len(first), 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    kept += len(line)
+                    events += json.loads(line)["type"] not in NOTES
+            return kept, events
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, 0

@@ -1,0 +1,120 @@
+"""How an agent looks after its shim: first orders, beats, and another one in its place."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hvd_ft.job.beats import BEAT_SECONDS, Beats
+from hvd_ft.job.host_key import host_key
+from hvd_ft.job.processes import end_rank
+from hvd_ft.job.settings import Settings
+from hvd_ft.shim.children import SPARES
+from hvd_ft.shim.client import ShimClient
+from hvd_ft.spares.spare_manager import manager_command
+from hvd_ft.system.reaper import kill_descendants
+
+
+def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
+    """Tells a new shim whom it has to watch.
+
+    Args:
+        shim: the new one.
+        settings: the user's.
+        rank: of the agent.
+    """
+    shim.attend(
+        rank=rank,
+        host=host_key(),
+        generation=settings.generation,
+        launcher=settings.launcher,
+        lease_seconds=settings.lease_seconds,
+        host_timeout_seconds=settings.host_timeout_seconds,
+    )
+
+
+class ShimCare:
+    """The care of one shim, while its agent's supervisor runs.
+
+    Args:
+        shim: the shim.
+        settings: the user's.
+        rank: of the agent.
+        job: the job's id.
+        directory: the job's.
+        arenas: where the arenas lie.
+        env: of the worker.
+        command: of the worker.
+        spares: how many warm spares this shim has to have prepared.
+        facts: what the launcher is to know of this node; asked once a second.
+        reap: reaps this process's dead children.
+    """
+
+    def __init__(
+        self,
+        shim: ShimClient,
+        settings: Settings,
+        *,
+        rank: int,
+        job: str,
+        directory: str,
+        arenas: str,
+        env: Mapping[str, str],
+        command: Sequence[str],
+        spares: int,
+        facts: Callable[[], Any],
+        reap: Callable[[], object],
+    ) -> None:
+        self._shim = shim
+        self._settings = settings
+        self._rank = rank
+        self._job = job
+        self._directory = directory
+        self._arenas = arenas
+        self._env = dict(env)
+        self._command = command
+        self._spares = spares
+        self._facts = facts
+        self._reap = reap
+        self._answers = Beats(settings.lease_seconds)
+        self._beat_at = 0.0
+
+    def begin(self) -> None:
+        """The job's files are there: from now on the shim may outlive this agent."""
+        settings = self._settings
+        if settings.launcher and self._shim.found is None:
+            # Longer than the launcher waits for a lost host before it starts new agents.
+            self._shim.keep(settings.host_timeout_seconds + settings.adoption_timeout_seconds)
+        running = self._shim.found["running"] if self._shim.found else ()
+        if self._spares and SPARES not in running:
+            argv = manager_command(self._spares, self._command)
+            self._shim.start(SPARES, argv, self._env, self._arenas)
+        self._answers.heard(time.monotonic())
+
+    @property
+    def look_at(self) -> float:
+        """When `look` has to be called, on time.monotonic()'s clock."""
+        return self._beat_at
+
+    def look(self) -> bool:
+        """Says that this agent lives; tells whether the shim did not answer, and was killed."""
+        now = time.monotonic()
+        self._beat_at = now + BEAT_SECONDS
+        if self._answers.is_silent(now):
+            self._answers.stop()
+            self._shim.kill_itself()
+            return True
+        self._shim.beat(self._facts())
+        return False
+
+    def answered(self) -> None:
+        """The shim lives."""
+        self._answers.heard(time.monotonic())
+
+    def replace(self) -> None:
+        """Starts another shim in the place of one that is dead; nothing it had is left then."""
+        kill_descendants(self._reap)  # what it had comes to us, …
+        end_rank(self._job, self._rank)  # … but not a worker that was a spare
+        self._shim.replace()
+        watch_over(self._shim, self._settings, self._rank)
+        self._shim.watch_job(self._directory)
+        self.begin()

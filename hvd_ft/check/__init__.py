@@ -1,0 +1,1 @@
+"""`hvdft check`: whether everything is there and works together."""

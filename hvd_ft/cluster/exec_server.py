@@ -1,0 +1,125 @@
+"""How a command enters a node, seen from outside: through a Unix socket, as through ssh.
+
+The node's init starts the command, with the caller's standard streams, and answers with its exit
+code. So a node's processes are no children of another node's, just as on a real cluster.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.system.handoff import send_order
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_TIMEOUT_SECONDS = 5.0  # for a node's init to take a command, which it does at once
+_CREDENTIALS = "3i"
+
+
+class Closed(HvdFtError):
+    """There is no exec server."""
+
+
+def enter(
+    server: Path,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str,
+    forward: bool = True,
+) -> int:
+    """Runs a command on a node and waits for its end, as long as that takes.
+
+    Args:
+        server: The node's socket.
+        command: Program and arguments.
+        environment: The command's whole environment.
+        directory: Where it runs.
+        forward: Whether signals that ask us to end are passed on to it, and it is hung up on
+            (SIGHUP) if we are killed. As with ssh it goes on otherwise.
+
+    Returns:
+        Its exit code; 128 + the signal's number when one killed it.
+
+    Raises:
+        Closed: The node is dead.
+        HvdFtError: It cannot start the command, or died meanwhile.
+    """
+    order = {
+        "command": [*command],
+        "environment": {**environment},
+        "directory": directory,
+        "hang_up": forward,
+    }
+    with _connected(server) as end:
+        try:
+            with _forwarding(end, lambda: send_order(end, order, (0, 1, 2)), forward):
+                end.settimeout(None)
+                answer = b"".join(iter(lambda: end.recv(4096), b""))
+        except OSError as error:
+            raise Closed(
+                f"node {server.name} does not answer ({error.strerror or error}); "
+                "restart the cluster"
+            ) from None
+    if not answer:
+        raise HvdFtError(f"node {server.name} died while {command[0]} ran; restart the cluster")
+    told = json.loads(answer)
+    if "error" in told:
+        raise HvdFtError(f"{command[0]} cannot be run on {server.name}: {told['error']}")
+    return int(told["code"])
+
+
+def process_behind(server: Path) -> int | None:
+    """Returns the id of an exec server's process; 0 if it cannot be seen from here.
+
+    Returns:
+        None when there is none.
+    """
+    try:
+        with _connected(server) as end:
+            size = struct.calcsize(_CREDENTIALS)
+            credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+            return int(struct.unpack(_CREDENTIALS, credentials)[0])
+    except Closed:
+        return None
+
+
+@contextlib.contextmanager
+def _connected(server: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
+        end.settimeout(_TIMEOUT_SECONDS)
+        try:
+            end.connect(os.fspath(server))
+        except OSError as error:
+            raise Closed(
+                f"node {server.name} is dead ({error.strerror or error}); restart the cluster"
+            ) from None
+        yield end
+
+
+@contextlib.contextmanager
+def _forwarding(end: socket.socket, begin: Callable[[], None], forward: bool) -> Iterator[None]:
+    """Sends the signals that we get from now on, after what `begin` sends."""
+
+    def send(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            end.send(bytes([number]))
+
+    # What is ignored, as by nohup, stays ignored.
+    ours = FORWARDED if forward else ()
+    heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
+    before = {number: signal.signal(number, send) for number in heeded}
+    try:
+        begin()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,143 @@
+// The agent's side of the C ABI.
+#include <cstring>
+
+#include "base/doorbell.h"
+#include "arena/node_arenas.h"
+#include "base/error.h"
+#include "oplog/log_writer.h"
+
+using hvdft::Arenas;
+using hvdft::LogWriter;
+using hvdft::Node;
+using hvdft::RankBlock;
+using hvdft::notify;
+
+struct hvdft_agent {
+  int rank;
+  std::unique_ptr<Arenas> arenas;
+  std::unique_ptr<LogWriter> log_writer;  // rank 0's alone has one; with several nodes its leader
+  RankBlock& block() { return node().rank(rank); }
+  Node& node() { return arenas->node(); }
+  // The worker has ended. Others may wait for what it had claimed, or for a ring that it owed.
+  void event(uint32_t type, uint64_t detail) {
+    node().push_event({hvdft::now_ns(), type, static_cast<uint32_t>(rank),
+                       block().incarnation.load(), 0, detail});
+  }
+  void take_over_dead(uint32_t state) {
+    arenas->take_over(rank);
+    block().pid.store(0);
+    block().since_ns.store(hvdft::now_ns());
+    block().state.store(state, std::memory_order_release);
+    node().notify_workers();
+  }
+};
+
+int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
+                      int first_local, int locals, uint64_t limit_bytes) {
+  return Node::create(dir, job, size, nodes, node, first_local, locals, limit_bytes);
+}
+
+int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes) {
+  return hvdft::RankFile::create(dir, job, rank, limit_bytes);
+}
+
+hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64_t generation) {
+  auto arenas = Arenas::open(dir, job, Node::kAgent, rank);
+  if (!arenas) return nullptr;
+  if (!arenas->node().is_local(rank)) {
+    hvdft::fail(HVDFT_EINVAL, "rank %d is not where it was: the arenas here are not its; start the "
+                "job again", rank);
+    return nullptr;
+  }
+  auto& newest = arenas->node().header().generation;
+  uint64_t before = newest.load();
+  while (before < generation && !newest.compare_exchange_weak(before, generation)) {
+  }
+  if (before > generation) {
+    hvdft::fail(HVDFT_EINVAL, "agents of generation %lu have taken this job over from generation "
+                "%lu", before, generation);
+    return nullptr;
+  }
+  bool keeps = rank == 0 && !arenas->node().several();
+  auto log_writer = keeps ? std::make_unique<LogWriter>(arenas->node()) : nullptr;
+  auto* agent = new hvdft_agent{rank, std::move(arenas), std::move(log_writer)};
+  if (generation > 0) agent->event(HVDFT_EV_ADOPTED, generation);
+  return agent;
+}
+
+int hvdft_agent_start(hvdft_agent* agent) {
+  if (agent->log_writer) agent->log_writer->start();
+  return HVDFT_OK;
+}
+
+void hvdft_agent_close(hvdft_agent* agent) { delete agent; }
+
+void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
+  auto number = static_cast<uint32_t>(incarnation);
+  agent->block().incarnation.store(number);
+  agent->block().pid.store(pid);
+  agent->event(HVDFT_EV_STARTED, pid);
+}
+
+void hvdft_agent_failed(hvdft_agent* agent, int status) {
+  // The worker is dead: what it published of itself alone is not its successor's.
+  agent->block().executed.store(0);
+  agent->block().pending.store(0);
+  agent->block().asleep.store(0);
+  agent->block().sessions.store(0);
+  agent->take_over_dead(HVDFT_RESTARTING);
+  agent->event(HVDFT_EV_FAILED, static_cast<uint32_t>(status));
+}
+
+void hvdft_agent_done(hvdft_agent* agent, int status) {
+  agent->take_over_dead(HVDFT_DONE);
+  agent->event(HVDFT_EV_DONE, static_cast<uint32_t>(status));
+}
+
+void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message) {
+  agent->node().stop(agent->rank, exit_code, message);
+}
+
+int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms) {
+  auto& h = agent->node().header();
+  for (bool again = false;; again = true) {
+    uint32_t ticket = h.event_doorbell.load();
+    if (h.stop.load(std::memory_order_acquire) != 0) return 1;
+    bool done = true;
+    for (int r = 0; r < agent->node().size(); ++r) {
+      done &= agent->node().rank(r).state.load() == HVDFT_DONE;
+    }
+    if (done) return 2;
+    if (h.event_count.load() > seen) return 3;
+    if (again) return 0;
+    hvdft::wait_doorbell(h.event_doorbell, ticket, timeout_ms);
+  }
+}
+
+void hvdft_agent_wake(hvdft_agent* agent) { notify(agent->node().header().event_doorbell); }
+
+int hvdft_agent_orderly_exit(hvdft_agent* agent) {
+  return agent->block().orderly_exit.load() == agent->block().incarnation.load() + 1;
+}
+
+void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity) {
+  RankBlock& block = agent->block();
+  bool said = block.last_words_of.load(std::memory_order_acquire) == block.incarnation.load() + 1;
+  strncpy(out, said ? block.last_words : "", static_cast<size_t>(capacity) - 1);
+  out[capacity - 1] = '\0';
+}
+
+uint64_t hvdft_agent_event_count(hvdft_agent* agent) {
+  return agent->node().header().event_count.load();
+}
+
+int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
+                           int* rank) {
+  auto& h = agent->node().header();
+  if (h.stop.load(std::memory_order_acquire) == 0) return 0;
+  strncpy(out, h.stop_text, static_cast<size_t>(capacity) - 1);
+  out[capacity - 1] = '\0';
+  *exit_code = h.stop_code;
+  *rank = static_cast<int>(h.stop_rank);
+  return 1;
+}

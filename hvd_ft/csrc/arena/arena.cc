@@ -1,0 +1,287 @@
+#include "arena/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+
+#include "arena/arena_file.h"
+#include "base/doorbell.h"
+#include "base/error.h"
+
+namespace hvdft {
+
+int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const FileHeader& header) {
+  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(errno));
+  int code = HVDFT_OK;
+  errno = posix_fallocate(fd, 0, static_cast<off_t>(backed));
+  if (errno != 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+      pwrite(fd, &header, sizeof header, 0) != sizeof header) {
+    code = fail(HVDFT_ENOSPACE, "%s: cannot be made: %s; free some space or set "
+                "HOROVOD_FT_ARENA_DIR", path.c_str(), strerror(errno));
+    unlink(path.c_str());
+  }
+  close(fd);
+  return code;
+}
+
+FileHeader header_for(uint64_t magic, const char* job, int rank, uint64_t limit) {
+  FileHeader header{};
+  header.magic = magic;
+  header.version = kLayoutVersion;
+  header.rank = static_cast<uint32_t>(rank);
+  header.uid = getuid();
+  header.limit_bytes = limit;
+  strncpy(header.job, job, sizeof header.job - 1);
+  return header;
+}
+
+int open_file(const std::string& path, uint64_t magic, const char* job, bool writable,
+              FileHeader* header) {
+  const char* name = path.c_str();
+  int fd = ::open(name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) {
+    return fail(HVDFT_ESYS, "arena %s cannot be opened: %s; start the script with 'hvdft run'",
+                name, strerror(errno));
+  }
+  struct stat info;
+  int code = HVDFT_OK;
+  if (fstat(fd, &info) != 0 || pread(fd, header, sizeof *header, 0) != sizeof *header ||
+      header->magic != magic) {
+    code = fail(HVDFT_EINVAL, "%s is not an arena of hvd_ft; start the script with 'hvdft run'",
+                name);
+  } else if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    code = fail(HVDFT_EINVAL, "arena %s belongs to user %u with mode %o, expected user %u and "
+                "mode 600; remove it and start the job anew", name, info.st_uid,
+                info.st_mode & 0777, geteuid());
+  } else if (header->version != kLayoutVersion) {
+    code = fail(HVDFT_EINVAL, "arena %s has layout version %u, this hvd_ft has %u; use one "
+                "version of hvd_ft on all sides", name, header->version, kLayoutVersion);
+  } else if (job != nullptr && strncmp(header->job, job, sizeof header->job) != 0) {
+    code = fail(HVDFT_EINVAL, "arena %s belongs to job '%.63s', not to '%s'; start the script "
+                "with 'hvdft run'", name, header->job, job);
+  }
+  if (code == HVDFT_OK) return fd;
+  close(fd);
+  return code;
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+int Mapping::map(int fd, uint64_t offset, uint64_t bytes, bool writable) {
+  void* data = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                    MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  if (data == MAP_FAILED) {
+    return fail(HVDFT_ESYS, "mapping %" PRIu64 " bytes of the arena failed: %s; lower "
+                "HOROVOD_FT_ARENA_BYTES", bytes, strerror(errno));
+  }
+  data_ = data;
+  bytes_ = bytes;
+  return HVDFT_OK;
+}
+
+Node::~Node() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int Node::create(const std::string& dir, const char* job, int size, int nodes, int node,
+                 int first_local, int locals, uint64_t limit) {
+  if (size < 1 || size > kMaxRanks) {
+    return fail(HVDFT_EINVAL, "a job takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
+  }
+  uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(locals);
+  if (limit <= control) {
+    return fail(HVDFT_ENOSPACE, "the arena's limit of %" PRIu64 " bytes is too small, its control "
+                "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES", limit, control);
+  }
+  // The control area and the input areas are charged to the limit by lowering it.
+  uint64_t heap = node_offsets(size).heap;
+  FileHeader header = header_for(kNodeMagic, job, 0, limit - control);
+  header.size = static_cast<uint32_t>(size);
+  header.nodes = static_cast<uint32_t>(nodes);
+  header.node = static_cast<uint32_t>(node);
+  header.first_local = static_cast<uint32_t>(first_local);
+  header.locals = static_cast<uint32_t>(locals);
+  return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap, header);
+}
+
+std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role role) {
+  FileHeader header{};
+  int fd = open_file(dir + "/node.arena", kNodeMagic, job, role != kObserver, &header);
+  if (fd < 0) return nullptr;
+  auto node = std::make_unique<Node>();
+  node->dir_ = dir;
+  node->fd_ = fd;
+  if (header.size < 1 || header.size > kMaxRanks) {
+    fail(HVDFT_EINVAL, "%s/node.arena is damaged; start the job anew", dir.c_str());
+    return nullptr;
+  }
+  node->offsets_ = node_offsets(static_cast<int>(header.size));
+  if (node->control_.map(fd, 0, node->offsets_.heap, role != kObserver) != HVDFT_OK ||
+      node->heap_.map(fd, node->offsets_.heap, align_up(header.limit_bytes, kPage),
+                      role != kObserver) != HVDFT_OK) {
+    return nullptr;
+  }
+  return node;
+}
+
+const Record* Node::record(uint64_t id) const {
+  auto at = [&](uint64_t offset) { return reinterpret_cast<const Record*>(heap() + offset - 1); };
+  uint64_t offset = index()[id % kIndexEntries].load(std::memory_order_acquire);
+  if (offset != 0 && at(offset)->id == id) return at(offset);
+  uint64_t kept_count = header().kept.load(std::memory_order_acquire);
+  auto* first = kept();
+  auto* found = std::lower_bound(first, first + kept_count, id,
+                                 [&](const Shared<uint64_t>& entry, uint64_t wanted) {
+                                   return at(entry.load(std::memory_order_relaxed))->id < wanted;
+                                 });
+  if (found == first + kept_count) return nullptr;
+  const Record* record = at(found->load(std::memory_order_relaxed));
+  return record->id == id ? record : nullptr;
+}
+
+void Node::notify_worker(int r) const {
+  if (is_local(r)) {
+    notify(rank(r).worker_doorbell, rank(r).asleep);
+  } else {
+    notify_mirror();
+  }
+}
+
+void Node::notify_workers() const {
+  notify_local_workers();
+  notify_mirror();
+}
+
+void Node::notify_local_workers() const {
+  for (int r = first_local(); r < end_local(); ++r) notify_worker(r);
+}
+
+void Node::notify_log_writer() const {
+  if (!several()) return notify(header().log_writer_doorbell);
+  if (is_local(0)) header().log_writer_doorbell.fetch_add(1, std::memory_order_seq_cst);
+  notify_mirror();  // the leader looks at both
+}
+
+void Node::notify_mirror() const {
+  if (!several()) return;
+  header().mirror_news.fetch_add(1, std::memory_order_seq_cst);
+  notify(header().leader_doorbell, header().mirror_asleep, kMirrorRole);
+}
+
+void Node::notify_ring() const {
+  if (several()) notify(header().leader_doorbell, header().ring_asleep, kRingRole);
+}
+
+void Node::push_event(const hvdft_event& event) const {
+  uint64_t number = header().event_count.fetch_add(1, std::memory_order_acq_rel);
+  Event& slot = events()[number % kEvents];
+  slot.published.store(0, std::memory_order_release);
+  slot.event = event;
+  slot.published.store(number + 1, std::memory_order_release);
+  notify(header().event_doorbell);
+  notify_mirror();
+}
+
+// Waits for an event that is claimed but not yet written. Its writer may have been killed
+// just there; so not for ever.
+void Node::await_event(uint64_t number) const {
+  uint64_t end = now_ns() + 1000000000u;
+  while (events()[number % kEvents].published.load(std::memory_order_acquire) < number + 1) {
+    uint32_t ticket = header().event_doorbell.load();
+    if (now_ns() > end) return;
+    if (events()[number % kEvents].published.load() < number + 1) {
+      wait_doorbell(header().event_doorbell, ticket, 100);
+    }
+  }
+}
+
+int Node::read_events(uint64_t from, hvdft_event* out, int capacity) const {
+  uint64_t count = header().event_count.load(std::memory_order_acquire);
+  int n = 0;
+  for (uint64_t number = from; number < count && n < capacity; ++number, ++n) {
+    await_event(number);
+    const Event& slot = events()[number % kEvents];
+    out[n] = hvdft_event{};  // stays so if it is lost
+    if (slot.published.load(std::memory_order_acquire) != number + 1) continue;
+    hvdft_event event = slot.event;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (slot.published.load(std::memory_order_relaxed) == number + 1) out[n] = event;
+  }
+  return n;
+}
+
+void Node::stop(int rank, int code, const char* text) const {
+  NodeHeader& h = header();
+  if (h.stop_claimed.exchange(1) == 0) {
+    h.stop_rank = static_cast<uint32_t>(rank);
+    h.stop_code = code;
+    strncpy(h.stop_text, text, sizeof h.stop_text - 1);
+    h.stop.store(1, std::memory_order_release);
+  }
+  notify(h.event_doorbell);
+  notify_workers();
+}
+
+int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const {
+  if (bytes <= had) return HVDFT_OK;
+  uint64_t more = bytes - had;
+  auto& used = header().used_bytes;
+  uint64_t before = used.fetch_add(more);
+  if (before + more > limit()) {
+    used.fetch_sub(more);
+    return fail(HVDFT_ENOSPACE, "%s needs %" PRIu64 " MiB more, but %" PRIu64 " of the arena's "
+                "%" PRIu64 " MiB are in use; raise HOROVOD_FT_ARENA_BYTES or, if the log takes most, take "
+                "snapshots more often (snapshot_steps)", what, (more + (1 << 20) - 1) >> 20, before >> 20,
+                limit() >> 20);
+  }
+  int error;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(offset + had), static_cast<off_t>(more));
+  } while (error == EINTR);
+  if (error == 0) return HVDFT_OK;
+  used.fetch_sub(more);
+  return fail(HVDFT_ENOSPACE, "%s needs %" PRIu64 " MiB more, but the arena's filesystem gives "
+              "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR", what,
+              (more + (1 << 20) - 1) >> 20, strerror(error));
+}
+
+RankFile::~RankFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit) {
+  return make_file(dir + "/rank-" + std::to_string(rank) + ".arena",
+                   slot_offset(limit, kMaxLoops, 0), kInputOffset + kInputBytes,
+                   header_for(kRankMagic, job, rank, limit));
+}
+
+std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job, int rank,
+                                         bool writable) {
+  std::string path = dir + "/rank-" + std::to_string(rank) + ".arena";
+  FileHeader header{};
+  int fd = open_file(path, kRankMagic, job, writable, &header);
+  if (fd < 0) return nullptr;
+  auto file = std::make_unique<RankFile>();
+  file->fd_ = fd;
+  file->limit_ = header.limit_bytes;
+  if (header.rank != static_cast<uint32_t>(rank)) {
+    fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job anew", path.c_str(),
+         header.rank, rank);
+    return nullptr;
+  }
+  if (file->input_.map(fd, kInputOffset, kInputBytes, writable) != HVDFT_OK) {
+    return nullptr;
+  }
+  return file;
+}
+
+}  // namespace hvdft

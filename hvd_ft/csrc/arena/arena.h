@@ -1,0 +1,122 @@
+// The shared files of a job, mapped: making them, checking that a file is this job's, and
+// giving memory to their sparse parts without ever going over the job's limit.
+#ifndef HVD_FT_ARENA_H
+#define HVD_FT_ARENA_H
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "arena/layout.h"
+
+namespace hvdft {
+
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+
+  // [offset, offset + bytes) of the file; nullptr data() and an error on failure.
+  int map(int fd, uint64_t offset, uint64_t bytes, bool writable);
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+class Node {
+ public:
+  ~Node();
+  static int create(const std::string& dir, const char* job, int size, int nodes, int node,
+                    int first_local, int locals, uint64_t limit);
+
+  enum Role { kObserver, kWorker, kAgent };
+  // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
+  static std::unique_ptr<Node> open(const std::string& dir, const char* job, Role role);
+
+  NodeHeader& header() const { return *reinterpret_cast<NodeHeader*>(control_.data()); }
+  RankBlock& rank(int r) const {
+    return reinterpret_cast<RankBlock*>(control_.data() + offsets_.ranks)[r];
+  }
+  int size() const { return static_cast<int>(header().file.size); }
+  // The ranks on this node are first_local() to end_local() - 1.
+  int first_local() const { return static_cast<int>(header().file.first_local); }
+  int end_local() const { return first_local() + static_cast<int>(header().file.locals); }
+  bool is_local(int r) const { return r >= first_local() && r < end_local(); }
+  bool several() const { return header().file.nodes > 1; }
+  uint64_t number() const { return header().file.node; }  // a member of the ring of nodes
+  RingPlan plan(const Record& record) const {
+    return {header().file.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
+  }
+  // Where the chunks of a gathered op lie in the heap, and this node's partial result among them.
+  uint64_t chunks_offset(const Record& record, const RingPlan& plan) const {
+    return record.partial_offset - plan.on_edge(number(), 0).from;
+  }
+  uint64_t limit() const { return header().file.limit_bytes; }
+  const std::string& dir() const { return dir_; }
+  Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
+  Shared<uint64_t>* index() const { return words(offsets_.index); }
+  Shared<uint64_t>* kept() const { return words(offsets_.kept); }
+  char* mail(int r) const {
+    return control_.data() + offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
+  }
+  char* proposal() const { return control_.data() + offsets_.proposal; }
+  char* heap() const { return heap_.data(); }
+  uint64_t heap_offset() const { return offsets_.heap; }
+  int fd() const { return fd_; }
+
+  // The log's entry of op `id`, or nullptr if it is truncated or not yet there.
+  const Record* record(uint64_t id) const;
+
+  // Notifications of other nodes go through the mirror.
+  void notify_worker(int rank) const;
+  void notify_workers() const;
+  void notify_local_workers() const;
+  void notify_log_writer() const;
+  void notify_mirror() const;
+  void notify_ring() const;  // the ring's threads may have something to send
+  void push_event(const hvdft_event& event) const;
+  int read_events(uint64_t from, hvdft_event* out, int capacity) const;
+  // Stops the job; the first message counts.
+  void stop(int rank, int code, const char* text) const;
+
+  // Gives memory to [offset, offset + bytes) of `fd`, of which the first `had` bytes have it
+  // already: HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is reached.
+  int grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const;
+
+ private:
+  void await_event(uint64_t number) const;
+  Shared<uint64_t>* words(uint64_t offset) const {
+    return reinterpret_cast<Shared<uint64_t>*>(control_.data() + offset);
+  }
+
+  std::string dir_;
+  int fd_ = -1;
+  NodeOffsets offsets_{};
+  Mapping control_;
+  Mapping heap_;
+};
+
+class RankFile {
+ public:
+  ~RankFile();
+  static int create(const std::string& dir, const char* job, int rank, uint64_t limit);
+  // Its input area is mapped, writable for the rank's own worker only.
+  static std::unique_ptr<RankFile> open(const std::string& dir, const char* job, int rank,
+                                        bool writable);
+  char* input() const { return input_.data(); }
+  int fd() const { return fd_; }
+  uint64_t limit() const { return limit_; }
+
+ private:
+  int fd_ = -1;
+  uint64_t limit_ = 0;
+  Mapping input_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_ARENA_H

@@ -1,0 +1,257 @@
+// What lies where in the shared files of a job (but for the pairs': message_file.h).
+//
+// node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
+// and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
+// area and the snapshot slots. Both are sparse: the sizes below are room, not memory.
+//
+// Any process can be killed between any two instructions, so there is no lock here. Each
+// field has one writer and is published by a single atomic store.
+#ifndef HVD_FT_LAYOUT_H
+#define HVD_FT_LAYOUT_H
+
+#include <cstdint>
+
+#include "hvd_ft.h"
+#include "protocol/pair_log.h"
+#include "protocol/ring_plan.h"
+#include "protocol/segments.h"
+#include "base/shared.h"
+
+namespace hvdft {
+
+constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
+constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
+constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
+constexpr uint32_t kLayoutVersion = 12;
+
+// The roles of a leader that its doorbell can notify.
+constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
+
+constexpr int kMaxRanks = 256;
+constexpr int kMaxLoops = 64;
+constexpr uint64_t kEvents = 16384;
+constexpr uint64_t kIndexEntries = 1 << 18;  // so many ops between two snapshots
+constexpr uint64_t kKeptEntries = 1 << 16;
+constexpr uint64_t kMailBytes = 1 << 20;
+constexpr uint64_t kProposalBytes = 4 << 20;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLastWordsBytes = 512;
+
+constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+struct FileHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t rank;  // rank.arena only
+  // node.arena only: the job's ranks and nodes, which node this is, and which ranks are on it.
+  uint32_t size, nodes, node, first_local, locals;
+  uint32_t uid;
+  uint64_t limit_bytes;
+  char job[64];
+};
+
+// A loop's snapshots. `published` packs (position + 1) << 1 | slot: position and slot must
+// be read together, or a reader could truncate the log at a position not yet published.
+struct Loop {
+  Shared<uint64_t> begin;  // op id + 1; 0: not begun
+  Shared<uint64_t> published;
+  Shared<uint32_t> ended;
+  uint64_t bytes[2];           // of each slot's snapshot
+  Shared<uint64_t> backed[2];  // of each slot that have memory
+};
+
+struct RankBlock {
+  alignas(64) Shared<uint32_t> worker_doorbell;  // anyone notifies
+
+  // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
+  // dead one.
+  Shared<uint64_t> asleep;  // 1 << 32 | its ticket; 0: awake
+  alignas(64) Shared<uint64_t> contributed;  // place up to which it has given its input
+  alignas(64) Shared<uint64_t> executed;
+  Shared<uint64_t> step;
+  Shared<uint64_t> enter_request;  // (incarnation + 1) << 40 | log length
+  Shared<uint32_t> orderly_exit;  // incarnation + 1
+  Shared<uint64_t> mail_sequence;  // odd while the mail is being written
+  Shared<uint64_t> mail_term, mail_bytes;
+  Shared<int64_t> pending;    // tensors
+  Shared<uint64_t> left_ns;   // when the latest session ended
+  Shared<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
+  Shared<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
+  Shared<uint32_t> last_words_of;  // incarnation + 1
+  char last_words[kLastWordsBytes];
+  Loop loops[kMaxLoops];
+  Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
+  Shared<uint64_t> training_ns, stall_ns, copy_ns;
+  Shared<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
+  Shared<uint64_t> receives_from[kMaxRanks / 64];
+
+  // Written by the mirror, of the first rank of another node: its ends of the ring's edges, as in
+  // that node's pair log; + 1, and 0 of all other ranks.
+  Shared<uint64_t> ring_received, ring_sent;
+
+  // Written by the agent; `state` also by its live worker.
+  alignas(64) Shared<uint32_t> state;
+  Shared<uint32_t> incarnation;
+  Shared<uint64_t> since_ns;
+  Shared<uint64_t> pid;
+
+  // Written by the sequencer (rank 0's agent), and by the coordinator (rank 0's worker).
+  alignas(64) Shared<uint64_t> entered;  // the join request granted last
+  Shared<uint64_t> mail_taken;
+  Shared<uint32_t> mail_awaited;  // by its owner, who has more to say
+
+  // Written by the mirror, of the first rank of another node: so many of that node's events it has
+  // gone through.
+  Shared<uint64_t> events_heard;
+};
+
+// Ops to which it has given all of its input.
+inline uint64_t ops_contributed(const RankBlock& block) {
+  return op_of(block.contributed.load());
+}
+
+struct Event {
+  Shared<uint64_t> published;  // number of the event + 1
+  hvdft_event event;
+};
+
+// Which worker reduces, or has reduced, a segment. Written by workers, and by the agent of a dead
+// owner.
+struct alignas(64) Claim {
+  Shared<uint64_t> word;
+};
+
+struct NodeHeader {
+  FileHeader file;
+  Shared<uint64_t> generation;                  // of the agents, who write it; it only grows
+  alignas(64) Shared<uint32_t> log_writer_doorbell;  // anyone notifies; see notify_log_writer()
+
+  // Of a job on several nodes: anyone notifies, for one role of the leader, which counts its threads
+  // that sleep in each. `mirror_news` counts changes that other
+  // nodes must see.
+  alignas(64) Shared<uint32_t> leader_doorbell, mirror_news;
+  Shared<uint64_t> mirror_asleep, ring_asleep;
+  PairLog pair_log;                                          // written by them
+  alignas(64) Shared<uint64_t> final_segments;  // number: what is taken before is final
+
+  Claim claims[kClaims];
+
+  // Written by the sequencer.
+  alignas(64) Shared<uint64_t> term;
+  Shared<uint64_t> log_length;
+  Shared<uint64_t> kept;        // entries of the kept index
+  Shared<uint64_t> truncated;   // records, so far
+  Shared<uint64_t> decided_before;     // op id: those before are truncated or kept
+  Shared<uint64_t> log_bytes;   // of the heap: what truncation can free, …
+  Shared<uint64_t> log_room;    // … and how much of it the limit allows now
+  Shared<uint64_t> answered;    // number of the proposal
+  Shared<uint64_t> backed;      // bytes of the heap that have memory
+  // Of the ops that are truncated: where the segments, and inputs, of the next one may begin.
+  Shared<uint64_t> dropped_segments, dropped_inputs;
+
+  // Written by the coordinator.
+  alignas(64) Shared<uint64_t> proposed;  // number of the proposal
+  uint64_t proposal_term;
+  uint64_t proposal_bytes;
+  uint32_t proposal_count;
+
+  // Written by whoever comes first.
+  alignas(64) Shared<uint32_t> stop_claimed;
+  Shared<uint32_t> stop;
+  uint32_t stop_rank;
+  int32_t stop_code;
+  char stop_text[1024];
+
+  alignas(64) Shared<uint32_t> event_doorbell;
+  Shared<uint64_t> event_count;
+  Shared<uint64_t> used_bytes;
+};
+
+// What was agreed about an op. Behind it lie block_bytes[], the response, the signature.
+struct OpHead {
+  uint32_t kind, dtype, reduce, root;
+  uint64_t result_bytes;
+  uint64_t response_bytes;
+  uint64_t signature_bytes;  // with its zero
+  uint64_t blocks;
+  double factor = 0;    // see hvdft_op
+  uint64_t viewed = 0;  // 1 or 0
+  uint64_t tail_bytes() const {
+    return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
+  }
+};
+
+// An entry of the log, in the heap; its tail behind it.
+struct Record {
+  uint64_t id;
+  uint64_t first_segment;  // its number
+  uint64_t first_input;    // the number of the first byte of its input
+  uint64_t result_offset;
+  uint64_t partial_offset;  // what this node's ranks give; with one node that is the result
+  uint64_t first_given, first_taken;  // segments: see node_order.h
+  OpHead op;
+  uint64_t end_segment() const { return first_segment + segments(); }
+  // The last segment may be a short one, and be given in the middle; its place is a whole one then.
+  uint64_t end_input() const {
+    uint64_t bytes = first_given > 0 ? segments() * kSegmentBytes : op.result_bytes;
+    return align_up(first_input + bytes, kCacheLine);
+  }
+  uint64_t segments() const { return segments_of(op.result_bytes); }
+  // What is given, and what is taken, under a number.
+  ByteRange given(uint64_t number) const { return range_of(first_given, number); }
+  ByteRange taken(uint64_t number) const { return range_of(first_taken, number); }
+  // Of a segment's input, as segments are numbered.
+  uint64_t input_of(uint64_t number) const {
+    return first_input + (number - first_segment) * kSegmentBytes;
+  }
+  uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
+  // Of its result, and of a partial one. At least what the ring passes round: so an op without data
+  // is complete when all nodes have come to it.
+  uint64_t heap_bytes() const { return op.result_bytes > 0 ? op.result_bytes : kCacheLine; }
+
+ private:
+  ByteRange range_of(uint64_t first, uint64_t number) const {
+    return segment_range((first + number - first_segment) % segments(), op.result_bytes);
+  }
+};
+
+// Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.
+inline ByteRange contribution(const Record& record, int rank) {
+  const OpHead& op = record.op;
+  auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);
+  if (op.kind == HVDFT_REDUCE) return {0, op.blocks > 0 ? blocks[rank] : op.result_bytes};
+  if (op.kind == HVDFT_COPY) {
+    return {0, op.root == static_cast<uint32_t>(rank) ? op.result_bytes : 0};
+  }
+  if (op.kind != HVDFT_CONCAT) return {0, 0};
+  uint64_t before = 0;
+  for (int r = 0; r < rank; ++r) before += blocks[r];
+  return {before, before + blocks[rank]};
+}
+
+struct NodeOffsets {
+  uint64_t ranks, events, index, kept, mail, proposal, heap;
+};
+
+constexpr NodeOffsets node_offsets(int size) {
+  NodeOffsets o{};
+  o.ranks = align_up(sizeof(NodeHeader), kPage);
+  o.events = align_up(o.ranks + sizeof(RankBlock) * static_cast<uint64_t>(size), kPage);
+  o.index = align_up(o.events + sizeof(Event) * kEvents, kPage);
+  o.kept = o.index + sizeof(uint64_t) * kIndexEntries;
+  o.mail = o.kept + sizeof(uint64_t) * kKeptEntries;
+  o.proposal = o.mail + kMailBytes * static_cast<uint64_t>(size);
+  o.heap = o.proposal + kProposalBytes;
+  return o;
+}
+
+// rank.arena: header page, input area, then two slots per loop, each with room for the limit.
+constexpr uint64_t kInputOffset = kPage;
+constexpr uint64_t slot_offset(uint64_t limit, int loop, int slot) {
+  return kInputOffset + kInputBytes +
+         align_up(limit, kPage) * static_cast<uint64_t>(2 * loop + slot);
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_LAYOUT_H

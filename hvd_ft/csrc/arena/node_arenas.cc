@@ -1,0 +1,100 @@
+#include "arena/node_arenas.h"
+
+#include <cstring>
+
+#include "base/failpoint.h"
+#include "base/reduce.h"
+
+namespace hvdft {
+
+std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, Node::Role role,
+                                     int rank) {
+  auto arenas = std::make_unique<Arenas>();
+  arenas->node_ = Node::open(dir, job, role);
+  if (!arenas->node_) return nullptr;
+  const Node& node = *arenas->node_;
+  arenas->files_.resize(static_cast<size_t>(node.size()));
+  for (int r = node.first_local(); r < node.end_local(); ++r) {
+    bool mine = role == Node::kWorker && r == rank;
+    auto& file = arenas->files_[static_cast<size_t>(r)];
+    file = RankFile::open(dir, job, r, mine);
+    if (!file) return nullptr;
+  }
+  return arenas;
+}
+
+bool Arenas::all_contributed(uint64_t place) const {
+  for (int r = node_->first_local(); r < node_->end_local(); ++r) {
+    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= place) return false;
+  }
+  return true;
+}
+
+Stage Arenas::stage(const Record& record, uint64_t number) const {
+  return stage_of(number, claim(number).load(std::memory_order_seq_cst), [&] {
+    return all_contributed(place(record.id, number - record.first_segment));
+  });
+}
+
+bool Arenas::is_reduced(uint64_t number) const {
+  return reduced(claim(number).load(std::memory_order_seq_cst), number);
+}
+
+bool Arenas::is_final(uint64_t number) const {
+  return node_->several() ? node_->header().final_segments.load() > number : is_reduced(number);
+}
+
+bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) const {
+  bool done = hvdft::claim_and_reduce(claim(number), number, rank, [&](uint64_t n) {
+    failpoint(HVDFT_AT_REDUCE, record.id);
+    reduce_segment(record, n);
+  });
+  if (done) node_->notify_ring();
+  return done;
+}
+
+void Arenas::take_over(int rank) const {
+  for (Claim& of_some : node_->header().claims) {
+    bool done = hvdft::take_over(of_some.word, rank,
+                                 [&](uint64_t n) { reduce_segment(record_of(n), n); });
+    if (done) node_->notify_ring();
+  }
+}
+
+// An op that is not complete is one of the last: nobody has executed it.
+const Record& Arenas::record_of(uint64_t number) const {
+  uint64_t id = node_->header().log_length.load(std::memory_order_acquire) - 1;
+  while (node_->record(id)->first_segment > number) --id;
+  return *node_->record(id);
+}
+
+void Arenas::reduce_segment(const Record& record, uint64_t number) const {
+  const OpHead& op = record.op;
+  ByteRange range = record.given(number);
+  uint64_t place = record.input_of(number) % kInputBytes;
+  char* result = node_->heap() + record.partial_offset + range.from;
+  auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + place; };
+  int first = node_->first_local(), end = node_->end_local();
+  if (op.kind == HVDFT_REDUCE) {
+    const void* inputs[kMaxRanks];
+    int count = 0;
+    for (int r = first; r < end; ++r) {
+      if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
+    }
+    Finish finish;
+    // A smaller one is still in the cache when ranks come to read it.
+    if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kInputBytes};
+    uint64_t elements = range.bytes() / element_bytes(op.dtype);
+    reduce(op.dtype, op.reduce, inputs, count, result, elements, finish);
+    return;
+  }
+  // The nodes' parts are added to each other, so where a node has none it gives zeros.
+  if (node_->several()) std::memset(result, 0, range.bytes());
+  for (int r = first; r < end; ++r) {
+    ByteRange part = overlap(range, contribution(record, r));
+    uint64_t at = part.from - range.from;
+    if (part.bytes() > 0) std::memcpy(result + at, input(r) + at, part.bytes());
+  }
+}
+
+}  // namespace hvdft

@@ -1,0 +1,49 @@
+// The arenas of a node together, and the work on the segments of ops: who reduces which, out of
+// the input areas of all ranks on this node into the one result, or with several nodes into what
+// this node gives to the ring.
+#ifndef HVD_FT_CLAIMS_H
+#define HVD_FT_CLAIMS_H
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arena/arena.h"
+
+namespace hvdft {
+
+class Arenas {
+ public:
+  // `rank`: whose input area is to be writable, for a worker. Empty, with an error set, if a file
+  // is missing or not of this job.
+  static std::unique_ptr<Arenas> open(const std::string& dir, const char* job, Node::Role role,
+                                      int rank);
+  Node& node() const { return *node_; }
+  RankFile& file(int rank) const { return *files_[static_cast<size_t>(rank)]; }
+
+  Stage stage(const Record& record, uint64_t number) const;
+  bool is_reduced(uint64_t number) const;
+  // Its result can be taken: with one node, when it is reduced.
+  bool is_final(uint64_t number) const;
+  bool all_contributed(uint64_t place) const;
+
+  // Claims segment `number` for `rank` and reduces it. False if another was quicker.
+  bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;
+
+  // The worker of `rank` is dead: reduces what it had claimed.
+  void take_over(int rank) const;
+
+ private:
+  Shared<uint64_t>& claim(uint64_t number) const {
+    return node_->header().claims[number % kClaims].word;
+  }
+  void reduce_segment(const Record& record, uint64_t number) const;
+  const Record& record_of(uint64_t number) const;
+
+  std::unique_ptr<Node> node_;
+  std::vector<std::unique_ptr<RankFile>> files_;  // empty for ranks on other nodes
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_CLAIMS_H

@@ -1,0 +1,350 @@
+// The C ABI of libhvd_ft.so: the one door into the core.
+//
+// Three kinds of process come through it: the agent (Python, through
+// hvd_ft/native/core.py), the worker's Python (the same file) and Horovod's ft
+// backend in the worker (hvd_ft/csrc/horovod/, which finds the library by the path in
+// HOROVOD_FT_LIBRARY, so that the process holds one copy of the state).
+//
+// Words are those of docs/glossary.md. Offsets and sizes are bytes.
+// Functions that can fail return a negative HVDFT_E* code; hvdft_error() then tells
+// the calling thread what happened, why, and what to do, in one line.
+#ifndef HVD_FT_H
+#define HVD_FT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVDFT_API __attribute__((visibility("default")))
+
+enum {
+  HVDFT_OK = 0,
+  HVDFT_AGAIN = -1,    // not now: wait on the doorbell and try again
+  HVDFT_EINVAL = -2,   // the call or the file is wrong
+  HVDFT_ENOSPACE = -3, // the arena's limit or its filesystem is reached
+  HVDFT_ESTOPPED = -4, // the job is being stopped
+  HVDFT_ESYS = -5,     // the system refused (hvdft_error() has errno's text)
+  HVDFT_ETRUNCATED = -6  // the log no longer has this op
+};
+
+// What is done with an op's inputs.
+enum {
+  HVDFT_NONE = 0,    // nothing to compute: barrier, error
+  HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
+  HVDFT_COPY = 2,    // the root's input is the result
+  HVDFT_CONCAT = 3   // the ranks' inputs one after the other, in rank order
+};
+
+// Horovod's DataType, value for value (horovod/common/message.h).
+enum {
+  HVDFT_UINT8 = 0, HVDFT_INT8 = 1, HVDFT_UINT16 = 2, HVDFT_INT16 = 3,
+  HVDFT_INT32 = 4, HVDFT_INT64 = 5, HVDFT_FLOAT16 = 6, HVDFT_FLOAT32 = 7,
+  HVDFT_FLOAT64 = 8, HVDFT_BOOL = 9
+};
+
+enum { HVDFT_SUM = 0, HVDFT_MIN = 1, HVDFT_MAX = 2, HVDFT_PRODUCT = 3 };
+
+// State of a rank, as agents and workers publish it.
+enum {
+  HVDFT_STARTING = 0,   // incarnation 0, before it enters the negotiation
+  HVDFT_RUNNING = 1,
+  HVDFT_WAITING = 2,    // in a collective that a dead rank still owes
+  HVDFT_RESTARTING = 3, // its worker died; the next incarnation is on its way
+  HVDFT_REPLAYING = 4,  // attached again, being served from the log
+  HVDFT_DONE = 5        // its worker ended by itself
+};
+
+// Types of events in the node's event list.
+enum {
+  HVDFT_EV_LOST = 0,      // overwritten before it was read, or its writer was killed over it
+  HVDFT_EV_STARTED = 1,   // worker process started         detail: pid
+  HVDFT_EV_FAILED = 2,    // the agent saw its worker die    detail: exit status as in wait(2)
+  HVDFT_EV_ATTACHED = 3,  // worker attached to the arena    detail: length of the log then
+  HVDFT_EV_RESTORED = 4,  // snapshot loaded                 detail: op id it stands at
+  HVDFT_EV_JOINED = 5,    // takes part in negotiation again detail: ops replayed
+  HVDFT_EV_WAITED = 6,    // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
+  HVDFT_EV_DONE = 7,      // worker ended by itself          detail: exit status as in wait(2)
+  HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id it stands at
+  HVDFT_EV_ADOPTED = 9,   // a new agent took the rank over  detail: its generation
+  HVDFT_EV_RESUMED = 10   // a node's ring goes on           detail: op id << 28 | position
+};
+
+typedef struct {
+  uint64_t time_ns;  // CLOCK_MONOTONIC
+  uint32_t type;
+  uint32_t rank;
+  uint32_t incarnation;
+  uint32_t reserved;
+  uint64_t detail;
+} hvdft_event;
+
+typedef struct {
+  uint32_t state;
+  uint32_t incarnation;
+  uint64_t pid;         // of the worker, 0 when there is none
+  uint64_t step;        // as the training loop last told it
+  uint64_t executed;    // ops
+  uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
+} hvdft_status;
+
+// What snapshots have cost a rank, over all its incarnations.
+typedef struct {
+  uint64_t count;        // snapshots published
+  uint64_t steps;        // from the latest one to the next, as chosen
+  uint64_t training_ns;  // time in training loops
+  uint64_t stall_ns;     // of this, time in which training stood still for snapshots
+  uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
+} hvdft_snapshots;
+
+// What tells whether a worker gets on. Two looks that are equal: it has done nothing between.
+typedef struct {
+  uint32_t state;
+  uint32_t incarnation;
+  int64_t pending;       // tensors handed to Horovod and not yet executed
+  uint32_t asleep;       // its Horovod thread waits, and nobody has notified it since
+  uint32_t reserved;
+  uint64_t contributed;  // ops
+  uint64_t executed;     // ops
+  uint64_t announced;    // announcements, twice
+  uint64_t step;
+} hvdft_watch;
+
+// Points in a worker's life at which a drill (hvdft run --inject) can strike; docs/usage.md
+// tells where each one is.
+enum {
+  HVDFT_AT_START = 0,
+  HVDFT_AT_ATTACH = 1,
+  HVDFT_AT_JOIN = 2,
+  HVDFT_AT_ANNOUNCE = 3,
+  HVDFT_AT_PROPOSE = 4,
+  HVDFT_AT_PROPOSED = 5,
+  HVDFT_AT_COPY_IN = 6,
+  HVDFT_AT_CONTRIBUTE = 7,
+  HVDFT_AT_REDUCE = 8,
+  HVDFT_AT_WAIT = 9,
+  HVDFT_AT_COPY_OUT = 10,
+  HVDFT_AT_EXECUTED = 11,
+  HVDFT_AT_STEP = 12,
+  HVDFT_AT_SNAPSHOT_WRITE = 13,
+  HVDFT_AT_SNAPSHOT_PUBLISH = 14,
+  HVDFT_AT_SNAPSHOT_PUBLISHED = 15,
+  HVDFT_AT_RESTORE = 16,
+  HVDFT_AT_REPLAY = 17,
+  HVDFT_AT_END = 18,
+  HVDFT_AT_EXIT = 19,
+  HVDFT_AT_SEND = 20,
+  HVDFT_AT_SENT = 21,
+  HVDFT_AT_RECEIVE = 22,
+  HVDFT_AT_RECEIVED = 23
+};
+
+HVDFT_API const char* hvdft_error(void);
+HVDFT_API const char* hvdft_version(void);
+
+// For the shim: the calling process dies with its parent; orphans come to the caller.
+HVDFT_API int hvdft_die_with_parent(void);
+HVDFT_API int hvdft_become_subreaper(void);
+
+// ---------------------------------------------------------------- the job's files
+// `dir` is the job's directory (0700, made by the caller). Creating is the agent's
+// part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
+
+// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this one, which is number `node`,
+// from `first_local` on.
+HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
+                                int first_local, int locals, uint64_t limit_bytes);
+HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
+                                uint64_t limit_bytes);
+
+// A read-only look at a job: launcher, live display, reports.
+typedef struct hvdft_observer hvdft_observer;
+HVDFT_API hvdft_observer* hvdft_observer_open(const char* dir);  // NULL: see hvdft_error()
+HVDFT_API void hvdft_observer_close(hvdft_observer* observer);
+HVDFT_API int hvdft_observer_size(hvdft_observer* observer);
+HVDFT_API int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out);
+HVDFT_API int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots* out);
+HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out);
+// Copies events [from, from + capacity); returns how many there were.
+HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
+                                int capacity);
+HVDFT_API uint64_t hvdft_observer_used_bytes(hvdft_observer* observer);
+HVDFT_API uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer);
+HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);  // of the newest agents
+HVDFT_API uint64_t hvdft_observer_log_length(hvdft_observer* observer);
+HVDFT_API uint64_t hvdft_observer_log_records(hvdft_observer* observer);  // not truncated
+
+// ---------------------------------------------------------------- agent
+typedef struct hvdft_agent hvdft_agent;
+// `generation`: of the agents. The arenas are new in generation 0, else those that older agents have
+// left; they are refused if an agent of a later generation has been there.
+HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
+                                        uint64_t generation);
+HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's on one node: the log's thread
+HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
+HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);
+HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);
+HVDFT_API void hvdft_agent_done(hvdft_agent* agent, int status);
+// Stops the job with a message (the first one counts) and an exit code.
+HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message);
+// Waits until the job is stopped (1), all ranks are done (2), another event than the
+// `seen`-th came (3), or the time is over or somebody notified it (0). One call, one thread.
+HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
+HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);   // ends hvdft_agent_wait, from any thread
+HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself
+// What the worker of the present incarnation said last; "" if nothing.
+HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
+HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
+HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
+                                     int* rank);
+
+// ---------------------------------------------------------------- worker
+// One per process. Attaches by the environment the agent set: HOROVOD_FT_DIR,
+// HOROVOD_FT_JOB, HOROVOD_RANK, HOROVOD_FT_INCARNATION. Calling it again gives the same.
+HVDFT_API int hvdft_worker_open(void);
+HVDFT_API int hvdft_worker_rank(void);
+HVDFT_API int hvdft_worker_size(void);
+HVDFT_API int hvdft_worker_nodes(void);  // of the job: the members of its ring
+HVDFT_API int hvdft_worker_incarnation(void);
+
+// Waiting. Take the ticket, look at the state, then wait if there is nothing to do.
+HVDFT_API uint32_t hvdft_worker_ticket(void);
+HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 notified, 0 time is over
+HVDFT_API int hvdft_worker_waits(void);  // 1 if some rank is being restarted: it waits for that one
+HVDFT_API void hvdft_worker_notify(void);  // ends the wait: from the worker's other threads
+
+// Negotiation. A term begins whenever a rank enters; what was announced in an older
+// term is void and has to be announced again. Read the term, then look whether the log has
+// the op, and only then announce it in that term: the other way round an op could be agreed,
+// a new term begin, and the op be announced in that one though the log has it.
+HVDFT_API uint64_t hvdft_worker_term(void);
+HVDFT_API int hvdft_worker_entered(void);
+HVDFT_API int hvdft_worker_enter(uint64_t log_length);
+// The session is over, from hvd.init to hvd.shutdown: this rank takes part in nothing until it
+// enters again, which begins its next session.
+HVDFT_API void hvdft_worker_leave(void);
+// This rank is where the others are: replay is over. Only the first call counts.
+HVDFT_API void hvdft_worker_caught_up(void);
+HVDFT_API int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes);
+// Coordinator: the next announcement of `rank` in `term` into *blob (valid until the next
+// call); returns its bytes or HVDFT_AGAIN.
+HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
+
+typedef struct {
+  uint32_t kind, dtype, reduce, root;
+  uint64_t result_bytes;
+  // What each rank gives, for HVDFT_CONCAT, and for an HVDFT_REDUCE of some ranks only: all or
+  // nothing. Else NULL.
+  const uint64_t* block_bytes;
+  const void* response;         // Horovod's Response, serialised; opaque to the core
+  uint64_t response_bytes;
+  const char* signature;        // what was agreed, readable; compared on replay
+  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out; in jobs on one
+  // node only. So what is reduced is multiplied by `factor` before it is there; 1 if it is neither
+  // of HVDFT_FLOAT32 nor _FLOAT64.
+  uint32_t viewed;
+  double factor;
+} hvdft_op;
+
+// Coordinator: asks that `count` ops be appended to the log. Waits only for the answer to the
+// proposal before. If the term changes meanwhile they are not appended.
+HVDFT_API int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count);
+
+// The log. Every rank passes every op; those of a process set that it is not in only so that nobody
+// waits for it, at any time. The cursor is where its script stands: after the last op that it took
+// part in. The next op to be executed or passed may be a later one.
+HVDFT_API uint64_t hvdft_worker_log_length(void);
+HVDFT_API uint64_t hvdft_worker_cursor(void);
+HVDFT_API uint64_t hvdft_worker_next(void);
+typedef struct {
+  uint64_t id;
+  uint32_t kind, dtype, reduce, root;
+  uint64_t result_bytes;
+  const uint64_t* block_bytes;
+  const void* result;           // the node's result, valid once complete
+  const void* response;
+  uint64_t response_bytes;
+  const char* signature;
+  uint32_t viewed;
+} hvdft_record;
+HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
+
+// Executing ops, several at once. Data is copied in and out by the caller, a stretch at a time.
+// `from` counts from the beginning of this rank's input, or of the op's result.
+typedef struct {
+  void (*copy_in)(void* context, uint64_t from, uint64_t bytes, void* to);
+  void (*copy_out)(void* context, uint64_t from, uint64_t bytes, const void* result);  // or NULL
+  void* context;
+} hvdft_copies;
+// Begins an op, in the log's order; `copies` are called by hvdft_worker_advance.
+HVDFT_API int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies);
+// Does what can be done now, for the ops begun, without waiting. 1 when the oldest of them is
+// complete: it is no longer among them. HVDFT_AGAIN: wait on the doorbell. HVDFT_ESTOPPED.
+HVDFT_API int hvdft_worker_advance(void);
+// 1 if this rank has given nothing to the op yet; 0 if an earlier incarnation has.
+HVDFT_API int hvdft_worker_owes(uint64_t id);
+HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
+HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of others
+
+// Where `bytes` of the result of op `id`, which is complete and not yet executed, can be read until
+// they are released, whatever becomes of the log; nobody can write there. NULL: they have to be
+// copied. Views may be released by any thread, at any time.
+HVDFT_API const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes);
+HVDFT_API void hvdft_worker_view_release(const void* view);
+// `release_unused` is called before a snapshot is published, and before a fork. It should release
+// the views that nobody uses any more: those that are left are detached, which copies their pages.
+HVDFT_API void hvdft_worker_before_detach(void (*release_unused)(void));
+
+// Tensors queued and not yet executed: adds `tensors`, which may be negative.
+HVDFT_API void hvdft_worker_pend(int64_t tensors);
+HVDFT_API uint64_t hvdft_worker_pending(void);
+// So many ops a script that calls hvd.shutdown() now must have executed: those that earlier
+// incarnations took part in, unless one of them had called it here or later, too.
+HVDFT_API uint64_t hvdft_worker_owed(void);
+
+// A rank that has ended, or left this session some time ago, without having contributed to the
+// next op; -1 if there is none. Waiting for the next op would then never end; the caller stops the
+// job with an error naming `wanted`.
+HVDFT_API int hvdft_worker_ended_peer(void);
+HVDFT_API void hvdft_worker_stop_for_peer(int rank, const char* wanted);
+
+// Training loops and their snapshots. Loops are numbered from 0 in the order in which the
+// script begins them; each has two slots.
+HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
+HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
+HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
+// Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
+// What this rank has sent and received till now (hvd_ft_logs.h) belongs to it.
+HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
+// `position`: the cursor at the moment whose state it holds.
+HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);
+// 1 and the latest snapshot, or 0.
+HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, uint64_t* bytes,
+                                        uint64_t* position);
+HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
+HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
+// What the log holds that snapshots can truncate, and how much of that the arena has room for.
+typedef struct {
+  uint64_t bytes, bytes_room, ops, ops_room;
+} hvdft_log;
+HVDFT_API void hvdft_worker_log(hvdft_log* out);
+
+// Passes a point, about op `op`; a drill that is due there strikes. Before
+// hvdft_worker_open() too. Returns 1 if the drill is that the caller raises an exception.
+HVDFT_API int hvdft_failpoint(int point, uint64_t op);
+
+HVDFT_API void hvdft_worker_set_step(uint64_t step);
+HVDFT_API void hvdft_worker_orderly_exit(void);
+// Why this process is about to fail, in one line; the first one counts.
+HVDFT_API void hvdft_worker_last_words(const char* text);
+HVDFT_API void hvdft_worker_fatal(const char* message);  // stops the job with exit code 1
+HVDFT_API int hvdft_worker_stop_code(void);  // exit code of the job if it is being stopped, else -1
+HVDFT_API uint64_t hvdft_worker_event_count(void);
+HVDFT_API int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity);
+HVDFT_API int hvdft_worker_wait_event(uint64_t seen, int timeout_ms);  // 1: more than `seen`
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // HVD_FT_H

@@ -1,0 +1,106 @@
+// The C ABI: arguments are checked, exceptions become codes.
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "base/error.h"
+#include "hvd_ft_mpi.h"
+#include "mpi/leader.h"
+#include "mpi/member.h"
+#include "base/reduce.h"
+
+using hvdft::fail;
+
+struct hvdft_ring {
+  hvdft::RingMember member;
+};
+
+struct hvdft_leader {
+  hvdft::Leader leader;
+};
+
+namespace {
+
+template <typename Action>
+int guarded(Action action) {
+  try {
+    action();
+    return HVDFT_OK;
+  } catch (const std::bad_alloc&) {
+    return fail(HVDFT_ENOSPACE, "the ring has no memory for its segments; give a smaller "
+                                "segment_bytes");
+  } catch (const std::exception& error) {
+    return fail(HVDFT_ESYS, "%s", error.what());
+  }
+}
+
+template <size_t N>
+void put(char (&to)[N], const std::string& text) {
+  std::strncpy(to, text.c_str(), N - 1);
+  to[N - 1] = 0;
+}
+
+}  // namespace
+
+void hvdft_ring_facts(hvdft_mpi_facts* out) {
+  hvdft::MpiFacts facts = hvdft::mpi_facts();
+  *out = {};
+  out->running = facts.running;
+  out->multithreaded = facts.multithreaded;
+  out->endpoints = static_cast<uint32_t>(facts.endpoints);
+  put(out->library, facts.library);
+  put(out->file, facts.file);
+}
+
+int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns,
+                    hvdft_ring** out) {
+  if (variant < HVDFT_RING_SERIAL || variant > HVDFT_RING_ONE_ENDPOINT) {
+    return fail(HVDFT_EINVAL, "there is no variant %d of the ring", variant);
+  }
+  return guarded([&] {
+    *out = new hvdft_ring{{communicator, variant, segment_bytes, timeout_ns}};
+  });
+}
+
+// A ring that has failed has transfers on their way, from and to its memory: that has to stay.
+void hvdft_ring_close(hvdft_ring* ring) {
+  if (!ring->member.failed()) delete ring;
+}
+
+int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
+                         uint32_t op) {
+  uint64_t width = hvdft::element_bytes(dtype);
+  if (width == 0 || op > HVDFT_PRODUCT) {
+    return fail(HVDFT_EINVAL, "there is no data type %u or reduction %u", dtype, op);
+  }
+  return guarded([&] { ring->member.allreduce(data, count * width, dtype, op); });
+}
+
+int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
+                      int communicator, int one_endpoint, hvdft_leader** out) {
+  auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
+  if (!arenas) return HVDFT_EINVAL;
+  return guarded([&] {
+    *out = new hvdft_leader{
+        {std::move(arenas), communicator, {firsts, firsts + nodes + 1}, one_endpoint != 0}};
+  });
+}
+
+int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
+  auto links = leader->leader.links();
+  int count = static_cast<int>(links.size());
+  for (int i = 0; i < count && i < capacity; ++i) {
+    const auto& [peer, kind, counts] = links[static_cast<size_t>(i)];
+    // What has arrived first: it is never more than what was posted.
+    uint64_t arrived = counts->arrived.load(std::memory_order_relaxed);
+    out[i] = {static_cast<uint32_t>(peer), static_cast<uint32_t>(kind), counts->begun.load(),
+              counts->posted.load(), arrived};
+  }
+  return count;
+}
+
+int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns) {
+  if (!leader->leader.close(timeout_ns)) return HVDFT_AGAIN;
+  delete leader;
+  return HVDFT_OK;
+}

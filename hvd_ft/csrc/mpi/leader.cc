@@ -1,0 +1,137 @@
+#include "mpi/leader.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/doorbell.h"
+#include "hvd_ft_mpi.h"
+
+namespace hvdft {
+
+namespace {
+
+// MPI's endpoint 0 is the main thread's, where the agents meet and part.
+constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
+
+// MPI can only be asked, and others want the CPU: so between two questions there is a nap, the
+// longer the longer nothing has moved. What happens on this node notifies a doorbell, which ends it.
+constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
+constexpr uint64_t kLastNs = 500000000;
+
+}  // namespace
+
+Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
+               bool one_endpoint)
+    : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
+  Node& node = arenas_->node();
+  // With one endpoint there are as many communicators, so that messages are not mistaken.
+  auto add = [&](int number) -> Endpoint& {
+    int thread_id = one_endpoint ? kFirstRingEndpoint : number;
+    return *endpoints_.emplace_back(std::make_unique<Endpoint>(communicator, thread_id));
+  };
+  std::vector<LeaderPart*> parts;
+  if (node.is_local(0)) {
+    parts.push_back(&log_writer_.emplace(node));
+  } else {
+    store_.emplace(node);
+  }
+  parts.push_back(
+      &mirror_.emplace(node, store_ ? &*store_ : nullptr, add(kMirrorEndpoint), firsts));
+  int members = endpoints_[0]->members(), member = endpoints_[0]->member();
+  for (int i = 0; i < edge_colours(members); ++i) add(kFirstRingEndpoint + i);
+  auto of_edge = [&](int edge) -> Endpoint& {
+    return *endpoints_[static_cast<size_t>(1 + colour_of_edge(edge, members))];
+  };
+  out_ = &of_edge(member);
+  in_ = &of_edge((member + members - 1) % members);
+  sender_.emplace(member_, *out_);
+  receiver_.emplace(member_, *in_);
+  if (one_endpoint) {
+    parts.insert(parts.end(), {&*sender_, &*receiver_});
+    start(kMirrorRole | kRingRole, parts);
+  } else {
+    start(kMirrorRole, parts);
+    start(kRingRole, {&*sender_});
+    start(kRingRole, {&*receiver_});
+  }
+}
+
+bool Leader::close(uint64_t timeout_ns) {
+  mirror_->leave();
+  auto& doorbell = arenas_->node().header().leader_doorbell;
+  notify(doorbell);
+  uint64_t end = now_ns() + timeout_ns;
+  while (!mirror_->all_said() && now_ns() < end) wait_doorbell_ns(doorbell, doorbell.load(), kLongestNapNs);
+  ending_ = true;
+  notify(doorbell);
+  for (auto& thread : threads_) thread.join();
+  return mirror_->all_said() && !sender_->under_way() && !receiver_->under_way();
+}
+
+std::vector<Leader::Link> Leader::links() const {
+  std::vector<Link> links;
+  const Endpoint& mirror = *endpoints_[0];
+  int me = mirror.member(), members = mirror.members();
+  auto add = [&](const Endpoint& endpoint, int peer, int kind) {
+    links.push_back({peer, kind, &endpoint.counts(peer)});
+  };
+  for (int peer = 0; peer < members; ++peer) {
+    if (peer != me && (peer == 0 || me == 0)) add(mirror, peer, HVDFT_LINK_MIRROR);
+  }
+  add(*out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
+  add(*in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);
+  return links;
+}
+
+void Leader::start(uint32_t roles, const std::vector<LeaderPart*>& parts) {
+  threads_.emplace_back([this, roles, parts] {
+    try {
+      work(roles, parts);
+    } catch (const RingError& error) {
+      // As when MPI finds an error that it does not report but dies of.
+      std::fprintf(stderr, "hvdft: %s; this agent ends\n", error.what());
+      kill(getpid(), SIGKILL);
+    }
+  });
+}
+
+void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
+  auto& doorbell = arenas_->node().header().leader_doorbell;
+  auto waits = [&] {
+    return std::any_of(parts.begin(), parts.end(), [](auto* part) { return part->waits_for_mpi(); });
+  };
+  uint64_t idle_since = 0, last_ns = 0;
+  // At the end the last messages have arrived, but MPI has to be asked about them.
+  while (!ending_ || (waits() && now_ns() - last_ns < kLastNs)) {
+    uint32_t ticket = doorbell.load();
+    uint64_t now = now_ns();
+    if (!ending_) last_ns = now;
+    bool moved = false;
+    for (auto* part : parts) moved |= part->step(now);
+    if (moved) {
+      idle_since = 0;
+      continue;
+    }
+    if (idle_since == 0) idle_since = now;
+    uint64_t idle_ns = now - idle_since;
+    if (idle_ns < kYieldNs) {
+      sched_yield();
+    } else {
+      nap(roles, ticket, std::min(idle_ns / 2, waits() ? kLongestNapNs : kLongestIdleNapNs));
+    }
+  }
+}
+
+void Leader::nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns) {
+  NodeHeader& h = arenas_->node().header();
+  if (roles & kMirrorRole) h.mirror_asleep.fetch_add(1);
+  if (roles & kRingRole) h.ring_asleep.fetch_add(1);
+  wait_doorbell_ns(h.leader_doorbell, ticket, longest_ns, roles);
+  if (roles & kMirrorRole) h.mirror_asleep.fetch_sub(1);
+  if (roles & kRingRole) h.ring_asleep.fetch_sub(1);
+}
+
+}  // namespace hvdft

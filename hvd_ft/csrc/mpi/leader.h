@@ -1,0 +1,60 @@
+// The leader of a node: the agent that speaks for it to the other nodes. It has the mirror and the
+// ring's two halves, each with a thread and an endpoint of its own; or, where the CPUs are few, one
+// thread and one endpoint for all three. With the mirror there is the op log: its log writer on rank 0's
+// node, a copy on others.
+#ifndef HVD_FT_LEADER_H
+#define HVD_FT_LEADER_H
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "arena/node_arenas.h"
+#include "mpi/endpoint.h"
+#include "mpi/leader_part.h"
+#include "mpi/node_ring.h"
+
+namespace hvdft {
+
+class Leader {
+ public:
+  // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
+  // which has the nodes' leaders; `one_endpoint` is the same for all of them.
+  Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
+         bool one_endpoint);
+
+  // Waits until all nodes have heard everything, and their leaders have come here too; ends the
+  // threads. False: they did not within the time, or an op was under way; so MPI may still use our
+  // memory, and it has to stay.
+  bool close(uint64_t timeout_ns);
+
+  // The links of this node, and what has been counted of them till now.
+  struct Link {
+    int peer, kind;  // HVDFT_LINK_*
+    const LinkCounts* counts;
+  };
+  std::vector<Link> links() const;
+
+ private:
+  void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
+  void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
+  void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
+
+  std::unique_ptr<Arenas> arenas_;
+  std::optional<LogWriterPart> log_writer_;  // on rank 0's node, …
+  std::optional<LogStore> store_;     // … and on others
+  NodeMember member_;
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges
+  std::optional<MirrorPart> mirror_;
+  std::optional<RingPart<NodeSender>> sender_;
+  std::optional<RingPart<NodeReceiver>> receiver_;
+  std::atomic<bool> ending_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_LEADER_H

@@ -1,0 +1,58 @@
+#include "mpi/leader_part.h"
+
+#include <algorithm>
+
+namespace hvdft {
+
+namespace {
+
+constexpr uint64_t kUnnotifiedNs = 1000000;
+
+}  // namespace
+
+bool LogWriterPart::step(uint64_t) {
+  uint32_t now = doorbell_.load(std::memory_order_seq_cst);
+  if (now == seen_) return false;
+  seen_ = now;
+  while (log_writer_.step()) {
+  }
+  return true;
+}
+
+MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
+                       const std::vector<int>& firsts)
+    : header_(node.header()), store_(store) {
+  int me = endpoint.member();
+  for (int peer = 0; peer < endpoint.members(); ++peer) {
+    if (peer == me || (me != 0 && peer != 0)) continue;
+    auto at = static_cast<size_t>(peer);
+    links_.push_back(
+        std::make_unique<MirrorLink>(node, store, endpoint, peer, firsts[at], firsts[at + 1]));
+  }
+}
+
+// To look for news means to look at every rank; not every change notifies of itself.
+bool MirrorPart::is_news(uint64_t now_ns) {
+  uint32_t now = header_.mirror_news.load(std::memory_order_seq_cst);
+  if (!moved_ && now == news_ && now_ns - looked_ns_ < kUnnotifiedNs) return false;
+  news_ = now;
+  looked_ns_ = now_ns;
+  return true;
+}
+
+// When the job is over the nodes take leave of rank 0's, and it of them: so all have heard all.
+bool MirrorPart::step(uint64_t now_ns) {
+  bool news = is_news(now_ns);
+  moved_ = false;
+  for (auto& link : links_) moved_ |= link->step(now_ns, news);
+  auto all = [&](bool (MirrorLink::*is)() const) {
+    return std::all_of(links_.begin(), links_.end(), [&](auto& link) { return (*link.*is)(); });
+  };
+  if (leaving_ && (store_ || all(&MirrorLink::peer_said_bye))) {
+    for (auto& link : links_) link->say_bye(now_ns);
+    all_said_ = all(&MirrorLink::closed);
+  }
+  return moved_;
+}
+
+}  // namespace hvdft

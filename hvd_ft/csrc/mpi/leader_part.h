@@ -1,0 +1,87 @@
+// What a leader does, in parts: each in a thread of its own, or all in one.
+#ifndef HVD_FT_LEADER_PART_H
+#define HVD_FT_LEADER_PART_H
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "oplog/log_writer.h"
+#include "mpi/mirror_link.h"
+#include "mpi/node_ring.h"
+
+namespace hvdft {
+
+class LeaderPart {
+ public:
+  virtual ~LeaderPart() = default;
+  // Does what can be done without waiting; returns whether there was anything.
+  virtual bool step(uint64_t now_ns) = 0;
+  // Whether it waits for something that MPI brings, and no doorbell tells of.
+  virtual bool waits_for_mpi() const = 0;
+};
+
+// The log writer of the log, on rank 0's node.
+class LogWriterPart : public LeaderPart {
+ public:
+  explicit LogWriterPart(Node& node)
+      : doorbell_(node.header().log_writer_doorbell), log_writer_(node), seen_(doorbell_.load() - 1) {
+    log_writer_.open();
+  }
+  bool step(uint64_t now_ns) override;
+  bool waits_for_mpi() const override { return false; }
+
+ private:
+  const Shared<uint32_t>& doorbell_;
+  LogWriter log_writer_;
+  uint32_t seen_;
+};
+
+// What nodes tell each other.
+class MirrorPart : public LeaderPart {
+ public:
+  // `store`: nullptr on rank 0's node.
+  MirrorPart(Node& node, LogStore* store, Endpoint& endpoint, const std::vector<int>& firsts);
+  bool step(uint64_t now_ns) override;
+  bool waits_for_mpi() const override { return !all_said_; }
+
+  void leave() { leaving_ = true; }  // the job is over
+  bool all_said() const { return all_said_; }
+
+ private:
+  bool is_news(uint64_t now_ns);
+
+  const NodeHeader& header_;
+  LogStore* store_;
+  std::vector<std::unique_ptr<MirrorLink>> links_;
+  uint32_t news_ = 0;
+  uint64_t looked_ns_ = 0;
+  bool moved_ = true;
+  std::atomic<bool> leaving_{false}, all_said_{false};
+};
+
+// One half of the ring.
+template <typename Half>
+class RingPart : public LeaderPart {
+ public:
+  RingPart(const NodeMember& member, Endpoint& endpoint)
+      : stop_(member.node().header().stop), half_(member, endpoint) {}
+
+  bool step(uint64_t) override {
+    if (!connected_) return connected_ = half_.connect();
+    if (stop_.load(std::memory_order_acquire) == 0 && half_.step()) return true;
+    if (!half_.waits_for_mpi()) half_.poke();  // or the neighbour may wait for ever
+    return false;
+  }
+  bool waits_for_mpi() const override { return !connected_ || half_.waits_for_mpi(); }
+  bool under_way() const { return half_.waits_for_mpi(); }
+
+ private:
+  const decltype(NodeHeader::stop)& stop_;
+  Half half_;
+  bool connected_ = false;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_LEADER_PART_H

@@ -1,0 +1,57 @@
+#include "mpi/mirror_link.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hvdft {
+
+bool MirrorLink::step(uint64_t now_ns, bool news) {
+  if (news && !said_bye_) collect(now_ns);
+  bool sent = send();
+  return receive(now_ns) || sent;
+}
+
+void MirrorLink::say_bye(uint64_t now_ns) {
+  if (said_bye_ || !receiver_.hello()) return;
+  collect(now_ns);
+  sender_.bye(&out_);
+  said_bye_ = true;
+}
+
+void MirrorLink::collect(uint64_t now_ns) {
+  if (!receiver_.hello()) return;
+  if (!resumed_) sender_.resume(*receiver_.hello());
+  resumed_ = true;
+  sender_.collect(now_ns, &out_);
+}
+
+bool MirrorLink::send() {
+  bool moved = false;
+  if (sending_ && endpoint_.complete(&sending_transfer_)) {
+    sending_ = false;
+    moved = true;
+  }
+  if (sending_ || out_.empty()) return moved;
+  uint64_t bytes = std::min(out_.size(), kMessageBytes - sizeof bytes);
+  std::memcpy(sent_.data(), &bytes, sizeof bytes);
+  std::memcpy(sent_.data() + sizeof bytes, out_.data(), bytes);
+  out_.erase(0, bytes);
+  sending_transfer_ = endpoint_.begin_send(sent_.data(), sizeof bytes + bytes, peer_);
+  return sending_ = true;
+}
+
+bool MirrorLink::receive(uint64_t now_ns) {
+  if (receiver_.bye()) return false;
+  if (!receiving_) {
+    receiving_transfer_ = endpoint_.begin_receive(received_.data(), kMessageBytes, peer_);
+    receiving_ = true;
+  }
+  if (!endpoint_.complete(&receiving_transfer_)) return false;
+  receiving_ = false;
+  uint64_t bytes;
+  std::memcpy(&bytes, received_.data(), sizeof bytes);
+  receiver_.feed(now_ns, received_.data() + sizeof bytes, bytes);
+  return true;
+}
+
+}  // namespace hvdft

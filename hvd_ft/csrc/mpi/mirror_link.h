@@ -1,0 +1,52 @@
+// An end of one of the mirror's edges over MPI: its two streams, cut into messages.
+#ifndef HVD_FT_MIRROR_LINK_H
+#define HVD_FT_MIRROR_LINK_H
+
+#include <string>
+#include <vector>
+
+#include "mpi/endpoint.h"
+#include "replication/mirror.h"
+
+namespace hvdft {
+
+class MirrorLink {
+ public:
+  // To the leader `peer` of the node with the ranks [first, end).
+  MirrorLink(Node& node, LogStore* store, Endpoint& endpoint, int peer, int first, int end)
+      : sender_(node, first, end),
+        receiver_(node, store, first),
+        endpoint_(endpoint),
+        peer_(peer) {
+    receiver_.say_hello(&out_);
+  }
+
+  // Does what can be done without waiting; returns whether there was anything. `news`: there may be
+  // something to tell.
+  bool step(uint64_t now_ns, bool news);
+  // Says that nothing more comes, once.
+  void say_bye(uint64_t now_ns);
+  // Each side has said it, and everything has gone.
+  bool closed() const { return said_bye_ && out_.empty() && !sending_ && receiver_.bye(); }
+  bool peer_said_bye() const { return receiver_.bye(); }
+
+ private:
+  static constexpr uint64_t kMessageBytes = 64 << 10;
+  void collect(uint64_t now_ns);
+  bool send();
+  bool receive(uint64_t now_ns);
+
+  MirrorSender sender_;
+  MirrorReceiver receiver_;
+  Endpoint& endpoint_;
+  const int peer_;
+  std::string out_;
+  // A message is its length and so many bytes of the stream.
+  std::vector<char> sent_ = std::vector<char>(kMessageBytes), received_ = sent_;
+  Transfer sending_transfer_{}, receiving_transfer_{};
+  bool sending_ = false, receiving_ = false, resumed_ = false, said_bye_ = false;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MIRROR_LINK_H

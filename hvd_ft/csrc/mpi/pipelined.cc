@@ -1,0 +1,91 @@
+#include "mpi/pipelined.h"
+
+#include "base/reduce.h"
+
+namespace hvdft {
+
+namespace {
+constexpr uint64_t kGeneration = 0;  // edges are not made anew here
+}
+
+SendingHalf::SendingHalf(Endpoint& endpoint, RingOp& op)
+    : endpoint_(endpoint), op_(op), sender_(static_cast<uint64_t>(endpoint.member())) {
+  sender_.resume(kGeneration, {0, 0});
+  sender_.begin(op.plan);
+}
+
+bool SendingHalf::step() {
+  bool moved = false;
+  Outgoing next;
+  EdgePosition received = op_.log.received.place();
+  int to = (endpoint_.member() + 1) % endpoint_.members();
+  while (!on_their_way_.full() && sender_.next(received, op_.plan.inputs(), &next)) {
+    const char* from = op_.data + next.bytes.from;
+    on_their_way_.add({endpoint_.begin_send(from, next.bytes.bytes(), to), next.place});
+    sender_.sent();
+    moved = true;
+  }
+  while (!on_their_way_.empty() && endpoint_.complete(&on_their_way_.oldest().transfer)) {
+    op_.log.sent.publish({0, on_their_way_.oldest().what.position + 1});
+    ++on_their_way_.done;
+    moved = true;
+  }
+  return moved;
+}
+
+ReceivingHalf::ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& room)
+    : endpoint_(endpoint),
+      op_(op),
+      room_(room),
+      receiver_(static_cast<uint64_t>(endpoint.member()),
+                static_cast<uint64_t>(endpoint.members()), {0, 0}),
+      ahead_(receiver_) {
+  receiver_.begin(op.plan);
+  ahead_.begin(op.plan);
+  uint64_t lines = (op.plan.chunk(0).bytes() + kCacheLine - 1) / kCacheLine;
+  uint64_t most = std::min(op.plan.segment_bytes(), lines * kCacheLine);
+  if (room_.size() < kTransfers * most) room_.resize(kTransfers * most);
+}
+
+// A final value may not be on its way into memory that is still being sent from: what is there
+// was sent a round of the ring before.
+bool ReceivingHalf::may_begin(const Incoming& next) const {
+  uint64_t round = (op_.plan.members() - 1) * op_.plan.segments();
+  return next.adds || EdgePosition{0, next.place.position - round} < op_.log.sent.place();
+}
+
+char* ReceivingHalf::place_for(const Incoming& next, uint64_t number) {
+  if (!next.adds) return op_.data + next.bytes.from;
+  return room_.data() + number % kTransfers * (room_.size() / kTransfers);
+}
+
+// What has arrived goes into the result.
+void ReceivingHalf::take(const Incoming& arrived, uint64_t number) {
+  if (!arrived.adds) return;
+  char* own = op_.data + arrived.bytes.from;
+  const void* inputs[] = {place_for(arrived, number), own};
+  uint64_t count = arrived.bytes.bytes() / element_bytes(op_.dtype);
+  reduce(op_.dtype, op_.op, inputs, 2, own, count);
+}
+
+bool ReceivingHalf::step() {
+  bool moved = false;
+  Incoming next;
+  int from = (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
+  while (!on_their_way_.full() && ahead_.next(&next) && may_begin(next)) {
+    char* to = place_for(next, on_their_way_.begun);
+    on_their_way_.add({endpoint_.begin_receive(to, next.bytes.bytes(), from), next});
+    ahead_.received();
+    moved = true;
+  }
+  // One at a time, so that what it was reduced to is sent before the next is reduced.
+  if (!on_their_way_.empty() && endpoint_.complete(&on_their_way_.oldest().transfer)) {
+    take(on_their_way_.oldest().what, on_their_way_.done);
+    ++on_their_way_.done;
+    op_.log.received.publish(receiver_.received());
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace hvdft

@@ -1,0 +1,80 @@
+// The ring in segments, over MPI: receiving one, reducing the one before and sending the one
+// before that overlap. Drives the protocol of ring.h for one op; its two halves are linked by
+// counters only, so that two threads may have them, or one.
+#ifndef HVD_FT_PIPELINED_H
+#define HVD_FT_PIPELINED_H
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "mpi/endpoint.h"
+#include "protocol/ring.h"
+
+namespace hvdft {
+
+// An allreduce of one member, in place.
+struct RingOp {
+  char* data;
+  RingPlan plan;
+  uint32_t dtype, op;
+  // How far it has come. `sent` counts what has left the member's memory.
+  PairLog log;
+};
+
+// So many transfers may be on their way in a direction: one that is being copied, and others
+// that MPI has already when it is through.
+constexpr uint64_t kTransfers = 4;
+
+// A queue of transfers on one endpoint, and what each of them carries.
+template <typename What>
+struct OnTheirWay {
+  struct Item {
+    Transfer transfer;
+    What what;
+  };
+  std::array<Item, kTransfers> items;
+  uint64_t begun = 0, done = 0;
+
+  bool full() const { return begun - done == kTransfers; }
+  bool empty() const { return begun == done; }
+  Item& oldest() { return items[done % kTransfers]; }
+  void add(const Item& item) { items[begun++ % kTransfers] = item; }
+};
+
+class SendingHalf {
+ public:
+  SendingHalf(Endpoint& endpoint, RingOp& op);
+  // Does what can be done without waiting. Returns whether there was anything.
+  bool step();
+  bool done() const { return sender_.op() > 0 && on_their_way_.empty(); }
+
+ private:
+  Endpoint& endpoint_;
+  RingOp& op_;
+  RingSender sender_;
+  OnTheirWay<EdgePosition> on_their_way_;
+};
+
+class ReceivingHalf {
+ public:
+  // `room`: memory for what has yet to be reduced; kept from op to op.
+  ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& room);
+  bool step();
+  bool done() const { return receiver_.op() > 0; }
+
+ private:
+  bool may_begin(const Incoming& next) const;
+  void take(const Incoming& arrived, uint64_t number);
+  char* place_for(const Incoming& next, uint64_t number);
+
+  Endpoint& endpoint_;
+  RingOp& op_;
+  std::vector<char>& room_;
+  RingReceiver receiver_, ahead_;  // what is complete, what is begun
+  OnTheirWay<Incoming> on_their_way_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_PIPELINED_H

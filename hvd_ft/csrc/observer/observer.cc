@@ -1,0 +1,61 @@
+// A read-only look at a running job: launcher, live display, reports.
+#include "observer/observer.h"
+
+using hvdft::Node;
+
+hvdft_observer* hvdft_observer_open(const char* dir) {
+  auto node = Node::open(dir, nullptr, Node::kObserver);
+  return node ? new hvdft_observer{std::move(node)} : nullptr;
+}
+
+void hvdft_observer_close(hvdft_observer* observer) { delete observer; }
+
+int hvdft_observer_size(hvdft_observer* observer) { return observer->node->size(); }
+
+int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out) {
+  auto& block = observer->node->rank(rank);
+  out->state = block.state.load(std::memory_order_acquire);
+  out->incarnation = block.incarnation.load();
+  out->pid = block.pid.load();
+  out->step = block.step.load();
+  out->executed = block.executed.load();
+  out->since_ns = block.since_ns.load();
+  return HVDFT_OK;
+}
+
+int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots* out) {
+  auto& block = observer->node->rank(rank);
+  out->count = block.snapshot_count.load();
+  out->steps = block.snapshot_steps.load();
+  out->training_ns = block.training_ns.load();
+  out->stall_ns = block.stall_ns.load();
+  out->copy_ns = block.copy_ns.load();
+  return HVDFT_OK;
+}
+
+int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out) {
+  auto& block = observer->node->rank(rank);
+  uint64_t asleep = block.asleep.load();
+  out->state = block.state.load(std::memory_order_acquire);
+  out->incarnation = block.incarnation.load();
+  out->pending = block.pending.load();
+  out->asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_doorbell.load();
+  out->contributed = hvdft::ops_contributed(block);
+  out->executed = block.executed.load();
+  out->announced = block.mail_sequence.load();
+  out->step = block.step.load();
+  return HVDFT_OK;
+}
+
+int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out, int capacity) {
+  return observer->node->read_events(from, out, capacity);
+}
+
+uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) { return observer->node->header().used_bytes.load(); }
+uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer) { return observer->node->limit(); }
+uint64_t hvdft_observer_generation(hvdft_observer* observer) { return observer->node->header().generation.load(); }
+uint64_t hvdft_observer_log_length(hvdft_observer* observer) { return observer->node->header().log_length.load(); }
+uint64_t hvdft_observer_log_records(hvdft_observer* observer) {
+  auto& h = observer->node->header();
+  return h.log_length.load() - h.truncated.load();
+}

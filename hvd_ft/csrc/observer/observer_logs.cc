@@ -1,0 +1,82 @@
+// A look at the logs that two have together, and at the op log. They are written meanwhile.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "hvd_ft_logs.h"
+#include "arena/message_file.h"
+#include "observer/observer.h"
+
+using namespace hvdft;
+
+namespace {
+
+// Where an op's entry in the log lies, and a copy of it; nullptr if it is not there, or was cut
+// meanwhile.
+const Record* copy_record(const Node& node, uint64_t id, Record* out) {
+  if (id >= node.header().log_length.load(std::memory_order_acquire)) return nullptr;
+  const Record* record = node.record(id);
+  if (record == nullptr) return nullptr;
+  std::memcpy(out, record, sizeof *out);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return out->id == id && node.record(id) == record ? record : nullptr;
+}
+
+}  // namespace
+
+int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_ring_end* out) {
+  const Node& node = *observer->node;
+  if (!node.several()) return 0;
+  EdgePosition place;
+  if (rank == node.first_local()) {
+    const PairLog& log = node.header().pair_log;
+    place = (sent ? log.sent : log.received).place();
+  } else {
+    const RankBlock& block = node.rank(rank);
+    uint64_t word = (sent ? block.ring_sent : block.ring_received).load();
+    if (word == 0) return 0;
+    place = unpack(word - 1);
+  }
+  *out = {place.op, place.position, 0, 0, 0, 0};
+  Record record;
+  if (copy_record(node, place.op, &record) == nullptr) return 1;
+  RingPlan plan = node.plan(record);
+  if (place.position >= plan.positions()) {  // a sender does not look whether it was the last one
+    *out = {place.op + 1, 0, 0, 0, 0, 0};
+    return 1;
+  }
+  RingStep step = plan.step_at(place.position);
+  out->known = 1;
+  out->allgather = step.phase == Phase::kAllgather;
+  out->step = step.step;
+  out->segment = step.segment;
+  return 1;
+}
+
+int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out) {
+  const Node& node = *observer->node;
+  uint64_t sends = node.rank(source).sends_to[dest / 64].load() >> dest % 64 & 1;
+  uint64_t receives = node.rank(dest).receives_from[source / 64].load() >> source % 64 & 1;
+  if (!sends && !receives) return 0;
+  auto file = PairFile::open(node, source, dest, false);
+  if (!file) return HVDFT_ESYS;
+  const PairHeader& header = file->header();
+  uint64_t received = header.receiver.count.load(std::memory_order_acquire);
+  *out = {file->sent(), received, header.decided_before.load(), file->memory_bytes()};
+  return 1;
+}
+
+int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capacity) {
+  const Node& node = *observer->node;
+  Record record;
+  const Record* at = copy_record(node, id, &record);
+  if (at == nullptr) return 0;
+  const char* tail = reinterpret_cast<const char*>(at + 1);
+  uint64_t blocks = record.op.blocks * sizeof(uint64_t);
+  auto room = static_cast<uint64_t>(capacity) - 1;
+  uint64_t length = std::min(record.op.signature_bytes - 1, room);
+  std::string signature(tail + blocks + record.op.response_bytes, length);
+  if (copy_record(node, id, &record) == nullptr) return 0;
+  std::strcpy(out, signature.c_str());
+  return 1;
+}

@@ -1,0 +1,176 @@
+#include "oplog/log_store.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "protocol/node_order.h"
+
+namespace hvdft {
+
+LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
+  NodeHeader& h = node_.header();
+  length_ = h.log_length.load();
+  backed_ = h.backed.load();
+  find_gone();
+  // Who was killed had perhaps not told of the last ones.
+  h.truncated.store(gone_ - h.kept.load());
+  h.decided_before.store(gone_);
+  // What was being appended and is not published nobody knows of.
+  for (uint64_t id = length_; node_.record(id) != nullptr; ++id) {
+    node_.index()[id % kIndexEntries].store(0);
+  }
+  const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
+  segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
+  inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
+
+  std::vector<std::pair<uint64_t, uint64_t>> taken;
+  auto take = [&](uint64_t entry) {
+    auto* record = reinterpret_cast<const Record*>(node_.heap() + entry - 1);
+    for (auto& place : places_of(*record, entry - 1)) taken.push_back(place);
+  };
+  for (uint64_t i = 0; i < h.kept.load(); ++i) {
+    take(node_.kept()[i].load());
+    kept_bytes_ += heap_bytes(node_.kept()[i].load() - 1);
+  }
+  for (uint64_t id = gone_; id < length_; ++id) take(node_.index()[id % kIndexEntries].load());
+  heap_.occupy(std::move(taken));
+}
+
+// Ops leave in the order of their ids, and one that is kept is entered there before it leaves.
+void LogStore::find_gone() {
+  NodeHeader& h = node_.header();
+  uint64_t kept = h.kept.load();
+  uint64_t last_kept = 0;  // entry
+  if (kept > 0) last_kept = node_.kept()[kept - 1].load();
+  for (gone_ = h.decided_before.load(); gone_ < length_; ++gone_) {
+    auto& entry = node_.index()[gone_ % kIndexEntries];
+    if (entry.load() != 0 && entry.load() == last_kept) entry.store(0);
+    if (entry.load() != 0) return;
+  }
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& record,
+                                                               uint64_t offset) const {
+  std::vector<std::pair<uint64_t, uint64_t>> places = {
+      {offset, record.bytes()}, {record.result_offset, record.heap_bytes()}};
+  if (RingPlan plan = node_.plan(record); plan.gathered()) {
+    places.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
+  } else if (node_.several()) {
+    places.emplace_back(record.partial_offset, record.heap_bytes());
+  }
+  return places;
+}
+
+// Memory for `bytes` of the heap at *place.
+int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
+  *place = heap_.allocate(bytes);
+  if (*place == Heap::kFull) {
+    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // says what is in use
+  }
+  uint64_t end = *place + bytes;
+  if (end <= backed_) return HVDFT_OK;
+  // In steps, so that small ops do not each ask the kernel; but never the limit's last bytes.
+  uint64_t target = align_up(end, kPage);
+  uint64_t roomy = align_up(end, 1 << 20);
+  uint64_t heap = node_.heap_offset();
+  if (node_.grow(node_.fd(), heap, backed_, roomy, what) == HVDFT_OK) {
+    node_.header().backed.store(backed_ = roomy);
+    return HVDFT_OK;
+  }
+  int code = node_.grow(node_.fd(), heap, backed_, target, what);
+  if (code == HVDFT_OK) node_.header().backed.store(backed_ = target);
+  return code;
+}
+
+int LogStore::append(const OpHead& op, const char* tail) {
+  uint64_t id = length_;
+  auto& index = node_.index()[id % kIndexEntries];
+  if (index.load(std::memory_order_relaxed) != 0 && node_.record(id - kIndexEntries) != nullptr) {
+    return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
+                "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
+  }
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op};
+  RingPlan plan = node_.plan(record);
+  NodeOrder order(plan, node_.number());
+  record.first_given = order.first_given;
+  record.first_taken = order.first_taken;
+  const char* what = "the result of the next op";
+  int code = give(record.heap_bytes(), what, &record.result_offset);
+  if (code != HVDFT_OK) return code;
+  record.partial_offset = record.result_offset;
+  if (node_.several()) {
+    uint64_t bytes = plan.gathered() ? plan.gathered_bytes() : record.heap_bytes();
+    code = give(bytes, what, &record.partial_offset);
+    if (code != HVDFT_OK) return code;
+    if (plan.gathered()) record.partial_offset += plan.on_edge(node_.number(), 0).from;
+  }
+  uint64_t offset;
+  code = give(record.bytes(), "the op log", &offset);
+  if (code != HVDFT_OK) return code;
+  std::memcpy(node_.heap() + offset, &record, sizeof record);
+  std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
+  index.store(offset + 1, std::memory_order_release);
+  segments_ = record.end_segment();
+  inputs_ = record.end_input();
+  ++length_;
+  return HVDFT_OK;
+}
+
+void LogStore::publish() {
+  node_.header().log_length.store(length_, std::memory_order_release);
+  node_.notify_ring();
+}
+
+int LogStore::keep(uint64_t id) {
+  NodeHeader& h = node_.header();
+  uint64_t kept = h.kept.load(std::memory_order_relaxed);
+  if (kept == kKeptEntries) {
+    return fail(HVDFT_ENOSPACE, "the op log is full: more than 65536 collectives outside of "
+                "training loops; put them into a loop with snapshots");
+  }
+  auto& index = node_.index()[id % kIndexEntries];
+  uint64_t entry = index.load();
+  kept_bytes_ += heap_bytes(entry - 1);
+  // Readers look at the index first, so they find it at any moment.
+  node_.kept()[kept].store(entry);
+  h.kept.store(kept + 1);
+  index.store(0);
+  gone_ = id + 1;
+  return HVDFT_OK;
+}
+
+// What the record at `offset` and its data take.
+uint64_t LogStore::heap_bytes(uint64_t offset) const {
+  Record record;
+  std::memcpy(&record, node_.heap() + offset, sizeof record);
+  uint64_t sum = 0;
+  for (auto [place, bytes] : places_of(record, offset)) sum += Heap::rounded(bytes);
+  return sum;
+}
+
+void LogStore::publish_room() {
+  NodeHeader& h = node_.header();
+  uint64_t others = h.used_bytes.load() - backed_ + kept_bytes_;
+  h.log_bytes.store(heap_.allocated() - kept_bytes_);
+  h.log_room.store(node_.limit() > others ? node_.limit() - others : 0);
+}
+
+void LogStore::drop(uint64_t id) {
+  auto& index = node_.index()[id % kIndexEntries];
+  uint64_t offset = index.load(std::memory_order_relaxed) - 1;
+  Record record;
+  std::memcpy(&record, node_.heap() + offset, sizeof record);
+  node_.header().dropped_segments.store(record.end_segment());
+  node_.header().dropped_inputs.store(record.end_input());
+  index.store(0, std::memory_order_release);
+  gone_ = id + 1;
+  for (auto [place, bytes] : places_of(record, offset)) heap_.release(place, bytes);
+  node_.header().truncated.fetch_add(1, std::memory_order_release);
+}
+
+void LogStore::decided(uint64_t id) {
+  node_.header().decided_before.store(id, std::memory_order_release);
+  node_.notify_mirror();
+}
+
+}  // namespace hvdft

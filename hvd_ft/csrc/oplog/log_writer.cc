@@ -1,0 +1,142 @@
+#include <cstring>
+
+#include "base/doorbell.h"
+#include "oplog/log_writer.h"
+
+namespace hvdft {
+
+namespace {
+
+// What was announced to an older log writer is void, as it may have granted a join and not lived to
+// publish the term.
+uint64_t first_term(const NodeHeader& h) {
+  uint64_t seen = h.term.load();
+  return seen == 0 ? 0 : seen + 1;
+}
+
+}  // namespace
+
+LogWriter::LogWriter(Node& node)
+    : node_(node),
+      store_(node),
+      sequencer_(first_term(node.header()), store_.length(), store_.gone()) {
+  for (int r = 0; r < node.size(); ++r) seen_.push_back(node.rank(r).entered.load());
+}
+
+LogWriter::~LogWriter() {
+  if (!thread_.joinable()) return;
+  closing_ = true;
+  notify(node_.header().log_writer_doorbell);
+  thread_.join();
+}
+
+void LogWriter::open() {
+  node_.header().term.store(sequencer_.term(), std::memory_order_release);
+  node_.notify_workers();
+}
+
+void LogWriter::start() {
+  open();
+  thread_ = std::thread([this] { run(); });
+}
+
+void LogWriter::run() {
+  auto& doorbell = node_.header().log_writer_doorbell;
+  while (!closing_) {
+    uint32_t ticket = doorbell.load(std::memory_order_seq_cst);
+    if (step() || yield_for_doorbell(doorbell, ticket)) continue;
+    wait_doorbell(doorbell, ticket, -1);
+  }
+}
+
+bool LogWriter::step() {
+  bool joins = answer_enter_requests();
+  bool proposal = answer_proposal();
+  bool truncated = truncate();
+  store_.publish_room();
+  return joins || proposal || truncated;
+}
+
+bool LogWriter::answer_enter_requests() {
+  bool any = false;
+  for (int r = 0; r < node_.size(); ++r) {
+    RankBlock& block = node_.rank(r);
+    uint64_t request = block.enter_request.load(std::memory_order_acquire);
+    if (request == seen_[r]) continue;
+    seen_[r] = request;
+    // A rank that does not know the whole log sees that by itself and asks again.
+    if (!sequencer_.enter(request & ((1ull << 40) - 1))) continue;
+    block.entered.store(request, std::memory_order_release);
+    node_.header().term.store(sequencer_.term(), std::memory_order_release);
+    any = true;
+  }
+  if (any) node_.notify_workers();
+  return any;
+}
+
+bool LogWriter::answer_proposal() {
+  NodeHeader& h = node_.header();
+  uint64_t number = h.proposed.load(std::memory_order_acquire);
+  if (number == h.answered.load(std::memory_order_relaxed)) return false;
+  if (sequencer_.propose(h.proposal_term, h.proposal_count) &&
+      append(h.proposal_count) != HVDFT_OK) {
+    node_.stop(0, 1, hvdft_error());
+    return false;
+  }
+  store_.publish();
+  h.answered.store(number, std::memory_order_release);
+  node_.notify_workers();
+  return true;
+}
+
+int LogWriter::append(uint64_t count) {
+  const char* at = node_.proposal();
+  for (uint64_t i = 0; i < count; ++i) {
+    OpHead op;
+    std::memcpy(&op, at, sizeof op);
+    at += sizeof op;
+    int code = store_.append(op, at);
+    if (code != HVDFT_OK) return code;
+    at += align_up(op.tail_bytes(), 8);
+  }
+  return HVDFT_OK;
+}
+
+bool LogWriter::truncate() {
+  // Workers publish snapshots far more often than they matter: look only when one moved.
+  std::vector<uint64_t> positions;
+  for (int r = 0; r < node_.size(); ++r) {
+    for (Loop& loop : node_.rank(r).loops) {
+      uint64_t begin = loop.begin.load(std::memory_order_acquire);
+      if (begin == 0) break;
+      positions.push_back(begin);
+      positions.push_back(loop.published.load(std::memory_order_acquire) >> 1);
+    }
+    positions.push_back(0);
+  }
+  if (positions == positions_) return false;
+  positions_ = positions;
+
+  std::vector<std::vector<LoopPosition>> places;
+  size_t at = 0;
+  for (int r = 0; r < node_.size(); ++r) {
+    std::vector<LoopPosition> loops(kMaxLoops);
+    for (size_t loop = 0; positions[at] != 0; at += 2, ++loop) {
+      uint64_t published = positions[at + 1];
+      loops[loop] = {true, published != 0, positions[at] - 1, published != 0 ? published - 1 : 0};
+    }
+    ++at;
+    places.push_back(std::move(loops));
+  }
+  Sequencer::Truncation freed = sequencer_.truncate(places);
+  for (uint64_t id : freed.keep) {
+    if (store_.keep(id) == HVDFT_OK) continue;
+    node_.stop(0, 1, hvdft_error());
+    return false;
+  }
+  for (uint64_t id : freed.drop) store_.drop(id);
+  store_.decided(sequencer_.decided_before());
+  return !freed.drop.empty();
+}
+
+}  // namespace hvdft

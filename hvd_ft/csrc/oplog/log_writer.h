@@ -1,0 +1,43 @@
+// The log writer of the op log, in rank 0's agent. It drives the sequencer with what workers ask for in
+// shared memory. With one node it has a thread; with several it is a part of what the leader does,
+// which so passes on at once what was agreed.
+#ifndef HVD_FT_LOG_WRITER_H
+#define HVD_FT_LOG_WRITER_H
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "arena/arena.h"
+#include "oplog/log_store.h"
+#include "protocol/sequencer.h"
+
+namespace hvdft {
+
+class LogWriter {
+ public:
+  explicit LogWriter(Node& node);
+  ~LogWriter();
+  void start();  // with a thread; else:
+  void open();
+  bool step();  // after every notification of log_writer_doorbell; returns whether there was anything
+
+ private:
+  void run();
+  bool answer_enter_requests();
+  bool answer_proposal();
+  bool truncate();
+  int append(uint64_t count);
+
+  Node& node_;
+  LogStore store_;
+  Sequencer sequencer_;
+  std::vector<uint64_t> seen_;  // per rank: the join request answered last
+  std::vector<uint64_t> positions_;
+  std::atomic<bool> closing_{false};
+  std::thread thread_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_LOG_WRITER_H

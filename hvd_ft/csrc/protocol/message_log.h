@@ -1,0 +1,110 @@
+// The message log of a pair: what rank `source` has sent to rank `dest`, in order, and what of it
+// has been received. Both ends write into the one log, as in the first seed's second attempt: so
+// each of them finds there what the other, or its own dead incarnation, had come to.
+//
+// A message gets its place in the log, its *number*, before it is published: `sent` counts those
+// that are. Receives from that source are numbered, too. A receive takes the first message with
+// its tag that none has taken, by one store into the message: its own number, + 1. A restarted
+// worker counts from its snapshot again. Its sends below `sent` are repeated ones, which are
+// skipped; its receives find the messages that bear their numbers, in whatever order tags were
+// asked for.
+//
+// What an end has passed by a snapshot it will never ask for again; what both have passed can go.
+// What lies outside of training loops a restarted script always asks for, so it is kept.
+//
+// Rules only: no memory, threads or clock. messages.cc drives them with what lies in the arena;
+// message_log_test.cc tries every interleaving.
+#ifndef HVD_FT_MESSAGE_LOG_H
+#define HVD_FT_MESSAGE_LOG_H
+
+#include <algorithm>
+#include <cstdint>
+
+namespace hvdft {
+
+// How far an end has come, as its worker knows it: calls, and the messages they were about. All
+// before `first` are among these, none from `reach` on is. (A sender has no gaps: the three are one.)
+struct LogPosition {
+  uint64_t count = 0, first = 0, reach = 0;
+};
+
+constexpr bool is_repeated(const LogPosition& sender, uint64_t sent) { return sender.count < sent; }
+
+// What a receiver sees of a message.
+struct SeenMessage {
+  bool there;      // it is not dropped
+  uint64_t taken;  // number of the receive that took it, + 1; 0: none
+  int32_t tag;
+};
+
+enum class Finding {
+  kNothing,   // the message has not been sent yet
+  kTaken,     // this receive took it before, in an earlier incarnation
+  kUntaken,   // it is to be taken
+  kDropped    // the script asks for something that lies before its snapshot
+};
+
+struct Found {
+  Finding what;
+  uint64_t number;
+};
+
+// What the next receive gets. `fresh`: this incarnation has taken a message before, so nothing that
+// it asks for can be taken already.
+template <typename See>
+Found find_message(const LogPosition& receiver, bool fresh, uint64_t sent, int32_t tag, See see) {
+  Found found{Finding::kNothing, 0};
+  for (uint64_t n = receiver.first; n < sent; ++n) {
+    SeenMessage message = see(n);
+    if (!message.there) return {Finding::kDropped, n};
+    if (message.taken == receiver.count + 1) return {Finding::kTaken, n};
+    if (message.taken != 0 || message.tag != tag || found.what != Finding::kNothing) continue;
+    found = {Finding::kUntaken, n};
+    if (fresh) break;
+  }
+  return found;
+}
+
+// The receive is done: message `number` bears its number now. `taken(n)` as in SeenMessage.
+template <typename Taken>
+void move_on(LogPosition* receiver, uint64_t number, Taken taken) {
+  ++receiver->count;
+  receiver->reach = std::max(receiver->reach, number + 1);
+  auto done = [&](uint64_t by) { return by != 0 && by <= receiver->count; };
+  while (receiver->first < receiver->reach && done(taken(receiver->first))) ++receiver->first;
+}
+
+// ---------------------------------------------------------------- cutting
+
+// What an end publishes of a training loop. Nothing that it says is ever taken back.
+struct LoopMarks {
+  uint64_t begin = 0;  // 1 + its `reach` when the loop began; 0: it has not
+  uint64_t past = 0;   // its `first` at the loop's latest snapshot
+};
+
+enum class Fate {
+  kOpen,  // the end may ask for the message again, or its snapshots will tell
+  kKept,  // it lies outside of loops
+  kPast
+};
+
+// What becomes of a message as one end sees it; `marks(loop)` are that end's.
+template <typename Marks>
+Fate fate_at(uint64_t number, int loops, Marks marks) {
+  for (int loop = 0; loop < loops; ++loop) {
+    LoopMarks m = marks(loop);
+    if (m.begin == 0) return Fate::kOpen;
+    if (number < m.begin - 1) return Fate::kKept;
+    if (number < m.past) return Fate::kPast;
+  }
+  return Fate::kOpen;
+}
+
+constexpr Fate fate_of(Fate at_sender, Fate at_receiver) {
+  if (at_sender == Fate::kOpen || at_receiver == Fate::kOpen) return Fate::kOpen;
+  return at_sender == Fate::kPast && at_receiver == Fate::kPast ? Fate::kPast : Fate::kKept;
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MESSAGE_LOG_H

@@ -1,0 +1,59 @@
+// The pair log: how far each edge of the ring has come. Both ends keep a record of it, two words
+// in the arena of the member, which outlives the process: nothing is appended, so a log
+// neither grows nor is truncated.
+//
+// The receiver's record is the truth. It is published when the effect of a segment has been
+// written, so what it counts need not be sent again, whether or not the sender lived to note
+// that it sent it; and what it does not count has to be, whatever the sender noted: it may have
+// been lost on its way. The sender's record tells a reader what it believes; nothing depends on it.
+#ifndef HVD_FT_PAIR_LOG_H
+#define HVD_FT_PAIR_LOG_H
+
+#include <cstdint>
+
+#include "base/shared.h"
+
+namespace hvdft {
+
+// How far an edge has come: through all ops before `op`, and of this one through so many
+// positions. Packed it is one word, that one store can publish and one comparison can order.
+struct EdgePosition {
+  uint64_t op = 0, position = 0;
+};
+
+constexpr uint64_t kPositionBits = 28;  // that leaves 2^36 ops: two years of 1000 a second
+constexpr uint64_t kMaxPositions = uint64_t{1} << kPositionBits;  // of an op, on an edge
+
+constexpr uint64_t pack(EdgePosition place) { return place.op << kPositionBits | place.position; }
+constexpr EdgePosition unpack(uint64_t word) {
+  return {word >> kPositionBits, word & (kMaxPositions - 1)};
+}
+constexpr bool operator==(EdgePosition a, EdgePosition b) { return pack(a) == pack(b); }
+constexpr bool operator<(EdgePosition a, EdgePosition b) { return pack(a) < pack(b); }
+
+// One end's record. Progress only grows, over all generations, so the two words need not be read
+// together: `generation` tells in which one the edge was made last.
+class PairRecord {
+ public:
+  EdgePosition place() const { return unpack(place_.load(std::memory_order_acquire)); }
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+  // Everything written before is visible to who sees the place.
+  void publish(EdgePosition place) { place_.store(pack(place), std::memory_order_release); }
+  void made_in(uint64_t generation) {
+    generation_.store(generation, std::memory_order_release);
+  }
+
+ private:
+  Shared<uint64_t> place_{0}, generation_{0};
+};
+
+// A member's ends of its two edges. Each is written by the thread that has that half.
+struct PairLog {
+  alignas(64) PairRecord received;  // from its predecessor
+  alignas(64) PairRecord sent;      // to its successor
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_PAIR_LOG_H

@@ -1,0 +1,188 @@
+// The protocol of the ring: what one member sends next and where what it receives goes, through
+// deaths of any members at any moment. A state machine: no data, MPI, threads, clock or I/O;
+// drivers tell it what happened and do what it says. The ops' arithmetic is in ring_plan.h, what
+// outlives a process in pair_log.h.
+//
+// A member has two halves, each of one thread, linked only by counters that grow: the sending
+// half is told what the receiving half has published. A driver's two loops are
+//
+//   send:    if (!sender.begun()) sender.begin(plan of op sender.op(), once it has one)
+//            if (sender.next(log.received.place(), inputs of sender.op(), &out))
+//              send `out`; log.sent.publish(sender.sent());
+//   receive: if (!receiver.begun()) receiver.begin(plan of op receiver.op(), once it has one);
+//              log.received.publish(receiver.place())
+//            receiver.next(&in): in.bytes come next, and into the result they go
+//            receive them; if (!receiver.accepts(their generation, their place)) drop them
+//            if in.adds: wait until `inputs` of receiver.op() > in.input, then
+//              result[in.bytes] = received + input[in.bytes]
+//            if in.completes: wait for that too, then result = the sum of all chunks
+//            log.received.publish(receiver.received());
+//
+// begin() may pass an op by at once (no data, one member): look at begun() again. The halves may
+// be in different ops. Both are values: a copy that is moved on looks ahead.
+//
+// Of a gathered op the chunks have memory of their own. "Input" is the member's own chunk there, what
+// it receives and sends on are others; only their sum goes into the result.
+//
+// `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
+// What of the result is final: RingPlan::results(), as far as log.received tells; all of op i
+// when log.received.place().op > i.
+//
+// *When an edge is made anew*, in generation g: the receiver first refuses everything older
+// (remade(g), log.received.made_in(g)), and only then tells its record to the sender; the sender
+// goes on from there (resume). Why the sender still has all that the receiver may lack:
+//  - Step 0 is sent out of the input, which nobody writes while the op lasts.
+//  - A later step of REDUCE_SCATTER is sent out of the result, where it lies as a partial sum
+//    until ALLGATHER brings the final value to the same place. That value contains the
+//    input of the successor, who added it to just this partial sum, and published its record
+//    before it sent the sum on. So by then its record counts it, and will not ask for it again.
+//  - Everything in ALLGATHER, and the last sum of REDUCE_SCATTER, is final and stays, and so do the
+//    chunks of a gathered op.
+// And why doing a segment again does no harm: sums are written out of place, result = received +
+// input, from two values that do not change; a store in ALLGATHER is a copy of one. So what
+// was torn half-way by a death is just written again. (A driver that never resumes may let input
+// and result be the same memory.) The input may be used for something else when the member has
+// received all of the op, as the final value of what it sent in step 0 has then been round; its
+// result, and all chunks of a gathered op, must stay until the *successor* has received all of it.
+//
+// The order of a sum is the order of the ring, so it depends neither on timing nor on deaths.
+#ifndef HVD_FT_RING_H
+#define HVD_FT_RING_H
+
+#include <cstdint>
+
+#include "protocol/pair_log.h"
+#include "protocol/ring_plan.h"
+
+namespace hvdft {
+
+// A half's place in the stream of its edge; only places at which something passes.
+class EdgeCursor {
+ public:
+  EdgePosition place() const { return place_; }
+  uint64_t op() const { return place_.op; }
+  bool begun() const { return begun_; }
+  const RingPlan& plan() const { return plan_; }
+  uint64_t generation() const { return generation_; }
+
+  // The plan of op(). If nothing is left to pass over the edge in it, the next op is wanted.
+  void begin(const RingPlan& plan) {
+    plan_ = plan;
+    begun_ = true;
+    settle();
+  }
+
+ protected:
+  EdgeCursor(uint64_t edge, EdgePosition place) : edge_(edge), place_(place) {}
+
+  void go_to(EdgePosition place) {
+    place_ = place;
+    begun_ = false;
+  }
+  EdgePosition move_on() {
+    ++place_.position;
+    settle();
+    return place_;
+  }
+  ByteRange stretch() const { return plan_.on_edge(edge_, place_.position); }
+
+  uint64_t generation_ = 0;
+
+ private:
+  void settle() {
+    place_.position = plan_.next_on_edge(edge_, place_.position);
+    if (place_.position == plan_.positions()) go_to({place_.op + 1, 0});
+  }
+
+  uint64_t edge_;
+  EdgePosition place_;
+  RingPlan plan_;
+  bool begun_ = false;
+};
+
+// What goes out next.
+struct Outgoing {
+  EdgePosition place;
+  ByteRange bytes;
+  bool from_input;  // else from the result
+};
+
+class RingSender : public EdgeCursor {
+ public:
+  // Nothing is to be sent before resume().
+  explicit RingSender(uint64_t member) : EdgeCursor(member, {}) {}
+
+  // The edge was made in a generation, and the successor's record is this one.
+  void resume(uint64_t generation, EdgePosition successor_has) {
+    generation_ = generation;
+    connected_ = true;
+    go_to(successor_has);
+  }
+
+  // The edge is broken, or about to be made anew.
+  void pause() { connected_ = false; }
+
+  // False: there is nothing to send now. `received`: the record of the member's own receiving half.
+  bool next(EdgePosition received, uint64_t inputs, Outgoing* out) const {
+    if (!connected_ || !begun()) return false;
+    uint64_t at = place().position, segments = plan().segments();
+    bool first_step = at < segments;
+    if (first_step ? inputs <= at : !(EdgePosition{op(), at - segments} < received)) return false;
+    *out = {place(), stretch(), first_step};
+    return true;
+  }
+
+  // What next() told is on its way. Returns what the sender's record is now.
+  EdgePosition sent() { return move_on(); }
+
+ private:
+  bool connected_ = false;
+};
+
+// What comes in next, and goes into the result.
+struct Incoming {
+  EdgePosition place;
+  ByteRange bytes;
+  bool adds;       // result = received + input; else result = received
+  bool completes;  // a gathered op: then result = the sum of all chunks
+  uint64_t input;  // if it adds, or completes: the number of that input, which has to be ready
+};
+
+class RingReceiver : public EdgeCursor {
+ public:
+  // `record`: its own, as it lies in the arena.
+  RingReceiver(uint64_t member, uint64_t members, EdgePosition record)
+      : EdgeCursor((member + members - 1) % members, record) {}
+
+  // From now on only what was sent in this generation is accepted. Returns what the predecessor
+  // has to be told.
+  EdgePosition remade(uint64_t generation) {
+    generation_ = generation;
+    return place();
+  }
+
+  // False: the op has not begun.
+  bool next(Incoming* in) const {
+    if (!begun()) return false;
+    uint64_t at = place().position, segments = plan().segments();
+    if (plan().gathered()) {
+      *in = {place(), stretch(), false, at + 1 == plan().positions(), 0};
+    } else {
+      *in = {place(), stretch(), at < (plan().members() - 1) * segments, false, at + segments};
+    }
+    return true;
+  }
+
+  // A message of an older generation was sent to someone who may have died since. In this one the
+  // place is what is awaited, if the driver does its part: else nothing is added that is wrong.
+  bool accepts(uint64_t generation, EdgePosition sent_from) const {
+    return generation == generation_ && sent_from == place();
+  }
+
+  // The effect of what next() told is written. Returns the record to publish.
+  EdgePosition received() { return move_on(); }
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_RING_H

@@ -1,0 +1,153 @@
+// The arithmetic of a ring allreduce: who sends what to whom, in which order.
+//
+// N members stand in a ring. An op's data is cut into N chunks and each chunk into segments. In
+// REDUCE_SCATTER, steps 0 to N-2, a chunk travels from member to member and each adds its own
+// input; then one member has it whole, and in ALLGATHER, steps 0 to N-2, it travels on to all
+// others. An *edge* joins a member to its successor and has the number of that member, who
+// sends. What passes over an edge in an op is one ordered stream: step by step, in a step
+// segment by segment. So how far an edge has come is one integer, the *position*; counted
+// through both phases the step is position / segments.
+//
+// Over edge e chunk (step - e) mod N passes in a step. So what a member receives in a step it
+// sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
+// chunk of its own on and round: the ring can start on the first of them.
+//
+// Of a few bytes hops cost more than bytes do. Such an op is *gathered*: there is no REDUCE_SCATTER,
+// each member's whole input is a chunk of its own, and when all chunks have been round in
+// ALLGATHER each member adds them up, in the order of the ring's sums: for a result does not depend
+// on what an op is fused with. That is half as many hops, with members / 2 times as many bytes.
+//
+// Numbers only, all 64 bits wide: bytes, not elements. Cuts are made at cache lines, which
+// elements of 1, 2, 4, 8 or 16 bytes do not straddle.
+#ifndef HVD_FT_RING_PLAN_H
+#define HVD_FT_RING_PLAN_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "protocol/byte_range.h"
+
+namespace hvdft {
+
+constexpr uint64_t kCacheLine = 64;
+// Of jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, and costs a
+// link's time for more bytes. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200 Mbit/s).
+constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 16 << 10;
+
+enum class Phase { kReduceScatter, kAllgather };
+
+// A position, readable.
+struct RingStep {
+  Phase phase;
+  uint64_t step, segment;
+};
+
+class RingPlan {
+ public:
+  RingPlan() : RingPlan(1, 0, kCacheLine) {}
+
+  // `segment_bytes`, the most that a message carries, is rounded up to cache lines. An op of up to
+  // `gather_bytes` is gathered, if that is no more than a segment.
+  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, uint64_t gather_bytes = 0)
+      : members_(std::max(members, uint64_t{1})),
+        bytes_(bytes),
+        segment_bytes_(std::max(lines(segment_bytes), uint64_t{1}) * kCacheLine),
+        gathered_(members_ > 1 && bytes > 0 && bytes <= std::min(gather_bytes, segment_bytes_)),
+        segments_((chunk(0).bytes() + segment_bytes_ - 1) / segment_bytes_) {}
+
+  uint64_t members() const { return members_; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t segment_bytes() const { return segment_bytes_; }
+  uint64_t segments() const { return segments_; }  // of a step; the last ones may be empty
+
+  bool gathered() const { return gathered_; }
+
+  // Of an edge. None with one member, or without data.
+  uint64_t positions() const { return (gathered_ ? 1 : 2) * (members_ - 1) * segments_; }
+
+  // Those of a gathered op lie one after the other in memory of their own, not in the op's data.
+  ByteRange chunk(uint64_t number) const {
+    if (!gathered_) return part(number);
+    uint64_t from = number * lines(bytes_) * kCacheLine;
+    return {from, from + bytes_};
+  }
+  uint64_t gathered_bytes() const { return members_ * lines(bytes_) * kCacheLine; }
+
+  // The data in as many parts as there are members. They differ by one cache line at most; with few
+  // data the last ones are empty.
+  ByteRange part(uint64_t number) const {
+    uint64_t all = lines(bytes_), each = all / members_, longer = all % members_;
+    auto begin = [&](uint64_t c) {
+      return std::min((each * c + std::min(c, longer)) * kCacheLine, bytes_);
+    };
+    return {begin(number), begin(number + 1)};
+  }
+
+  // To part `number` of a gathered op's result chunks are added in this order, i from 0 on: that of
+  // the members from which on the ring adds to it.
+  uint64_t added(uint64_t number, uint64_t i) const { return (number + members_ - i) % members_; }
+
+  RingStep step_at(uint64_t position) const {
+    uint64_t step = position / segments_, half = gathered_ ? 0 : members_ - 1;
+    return step < half ? RingStep{Phase::kReduceScatter, step, position % segments_}
+                       : RingStep{Phase::kAllgather, step - half, position % segments_};
+  }
+
+  // What passes over an edge at a position.
+  ByteRange on_edge(uint64_t edge, uint64_t position) const {
+    ByteRange all = chunk((position / segments_ + members_ - edge) % members_);
+    auto begin = [&](uint64_t segment) {
+      return std::min(all.from + segment * segment_bytes_, all.to);
+    };
+    return {begin(position % segments_), begin(position % segments_ + 1)};
+  }
+
+  // The first position from this one on at which something passes; empty segments do not travel.
+  uint64_t next_on_edge(uint64_t edge, uint64_t position) const {
+    while (position < positions() && on_edge(edge, position).bytes() == 0) ++position;
+    return position;
+  }
+
+  // The edge over which a member receives.
+  uint64_t edge_to(uint64_t member) const { return (member + members_ - 1) % members_; }
+
+  // A member's inputs in the order in which it wants them: first what it sends at position i,
+  // then, from i = segments() on, what it adds to what it receives at position i - segments(). Of a
+  // gathered op there is one input, and one result.
+  uint64_t inputs() const { return gathered_ ? 1 : members_ * segments_; }
+  ByteRange input(uint64_t member, uint64_t i) const {
+    return gathered_ ? ByteRange{0, bytes_} : on_edge(member, i);
+  }
+
+  // Its results in the order in which they become final; so many when it has received up to
+  // `position`. With one member nothing is received: its input is the result.
+  uint64_t results(uint64_t position) const {
+    uint64_t before = (members_ - 2) * segments_;
+    return members_ == 1 ? inputs() : position - std::min(position, before);
+  }
+  ByteRange result(uint64_t member, uint64_t i) const {
+    if (gathered_) return {0, bytes_};
+    return members_ == 1 ? on_edge(0, i)
+                         : on_edge(edge_to(member), (members_ - 2) * segments_ + i);
+  }
+
+ private:
+  static uint64_t lines(uint64_t bytes) { return bytes / kCacheLine + (bytes % kCacheLine != 0); }
+
+  uint64_t members_, bytes_, segment_bytes_;
+  bool gathered_;
+  uint64_t segments_;
+};
+
+// An endpoint reaches only the one of the same number on another member, and a member needs
+// different ones for its two edges. So edges are coloured: those of even and of odd members, and
+// in an odd ring the last one, which has an edge of each colour beside it. Edge e leads from member
+// e to its successor.
+constexpr int edge_colours(int members) { return members % 2 == 0 ? 2 : 3; }
+constexpr int colour_of_edge(int edge, int members) {
+  return members % 2 == 1 && edge == members - 1 ? 2 : edge % 2;
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_RING_PLAN_H

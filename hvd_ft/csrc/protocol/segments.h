@@ -1,0 +1,167 @@
+// How ops' data travel: in segments, many of them on their way at once.
+//
+// The segments of all ops, one op after the other, are numbered through, and so are the bytes of
+// their inputs. A rank's input area is a window that is used again and again, so that what is
+// written there the reader still finds in the processor's cache; byte b lies at b % kInputBytes.
+// When all ranks have contributed to a segment any worker may *claim* it and reduce it: whoever
+// runs anyway does the work, and nobody has to be woken for it. The claim is one word in shared
+// memory and names its owner, so what a dead worker had claimed its agent can do again.
+//
+// A state machine: it knows numbers only. op.cc drives it with what it sees in shared memory;
+// segments_test.cc tries every interleaving.
+#ifndef HVD_FT_SEGMENTS_H
+#define HVD_FT_SEGMENTS_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "protocol/byte_range.h"
+
+namespace hvdft {
+
+constexpr uint64_t kSegmentBytes = 128 << 10;        // measured: docs/performance.md
+constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // a rank may be ahead of the slowest, …
+constexpr uint64_t kClaims = 64;                     // … and so many segments
+
+// A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
+constexpr uint64_t kSegmentBits = 28;  // of a place; 16 TiB in one op
+
+constexpr uint64_t place(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
+constexpr uint64_t op_of(uint64_t place) { return place >> kSegmentBits; }
+constexpr uint64_t segment_of(uint64_t place) { return place & ((1 << kSegmentBits) - 1); }
+
+// An op without data has one segment too, so that it is complete at some time.
+constexpr uint64_t segments_of(uint64_t bytes) {
+  return bytes == 0 ? 1 : (bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+
+// The place after segment `segment` of `segments` of op `op`.
+constexpr uint64_t place_after(uint64_t op, uint64_t segment, uint64_t segments) {
+  return segment + 1 < segments ? place(op, segment + 1) : place(op + 1, 0);
+}
+
+constexpr ByteRange segment_range(uint64_t segment, uint64_t bytes) {
+  return overlap({segment * kSegmentBytes, (segment + 1) * kSegmentBytes}, {0, bytes});
+}
+
+// Where the input of an op begins if those before it end at byte `at`: its segments do not straddle
+// multiples of their size, so the window's end tears none of them.
+constexpr uint64_t input_begin(uint64_t at, uint64_t bytes) {
+  uint64_t room = kSegmentBytes - at % kSegmentBytes;
+  return bytes <= room || room == kSegmentBytes ? at : at + room;
+}
+
+// ---------------------------------------------------------------- claims
+// Segment n's claim is word n % kClaims: number + 1 of the segment that was claimed there last, its
+// owner, and whether it is reduced. It only ever grows.
+
+constexpr uint64_t kOwnerBits = 9;
+
+constexpr uint64_t claim_word(uint64_t number, int owner, bool reduced) {
+  return (number + 1) << (kOwnerBits + 1) | static_cast<uint64_t>(owner) << 1 | (reduced ? 1 : 0);
+}
+constexpr uint64_t claimed_end(uint64_t word) { return word >> (kOwnerBits + 1); }  // number + 1
+constexpr int owner_of(uint64_t word) {
+  return static_cast<int>(word >> 1 & ((1 << kOwnerBits) - 1));
+}
+constexpr bool in_work(uint64_t word) { return word != 0 && (word & 1) == 0; }
+
+constexpr bool reduced(uint64_t word, uint64_t number) {
+  return claimed_end(word) > number + 1 || (claimed_end(word) == number + 1 && !in_work(word));
+}
+
+// Segment `number` is claimed for `rank` and reduced; false if another was quicker. `word` is its
+// claim: an atomic, or what stands for one in tests.
+template <typename Word, typename Reduce>
+bool claim_and_reduce(Word&& word, uint64_t number, int rank, Reduce reduce) {
+  uint64_t before = word.load();
+  if (claimed_end(before) > number ||
+      !word.compare_exchange_strong(before, claim_word(number, rank, false))) {
+    return false;
+  }
+  reduce(number);
+  word.store(claim_word(number, rank, true));
+  return true;
+}
+
+// The worker of `rank` is dead: reduces what it had claimed there, if anything. Inputs stay as they
+// are until the segment is reduced, so it does not matter how far it had come.
+template <typename Word, typename Reduce>
+bool take_over(Word&& word, int rank, Reduce reduce) {
+  uint64_t claimed = word.load();
+  if (!in_work(claimed) || owner_of(claimed) != rank) return false;
+  uint64_t number = claimed_end(claimed) - 1;
+  reduce(number);
+  word.store(claim_word(number, rank, true));
+  return true;
+}
+
+// How far a rank may be ahead.
+struct Window {
+  uint64_t claims = kClaims;
+  uint64_t bytes = kInputBytes;
+
+  // Whether there is room for segment n while those from `from` on are in use; `bytes_of(from, n)`
+  // are all of these.
+  template <typename Bytes>
+  bool fits(uint64_t from, uint64_t n, Bytes bytes_of) const {
+    return n < from + claims && bytes_of(from, n) <= bytes;
+  }
+};
+
+// ---------------------------------------------------------------- a worker's steps
+
+// What is known of a segment.
+enum class Stage { kOpen, kClaimable, kClaimed, kReduced };
+
+// `word` is the segment's claim. When all have contributed, what was claimed there before is
+// reduced, or they could not have.
+template <typename Contributed>
+Stage stage_of(uint64_t number, uint64_t word, Contributed all_contributed) {
+  if (reduced(word, number)) return Stage::kReduced;
+  if (claimed_end(word) == number + 1) return Stage::kClaimed;
+  return all_contributed() ? Stage::kClaimable : Stage::kOpen;
+}
+
+enum class Step { kContribute, kReduce, kTake, kWait };
+
+// The segments of the ops that a worker has begun and not yet finished.
+struct SegmentSchedule {
+  uint64_t given = 0;   // the next to contribute to
+  uint64_t looked = 0;  // all before it are claimed by somebody
+  uint64_t freed = 0;   // all before it are reduced
+  uint64_t taken = 0;   // the next whose result is to be taken
+  uint64_t end = 0;     // after the last op begun
+  bool across = false;  // the job has several nodes
+
+  // Op `op` begins, whose first segment is number `first`. `contributed` is the place that this
+  // rank's contributions have reached: an earlier incarnation may have given all, or some segments.
+  void begin(uint64_t op, uint64_t first, uint64_t segments, uint64_t contributed) {
+    if (taken == end) given = looked = freed = taken = first;  // no other is under way
+    end = first + segments;
+    if (op_of(contributed) > op) {
+      given = end;
+    } else if (op_of(contributed) == op) {
+      given = first + segment_of(contributed);
+    }
+  }
+
+  // What to do next; `stage(n)` tells of segment n, `final(n)` whether its result can be taken.
+  // Contributing comes first, as others wait for it. `fits(from, n)` tells whether there is room
+  // for segment n while those from `from` on are not reduced. (On one node what this rank has not
+  // taken counts, too: so it finds that in the cache. Across nodes it takes long until results are
+  // final, and inputs must not wait for them.)
+  template <typename StageOf, typename FinalOf, typename Fits>
+  Step next(StageOf stage, FinalOf final, Fits fits) {
+    if (!across) freed = taken;
+    while (across && freed < given && stage(freed) == Stage::kReduced) ++freed;
+    if (given < end && fits(freed, given)) return Step::kContribute;
+    while (looked < given && stage(looked) >= Stage::kClaimed) ++looked;
+    if (looked < given && stage(looked) == Stage::kClaimable) return Step::kReduce;
+    return taken < given && final(taken) ? Step::kTake : Step::kWait;
+  }
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_SEGMENTS_H

@@ -1,0 +1,87 @@
+// The protocol of the op log: who may append to it, and what may be truncated.
+//
+// A state machine: events in, actions out; no memory, threads or clock. Rank 0's agent
+// drives it with what it sees in shared memory; tests drive it with whatever they like.
+//
+// A *term* is a time in which no rank enters. What ranks announce and the coordinator proposes
+// belongs to a term; when a rank enters, at the start or after its worker was restarted, a
+// new term begins and everything announced before is void, so a tensor is never counted
+// twice because a dead incarnation had announced it too.
+#ifndef HVD_FT_SEQUENCER_H
+#define HVD_FT_SEQUENCER_H
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace hvdft {
+
+// A rank's place in one training loop, as op ids. `position` is that of its latest snapshot.
+struct LoopPosition {
+  bool begun = false;
+  bool has_snapshot = false;
+  uint64_t begin = 0;
+  uint64_t position = 0;
+};
+
+class Sequencer {
+ public:
+  Sequencer() = default;
+  // Goes on where another has ended: with a term that nobody has seen yet.
+  Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before)
+      : term_(term), log_length_(log_length), next_(decided_before) {}
+
+  uint64_t term() const { return term_; }
+  uint64_t log_length() const { return log_length_; }
+  uint64_t decided_before() const { return next_; }  // ops before it are dropped or kept
+
+  // A rank that has executed the first `log_length` ops asks to take part. Only one that
+  // knows the whole log may: true, and a new term has begun. Otherwise it catches up first.
+  bool enter(uint64_t log_length) {
+    if (log_length != log_length_) return false;
+    ++term_;
+    return true;
+  }
+
+  // The coordinator proposes `count` ops: true if they are the log's next ones.
+  bool propose(uint64_t term, uint64_t count) {
+    if (term != term_) return false;
+    log_length_ += count;
+    return true;
+  }
+
+  struct Truncation {
+    std::vector<uint64_t> drop;  // nobody will ask for these ops again
+    std::vector<uint64_t> keep;  // outside of every loop: needed as long as the job lives
+  };
+
+  // `places[rank][loop]`. Ops of a loop that lie before every rank's latest snapshot in it
+  // are dropped. Ops between two loops, and before the first, are served again to every
+  // restarted worker, so they are kept; but only once all ranks have begun the loop that
+  // follows is it known that they are outside.
+  Truncation truncate(const std::vector<std::vector<LoopPosition>>& places) {
+    Truncation freed;
+    for (size_t loop = loop_; loop < places[0].size(); ++loop) {
+      uint64_t begin = 0, position = UINT64_MAX;
+      for (const auto& rank : places) {
+        if (!rank[loop].begun) return freed;
+        begin = std::max(begin, rank[loop].begin);
+        position = std::min(position, rank[loop].has_snapshot ? rank[loop].position : 0);
+      }
+      for (; next_ < begin; ++next_) freed.keep.push_back(next_);
+      for (; next_ < position; ++next_) freed.drop.push_back(next_);
+      loop_ = loop;
+    }
+    return freed;
+  }
+
+ private:
+  uint64_t term_ = 0;
+  uint64_t log_length_ = 0;
+  size_t loop_ = 0;     // the loop in which the log is being truncated
+  uint64_t next_ = 0;   // first op of which it is not yet decided
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_SEQUENCER_H

@@ -1,0 +1,143 @@
+// The mirror: what agents and workers publish in their node's arena is brought to the arenas of the
+// other nodes, so that each of them finds everything in its own.
+//
+// The nodes form a star around that of rank 0, where the log is kept. There and back over each of
+// its edges goes a stream of frames. What a node sends:
+//
+//   to rank 0's node     how its own ranks fare (facts, events), their announcements, join
+//                        requests and snapshots' positions, and that the job is to stop
+//   from rank 0's node   how all other ranks fare, the log's records and how far it is truncated,
+//                        who has entered, the term, and that the job is to stop
+//
+// Order matters. What a rank has contributed is read after its state, and applied before it: a rank
+// that is seen to be done has contributed what is seen. The term is read before the log, and applied
+// after it (see hvd_ft.h).
+//
+// Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
+//
+// The agents' next generation begins anew: what was on its way is lost, and what is published in the
+// arenas is told again. What must not come twice, the log's records and events, goes on where the other
+// end says in its hello that it is.
+//
+// No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread has
+// all its ends of edges.
+#ifndef HVD_FT_MIRROR_H
+#define HVD_FT_MIRROR_H
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arena/arena.h"
+#include "oplog/log_store.h"
+#include "replication/mirror_frames.h"
+#include "replication/mirror_messages.h"
+
+namespace hvdft {
+
+// How a rank fares: what is looked at on other nodes. Times are those of its node.
+struct RankFacts {
+  uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
+  uint64_t enter_request, left_at;
+  uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
+  uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns;
+  uint64_t ring_received, ring_sent;
+};
+
+// What somebody may wait for. Counters change all the time, and nothing waits for them.
+bool urgent(const RankFacts& before, const RankFacts& now);
+
+class MirrorSender {
+ public:
+  // The sending end of an edge to the node with the ranks [first, end).
+  MirrorSender(const Node& node, int first, int end);
+
+  // The other end has said what it has.
+  void resume(const HelloFrame& theirs);
+
+  // Appends to `out` what has changed since the last time.
+  void collect(uint64_t now_ns, std::string* out);
+  // Nothing more will come.
+  void bye(std::string* out) const;
+
+ private:
+  bool tells_of(int rank) const;
+  uint64_t kept_id(uint64_t number) const;
+  void collect_rank(int rank, uint64_t now_ns, std::string* out);
+  void collect_loops(int rank, std::string* out);
+  void collect_mail(int rank, std::string* out);
+  void collect_log(uint64_t decided_before, std::string* out);
+  void collect_decided(uint64_t decided_before, std::string* out);
+  void collect_answers(std::string* out);
+  void collect_events(std::string* out);
+  void collect_stop(std::string* out);
+
+  struct LoopSent {
+    uint64_t begin = 0, published = 0;
+  };
+  struct Sent {  // of one rank
+    RankFacts facts{};
+    uint64_t at_ns = 0;  // when
+    uint64_t mail = 0, entered = 0, mail_taken = 0;
+    std::vector<LoopSent> loops{kMaxLoops};
+  };
+
+  const Node& node_;
+  const int first_, end_;
+  const bool keeps_log_;
+  std::vector<Sent> sent_;
+  MessageMirrorSender messages_;
+  uint64_t term_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
+  bool stop_ = false;
+};
+
+class MirrorReceiver {
+ public:
+  // From the node whose first rank is `peer`. `store` is that of a node which is not rank 0's.
+  MirrorReceiver(Node& node, LogStore* store, int peer)
+      : node_(node),
+        store_(store),
+        messages_(node),
+        peer_(node.rank(peer)),
+        gone_(store ? store->gone() : 0),
+        heard_(static_cast<size_t>(node.size())) {}
+
+  // What the other end is to be told first.
+  void say_hello(std::string* out) const;
+  const std::optional<HelloFrame>& hello() const { return hello_; }  // of the other end
+
+  // The next bytes of the stream, cut anywhere.
+  void feed(uint64_t now_ns, const char* data, uint64_t bytes);
+  bool bye() const { return bye_; }
+
+ private:
+  void apply(const FrameHead& frame, const char* payload);
+  void apply_hello(const HelloFrame& theirs);
+  void apply_event(EventFrame frame);
+  void apply_facts(int rank, const RankFacts& facts);
+  void apply_mail(int rank, const char* payload, uint64_t bytes);
+  void apply_record(const char* payload);
+  void apply_decided(const char* payload, uint64_t bytes);
+  void check(int code);
+  uint64_t local_time(uint64_t theirs) const;
+  void ring_whom_it_concerns();
+
+  Node& node_;
+  LogStore* store_;
+  MessageMirrorReceiver messages_;
+  RankBlock& peer_;
+  std::optional<HelloFrame> hello_;
+  std::string rest_;  // of a frame that is not complete
+  uint64_t now_ns_ = 0;
+  int64_t clocks_differ_ns_ = INT64_MAX;  // our time less theirs, and the shortest time on the way
+  uint64_t gone_;
+  // By rank. Not what the arena has: an agent that was killed there may not have notified of it.
+  std::vector<RankFacts> heard_;
+  // To be notified: waking somebody for nothing costs more than all else here.
+  bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false;
+  bool bye_ = false;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MIRROR_H

@@ -1,0 +1,76 @@
+// The frames of the mirror's streams: a head, then so many bytes.
+#ifndef HVD_FT_MIRROR_FRAMES_H
+#define HVD_FT_MIRROR_FRAMES_H
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "hvd_ft.h"
+
+namespace hvdft {
+
+enum class FrameKind : uint32_t {
+  kHello,    // HelloFrame
+  kNow,      // the sender's clock
+  kFacts,    // RankFacts
+  kLoop,     // LoopFrame
+  kMail,     // MailHead, then what is announced
+  kEvent,    // EventFrame
+  kStop,     // StopHead, then the text
+  kRecord,   // OpHead and its tail
+  kDecided,  // op id: those before are truncated, but for those whose ids follow
+  kJoined,   // the join request that was granted
+  kTaken,    // sequence of the mail that was taken
+  kTerm,
+  kBye,
+  kPiece,    // of a message between workers; for this and what follows see mirror_messages.cc
+  kPairMark,
+  kReceived
+};
+
+struct FrameHead {
+  FrameKind kind;
+  uint32_t rank;
+  uint64_t bytes;
+};
+
+// Comes first: in which generation, and what is there already of what the other end has to tell.
+struct HelloFrame {
+  uint64_t generation, log_length, gone, events;
+};
+struct LoopFrame {
+  uint64_t loop, begin, published;
+};
+struct MailHead {
+  uint64_t term, sequence;
+};
+struct EventFrame {
+  uint64_t number;  // on the sender's node
+  hvdft_event event;
+};
+
+inline void put_frame(std::string* out, FrameKind kind, int rank, const void* data, uint64_t bytes,
+                      const void* more = nullptr, uint64_t more_bytes = 0) {
+  FrameHead head{kind, static_cast<uint32_t>(rank), bytes + more_bytes};
+  out->append(reinterpret_cast<const char*>(&head), sizeof head);
+  out->append(static_cast<const char*>(data), bytes);
+  if (more_bytes > 0) out->append(static_cast<const char*>(more), more_bytes);
+}
+
+template <typename T>
+void put_frame(std::string* out, FrameKind kind, int rank, const T& value) {
+  put_frame(out, kind, rank, &value, sizeof value);
+}
+
+// A value out of a payload, which lies anywhere.
+template <typename T>
+T get(const char* payload) {
+  T value;
+  std::memcpy(&value, payload, sizeof value);
+  return value;
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MIRROR_FRAMES_H

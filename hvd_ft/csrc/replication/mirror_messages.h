@@ -1,0 +1,68 @@
+// What the mirror brings of message logs (message_file.h): messages to the node of their dest, how far
+// its receives are to that of the source, and what both ends publish of their snapshots, so that
+// every copy is truncated. Rank 0's node, by way of which it goes, has a copy like any other.
+#ifndef HVD_FT_MIRROR_MESSAGES_H
+#define HVD_FT_MIRROR_MESSAGES_H
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "arena/message_file.h"
+
+namespace hvdft {
+
+class MessageMirrorSender {
+ public:
+  // The sending end of an edge, beyond which are the ranks for which `beyond` holds.
+  MessageMirrorSender(const Node& node, std::function<bool(int)> beyond)
+      : node_(node), beyond_(std::move(beyond)) {}
+
+  // Appends what is new; of messages only a piece at a time, as other things must not wait for them.
+  void collect(std::string* out);
+  // Whether `rank` has sent messages that have not gone yet.
+  bool owes(int rank);
+
+ private:
+  struct Pair {
+    std::unique_ptr<PairFile> file;
+    uint64_t number = 0, from = 0;  // the message that goes next, and how much of it has gone
+    uint64_t count = 0;             // of receives
+    std::array<LoopMarks, kMaxLoops> marks{};
+  };
+  template <typename Act>
+  void for_each_peer(int rank, bool sends, Act act);
+  Pair& pair(int source, int dest);
+  void collect_marks(int source, int dest, bool sender, std::string* out);
+  void collect_piece(int source, int dest, std::string* out);
+
+  const Node& node_;
+  const std::function<bool(int)> beyond_;
+  std::map<std::pair<int, int>, Pair> pairs_;
+};
+
+class MessageMirrorReceiver {
+ public:
+  explicit MessageMirrorReceiver(const Node& node) : node_(node) {}
+
+  int apply_piece(int source, const char* payload, uint64_t bytes);
+  int apply_mark(int source, const char* payload);
+  int apply_received(int source, const char* payload);
+
+ private:
+  struct Pair {
+    std::unique_ptr<PairFile> file;
+    uint64_t offset = 0;  // where the data of the message under way go
+  };
+  Pair* pair(int source, int dest, bool sender);
+
+  const Node& node_;
+  std::map<std::pair<int, int>, Pair> pairs_;
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MIRROR_MESSAGES_H

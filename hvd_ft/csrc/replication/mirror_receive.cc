@@ -1,0 +1,178 @@
+#include <algorithm>
+
+#include "base/doorbell.h"
+#include "replication/mirror.h"
+
+namespace hvdft {
+
+void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
+  now_ns_ = now_ns;
+  rest_.append(data, bytes);
+  uint64_t at = 0;
+  while (rest_.size() - at >= sizeof(FrameHead)) {
+    auto frame = get<FrameHead>(rest_.data() + at);
+    if (rest_.size() - at - sizeof frame < frame.bytes) break;
+    apply(frame, rest_.data() + at + sizeof frame);
+    at += sizeof frame + frame.bytes;
+  }
+  rest_.erase(0, at);
+  if (store_ != nullptr) store_->publish_room();
+  ring_whom_it_concerns();
+}
+
+void MirrorReceiver::ring_whom_it_concerns() {
+  if (log_writer_) node_.notify_log_writer();
+  if (agents_) notify(node_.header().event_doorbell);
+  if (workers_) {
+    node_.notify_local_workers();
+  } else if (coordinator_) {
+    node_.notify_worker(0);
+  }
+  log_writer_ = workers_ = coordinator_ = agents_ = false;
+}
+
+void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
+  int rank = static_cast<int>(frame.rank);
+  RankBlock& block = node_.rank(rank);
+  switch (frame.kind) {
+    case FrameKind::kHello:
+      return apply_hello(get<HelloFrame>(payload));
+    case FrameKind::kNow: {
+      auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
+      clocks_differ_ns_ = std::min(clocks_differ_ns_, differ);
+      return;
+    }
+    case FrameKind::kFacts:
+      return apply_facts(rank, get<RankFacts>(payload));
+    case FrameKind::kLoop: {
+      auto loop = get<LoopFrame>(payload);
+      block.loops[loop.loop].published.store(loop.published, std::memory_order_release);
+      block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
+      log_writer_ = true;
+      return;
+    }
+    case FrameKind::kMail:
+      coordinator_ = true;
+      return apply_mail(rank, payload, frame.bytes);
+    case FrameKind::kEvent:
+      return apply_event(get<EventFrame>(payload));
+    case FrameKind::kStop:
+      return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
+    case FrameKind::kRecord:
+      workers_ = true;
+      return apply_record(payload);
+    case FrameKind::kDecided:
+      return apply_decided(payload, frame.bytes);
+    case FrameKind::kJoined:
+      block.entered.store(get<uint64_t>(payload), std::memory_order_release);
+      return node_.notify_worker(rank);
+    case FrameKind::kTaken:
+      block.mail_taken.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+      if (block.mail_awaited.exchange(0) != 0) node_.notify_worker(rank);
+      return;
+    case FrameKind::kTerm:
+      workers_ = true;
+      return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
+    case FrameKind::kBye:
+      bye_ = true;
+      return;
+    case FrameKind::kPiece:
+      return check(messages_.apply_piece(rank, payload, frame.bytes));
+    case FrameKind::kPairMark:
+      return check(messages_.apply_mark(rank, payload));
+    case FrameKind::kReceived:
+      return check(messages_.apply_received(rank, payload));
+  }
+}
+
+void MirrorReceiver::say_hello(std::string* out) const {
+  const NodeHeader& h = node_.header();
+  HelloFrame hello{h.generation.load(), h.log_length.load(), gone_, peer_.events_heard.load()};
+  put_frame(out, FrameKind::kHello, 0, hello);
+}
+
+void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
+  if (theirs.generation == node_.header().generation.load()) {
+    hello_ = theirs;
+  } else {
+    node_.stop(node_.first_local(), 1, "an agent of another generation speaks; start the job again");
+  }
+}
+
+// Killed in between, it is told twice: better than never.
+void MirrorReceiver::apply_event(EventFrame frame) {
+  frame.event.time_ns = local_time(frame.event.time_ns);
+  node_.push_event(frame.event);
+  peer_.events_heard.store(frame.number + 1);
+}
+
+// `state` and `sessions` last: see mirror.h.
+void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
+  RankBlock& block = node_.rank(rank);
+  RankFacts& before = heard_[static_cast<size_t>(rank)];
+  if (urgent(before, f)) workers_ = agents_ = true;
+  before = f;
+  log_writer_ |= block.enter_request.load() != f.enter_request;
+  block.contributed.store(f.contributed, std::memory_order_seq_cst);
+  block.executed.store(f.executed);
+  block.step.store(f.step);
+  block.pending.store(static_cast<int64_t>(f.pending));
+  block.asleep.store(f.asleep != 0 ? uint64_t{1} << 32 | block.worker_doorbell.load() : 0);
+  block.since_ns.store(local_time(f.since_ns));
+  block.left_ns.store(local_time(f.left_ns));
+  block.left_at.store(f.left_at);
+  block.pid.store(f.pid);
+  block.snapshot_count.store(f.snapshot_count);
+  block.snapshot_steps.store(f.snapshot_steps);
+  block.training_ns.store(f.training_ns);
+  block.stall_ns.store(f.stall_ns);
+  block.copy_ns.store(f.copy_ns);
+  block.ring_received.store(f.ring_received);
+  block.ring_sent.store(f.ring_sent);
+  block.orderly_exit.store(f.orderly_exit);
+  block.incarnation.store(f.incarnation);
+  block.enter_request.store(f.enter_request, std::memory_order_release);
+  block.sessions.store(f.sessions, std::memory_order_release);
+  block.state.store(f.state, std::memory_order_release);
+}
+
+void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
+  RankBlock& block = node_.rank(rank);
+  auto head = get<MailHead>(payload);
+  block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
+  bytes -= sizeof head;
+  std::atomic_thread_fence(std::memory_order_release);
+  block.mail_term.store(head.term, std::memory_order_relaxed);
+  block.mail_bytes.store(bytes, std::memory_order_relaxed);
+  write_torn(node_.mail(rank), payload + sizeof head, bytes);
+  block.mail_sequence.store(head.sequence, std::memory_order_seq_cst);
+}
+
+void MirrorReceiver::apply_record(const char* payload) {
+  check(store_->append(get<OpHead>(payload), payload + sizeof(OpHead)));
+  store_->publish();
+}
+
+void MirrorReceiver::apply_decided(const char* payload, uint64_t bytes) {
+  auto end = get<uint64_t>(payload);
+  uint64_t at = sizeof end;
+  for (; gone_ < end; ++gone_) {
+    if (at < bytes && get<uint64_t>(payload + at) == gone_) {
+      check(store_->keep(gone_));
+      at += sizeof(uint64_t);
+    } else {
+      store_->drop(gone_);
+    }
+  }
+  store_->decided(gone_);
+}
+
+void MirrorReceiver::check(int code) {
+  if (code != HVDFT_OK) node_.stop(node_.first_local(), 1, hvdft_error());
+}
+
+uint64_t MirrorReceiver::local_time(uint64_t theirs) const {
+  return theirs == 0 ? 0 : theirs + static_cast<uint64_t>(clocks_differ_ns_);
+}
+
+}  // namespace hvdft

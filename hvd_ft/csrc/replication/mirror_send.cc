@@ -1,0 +1,198 @@
+#include "replication/mirror.h"
+
+namespace hvdft {
+
+namespace {
+
+// So often goes what is not urgent.
+constexpr uint64_t kLazyNs = 20000000;
+
+// `state` and `sessions` first: see mirror.h.
+RankFacts facts_of(const RankBlock& block) {
+  RankFacts f{};
+  f.state = block.state.load(std::memory_order_seq_cst);
+  f.sessions = block.sessions.load(std::memory_order_seq_cst);
+  f.incarnation = block.incarnation.load();
+  f.orderly_exit = block.orderly_exit.load();
+  uint64_t asleep = block.asleep.load();
+  f.asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_doorbell.load();
+  f.enter_request = block.enter_request.load();
+  f.left_at = block.left_at.load();
+  f.contributed = block.contributed.load(std::memory_order_seq_cst);
+  f.executed = block.executed.load();
+  f.step = block.step.load();
+  f.pending = static_cast<uint64_t>(block.pending.load());
+  f.since_ns = block.since_ns.load();
+  f.left_ns = block.left_ns.load();
+  f.pid = block.pid.load();
+  f.snapshot_count = block.snapshot_count.load();
+  f.snapshot_steps = block.snapshot_steps.load();
+  f.training_ns = block.training_ns.load();
+  f.stall_ns = block.stall_ns.load();
+  f.copy_ns = block.copy_ns.load();
+  f.ring_received = block.ring_received.load();
+  f.ring_sent = block.ring_sent.load();
+  return f;
+}
+
+}  // namespace
+
+bool urgent(const RankFacts& before, const RankFacts& now) {
+  return before.state != now.state || before.sessions != now.sessions ||
+         before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
+         before.enter_request != now.enter_request || before.left_at != now.left_at;
+}
+
+MirrorSender::MirrorSender(const Node& node, int first, int end)
+    : node_(node), first_(first), end_(end), keeps_log_(node.is_local(0)),
+      sent_(static_cast<size_t>(node.size())),
+      messages_(node, [this](int rank) { return !tells_of(rank); }) {}
+
+void MirrorSender::resume(const HelloFrame& theirs) {
+  log_length_ = theirs.log_length;
+  decided_before_ = theirs.gone;
+  events_ = theirs.events;
+  uint64_t kept = node_.header().kept.load(std::memory_order_acquire);
+  while (kept_ < kept && kept_id(kept_) < decided_before_) ++kept_;
+}
+
+uint64_t MirrorSender::kept_id(uint64_t number) const {
+  return get<uint64_t>(node_.heap() + node_.kept()[number].load() - 1);
+}
+
+bool MirrorSender::tells_of(int rank) const {
+  return keeps_log_ ? rank < first_ || rank >= end_ : node_.is_local(rank);
+}
+
+void MirrorSender::collect(uint64_t now_ns, std::string* out) {
+  std::string news;
+  uint64_t term = node_.header().term.load(std::memory_order_seq_cst);
+  uint64_t decided_before = node_.header().decided_before.load(std::memory_order_seq_cst);
+  if (keeps_log_) {
+    collect_log(decided_before, &news);
+    collect_answers(&news);
+    if (term != term_) put_frame(&news, FrameKind::kTerm, 0, term_ = term);
+  }
+  for (int r = 0; r < node_.size(); ++r) {
+    if (!tells_of(r)) continue;
+    collect_rank(r, now_ns, &news);
+    if (keeps_log_) continue;
+    collect_loops(r, &news);
+    collect_mail(r, &news);
+  }
+  collect_events(&news);
+  collect_stop(&news);
+  if (out->empty()) messages_.collect(&news);
+  if (news.empty()) return;
+  put_frame(out, FrameKind::kNow, 0, now_ns);
+  out->append(news);
+}
+
+void MirrorSender::bye(std::string* out) const { put_frame(out, FrameKind::kBye, 0, nullptr, 0); }
+
+void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  RankFacts facts = facts_of(node_.rank(rank));
+  if (rank == node_.first_local()) {
+    const PairLog& log = node_.header().pair_log;
+    facts.ring_received = pack(log.received.place()) + 1;
+    facts.ring_sent = pack(log.sent.place()) + 1;
+  }
+  // Nobody is to wait for what a rank that is done has not sent, and it has.
+  if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;
+  if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return;
+  if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return;
+  put_frame(out, FrameKind::kFacts, rank, facts);
+  sent.facts = facts;
+  sent.at_ns = now_ns;
+}
+
+void MirrorSender::collect_loops(int rank, std::string* out) {
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  for (size_t i = 0; i < sent.loops.size(); ++i) {
+    const Loop& loop = node_.rank(rank).loops[i];
+    LoopFrame frame{i, loop.begin.load(std::memory_order_acquire),
+                    loop.published.load(std::memory_order_acquire)};
+    if (frame.begin == 0) break;
+    LoopSent& before = sent.loops[i];
+    if (frame.begin == before.begin && frame.published == before.published) continue;
+    before = {frame.begin, frame.published};
+    put_frame(out, FrameKind::kLoop, rank, frame);
+  }
+}
+
+void MirrorSender::collect_mail(int rank, std::string* out) {
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  const RankBlock& block = node_.rank(rank);
+  uint64_t sequence = block.mail_sequence.load(std::memory_order_seq_cst);
+  if (sequence % 2 == 1 || sequence == sent.mail) return;
+  MailHead head{block.mail_term.load(std::memory_order_relaxed), sequence};
+  uint64_t bytes = block.mail_bytes.load(std::memory_order_relaxed);
+  if (bytes > kMailBytes) return;  // it is being written anew
+  size_t before = out->size();
+  std::string mail(bytes, '\0');
+  copy_torn(mail.data(), node_.mail(rank), bytes);
+  put_frame(out, FrameKind::kMail, rank, &head, sizeof head, mail.data(), bytes);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (block.mail_sequence.load(std::memory_order_seq_cst) != sequence) {
+    out->resize(before);  // the owner has overwritten it meanwhile
+  } else {
+    sent.mail = sequence;
+  }
+}
+
+void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
+  uint64_t length = node_.header().log_length.load(std::memory_order_acquire);
+  for (; log_length_ < length; ++log_length_) {
+    // It is not cut before the other node's ranks have snapshots behind it.
+    const Record& record = *node_.record(log_length_);
+    put_frame(out, FrameKind::kRecord, 0, &record.op, sizeof record.op, &record + 1,
+              record.op.tail_bytes());
+  }
+  if (decided_before != decided_before_) collect_decided(decided_before, out);
+}
+
+void MirrorSender::collect_decided(uint64_t decided_before, std::string* out) {
+  std::vector<uint64_t> words{decided_before};
+  uint64_t kept = node_.header().kept.load(std::memory_order_acquire);
+  for (; kept_ < kept; ++kept_) {
+    uint64_t id = kept_id(kept_);
+    if (id >= decided_before) break;
+    words.push_back(id);
+  }
+  put_frame(out, FrameKind::kDecided, 0, words.data(), words.size() * sizeof(uint64_t));
+  decided_before_ = decided_before;
+}
+
+void MirrorSender::collect_answers(std::string* out) {
+  for (int r = first_; r < end_; ++r) {
+    Sent& sent = sent_[static_cast<size_t>(r)];
+    uint64_t entered = node_.rank(r).entered.load(std::memory_order_acquire);
+    uint64_t taken = node_.rank(r).mail_taken.load(std::memory_order_seq_cst);
+    if (entered != sent.entered) put_frame(out, FrameKind::kJoined, r, sent.entered = entered);
+    if (taken != sent.mail_taken) put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
+  }
+}
+
+void MirrorSender::collect_events(std::string* out) {
+  hvdft_event events[64];
+  int count;
+  while ((count = node_.read_events(events_, events, 64)) > 0) {
+    for (int i = 0; i < count; ++i, ++events_) {
+      int rank = static_cast<int>(events[i].rank);
+      if (events[i].type != HVDFT_EV_LOST && tells_of(rank)) {
+        put_frame(out, FrameKind::kEvent, rank, EventFrame{events_, events[i]});
+      }
+    }
+  }
+}
+
+void MirrorSender::collect_stop(std::string* out) {
+  const NodeHeader& h = node_.header();
+  if (stop_ || h.stop.load(std::memory_order_acquire) == 0) return;
+  stop_ = true;
+  put_frame(out, FrameKind::kStop, static_cast<int>(h.stop_rank), &h.stop_code, sizeof h.stop_code,
+            h.stop_text, std::strlen(h.stop_text) + 1);
+}
+
+}  // namespace hvdft

@@ -1,0 +1,1 @@
+"""What hvd_ft needs around it, built and checked: environment, patched Horovod, patches."""

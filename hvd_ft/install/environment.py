@@ -1,0 +1,191 @@
+"""What hvd_ft needs around it: Intel MPI, TensorFlow, the patched Horovod and our own library.
+
+Everything is looked up without importing TensorFlow or Horovod, so that a check takes no time.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hvd_ft import __version__, native
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install import horovod_source
+from hvd_ft.install.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
+from hvd_ft.job import pinning
+from hvd_ft.native import abi
+
+_MPIEXEC = "mpiexec.hydra"
+_REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
+_ONE_HOST = {
+    # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
+    "I_MPI_HYDRA_BOOTSTRAP": "fork",
+    # No network provider has to be found and started.
+    "I_MPI_FABRICS": "shm",
+}
+
+
+# Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's.
+# TensorFlow loads OpenMP, so that the threading runtime has to be named.
+ENDPOINTS = {
+    "I_MPI_THREAD_SPLIT": "1",
+    "I_MPI_THREAD_RUNTIME": "generic",
+    "I_MPI_THREAD_MAX": "5",
+}
+
+
+def mpi_environment(one_host: bool = True) -> dict[str, str]:
+    """Returns the variables that mpirun and the agents need, so that the user sources nothing.
+
+    Args:
+        one_host: Whether all ranks run on this host.
+
+    Returns:
+        Variables to put on top of `os.environ`.
+
+    Raises:
+        HvdFtError: Intel MPI is absent.
+    """
+    root = mpi_root()
+    return {
+        "I_MPI_ROOT": str(root),
+        "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
+        # A Horovod built against an Intel MPI outside the environment finds it by this.
+        "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
+        **(_ONE_HOST if one_host else {"FI_PROVIDER": os.environ.get("FI_PROVIDER") or "tcp"}),
+        **ENDPOINTS,
+        # An agent that waits in MPI would take a whole CPU from the workers, by polling
+        # (I_MPI_WAIT_MODE has no effect with split threads) ...
+        "I_MPI_THREAD_YIELD": "3",
+        # ... and hand its own CPU mask down to its worker, which it pins itself.
+        "I_MPI_PIN": "0",
+        "HOROVOD_FT_PIN": str(int(pinning.is_wanted(os.environ))),
+    }
+
+
+def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:
+    """Returns the beginning of a command line that starts processes under Intel MPI.
+
+    Args:
+        size: How many.
+        environment: The whole one of the command; Intel MPI is found by its PATH.
+
+    Raises:
+        HvdFtError: Intel MPI is not there.
+    """
+    # mpirun is a shell script around this program; without the shell we see how it ends.
+    mpiexec = shutil.which(_MPIEXEC, path=environment.get("PATH"))
+    if mpiexec is None:
+        raise HvdFtError(
+            f"Intel MPI's {_MPIEXEC} is not in PATH; run: pip install impi-rt impi-devel"
+        )
+    return [mpiexec, "-np", str(size)]
+
+
+def mpi_root() -> Path:
+    """Returns the directory of Intel MPI: this environment, or else what I_MPI_ROOT says.
+
+    Raises:
+        HvdFtError: there is no Intel MPI in either.
+    """
+    candidates = [sys.prefix] if horovod_source.version_of("impi-rt") else []
+    candidates.append(os.environ.get("I_MPI_ROOT", ""))
+    for root in filter(None, candidates):
+        if os.access(f"{root}/bin/{_MPIEXEC}", os.X_OK):
+            return Path(root)
+    raise HvdFtError(
+        "Intel MPI is not there: neither is impi-rt installed in this Python environment nor does "
+        "I_MPI_ROOT name a directory that has it; run: pip install impi-rt impi-devel"
+    )
+
+
+def check_environment() -> dict[str, str]:
+    """Checks that everything a job needs is there and fits.
+
+    Returns:
+        What was found: the thing's name and its version or place.
+
+    Raises:
+        HvdFtError: something is absent or does not fit; one line says what to do.
+    """
+    return {name: check() for name, check in CHECKS.items()}
+
+
+def check_mpi() -> str:
+    """Returns Intel MPI's version, or its place; raises HvdFtError when it is absent."""
+    root = mpi_root()
+    return horovod_source.version_of("impi-rt") or str(root)
+
+
+def check_tensorflow() -> str:
+    """Returns TensorFlow's version; raises HvdFtError when it is not the one we build for."""
+    version = horovod_source.tensorflow_version()
+    if version == TENSORFLOW_VERSION:
+        return version
+    found = f"TensorFlow {version} is installed" if version else "TensorFlow is not installed"
+    raise HvdFtError(
+        f"{found}, and hvd_ft works with {TENSORFLOW_VERSION}; "
+        f"run: pip install tensorflow-cpu=={TENSORFLOW_VERSION}"
+    )
+
+
+def check_horovod() -> str:
+    """Returns Horovod's version; raises HvdFtError when it lacks the ft backend of this hvd_ft."""
+    version = horovod_source.version_of("horovod")
+    remedy = "run 'hvdft build-horovod'"
+    if version is None:
+        raise HvdFtError(f"Horovod is not installed; {remedy}")
+    if version != HOROVOD_VERSION:
+        raise HvdFtError(
+            f"Horovod {version} is installed, and hvd_ft works with {HOROVOD_VERSION}; {remedy}"
+        )
+    key = horovod_source.installed_key()
+    if not key:
+        raise HvdFtError(
+            f"Horovod {version} has no ft backend: it was not built by hvd_ft; {remedy}"
+        )
+    if key != horovod_source.build_key():
+        raise HvdFtError(
+            f"Horovod {version} has the ft backend of another hvd_ft, TensorFlow or Intel MPI "
+            f"(key {key}); {remedy}"
+        )
+    return version
+
+
+def check_library() -> str:
+    """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
+    path = abi.library_path()
+    _check_file(path)
+    version = native.version()
+    if version != __version__:
+        raise HvdFtError(f"{path} is of version {version}, hvd_ft of {__version__}; {_REMEDY}")
+    return version
+
+
+def check_mpi_library() -> str:
+    """Returns the place of libhvdft_mpi.so; raises HvdFtError when it is absent.
+
+    It is not loaded: that takes an MPI in the process.
+    """
+    path = abi.mpi_library_path()
+    _check_file(path)
+    return path
+
+
+def _check_file(path: str) -> None:
+    if not os.path.isfile(path):
+        raise HvdFtError(f"{path} is not there: it has not been compiled; {_REMEDY}")
+
+
+CHECKS: Mapping[str, Callable[[], str]] = {
+    "Intel MPI": check_mpi,
+    "TensorFlow": check_tensorflow,
+    "Horovod": check_horovod,
+    "libhvd_ft.so": check_library,
+    "libhvdft_mpi.so": check_mpi_library,
+}
+
+
+def _before(first: str, rest: str | None) -> str:
+    return f"{first}{os.pathsep}{rest}" if rest else first

@@ -1,0 +1,1 @@
+"""What every process of a job knows: settings, directory, placement, life-line."""

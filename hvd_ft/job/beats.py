@@ -1,0 +1,47 @@
+"""When a process that has promised to say something every second counts as stopped. Pure.
+
+An agent and its shim watch each other so: whoever of the two is stopped (SIGSTOP, a stuck kernel
+call) is killed by the other, and what follows is what follows upon its death.
+"""
+
+BEAT_SECONDS = 1.0
+_NEVER = float("inf")
+
+
+class Beats:
+    """What is heard of one process.
+
+    Args:
+        lease_seconds: so long it may be silent.
+    """
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease = lease_seconds
+        self._heard: float | None = None  # None: nothing is expected
+        self._looked = 0.0
+
+    def heard(self, now: float) -> None:
+        """It has said something, or the watching begins."""
+        self._heard = self._looked = now
+
+    def stop(self) -> None:
+        """Nothing more is expected of it."""
+        self._heard = None
+
+    @property
+    def look_at(self) -> float:
+        """When `is_silent` has to be called at the latest."""
+        return _NEVER if self._heard is None else self._looked + self._lease / 4
+
+    def is_silent(self, now: float) -> bool:
+        """Tells whether it has been silent for too long.
+
+        Args:
+            now: seconds on any steady clock.
+        """
+        if self._heard is None:
+            return False
+        if now - self._looked > self._lease / 2:
+            self._heard = now  # we stood still ourselves, with the whole machine perhaps
+        self._looked = now
+        return now - self._heard > self._lease

@@ -1,0 +1,225 @@
+"""Job directories: made, locked, and removed by the last process of the job.
+
+`<arena directory>/hvdft-<uid>/<job>/` holds the files of one job, among them `lock`. Every agent
+and shim of the job holds that file's flock shared for as long as it lives; who can take it
+exclusively knows that the job is dead and may remove the directory. Making a directory and
+sweeping take the flock of the user's directory, so that a sweep never sees a directory that is
+there but not yet locked.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.settings import is_job_id
+from hvd_ft.system.file_lock import lock_in_time
+
+LOCK_NAME = "lock"
+KEPT_NAME = "kept"  # the file that says that the directory outlives its job
+_USER_LOCK_TIMEOUT_SECONDS = 30.0
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class JobDirectory:
+    """A job's directory with the caller's shared lock on it."""
+
+    def __init__(self, path: str, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, arena_dir: str, job: str) -> "JobDirectory":
+        """Makes the directory of a new job.
+
+        Args:
+            arena_dir: where arenas live, such as `/dev/shm`.
+            job: the job's id, letters and digits.
+
+        Raises:
+            HvdFtError: a job of that id is there, or the directory cannot be made safely.
+        """
+        with _locked_user_directory(arena_dir) as user_dir:
+            path = job_path(arena_dir, job)
+            try:
+                os.mkdir(job, 0o700, dir_fd=user_dir)
+            except FileExistsError:
+                raise HvdFtError(
+                    f"{path} is there already: another job has the id {job}; give this one another"
+                ) from None
+            except OSError as error:
+                raise _refused(path, error) from error
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                lock = os.open(os.path.join(path, LOCK_NAME), flags, 0o600)
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                shutil.rmtree(path, ignore_errors=True)
+                raise _refused(path, error) from error
+        return cls(path, lock)
+
+    @classmethod
+    def join(cls, path: str) -> "JobDirectory":
+        """Takes a shared lock on a directory that another process of the job has made.
+
+        Raises:
+            HvdFtError: the directory is gone, which means that the job is.
+        """
+        name = os.path.join(path, LOCK_NAME)
+        try:
+            lock = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # A sweep may have removed the file between the two calls.
+                if not os.path.samestat(os.fstat(lock), os.stat(name)):
+                    raise FileNotFoundError(name)
+            except OSError:
+                os.close(lock)
+                raise
+        except OSError as error:
+            raise HvdFtError(
+                f"the job of {path} is gone ({error.strerror}): start it again"
+            ) from error
+        return cls(path, lock)
+
+    def leave(self, files_stay: bool = False) -> bool:
+        """Gives the lock back; the last process of the job removes the directory.
+
+        Args:
+            files_stay: whether the directory stays, whoever leaves last: the job may be resumed.
+
+        Returns:
+            Whether this was the last one.
+        """
+        if files_stay:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(os.path.join(self.path, KEPT_NAME), os.O_CREAT | os.O_EXCL, 0o600))
+        # flock() gives up the shared lock before it tries for the exclusive one, so of several
+        # processes that leave at once one always gets it.
+        last = _try_exclusive(self._lock)
+        if last and not os.path.exists(os.path.join(self.path, KEPT_NAME)):
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        return last
+
+
+def new_job_id() -> str:
+    """Returns a job id: seconds since 1970 and 40 random bits, in letters and digits."""
+    return _base36(int(time.time())) + _base36(int.from_bytes(os.urandom(5))).rjust(8, "0")
+
+
+def user_path(arena_dir: str) -> str:
+    """Returns the directory that holds the user's jobs."""
+    return os.path.join(arena_dir, f"hvdft-{os.geteuid()}")
+
+
+def job_path(arena_dir: str, job: str) -> str:
+    """Returns the directory of a job, which need not be there."""
+    if not is_job_id(job):
+        raise HvdFtError(f"{job!r} is no job id: give 1 to 48 letters and digits")
+    return os.path.join(user_path(arena_dir), job)
+
+
+def sweep_stale(arena_dir: str, *, but: str | None = None, only: str | None = None) -> list[str]:
+    """Removes the directories that dead jobs of this user left behind.
+
+    Args:
+        arena_dir: where arenas live.
+        but: the id of a job whose directory stays.
+        only: the id of the only job whose directory is removed; None: any.
+
+    Returns:
+        The ids of those jobs, for the caller to tell.
+
+    Raises:
+        HvdFtError: the user's directory is not safe or cannot be locked.
+    """
+    removed = []
+    with _locked_user_directory(arena_dir) as user_dir:
+        with os.scandir(user_dir) as entries:
+            jobs = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for job in sorted(jobs):
+            path = os.path.join(user_path(arena_dir), job)
+            if job != but and only in (None, job) and _is_dead(path):
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(job)
+    return removed
+
+
+def _is_dead(path: str) -> bool:
+    try:
+        lock = os.open(os.path.join(path, LOCK_NAME), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True  # its maker died before it made the lock: we hold the lock that makers take
+    except OSError:
+        return False
+    try:
+        return _try_exclusive(lock)
+    finally:
+        os.close(lock)
+
+
+def _try_exclusive(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked_user_directory(arena_dir: str) -> Iterator[int]:
+    """Makes and checks the user's directory; yields its descriptor, locked exclusively."""
+    path = user_path(arena_dir)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _refused(path, error) from error
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise HvdFtError(
+            f"{path} is not a directory that can be opened ({error.strerror}): "
+            "remove it or set HOROVOD_FT_ARENA_DIR to another directory"
+        ) from error
+    try:
+        _check_private(path, os.fstat(descriptor))
+        other = f"another hvdft process that holds the lock of {path}"
+        remedy = f"end that process (fuser {path} shows it)"
+        lock_in_time(descriptor, _USER_LOCK_TIMEOUT_SECONDS, other, remedy)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_private(path: str, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        reason = f"belongs to user {found.st_uid}, not to you"
+    elif stat.S_IMODE(found.st_mode) & 0o077:
+        reason = f"is open to others (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
+    else:
+        return
+    raise HvdFtError(
+        f"{path} {reason}: have it removed or set HOROVOD_FT_ARENA_DIR to another directory"
+    )
+
+
+def _refused(path: str, error: OSError) -> HvdFtError:
+    return HvdFtError(
+        f"cannot make {path} ({error.strerror}): "
+        "set HOROVOD_FT_ARENA_DIR to a directory that is writable for you"
+    )
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = _ALPHABET[digit] + digits
+    return digits

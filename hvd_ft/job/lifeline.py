@@ -1,0 +1,267 @@
+"""Life-lines: the connections that shims, on all nodes, have to the launcher of their job.
+
+Over its line a shim says whether it has an agent. When an agent has died the launcher so knows
+that workers wait for new agents; when the launcher has died all shims see the end of their
+lines, and that nobody listens any more, and end the job. Once a second the launcher asks each host,
+which renews the host's lease (leases.py).
+
+Both sides show that they know the key that the launcher has made up for its job. They say:
+
+launcher: (nonce)           shim: (nonce, proof)
+launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code), whenever it
+                                changes
+launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
+          (interrupt)                (interrupted): the worker has got SIGINT
+          (stop)                     the number of the signal that ends the job
+          (note)                     what rank 0's agent is to write into the report
+          (over)                     nobody comes any more; whether the job's files are to stay
+shim:  (note)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import selectors
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.tcp import set_timeouts
+
+CONNECT_SECONDS = 2.0  # for a connection, and for each message of its beginning
+_MAXIMUM_STRANGERS = 64  # connections that have not shown that they know the key
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class ShimStatus:
+    """What the shim at the other end of a line has said last.
+
+    Attributes:
+        rank: whose shim it is.
+        host: where it is.
+        generation: of its agent.
+        orphaned: whether that agent is dead.
+        exit_code: of the job, once it is over.
+    """
+
+    rank: int
+    host: str
+    generation: int
+    orphaned: bool
+    exit_code: int | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> ShimStatus:
+        """Reads what a shim says.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is something else.
+        """
+        code = message["exit_code"]
+        return cls(
+            int(message["rank"]),
+            str(message["host"]),
+            int(message["generation"]),
+            bool(message["orphaned"]),
+            None if code is None else int(code),
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a shim has answered.
+
+    Attributes:
+        host: where it is.
+        number: of the question.
+        facts: what its agent has counted last; None if that leads no node.
+    """
+
+    host: str
+    number: int
+    facts: Any
+
+
+class LifeLines:
+    """The launcher's ends.
+
+    Args:
+        one_host: whether all ranks are on this host; else shims on other hosts connect, to this
+            host's name.
+        lease_seconds: so long a host may be silent before its lines end.
+
+    Attributes:
+        address: what a shim has to be told: host, port and key.
+        exit_code: of the job, once a shim has told it.
+        hosts: the ranks of each host that has ever had a line.
+        hung_up: the hosts whose last line was ended by themselves: nothing of the job lives there.
+        interrupted: the ranks whose workers have got SIGINT.
+    """
+
+    def __init__(self, one_host: bool, lease_seconds: float) -> None:
+        self._key = secrets.token_hex(_KEY_BYTES)
+        self._lease = lease_seconds
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=256)
+        self._listener.settimeout(CONNECT_SECONDS)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._nonces: dict[Channel, str] = {}  # of strangers
+        self._shims: dict[Channel, ShimStatus | None] = {}
+        self._answers: list[Answer] = []
+        self.exit_code: int | None = None
+        self.hosts: dict[str, set[int]] = {}
+        self.hung_up: set[str] = set()
+        self.interrupted: set[int] = set()
+        host = "127.0.0.1" if one_host else socket.gethostname()
+        self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
+
+    def fileno(self) -> int:
+        """Returns the descriptor to wait on: readable when `serve` has something to do."""
+        return self._selector.fileno()
+
+    @property
+    def shims(self) -> list[ShimStatus | None]:
+        """What the shims said last that have a line; None for one that has said nothing yet."""
+        return list(self._shims.values())
+
+    def serve(self) -> None:
+        """Hears what has been said, and answers those who connect; does not wait."""
+        for key, _ in self._selector.select(0):
+            if key.fileobj is self._listener:
+                self._accept()
+            else:
+                self._hear(key.data)
+
+    def ask(self, number: int, silent: Collection[str]) -> None:
+        """Asks every host, by its first rank that has a line; a silent one by all of them.
+
+        Args:
+            number: of the question.
+            silent: hosts that have not answered for some time.
+        """
+        first: dict[str, tuple[int, Channel]] = {}
+        for channel, shim in list(self._shims.items()):
+            if shim is None:
+                continue
+            if shim.host in silent:
+                self._send(channel, {"ask": number})
+            else:
+                entry = (shim.rank, channel)
+                first[shim.host] = min(first.get(shim.host, entry), entry, key=lambda e: e[0])
+        for _, channel in first.values():
+            self._send(channel, {"ask": number})
+
+    def take_answers(self) -> list[Answer]:
+        """Returns what has been answered since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def tell(self, message: Message) -> None:
+        """Sends a message over all lines."""
+        for channel, shim in list(self._shims.items()):
+            if shim is not None:
+                self._send(channel, message)
+
+    def close(self) -> None:
+        """Ends all lines, and with them what still runs of the job."""
+        self._listener.close()
+        for channel in [*self._nonces, *self._shims]:
+            channel.close()
+        self._selector.close()
+
+    def _send(self, channel: Channel, message: Message) -> None:
+        try:
+            channel.send(message)
+        except OSError:  # it has ended, or nobody has read it for long
+            self._end(channel)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.settimeout(CONNECT_SECONDS)
+            set_timeouts(connection, self._lease)
+            channel = Channel(connection)
+            if len(self._nonces) >= _MAXIMUM_STRANGERS:
+                channel.close()
+                return
+            self._nonces[channel] = secrets.token_hex(_KEY_BYTES)
+            self._selector.register(channel, selectors.EVENT_READ, channel)
+            self._send(channel, {"nonce": self._nonces[channel]})
+
+    def _hear(self, channel: Channel) -> None:
+        try:
+            messages = channel.receive()
+            for message in messages or ():
+                self._understand(channel, message)
+        except (OSError, ValueError, KeyError, TypeError):  # the network's, or a stranger's
+            self._end(channel)
+        else:
+            if messages is None:
+                self._end(channel, hung_up=True)
+
+    def _end(self, channel: Channel, hung_up: bool = False) -> None:
+        if channel not in self._nonces and channel not in self._shims:
+            return
+        self._selector.unregister(channel)
+        self._nonces.pop(channel, None)
+        shim = self._shims.pop(channel, None)
+        channel.close()
+        if shim and not any(h and h.host == shim.host for h in self._shims.values()):
+            (self.hung_up.add if hung_up else self.hung_up.discard)(shim.host)
+
+    def _understand(self, channel: Channel, message: Message) -> None:
+        if channel not in self._shims:
+            check(message["proof"], proof(self._key, "shim", self._nonces[channel]))
+            self._send(channel, {"proof": proof(self._key, "launcher", message["nonce"])})
+            if self._nonces.pop(channel, None):
+                self._shims[channel] = None
+        elif "rank" in message:
+            self._note(channel, ShimStatus.of(message))
+        elif shim := self._shims[channel]:
+            if "answer" in message:
+                answer = Answer(shim.host, int(message["answer"]), message["facts"])
+                self._answers.append(answer)
+            elif "interrupted" in message:
+                self.interrupted.add(shim.rank)
+            elif "note" in message:
+                self._pass_on(message)
+
+    def _note(self, channel: Channel, shim: ShimStatus) -> None:
+        # A line that the network has torn may still look whole at this end.
+        for other, known in list(self._shims.items()):
+            if other is not channel and known and known.rank == shim.rank:
+                self._end(other)
+        self._shims[channel] = shim
+        self.hung_up.discard(shim.host)
+        self.hosts.setdefault(shim.host, set()).add(shim.rank)
+        if shim.exit_code is not None:
+            # All say the same, but that rank 0's agent may add that it could not write the report.
+            self.exit_code = self.exit_code or shim.exit_code
+
+    def _pass_on(self, message: Message) -> None:
+        """Hands a note to the shim of rank 0, whose agent writes the report."""
+        for channel, shim in list(self._shims.items()):
+            if shim and shim.rank == 0:
+                self._send(channel, {"note": message["note"]})
+
+
+def proof(key: str, who: str, nonce: str) -> str:
+    """Returns what shows that somebody knows the job's key.
+
+    Args:
+        key: that of the job.
+        who: `shim` or `launcher`: so nobody can send back what it was sent.
+        nonce: what the other side has made up.
+    """
+    return hmac.digest(key.encode(), f"{who} {nonce}".encode(), "sha256").hex()
+
+
+def check(given: str, expected: str) -> None:
+    """Raises ValueError unless a proof is the expected one."""
+    if not hmac.compare_digest(given, expected):
+        raise ValueError("this is not the job's key")

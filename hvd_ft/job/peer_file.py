@@ -1,0 +1,150 @@
+"""How agents of a generation find each other in a directory that all nodes share.
+
+There is one small file for a job: its id, the generation, and what each rank has to tell. Who
+enters itself takes a lock, writes the file anew as a whole and renames it; so nobody reads half of
+it, and since job and generation are in it nobody takes what is old for new. Without such a
+directory agents learn the generation from their launcher and the rest over MPI.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.system.file_lock import lock_in_time
+
+_LOOK_SECONDS = 0.02
+_LOCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Peers:
+    """What the file says.
+
+    Attributes:
+        job: id of the job.
+        generation: of the agents.
+        ranks: what each has told, by rank.
+    """
+
+    job: str
+    generation: int
+    ranks: dict[int, Any] = field(default_factory=dict)
+
+    def entered(self, rank: int, facts: Any) -> "Peers":
+        """Returns the same with one more rank."""
+        return Peers(self.job, self.generation, {**self.ranks, rank: facts})
+
+
+class PeerFile:
+    """A job's file.
+
+    Args:
+        directory: that all nodes share.
+        job: id of the job.
+    """
+
+    def __init__(self, directory: str, job: str) -> None:
+        self._job = job
+        self._path = os.path.join(directory, f"hvdft-{job}.peers")
+        self._lock_path = os.path.join(directory, f"hvdft-{job}.lock")
+
+    def meet(
+        self, generation: int, rank: int, size: int, facts: Any, timeout_seconds: float
+    ) -> list[Any]:
+        """Enters a rank, and waits until all ranks of its generation are there.
+
+        Args:
+            generation: of the caller.
+            rank: of the caller.
+            size: of the job.
+            facts: what the others get to know; anything that JSON knows.
+            timeout_seconds: how long to wait for the others.
+
+        Returns:
+            What all have told, in the order of ranks.
+
+        Raises:
+            HvdFtError: there are agents of a later generation, somebody did not come in time, or
+                the directory cannot be used.
+        """
+        try:
+            with self._locked():
+                peers = self._current(generation).entered(rank, facts)
+                self._write(peers)
+            deadline = time.monotonic() + timeout_seconds
+            while len(peers.ranks) < size:
+                if time.monotonic() > deadline:
+                    missing = ", ".join(str(r) for r in range(size) if r not in peers.ranks)
+                    raise HvdFtError(
+                        f"rank {rank} waited {timeout_seconds:g} s for rank {missing} in "
+                        f"{self._path}: see if HOROVOD_FT_SHARED_DIR is the same on all nodes"
+                    )
+                time.sleep(_LOOK_SECONDS)  # a network's filesystem tells nobody of changes
+                peers = self._current(generation)
+        except OSError as error:
+            raise HvdFtError(
+                f"{self._path} cannot be used ({error.strerror or error}): set "
+                "HOROVOD_FT_SHARED_DIR to a directory that is writable for you on all nodes"
+            ) from error
+        return [peers.ranks[r] for r in range(size)]
+
+    def remove(self) -> None:
+        """Removes the file, at the end of the job."""
+        for path in (self._path, self._lock_path):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _current(self, generation: int) -> Peers:
+        """Returns what is there of this generation."""
+        found = self._read()
+        if found is None or found.job != self._job or found.generation < generation:
+            return Peers(self._job, generation)
+        if found.generation > generation:
+            raise HvdFtError(
+                f"{self._path} has agents of generation {found.generation}; this one is of "
+                f"generation {generation} and ends"
+            )
+        return found
+
+    def _read(self) -> Peers | None:
+        try:
+            with open(self._path, encoding="ascii") as file:
+                content = json.load(file)
+            ranks = {int(rank): facts for rank, facts in content["ranks"].items()}
+            return Peers(str(content["job"]), int(content["generation"]), ranks)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # not there yet, or nothing of ours
+
+    def _write(self, peers: Peers) -> None:
+        draft = f"{self._path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)  # of one that was killed while it had the lock
+        with open(draft, "x", encoding="ascii", opener=_private) as file:
+            json.dump(vars(peers), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self._path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = os.open(
+            self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        try:
+            remedy = (
+                "see which process has it (lslocks), or if HOROVOD_FT_SHARED_DIR has a "
+                "filesystem on which locks work"
+            )
+            lock_in_time(lock, _LOCK_SECONDS, f"the lock {self._lock_path}", remedy)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,84 @@
+"""The processes of a job, found by the job's id in their environment, and their end."""
+
+import contextlib
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+
+import psutil
+
+_EXECVE_SECONDS = 0.005  # takes longer than what is between a new program and its environment
+KILL_LIMIT_SECONDS = 10.0  # for processes to be gone after SIGKILL
+
+
+def job_processes(job_id: str) -> list[psutil.Process]:
+    """Finds this user's processes of a job."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if (
+                process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+                and _environ(process).get("HOROVOD_FT_JOB") == job_id
+            ):
+                found.append(process)
+    return found
+
+
+def _environ(process: psutil.Process) -> dict[str, str]:
+    """Returns the environment; in the middle of an execve, and of the kernel's own, it is empty."""
+    environ = process.environ()
+    if not environ and process.exe():
+        time.sleep(_EXECVE_SECONDS)  # no event tells of its end
+        environ = process.environ()
+    return dict(environ)
+
+
+def end_rank(job_id: str, rank: int) -> None:
+    """Kills what is left of a rank's worker, and waits until it is dead."""
+    left = []
+    for process in job_processes(job_id):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HOROVOD_RANK") == str(rank):
+                process.kill()
+                left.append(process)
+    _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
+
+
+def end_processes(job_id: str, patience_seconds: float) -> None:
+    """Waits for a job's processes to end by themselves, then kills those that have not.
+
+    Those that are not gone 10 s after the first SIGKILL are named on stderr.
+
+    Args:
+        job_id: Of the job.
+        patience_seconds: How long to wait, for all of them together.
+    """
+    _await_ends(job_processes(job_id), time.monotonic() + patience_seconds)
+    deadline = time.monotonic() + KILL_LIMIT_SECONDS
+    # A process may have started another one before it was killed, so look until there is none.
+    while (left := job_processes(job_id)) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        _await_ends(left, deadline)
+    if left:
+        unkillable = [process.pid for process in left]
+        print(
+            f"hvdft: processes {unkillable} do not die of SIGKILL: look for them with ps",
+            file=sys.stderr,
+        )
+
+
+def _await_ends(processes: Sequence[psutil.Process], deadline: float) -> None:
+    """Waits until processes, anybody's, have ended, or until `time.monotonic()`'s deadline."""
+    # psutil.wait_procs() would wait for zombies, which some containers keep for ever.
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,83 @@
+"""What a worker is started with: its command, checked beforehand, and its environment."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.placement import Nodes
+from hvd_ft.native import abi
+
+_LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI", "HOROVOD_FT_LAUNCHER")
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Checks that a worker's command can be started.
+
+    Args:
+        command: its words.
+
+    Raises:
+        HvdFtError: there is none, or the program or its Python script is not there.
+    """
+    if not command:
+        raise HvdFtError("no training command: give it last, as in: hvdft agent python train.py")
+    program = command[0]
+    if shutil.which(program) is None:
+        raise HvdFtError(f"the command {program} is not there or not executable: check its path")
+    script = _python_script(command)
+    if script and not os.path.exists(script):
+        raise HvdFtError(f"the script {script} is not there (looked in {os.getcwd()}): check it")
+
+
+def _python_script(command: Sequence[str]) -> str | None:
+    """Returns the script that a Python interpreter is told to run, if any."""
+    if not os.path.basename(command[0]).startswith("python"):
+        return None
+    words = iter(command[1:])
+    for word in words:
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif word.startswith(("-c", "-m")) or word == "-":
+            return None
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def worker_environment(
+    environ: Mapping[str, str], rank: int, nodes: Nodes, job: str, directory: str
+) -> dict[str, str]:
+    """Returns the environment of a worker, but for its incarnation.
+
+    Args:
+        environ: of the agent; what the launcher put there for MPI is taken out.
+        rank: of the worker.
+        nodes: of the job.
+        job: id of the job.
+        directory: of the job.
+    """
+    kept = {
+        name: value for name, value in environ.items() if not name.startswith(_LAUNCHER_PREFIXES)
+    }
+    node = nodes.node_of(rank)
+    local = nodes.ranks(node)
+    sizes = [len(nodes.ranks(other)) for other in range(len(nodes))]
+    # As Horovod counts them: the nodes that have a rank of this local rank.
+    across = [other for other, size in enumerate(sizes) if size > local.index(rank)]
+    return {
+        **kept,
+        "HOROVOD_CONTROLLER": "ft",
+        "HOROVOD_CPU_OPERATIONS": "ft",
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(nodes.firsts[-1]),
+        "HOROVOD_LOCAL_RANK": str(local.index(rank)),
+        "HOROVOD_LOCAL_SIZE": str(len(local)),
+        "HOROVOD_CROSS_RANK": str(across.index(node)),
+        "HOROVOD_CROSS_SIZE": str(len(across)),
+        "HOROVOD_FT_HOMOGENEOUS": str(int(len(set(sizes)) == 1)),
+        "HOROVOD_FT_DIR": directory,
+        "HOROVOD_FT_JOB": job,
+        "HOROVOD_FT_LIBRARY": abi.library_path(),
+        "PYTHONUNBUFFERED": "1",
+    }

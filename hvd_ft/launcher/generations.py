@@ -1,0 +1,86 @@
+"""Whether new agents are started when mpirun has ended: no process, no clock, only the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvd_ft.job.failure_window import RecentFailures
+from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job.settings import Settings
+
+
+@dataclass(frozen=True)
+class Again:
+    """The next generation of agents is to be started."""
+
+
+@dataclass(frozen=True)
+class Over:
+    """The job has ended.
+
+    Attributes:
+        message: why, in one line, if it did not end by itself.
+    """
+
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """It cannot be told before more is heard of the shims."""
+
+
+class GenerationPolicy:
+    """The rules for one job.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._failures = RecentFailures(settings)
+
+    def ended(
+        self,
+        shims: Sequence[ShimStatus | None],
+        now: float,
+        *,
+        over: bool = False,
+        counts: bool = True,
+    ) -> Again | Over | NotYet:
+        """Judges the end of an mpirun; to be asked until it says something else than `NotYet`.
+
+        Args:
+            shims: what the job's shims have said.
+            now: seconds on any steady clock.
+            over: whether the user has stopped the job, or a shim has told its exit code.
+            counts: whether this end is a failure of agents; else hosts or links are the cause.
+        """
+        if not shims or over:
+            return Over()
+        # A shim that leaves in good order says nothing: its line ends.
+        if not any(shim and shim.orphaned for shim in shims):
+            return NotYet()
+        if not counts:
+            return Again()
+        self._failures.add(now)
+        if not self._failures.too_many():
+            return Again()
+        return Over(
+            f"agents or mpirun failed {self._failures}, so the job was ended; "
+            "see their output above"
+        )
+
+
+def agents_lost(shims: Sequence[ShimStatus | None], generation: int) -> bool:
+    """Tells whether an agent of this generation has died, whatever mpirun knows of it."""
+    return any(h and h.orphaned and h.generation == generation for h in shims)
+
+
+def agents_late(shims: Sequence[ShimStatus | None], generation: int) -> bool:
+    """Tells whether a shim still waits for its agent of this generation.
+
+    Hydra does not see the death of one that has not yet begun with MPI.
+    """
+    return any(h and h.generation < generation for h in shims)

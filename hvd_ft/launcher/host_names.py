@@ -1,0 +1,93 @@
+"""Whether the hosts of a job are known here, asked before mpirun is; and which one is this."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import LOCAL_NAMES, Host
+
+_AT_ONCE = 32
+_SSH_SECONDS = 10.0
+
+
+def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
+    """Checks that the names of hosts lead to addresses, as far as it is us who look them up.
+
+    Args:
+        hosts: of the job.
+        environ: in which mpirun will run. Only where it starts other hosts by ssh, as it does by
+            default, are names looked up by this host.
+
+    Raises:
+        HvdFtError: a name is not known.
+    """
+    if environ.get("I_MPI_HYDRA_BOOTSTRAP", "ssh") not in ("ssh", "rsh"):
+        return
+    names = sorted({host.name for host in hosts} - {*LOCAL_NAMES, socket.gethostname()})
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = dict(zip(names, pool.map(_why_unknown, names), strict=True))
+    ssh = environ.get("I_MPI_HYDRA_BOOTSTRAP_EXEC") or "ssh"
+    unknown = [name for name in names if answers[name] and not _ssh_knows(ssh, name)]
+    if unknown:
+        some = f"host {unknown[0]}" if len(unknown) == 1 else f"hosts {', '.join(unknown)}"
+        raise HvdFtError(
+            f"-H names the {some}, not known here ({answers[unknown[0]]}): correct the name, or "
+            "enter it in /etc/hosts or the DNS"
+        )
+
+
+def is_this_host(name: str) -> bool:
+    """Tells whether a host's name means this host: one can listen at its address then."""
+    if name in (*LOCAL_NAMES, socket.gethostname()):
+        return True
+    try:
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as listener:
+            try:
+                listener.bind(address)
+                return True
+            except OSError:
+                continue
+    return False
+
+
+def _why_unknown(name: str) -> str:
+    """Returns why a name leads to no address; "" if it does."""
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _ssh_knows(ssh: str, name: str) -> bool:
+    """Tells whether ssh has an address of its own for a name, or reaches it by another host."""
+    program = shutil.which(ssh)
+    if program is None:
+        return False
+    if os.path.basename(program) != "ssh":
+        return True  # it may know anything
+    try:
+        done = subprocess.run(
+            [program, "-G", name],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=_SSH_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    said = dict(line.partition(" ")[::2] for line in done.stdout.lower().splitlines())
+    if done.returncode:
+        return False
+    if any(said.get(way, "none") != "none" for way in ("proxyjump", "proxycommand")):
+        return True
+    return said.get("hostname", name.lower()) != name.lower() and not _why_unknown(said["hostname"])

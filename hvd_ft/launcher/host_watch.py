@@ -1,0 +1,174 @@
+"""The launcher's watch over hosts, and over the links between nodes: asks, hears, says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hvd_ft.job.host_key import host_name
+from hvd_ft.job.lifeline import LifeLines
+from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.leases import ASK_SECONDS, Change, HostLeases, Lease
+from hvd_ft.launcher.link_watch import Broken, LinkWatch
+from hvd_ft.native.links import MIRROR, Counts, End
+
+
+@dataclass(frozen=True)
+class NewAgents:
+    """The generation of agents at hand is to be replaced.
+
+    Attributes:
+        why: in words.
+        counts: whether that is a failure of agents, which may not come again and again.
+    """
+
+    why: str
+    counts: bool
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Hosts have been waited for in vain.
+
+    Attributes:
+        why: in one line.
+    """
+
+    why: str
+
+
+class HostWatch:
+    """The watch.
+
+    Args:
+        lines: to the shims.
+        settings: the limits.
+        name_of: the user's name for the host of a rank; None where the user gave none.
+        say: tells the user a line.
+    """
+
+    def __init__(
+        self,
+        lines: LifeLines,
+        settings: Settings,
+        name_of: Callable[[int], str | None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._lines = lines
+        self._settings = settings
+        self._name_of = name_of
+        self._say = say
+        self._leases = HostLeases(settings)
+        self._asked: dict[int, float] = {}  # when, by number
+        self._number = 0
+        self._ask_at = 0.0
+        self._generation = 0
+        self._links = LinkWatch(settings.link_timeout_seconds)
+        self._nodes: dict[int, tuple[str, Any]] = {}  # host, and what its leader has told last
+        self.lost_one = False  # in this generation
+
+    def begin(self, generation: int) -> None:
+        """Agents of another generation are started."""
+        self._generation = generation
+        self._links = LinkWatch(self._settings.link_timeout_seconds)
+        self._nodes = {}
+        self.lost_one = False
+
+    def look(self, now: float) -> NewAgents | GiveUp | None:
+        """Asks, when it is time, and judges what has been heard.
+
+        Args:
+            now: time.monotonic()'s.
+
+        Returns:
+            What is to be done, if anything.
+        """
+        if now >= self._ask_at:
+            self._ask(now)
+        for answer in self._lines.take_answers():
+            if (asked := self._asked.get(answer.number)) is not None:
+                self._leases.answered(answer.host, asked)
+            self._take_facts(answer.host, answer.facts)
+        back = [change for change in self._leases.look(now) if self._tell(change)]
+        if given_up := self._leases.given_up(now):
+            host, seconds = next(iter(given_up.items()))
+            return GiveUp(f"{self.describe(host)} has not answered for {seconds:.0f} s")
+        if back:
+            return NewAgents(f"{self.describe(back[0].host)} was lost", counts=False)
+        if broken := self._links.look(now, self._silent_nodes()):
+            return NewAgents(self._describe_link(broken), counts=True)
+        return None
+
+    def is_silent(self, host: str) -> bool:
+        """Tells whether a host does not answer."""
+        return host in self._leases.silent
+
+    def gone(self) -> list[str]:
+        """Returns the hosts that have said goodbye: all their lines have ended at their end."""
+        return [host for host in self._lines.hosts if host in self._lines.hung_up]
+
+    def forget(self, host: str) -> None:
+        """Ends the lease of a host; its next answer begins another."""
+        self._leases.forget([host])
+
+    @property
+    def any_silent(self) -> bool:
+        """Whether any host does not answer."""
+        return bool(self._leases.silent)
+
+    def describe(self, host: str) -> str:
+        """Returns a host's name and its ranks, in words."""
+        ranks = sorted(self._lines.hosts.get(host, ()))
+        numbers = ", ".join(map(str, ranks))
+        return f"host {self.name(host)} ({'ranks' if len(ranks) > 1 else 'rank'} {numbers})"
+
+    def name(self, host: str) -> str:
+        """Returns the name under which the user, and mpirun, know a host."""
+        ranks = self._lines.hosts.get(host, ())
+        return (self._name_of(min(ranks)) if ranks else None) or host_name(host)
+
+    def _ask(self, now: float) -> None:
+        self._ask_at = now + ASK_SECONDS
+        self._number += 1
+        oldest = now - self._settings.host_timeout_seconds
+        self._asked = {n: at for n, at in self._asked.items() if at > oldest}
+        self._asked[self._number] = now
+        self._lines.ask(self._number, self._leases.silent)
+
+    def _take_facts(self, host: str, facts: Any) -> None:
+        if facts is None or facts["generation"] != self._generation:
+            return
+        self._nodes[facts["node"]] = (host, facts)
+        self._links.counted(
+            {
+                End(node, peer, kind): Counts(begun, posted, arrived)
+                for node, peer, kind, begun, posted, arrived in facts["links"]
+            }
+        )
+
+    def _silent_nodes(self) -> list[int]:
+        return [node for node, (host, _) in self._nodes.items() if self.is_silent(host)]
+
+    def _tell(self, change: Change) -> bool:
+        """Says what has become of a host; tells whether it was lost and answers again."""
+        host = self.describe(change.host)
+        if change.lease is Lease.SUSPECT:
+            self._say(f"{host} does not answer")
+        elif change.lease is Lease.LOST:
+            self.lost_one = True
+            self._say(
+                f"{host} has not answered for {change.seconds:.0f} s; waiting for it until "
+                f"{self._settings.host_timeout_seconds:g} s are over"
+            )
+        else:
+            self._say(f"{host} answers again after {change.seconds:.0f} s")
+        return change.before is Lease.LOST and change.lease is Lease.VALID
+
+    def _describe_link(self, broken: Broken) -> str:
+        def fact(node: int, name: str) -> str:
+            return str(self._nodes[node][1][name])
+
+        link = f"{fact(broken.source, 'name')} -> {fact(broken.dest, 'name')}"
+        if broken.kind == MIRROR:
+            return f"{link} has delivered no control message for {broken.seconds:.0f} s"
+        place = fact(broken.dest, "stands")
+        return f"{link} stands at {place} for {broken.seconds:.0f} s"

@@ -1,0 +1,113 @@
+"""What a job is, checked, and the command line that starts its agents."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import check_environment, mpi_environment, mpiexec_command
+from hvd_ft.job.directory import new_job_id
+from hvd_ft.job.drills import check_ranks, parse
+from hvd_ft.job.hosts import Host
+from hvd_ft.job.python_command import PythonCommand
+from hvd_ft.job.settings import Settings
+from hvd_ft.job.worker_environment import check_command
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run.
+
+    Attributes:
+        size: Number of ranks.
+        command: The worker's command line, such as `["python", "train.py"]`.
+        on_failure: Shell command that the agent runs when its worker has died, or None.
+        on_restart: Shell command that the agent runs when its worker is back, or None.
+        report: File for the events of the run, one JSON object a line, or None.
+        inject: Drills, such as `rank=2,step=30,signal=KILL`.
+        spares: How many processes wait on the node, ready to become a worker.
+        machine_file: File with the hosts and their slots, as mpirun takes it; None when all ranks
+            are on this host.
+        hosts: What that file says.
+        topology: `hierarchical` or `flat`; None: as the environment says.
+        id: The job's id; its directory is named after it.
+        resume: Whether a job of that id was ended because of a lost host, and is to go on.
+    """
+
+    size: int
+    command: Sequence[str]
+    on_failure: str | None = None
+    on_restart: str | None = None
+    report: str | None = None
+    inject: Sequence[str] = ()
+    spares: int = 0
+    machine_file: str | None = None
+    hosts: Sequence[Host] = ()
+    topology: str | None = None
+    id: str = field(default_factory=new_job_id)
+    resume: bool = False
+
+    def host_of(self, rank: int) -> str | None:
+        """Returns the name that the user has given the host of a rank; None: none."""
+        slots = [host.name for host in self.hosts for _ in range(host.slots)]
+        return slots[rank] if rank < len(slots) else None
+
+
+def check_job(job: Job) -> None:
+    """Checks what can be checked of a job before anything is started.
+
+    Args:
+        job: What to run.
+
+    Raises:
+        HvdFtError: It cannot be run.
+    """
+    if job.size < 1:
+        raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
+    check_ranks([parse(text) for text in job.inject], job.size)
+    environment = job_environment(job)
+    # The agents find the command by the job's PATH, in which this Python's programs come first.
+    found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
+    check_command([found or job.command[0], *job.command[1:]] if job.command else [])
+    if job.spares:
+        PythonCommand.parse([found or job.command[0], *job.command[1:]])
+    check_environment()
+    Settings.from_env(os.environ).arena_limit_bytes()
+
+
+def job_environment(job: Job) -> dict[str, str]:
+    """Returns the whole environment in which mpirun and the agents of a job run."""
+    environment = mpi_environment(one_host=job.machine_file is None)
+    topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
+    return {**os.environ, **environment, **topology, "HOROVOD_FT_JOB": job.id}
+
+
+def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
+    """Returns the command line that starts the agents of a job.
+
+    Args:
+        job: What to run.
+        environment: The job's environment; Intel MPI is found by its PATH.
+
+    Raises:
+        HvdFtError: There is no Intel MPI.
+    """
+    command = mpiexec_command(job.size, environment)
+    command += ["-machinefile", job.machine_file] if job.machine_file else []
+    command += [sys.executable, "-m", "hvd_ft.agent"]
+    for flag, value in (
+        ("--on-failure", job.on_failure),
+        ("--on-restart", job.on_restart),
+        ("--report", job.report),
+    ):
+        if value is not None:
+            command += [flag, value]
+    for drill in job.inject:
+        command += ["--inject", drill]
+    if job.spares:
+        command += ["--spares", str(job.spares)]
+    return [*command, "--", *job.command]

@@ -1,0 +1,68 @@
+"""Which link between two nodes does not deliver: no MPI, no clock, only the rules.
+
+Every node counts, for each of its links to another node, the transfers over MPI that it has begun,
+those that it is ready for (*posted*), and those that have arrived. Once one end has begun a
+transfer and the other is ready for it, only MPI has to do something. If nothing arrives for the
+whole time limit, the link has broken, though neither MPI nor TCP may have noticed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hvd_ft.native.links import Counts, End
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A link on which nothing arrives.
+
+    Attributes:
+        source: the node that sends.
+        dest: the node at which nothing arrives.
+        kind: of the link, as seen from `dest`.
+        seconds: for how long.
+    """
+
+    source: int
+    dest: int
+    kind: str
+    seconds: float
+
+
+class LinkWatch:
+    """The links of one generation of agents.
+
+    Args:
+        timeout_seconds: how long a link may deliver nothing that is on its way.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout = timeout_seconds
+        self._counts: dict[End, Counts] = {}
+        self._waits: dict[End, tuple[int, float]] = {}  # what has arrived, and since when no more
+
+    def counted(self, ends: Mapping[End, Counts]) -> None:
+        """Takes what a node has counted last."""
+        self._counts.update(ends)
+
+    def look(self, now: float, silent: Iterable[int] = ()) -> Broken | None:
+        """Finds a link that has broken.
+
+        Args:
+            now: seconds on any steady clock.
+            silent: nodes that do not answer; what is known of them is old.
+        """
+        ignored = set(silent)
+        for end, counts in self._counts.items():
+            sent = self._counts.get(end.other)
+            delivers = sent is None or min(sent.begun, counts.posted) <= counts.arrived
+            if delivers or ignored & {end.node, end.peer}:
+                self._waits.pop(end, None)
+                continue
+            arrived, since = self._waits.get(end, (-1, now))
+            if arrived != counts.arrived:
+                since = now
+            self._waits[end] = (counts.arrived, since)
+            if now - since >= self._timeout:
+                return Broken(end.peer, end.node, end.kind, now - since)
+        return None

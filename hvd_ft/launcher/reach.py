@@ -1,0 +1,93 @@
+"""Whether mpirun can start processes on a host: it is asked to start one that does nothing."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+
+from hvd_ft.install.environment import mpiexec_command
+from hvd_ft.launcher.hydra_output import HydraFilter
+
+_SECONDS = 15.0  # for ssh to give up, or say so
+_MAX_REASON = 200
+
+
+class Probe:
+    """A try to reach a host, the way in which mpirun would.
+
+    Args:
+        host: its name.
+        environment: the whole one of mpirun.
+    """
+
+    def __init__(self, host: str, environment: Mapping[str, str]) -> None:
+        self.host = host
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        self._deadline = time.monotonic() + _SECONDS
+        command = [*mpiexec_command(1, environment), "-hosts", host, "true"]
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,
+        )
+
+    def result(self) -> str | None:
+        """Returns why it cannot be reached, "" if it can; None: it is not known yet."""
+        if self._process.poll() is None:
+            if time.monotonic() < self._deadline:
+                return None
+            return f"it does not answer within {_SECONDS:g} s"
+        if self._process.returncode == 0:
+            return ""
+        self._output.seek(0)
+        filtered = HydraFilter()
+        text = filtered.feed(self._output.read()) + filtered.rest()
+        lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
+        said = next((line for line in lines if line), "")
+        return said[:_MAX_REASON] or f"mpirun ended with exit code {self._process.returncode}"
+
+    def close(self) -> None:
+        """Ends the try."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._output.close()
+
+
+class Probes:
+    """Tries to reach several hosts at once.
+
+    Args:
+        hosts: their names.
+        environment: the whole one of mpirun.
+    """
+
+    def __init__(self, hosts: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._waiting = [Probe(host, environment) for host in hosts]
+        self.unreachable: dict[str, str] = {}
+
+    def poll(self) -> bool:
+        """Takes what is known by now: why a host cannot be reached, in `unreachable`.
+
+        Returns:
+            Whether all is known.
+        """
+        for probe in list(self._waiting):
+            reason = probe.result()
+            if reason is not None:
+                self._waiting.remove(probe)
+                probe.close()
+                if reason:
+                    self.unreachable[probe.host] = reason
+        return not self._waiting
+
+    def close(self) -> None:
+        """Ends the tries."""
+        for probe in self._waiting:
+            probe.close()
+        self._waiting = []

@@ -1,0 +1,400 @@
+"""Starts a job under Intel MPI, follows it, and leaves nothing behind when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import psutil
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job import mpi_files
+from hvd_ft.job.directory import job_path, sweep_stale
+from hvd_ft.job.drills import renamed
+from hvd_ft.job.lifeline import LifeLines
+from hvd_ft.job.peer_file import PeerFile
+from hvd_ft.job.processes import end_processes
+from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.generations import (
+    Again,
+    GenerationPolicy,
+    NotYet,
+    Over,
+    agents_late,
+    agents_lost,
+)
+from hvd_ft.launcher.host_watch import GiveUp, HostWatch
+from hvd_ft.launcher.hydra_output import MpirunOutput
+from hvd_ft.launcher.job import Job, check_job, job_environment, mpirun_command
+from hvd_ft.launcher.reach import Probes
+from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
+from hvd_ft.native.core import Observer, die_with_parent
+from hvd_ft.system.stop_signals import StopSignals, stop_signals
+from hvd_ft.system.wait_status import describe_code
+
+TICK_SECONDS = 0.25
+# Agents and shims have shorter limits of their own; these are for when they fail.
+STOP_LIMIT_SECONDS = 10.0  # between the end of workers' grace and killing mpirun
+INTERRUPT_SECONDS = 1.0  # for the workers to get SIGINT, before the job is stopped
+CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job's files
+# When an agent has died Hydra mostly ends all others, and itself, at once.
+HYDRA_LIMIT_SECONDS = 0.5
+STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while shims wait for one
+HEAR_LIMIT_SECONDS = 5.0  # for shims to say that they have lost their agents
+_NEVER = float("inf")
+
+
+class Display(Protocol):
+    """Shows a running job."""
+
+    def update(self, observer: Observer) -> None:
+        """Is called about 4 times a second once the job's arena is there."""
+
+    def output(self, line: str) -> None:
+        """Is called with every line the job writes, if `takes_output` is true."""
+
+    takes_output: bool
+
+
+def launch(
+    job: Job, display: Display | None = None, watch: Callable[[Observer], None] | None = None
+) -> int:
+    """Runs a job to its end.
+
+    When agents, or mpirun, have died before the job has ended, agents of a new generation are
+    started, which take over what those have left.
+
+    On SIGINT, SIGTERM and SIGHUP the job is asked to end; on a second one, or when it has not
+    ended in time, it is killed. No process of the job is left when this returns, and no file,
+    unless a lost host ended the job: then its state stays for `Job.resume`.
+
+    Args:
+        job: What to run.
+        display: Shows the job while it runs.
+        watch: Is called about 4 times a second with an observer of the running job.
+
+    Returns:
+        The workers' exit code; 128 + the signal's number when a signal ended us or mpirun.
+
+    Raises:
+        HvdFtError: The job cannot be started.
+    """
+    check_job(job)
+    arena_dir = Settings.from_env(os.environ).arena_dir
+    for notice in filter(None, map(renamed, job.inject)):
+        _say(notice)
+    for dead in sweep_stale(arena_dir, but=job.id):
+        print(f"hvdft: removed what the crashed job {dead} had left", file=sys.stderr)
+    with stop_signals() as signals:
+        run = _Run(job, arena_dir, signals, display, watch)
+        try:
+            return run.follow()
+        finally:
+            run.clear()
+
+
+class _Run:
+    """A job, from its first mpirun until nothing of it is left."""
+
+    def __init__(
+        self,
+        job: Job,
+        arena_dir: str,
+        signals: StopSignals,
+        display: Display | None,
+        watch: Callable[[Observer], None] | None,
+    ) -> None:
+        settings = Settings.from_env(os.environ)
+        one_host = job.machine_file is None
+        self.job = job
+        self.arena_dir = arena_dir
+        self.directory = job_path(arena_dir, job.id)
+        self.signals = signals
+        self.display = display
+        self.watch = watch
+        self.lifelines = LifeLines(one_host, settings.lease_seconds)
+        self.hosts = HostWatch(self.lifelines, settings, job.host_of, _say)
+        self.policy = GenerationPolicy(settings)
+        self.shared_dir = settings.shared_dir
+        self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
+        self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS
+        self.output = MpirunOutput(display if display and display.takes_output else None)
+        self.mpirun: subprocess.Popen[bytes] | None = None
+        self.start: StartWatch | None = None  # of this mpirun
+        self.observer: Observer | None = None
+        self.files_stay = False
+        self._asked = 0  # signals that have been heeded
+        self._next_tick = 0.0
+        # The times are time.monotonic()'s.
+        self._stop_at = _NEVER  # when workers have had their SIGINT
+        self._deadline = _NEVER  # when mpirun is killed
+        self._why_ended = ""  # mpirun, if it was us
+        self._counts = True  # as a failure of agents, if it ends
+        self._no_start = ""  # why the job's agents could not be started
+
+    def follow(self) -> int:
+        """Starts generations of agents until the job has ended; returns the exit code."""
+        generation = self._first_generation()
+        while True:
+            code = self._run_generation(generation)
+            verdict = self._given_up() or self._judge()
+            if isinstance(verdict, Again):
+                verdict = self._await_hosts() or verdict
+            if isinstance(verdict, Over):
+                if not verdict.message and not self._no_start:
+                    self._no_start = self._why_not_started(code)
+                if message := verdict.message or self._no_start:
+                    _say(message)
+                return self._exit_code(code)
+            generation += 1
+            why = self._why_ended or f"mpirun ended ({describe_code(code)}) before the job"
+            _say(f"{why}; starting generation {generation} of its agents")
+
+    def _first_generation(self) -> int:
+        if not self.job.resume:
+            return 0
+        try:
+            observer = Observer(self.directory)
+        except HvdFtError as error:
+            raise HvdFtError(
+                f"job {self.job.id} cannot be resumed from this host ({error}): give --resume the "
+                "id of a job that was ended because of a lost host, on one of its hosts"
+            ) from None
+        try:
+            return observer.generation + 1
+        finally:
+            observer.close()
+
+    def _run_generation(self, generation: int) -> int:
+        """Runs mpirun to its end; returns its exit code."""
+        environment = {
+            **job_environment(self.job),
+            "HOROVOD_FT_LAUNCHER": self.lifelines.address,
+            "HOROVOD_FT_GENERATION": str(generation),
+        }
+        self.hosts.begin(generation)
+        self._why_ended, self._counts = "", True
+        self.start = StartWatch(self.job.hosts, environment, time.monotonic())
+        self.mpirun = subprocess.Popen(
+            mpirun_command(self.job, environment),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.output.stderr,
+            start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
+            # So that the job ends even if we are killed; there is no other thread here.
+            preexec_fn=die_with_parent,  # noqa: PLW1509
+        )
+        self.output.attach(self.mpirun)
+        ended = os.pidfd_open(self.mpirun.pid)
+        try:
+            self._loop(ended, generation)
+        finally:
+            os.close(ended)
+            self.start.close()
+        return self.mpirun.wait()
+
+    def _loop(self, ended: int, generation: int) -> None:
+        assert self.mpirun
+        self._deadline = _NEVER
+        late_at = time.monotonic() + self.start_limit
+        while self.mpirun.poll() is None:
+            self._wait(ended)
+            now = time.monotonic()
+            self._heed_signals(now)
+            shims = self.lifelines.shims
+            if agents_lost(shims, generation):
+                self._end_by(HYDRA_LIMIT_SECONDS)
+            if now > late_at and agents_late(shims, generation) and not self.hosts.any_silent:
+                self._kill()
+            if now > self._deadline:
+                self._kill()
+        self.output.finish()
+        self._tick(None)
+
+    def _wait(self, *more: int) -> None:
+        """Waits for the next tick or for something to do, and does that."""
+        readers, writers = self.output.waits_for()
+        readers += [*more, self.lifelines.fileno(), self.signals.fileno()]
+        left = max(min(self._next_tick, self._stop_at) - time.monotonic(), 0)
+        select.select(readers, writers, [], left)
+        self.lifelines.serve()
+        self.output.move()
+        if (now := time.monotonic()) >= self._next_tick:
+            self._next_tick = now + TICK_SECONDS
+            self._tick(self.watch)
+            self._watch_hosts(now)
+
+    def _watch_hosts(self, now: float) -> None:
+        verdict = self.hosts.look(now)
+        if verdict is not None and not self._why_ended:
+            self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
+        here = {shim.rank for shim in self.lifelines.shims if shim}
+        if self.start and not self._why_ended:
+            self._no_start = self.start.look(now, here)
+            if self._no_start:
+                self._end_mpirun(self._no_start, counts=False)
+
+    def _end_mpirun(self, why: str, counts: bool) -> None:
+        self._why_ended, self._counts = why, counts
+        self._kill()
+
+    def _judge(self) -> Again | Over:
+        """Finds out whether the job has ended with its mpirun."""
+        deadline = time.monotonic() + HEAR_LIMIT_SECONDS
+        counts = self._counts and not self.hosts.lost_one
+        while True:
+            self.lifelines.serve()
+            over = bool(self.signals.received) or self.lifelines.exit_code is not None
+            verdict = self.policy.ended(
+                self.lifelines.shims, time.monotonic(), over=over, counts=counts
+            )
+            if not isinstance(verdict, NotYet):
+                return verdict
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return Over("the job's agents live on without their mpirun; the job was ended")
+            select.select([self.lifelines.fileno(), self.signals.fileno()], [], [], left)
+
+    def _await_hosts(self) -> Over | None:
+        """Waits until new agents can be started on all hosts; tells if that is in vain."""
+        environment = job_environment(self.job)
+        while self.job.machine_file is not None:
+            names = {self.hosts.name(host): host for host in self.hosts.gone()}
+            reasons = self._reach(list(names), environment)
+            if self.signals.received:
+                return Over()
+            if given_up := self._given_up():
+                return given_up
+            for name, host in names.items():
+                if name not in reasons:
+                    self.hosts.forget(host)  # only our processes are gone; new ones can be started
+                elif host in self.hosts.gone():
+                    return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
+            if not self.hosts.any_silent:
+                return None
+            self._wait()
+        return None
+
+    def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+        """Tries hosts out; returns why those cannot be reached that cannot."""
+        probes = Probes(hosts, environment)
+        while not probes.poll() and not self.signals.received:
+            self._wait()
+        probes.close()
+        return probes.unreachable
+
+    def _given_up(self) -> Over | None:
+        verdict = self.hosts.look(time.monotonic())
+        return self._give_up(verdict.why) if isinstance(verdict, GiveUp) else None
+
+    def _give_up(self, why: str) -> Over:
+        self.files_stay = True
+        return Over(
+            f"{why}, so the job was ended; its state stays on the other hosts: hvdft run --resume "
+            f"{self.job.id} with the same -np and -H goes on, hvdft clean {self.job.id} removes it"
+        )
+
+    def _tick(self, watch: Callable[[Observer], None] | None) -> None:
+        if self.observer is None:
+            # Not there yet, or not complete yet: the next tick looks again.
+            with contextlib.suppress(HvdFtError):
+                self.observer = Observer(self.directory)
+        if self.observer and self.display:
+            self.display.update(self.observer)
+        if self.observer and watch:
+            watch(self.observer)
+
+    def _end_by(self, seconds: float) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def _heed_signals(self, now: float) -> None:
+        received = self.signals.received
+        if len(received) > self._asked:
+            again, self._asked = self._asked > 0, len(received)
+            if again or not self._all_here():
+                self._kill()
+                return
+            self._end_by(self.stop_limit)
+            self._stop_at = now
+            if received[0] == signal.SIGINT:
+                self.lifelines.tell({"interrupt": True})
+                self._stop_at = now + INTERRUPT_SECONDS
+        if self._stop_at <= now or len(self.lifelines.interrupted) >= self.job.size:
+            self._stop_at = _NEVER
+            self.lifelines.interrupted.clear()
+            self.lifelines.tell({"stop": int(received[0])})
+
+    def _all_here(self) -> bool:
+        """Tells whether all agents have begun; before that there is nothing to end in order."""
+        return sum(shim is not None for shim in self.lifelines.shims) >= self.job.size
+
+    def _kill(self) -> None:
+        """Kills what we started; shims see it."""
+        if self.mpirun is None or self.mpirun.poll() is not None:
+            return
+        with contextlib.suppress(psutil.Error):
+            # Such as the ssh to a host that does not answer, which would not notice.
+            for child in psutil.Process(self.mpirun.pid).children():
+                child.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.mpirun.pid, signal.SIGKILL)
+
+    def _why_not_started(self, code: int) -> str:
+        """Finds out why an mpirun has failed of whose agents nothing was heard."""
+        if code == 0 or self.signals.received or self.lifelines.hosts:
+            return ""
+        assert self.start
+        probes = self.start.find_out()
+        while not probes.poll() and not self.signals.received:
+            self._wait()
+        if why := cannot_reach(self.job.hosts, probes.unreachable):
+            return why
+        if not self.output.kept:
+            return ""
+        lines = "".join(f"\n    {line}" for line in self.output.kept)
+        return f"mpirun did not start the job's agents ({describe_code(code)}); it says:{lines}"
+
+    def _exit_code(self, code: int) -> int:
+        if self.signals.received:
+            return 128 + self.signals.received[0]
+        if self.lifelines.exit_code is not None:
+            return self.lifelines.exit_code
+        if self.files_stay or self._no_start:
+            return 1
+        if code < 0:
+            _say(
+                f"mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "
+                "run it again"
+            )
+            return 128 - code
+        return code
+
+    def clear(self) -> None:
+        """Waits until every process of the job has ended, kills what has not, removes files."""
+        if self.observer:
+            self.observer.close()
+        self._kill()
+        if self.mpirun is not None:
+            self.mpirun.wait()
+        self.lifelines.tell({"over": True, "files_stay": self.files_stay})
+        self.lifelines.close()  # shims that wait for agents end, on all nodes
+        if self.mpirun is None:
+            return
+        end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
+        if self.shared_dir:
+            PeerFile(self.shared_dir, self.job.id).remove()
+        sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
+        mpi_files.sweep()
+        self.output.drain()
+
+
+def _say(text: str) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,75 @@
+"""Whether a job's hosts can be reached at all, while its first agents are on their way."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from hvd_ft.job.hosts import Host
+from hvd_ft.launcher.reach import Probes
+
+_SECONDS = 10.0  # for agents to be there, before their hosts are tried out
+
+
+class StartWatch:
+    """The watch over one mpirun.
+
+    Args:
+        hosts: of the job; none if all ranks are on this host.
+        environment: the whole one of mpirun.
+        now: seconds on any steady clock.
+    """
+
+    def __init__(self, hosts: Sequence[Host], environment: Mapping[str, str], now: float) -> None:
+        self._hosts = hosts
+        self._environment = environment
+        self._try_at = now + _SECONDS
+        self._probes: Probes | None = None
+
+    def look(self, now: float, here: Collection[int]) -> str:
+        """Looks who is there.
+
+        Args:
+            now: seconds on the same clock.
+            here: the ranks whose agents have begun.
+
+        Returns:
+            Why the job cannot start, in a line; "" if that is not known.
+        """
+        if self._probes is None and now >= self._try_at:
+            missing = [host for host, ranks in _ranks(self._hosts) if not ranks & set(here)]
+            self._probes = Probes(missing, self._environment)
+        if self._probes is None:
+            return ""
+        self._probes.poll()
+        return cannot_reach(self._hosts, self._probes.unreachable)
+
+    def find_out(self) -> Probes:
+        """Tries all hosts out now, for mpirun has failed."""
+        self.close()
+        self._probes = Probes([host for host, _ in _ranks(self._hosts)], self._environment)
+        return self._probes
+
+    def close(self) -> None:
+        """Ends what is being tried."""
+        if self._probes is not None:
+            self._probes.close()
+
+
+def cannot_reach(hosts: Sequence[Host], reasons: Mapping[str, str]) -> str:
+    """Says in a line which host cannot be reached, and why; "" if all can."""
+    for name, ranks in _ranks(hosts):
+        if name in reasons:
+            numbers = ", ".join(map(str, sorted(ranks)))
+            return (
+                f"host {name} ({'ranks' if len(ranks) > 1 else 'rank'} {numbers}) cannot be "
+                f"reached: {reasons[name]}; see that 'ssh {name} true' works here and asks nothing"
+            )
+    return ""
+
+
+def _ranks(hosts: Sequence[Host]) -> list[tuple[str, set[int]]]:
+    """Returns the hosts' names, each with its ranks."""
+    found: dict[str, set[int]] = {}
+    first = 0
+    for host in hosts:
+        found.setdefault(host.name, set()).update(range(first, first + host.slots))
+        first += host.slots
+    return list(found.items())

@@ -1,0 +1,366 @@
+"""The core, seen from Python.
+
+Every name here stands for one in ``include/hvd_ft.h``, where its meaning is told; failures raise
+:class:`~hvd_ft.errors.HvdFtError` with the core's own line.
+"""
+
+import ctypes
+import os
+from ctypes import byref, c_int, c_uint64, c_void_p
+from dataclasses import astuple, fields
+from functools import cache
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import abi
+from hvd_ft.native.stacks import offer_stacks
+from hvd_ft.native.types import (
+    Event,
+    EventType,
+    Log,
+    Point,
+    Snapshots,
+    State,
+    Status,
+    WaitResult,
+    Watch,
+)
+
+Buffer = Any  # whatever memoryview() takes
+
+_EVENTS_AT_ONCE = 1024
+
+
+def version() -> str:
+    """The core's version; equal to the package's if both are of one build."""
+    return str(abi.library().hvdft_version().decode())
+
+
+def die_with_parent() -> None:
+    """The calling process is killed when its parent dies."""
+    abi.checked(abi.library().hvdft_die_with_parent())
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants of the calling process become its children."""
+    abi.checked(abi.library().hvdft_become_subreaper())
+
+
+def create_node(
+    directory: str,
+    job: str,
+    size: int,
+    limit_bytes: int,
+    *,
+    nodes: int = 1,
+    node: int = 0,
+    local: range | None = None,
+) -> None:
+    """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
+
+    ``nodes``: how many the job has; ``node``: which of them this is; ``local``: the ranks on it,
+    all by default.
+    """
+    here = range(size) if local is None else local
+    place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
+    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes))
+
+
+def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
+    """Makes ``rank-<rank>.arena``."""
+    abi.checked(
+        abi.library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes)
+    )
+
+
+def _events(read: Any, start: int) -> list[Event]:
+    """All events from number ``start`` on, so many that the next one is ``start + len()``."""
+    out = (abi.Event * _EVENTS_AT_ONCE)()
+    events: list[Event] = []
+    while True:
+        count = read(start, out, _EVENTS_AT_ONCE)
+        events += [
+            Event(e.time_ns, EventType(e.type), e.rank, e.incarnation, e.detail)
+            for e in out[:count]
+        ]
+        if count < _EVENTS_AT_ONCE:
+            return events
+        start += count
+
+
+class Observer:
+    """A read-only look at the job in ``directory``."""
+
+    def __init__(self, directory: str) -> None:
+        self._handle = abi.library().hvdft_observer_open(directory.encode())
+        if not self._handle:
+            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
+
+    def close(self) -> None:
+        """Unmaps the arena; the observer is of no use afterwards."""
+        if self._handle:
+            abi.library().hvdft_observer_close(self._handle)
+            self._handle = None
+
+    @property
+    def handle(self) -> int:
+        """For the core's functions that are not told of here (``logs.py``)."""
+        return int(self._handle)
+
+    @property
+    def size(self) -> int:
+        return int(abi.library().hvdft_observer_size(self._handle))
+
+    @property
+    def used_bytes(self) -> int:
+        return int(abi.library().hvdft_observer_used_bytes(self._handle))
+
+    @property
+    def limit_bytes(self) -> int:
+        return int(abi.library().hvdft_observer_limit_bytes(self._handle))
+
+    @property
+    def generation(self) -> int:
+        return int(abi.library().hvdft_observer_generation(self._handle))
+
+    @property
+    def log_length(self) -> int:
+        return int(abi.library().hvdft_observer_log_length(self._handle))
+
+    @property
+    def log_records(self) -> int:
+        return int(abi.library().hvdft_observer_log_records(self._handle))
+
+    def status(self, rank: int) -> Status:
+        out = abi.Status()
+        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, byref(out)))
+        return Status(
+            State(out.state), out.incarnation, out.pid, out.step, out.executed, out.since_ns
+        )
+
+    def snapshots(self, rank: int) -> Snapshots:
+        out = abi.Snapshots()
+        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, byref(out)))
+        return Snapshots(*(getattr(out, f.name) for f in fields(Snapshots)))
+
+    def watch(self, rank: int) -> Watch:
+        out = abi.Watch()
+        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, byref(out)))
+        return Watch(
+            State(out.state),
+            out.incarnation,
+            out.pending,
+            bool(out.asleep),
+            out.contributed,
+            out.executed,
+            out.announced,
+            out.step,
+        )
+
+    def events(self, start: int = 0) -> list[Event]:
+        return _events(
+            lambda at, out, n: abi.library().hvdft_observer_events(self._handle, at, out, n), start
+        )
+
+
+class Agent:
+    """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
+
+    def __init__(self, directory: str, job: str, rank: int, generation: int = 0) -> None:
+        self._handle = abi.library().hvdft_agent_open(
+            directory.encode(), job.encode(), rank, generation
+        )
+        if not self._handle:
+            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
+
+    def start(self) -> None:
+        abi.checked(abi.library().hvdft_agent_start(self._handle))
+
+    def close(self) -> None:
+        """Ends the engine's thread. No other thread may be in :meth:`wait`."""
+        if self._handle:
+            abi.library().hvdft_agent_close(self._handle)
+            self._handle = None
+
+    def started(self, incarnation: int, pid: int) -> None:
+        abi.library().hvdft_agent_started(self._handle, incarnation, pid)
+
+    def failed(self, wait_status: int) -> None:
+        abi.library().hvdft_agent_failed(self._handle, wait_status)
+
+    def done(self, wait_status: int) -> None:
+        abi.library().hvdft_agent_done(self._handle, wait_status)
+
+    def fatal(self, exit_code: int, message: str) -> None:
+        """Stops the job; of several messages the first counts."""
+        abi.library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
+
+    def wait(self, seen_events: int, timeout_ms: int) -> WaitResult:
+        return WaitResult(abi.library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
+
+    def wake(self) -> None:
+        """Ends :meth:`wait`; may be called from any thread."""
+        abi.library().hvdft_agent_wake(self._handle)
+
+    def worker_ended_orderly(self) -> bool:
+        return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
+
+    def last_words(self) -> str:
+        """Why the present incarnation failed, in its own words; "" if it said none."""
+        text = ctypes.create_string_buffer(512)
+        abi.library().hvdft_agent_last_words(self._handle, text, len(text))
+        return text.value.decode(errors="replace")
+
+    def fatal_text(self) -> tuple[str, int, int] | None:
+        """Message, exit code and rank of what stopped the job; None while it is not stopped."""
+        text = ctypes.create_string_buffer(1024)
+        code, rank = c_int(), c_int()
+        if not abi.library().hvdft_agent_fatal_text(
+            self._handle, text, len(text), byref(code), byref(rank)
+        ):
+            return None
+        return text.value.decode(errors="replace"), code.value, rank.value
+
+    @property
+    def event_count(self) -> int:
+        return int(abi.library().hvdft_agent_event_count(self._handle))
+
+
+def in_job() -> bool:
+    """Whether an agent has started this process."""
+    return "HOROVOD_FT_DIR" in os.environ
+
+
+def failpoint(point: Point, op: int = 0) -> None:
+    """Passes a point of this worker's life, about op ``op``.
+
+    Raises:
+        RuntimeError: a drill says so; other drills end the process.
+    """
+    if abi.library().hvdft_failpoint(point, op):
+        raise RuntimeError(f"a drill (--inject) at the point {point.name.lower()}")
+
+
+@cache
+def worker() -> "Worker | None":
+    """This process's attachment to its job, or None when no agent started it.
+
+    Raises:
+        HvdFtError: an agent's environment is there, but its arena is missing or not this job's.
+    """
+    if not in_job():
+        return None
+    failpoint(Point.ATTACH)
+    offer_stacks()  # before the agent knows of us, and may ask
+    abi.checked(abi.library().hvdft_worker_open())
+    return Worker()
+
+
+def is_attached() -> bool:
+    """Whether :func:`worker` has attached this process to its job."""
+    return worker.cache_info().currsize > 0
+
+
+class Worker:
+    """The worker's attachment; made by :func:`worker` only."""
+
+    def __init__(self) -> None:
+        self.rank = int(abi.library().hvdft_worker_rank())
+        self.size = int(abi.library().hvdft_worker_size())
+        self.incarnation = int(abi.library().hvdft_worker_incarnation())
+
+    def cursor(self) -> int:
+        """Id of the next op this worker executes."""
+        return int(abi.library().hvdft_worker_cursor())
+
+    def pending(self) -> int:
+        """Tensors handed to Horovod and not yet executed."""
+        return int(abi.library().hvdft_worker_pending())
+
+    def loop_begin(self, loop: int) -> int:
+        """Begins the script's ``loop``-th training loop; returns the op id it begins at."""
+        begin = c_uint64()
+        abi.checked(abi.library().hvdft_worker_loop_begin(loop, byref(begin)))
+        return begin.value
+
+    def loop_end(self, loop: int) -> None:
+        abi.checked(abi.library().hvdft_worker_loop_end(loop))
+
+    def loop_ended(self, loop: int) -> bool:
+        return bool(abi.checked(abi.library().hvdft_worker_loop_ended(loop)))
+
+    def snapshot_room(self, loop: int, size: int) -> memoryview:
+        """Gives room for the loop's next snapshot; valid until it is published."""
+        room = c_void_p()
+        abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, byref(room)))
+        assert room.value is not None
+        return memoryview((ctypes.c_char * max(size, 1)).from_address(room.value)).cast("B")[:size]
+
+    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
+        """Publishes what was written there: the state when the cursor was at ``position``."""
+        abi.checked(abi.library().hvdft_worker_snapshot_publish(loop, size, position))
+
+    def snapshot_read(self, loop: int) -> memoryview | None:
+        """The loop's latest snapshot, read-only; valid until the next snapshot call."""
+        data, size, position = c_void_p(), c_uint64(), c_uint64()
+        found = abi.checked(
+            abi.library().hvdft_worker_snapshot_get(loop, byref(data), byref(size), byref(position))
+        )
+        if not found:
+            return None
+        assert data.value is not None
+        view = memoryview((ctypes.c_char * max(size.value, 1)).from_address(data.value)).cast("B")
+        return view[: size.value].toreadonly()
+
+    def jump(self, loop: int) -> None:
+        """Goes on after the loop's latest snapshot."""
+        abi.checked(abi.library().hvdft_worker_jump(loop))
+
+    def count_snapshots(self, more: Snapshots) -> None:
+        """Adds to what this rank's snapshots have cost (``count`` counts itself)."""
+        abi.library().hvdft_worker_count_snapshots(byref(abi.Snapshots(*astuple(more))))
+
+    def log(self) -> Log:
+        """What the op log holds now."""
+        out = abi.Log()
+        abi.library().hvdft_worker_log(byref(out))
+        return Log(*(getattr(out, f.name) for f in fields(Log)))
+
+    def message_room(self) -> tuple[int, int]:
+        """Bytes sent and received since the latest snapshot, and this rank's share of the rest."""
+        own, share = c_uint64(), c_uint64()
+        abi.library().hvdft_worker_message_room(byref(own), byref(share))
+        return own.value, share.value
+
+    def set_step(self, step: int) -> None:
+        """Tells which training step this is, for the live display."""
+        abi.library().hvdft_worker_set_step(step)
+        failpoint(Point.STEP, self.cursor())
+
+    def orderly_exit(self) -> None:
+        """The script ends by itself; whatever its exit code, it is not to be restarted."""
+        abi.library().hvdft_worker_orderly_exit()
+
+    def last_words(self, text: str) -> None:
+        """Why this process is about to fail, in one line; the first one counts."""
+        abi.library().hvdft_worker_last_words(text.encode(errors="replace"))
+
+    def fatal(self, message: str) -> None:
+        """Stops the job with exit code 1 and this message."""
+        abi.library().hvdft_worker_fatal(message.encode())
+
+    @property
+    def stop_code(self) -> int:
+        """Exit code of the job if it is being stopped, else -1."""
+        return int(abi.library().hvdft_worker_stop_code())
+
+    @property
+    def event_count(self) -> int:
+        return int(abi.library().hvdft_worker_event_count())
+
+    def events(self, start: int = 0) -> list[Event]:
+        return _events(abi.library().hvdft_worker_events, start)
+
+    def wait_event(self, seen: int, timeout_ms: int) -> bool:
+        """Waits until more than ``seen`` events have happened; False when time is over."""
+        return bool(abi.library().hvdft_worker_wait_event(seen, timeout_ms))

@@ -1,0 +1,40 @@
+"""Links between nodes, and what their ends have counted."""
+
+from typing import NamedTuple
+
+
+class Counts(NamedTuple):
+    """Transfers of one link, since its generation of agents began, as one end has counted them.
+
+    Attributes:
+        begun: sent, or on their way, from this end.
+        posted: from the other end, that this end is ready for or has taken.
+        arrived: from the other end.
+    """
+
+    begun: int
+    posted: int
+    arrived: int
+
+
+class End(NamedTuple):
+    """One end of a link.
+
+    Attributes:
+        node: where it is.
+        peer: the node at the other end.
+        kind: what travels over the link; `RING` from a node to its successor in the ring.
+    """
+
+    node: int
+    peer: int
+    kind: str
+
+    @property
+    def other(self) -> "End":
+        """The link's other end."""
+        return End(self.peer, self.node, _OTHERS[self.kind])
+
+
+TO_SUCCESSOR, TO_PREDECESSOR, MIRROR = "successor", "predecessor", "mirror"
+_OTHERS = {TO_SUCCESSOR: TO_PREDECESSOR, TO_PREDECESSOR: TO_SUCCESSOR, MIRROR: MIRROR}

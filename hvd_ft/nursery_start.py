@@ -1,9 +1,0 @@
-"""Starts the nursery that takes the place of one that was killed: `FD AGENT_PID`."""
-
-import socket
-import sys
-
-from hvd_ft.nursery_life import live
-
-if __name__ == "__main__":
-    live(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

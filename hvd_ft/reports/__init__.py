@@ -1,0 +1,1 @@
+"""Reading a run afterwards or from outside: report, picture, log."""

@@ -1,0 +1,149 @@
+"""`hvdft log show`: the logs of a job, readable: the op log's head, the ring's edges, messages."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hvd_ft import native
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.directory import job_path, user_path
+from hvd_ft.job.settings import Settings
+from hvd_ft.native import logs as native_logs
+from hvd_ft.native.logs import EdgeEnd, PairOfRanks
+
+
+@dataclass(frozen=True)
+class Node:
+    """A member of the ring: a node, by its first rank, and its ends of two edges."""
+
+    first: int
+    received: EdgeEnd
+    sent: EdgeEnd
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What there is to show of a job.
+
+    Attributes:
+        ops: that were agreed on.
+        held: of these the log still has.
+        last: what was agreed about the last of them; "" if that is cut.
+        ring: the nodes in their order; empty if there is one.
+        pairs: of ranks between which there are messages.
+    """
+
+    ops: int
+    held: int
+    last: str
+    ring: Sequence[Node]
+    pairs: Sequence[PairOfRanks]
+
+
+def show(job: str | None, console: Console) -> None:
+    """Prints the logs of a job that runs on this node.
+
+    Args:
+        job: its id or its directory; None: the only job that runs here.
+        console: where to.
+
+    Raises:
+        HvdFtError: there is no such job, or several without one being named.
+    """
+    observer = native.Observer(_directory(job))
+    try:
+        logs = read(observer)
+    finally:
+        observer.close()
+    console.print(op_log_line(logs), highlight=False, markup=False, soft_wrap=True)
+    if logs.ring:
+        console.print(ring_table(logs.ring))
+    if logs.pairs:
+        console.print(pairs_table(logs.pairs))
+
+
+def _directory(job: str | None) -> str:
+    arena_dir = Settings.from_env(os.environ).arena_dir
+    if job is None:
+        jobs = running_jobs(arena_dir)
+        if len(jobs) != 1:
+            found = ", ".join(jobs) if jobs else "none"
+            raise HvdFtError(
+                f"which job? Running on this node with arenas in {arena_dir}: {found}; give its id "
+                "or its directory"
+            )
+        job = jobs[0]
+    directory = job if os.sep in job else job_path(arena_dir, job)
+    if not Path(directory, "node.arena").is_file():
+        raise HvdFtError(
+            f"there is no job {job}: {directory} has no node.arena; it is there while the job runs"
+        )
+    return directory
+
+
+def running_jobs(arena_dir: str) -> list[str]:
+    """Returns the ids of this user's jobs on this node, sorted."""
+    return sorted(path.parent.name for path in Path(user_path(arena_dir)).glob("*/node.arena"))
+
+
+def read(observer: native.Observer) -> Logs:
+    """Reads a job's logs, as they are at this moment."""
+    ranks = range(observer.size)
+    ops = observer.log_length
+    nodes = []
+    for rank in ranks:
+        received = native_logs.ring_end(observer, rank, sent=False)
+        sent = native_logs.ring_end(observer, rank, sent=True)
+        if received and sent:
+            nodes.append(Node(rank, received, sent))
+    pairs = (native_logs.pair_of_ranks(observer, *pair) for pair in product(ranks, ranks))
+    return Logs(
+        ops=ops,
+        held=observer.log_records,
+        last=(native_logs.signature(observer, ops - 1) or "") if ops else "",
+        ring=nodes,
+        pairs=[pair for pair in pairs if pair],
+    )
+
+
+def op_log_line(logs: Logs) -> str:
+    """Says in a line how long the op log is, and what came last."""
+    text = f"op log: {logs.ops} ops, of which {logs.held} are held"
+    first, *more = logs.last.splitlines() or [""]
+    others = f" and {len(more)} more" if more else ""
+    return f"{text}; op {logs.ops - 1}: {first}{others}" if first else text
+
+
+def ring_table(ring: Sequence[Node]) -> Table:
+    """Puts the pair logs of the ring between nodes into a table, a row for each edge.
+
+    The receiver's place is the truth: from there the edge would go on. What the sender believes is
+    ahead of it by what is on its way.
+    """
+    table = Table("edge", "sent up to", "received up to", box=None, header_style="")
+    for i, node in enumerate(ring):
+        successor = ring[(i + 1) % len(ring)]
+        edge = f"node of rank {node.first} → {successor.first}"
+        table.add_row(edge, str(node.sent), str(successor.received))
+    return table
+
+
+def pairs_table(pairs: Sequence[PairOfRanks]) -> Table:
+    """Puts the message logs into a table, a row for each pair of ranks."""
+    table = Table(box=None, header_style="")
+    table.add_column("messages")
+    for name in ("sent", "received", "on the way", "settled", "MiB"):
+        table.add_column(name, justify="right")
+    for pair in pairs:
+        table.add_row(
+            f"rank {pair.source} → {pair.dest}",
+            *(str(n) for n in (pair.sent, pair.received, max(0, pair.sent - pair.received))),
+            str(pair.decided_before),
+            f"{pair.memory_bytes / (1 << 20):.1f}",
+        )
+    return table

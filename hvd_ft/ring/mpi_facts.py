@@ -1,0 +1,71 @@
+"""What MPI was found to be at run time, and whether a ring can have two endpoints there."""
+
+import os
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hvd_ft.native.mpi import Facts
+from hvd_ft.ring.mpi_settings import ENDPOINTS
+
+_NO_MULTIPLE_ENDPOINTS = "mlx"
+_MOST_CPUS = 1 << 16
+
+
+def why_one_endpoint(facts: Facts, members: int) -> str:
+    """Returns why a ring of so many members cannot have two endpoints a member; "" if it can."""
+    if not facts.multithreaded:
+        return "MPI was started without MPI_THREAD_MULTIPLE"
+    if facts.endpoints < (ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS):
+        return "MPI was started without split threads: call hvd_ft.ring.prepare() before mpi4py"
+    if _NO_MULTIPLE_ENDPOINTS in providers():
+        return "libfabric's provider mlx has no multiple endpoints: choose another"
+    return ""
+
+
+def why_one_thread(comm: Any) -> str:
+    """Returns why two threads a member would not pay on this node; "" if they would.
+
+    Args:
+        comm: An mpi4py communicator of the ring's members; collective.
+    """
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    members = node.size
+    # Pinned or not: all that any of them may use.
+    cpus = np.zeros(_MOST_CPUS, np.uint8)
+    cpus[list(os.sched_getaffinity(0))] = 1
+    node.Allreduce(MPI.IN_PLACE, cpus, MPI.MAX)
+    node.Free()
+    count = int(cpus.sum())
+    if count >= 2 * members:
+        return ""
+    return f"fewer than two CPUs a member: {count} for {members}"
+
+
+@cache
+def providers() -> tuple[str, ...]:
+    """Returns the libfabric providers that MPI has loaded; none: it uses shared memory."""
+    maps = Path("/proc/self/maps").read_text()
+    return tuple(sorted(set(re.findall(r"/lib(\w+)-fi\.so", maps))))
+
+
+@cache
+def say_once(facts: Facts, endpoints: int, why: str) -> None:
+    """Tells the user in one line; once in a process for the same findings."""
+    kind = Path(facts.file).parent.name
+    if kind not in ("release_mt", "debug", "debug_mt"):
+        kind = "release"
+    fabric = f"libfabric {'+'.join(providers())}" if providers() else "shared memory"
+    use = f"{endpoints} endpoint{'s' * (endpoints > 1)} in use"
+    print(
+        f"hvdft: ring: {facts.library}, library kind {kind}, {fabric}, {use}"
+        + (f" ({why})" if why else ""),
+        file=sys.stderr,
+        flush=True,
+    )

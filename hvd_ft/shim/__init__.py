@@ -1,0 +1,1 @@
+"""The process between agent and worker: starts, relays output, reaps, outlives the agent."""

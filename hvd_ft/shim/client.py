@@ -1,0 +1,205 @@
+"""The agent's handle on its shim, the small process that starts its processes and reaps them.
+
+The agent forks it before MPI is initialised (forking later is unsafe with RDMA providers), or, in a
+new generation, takes over the one that an older agent has left. shim.py is what it does.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from hvd_ft.shim import reattach
+from hvd_ft.shim.shim import live
+from hvd_ft.system.channel import Channel, Message
+
+
+class ShimClient:
+    """The handle.
+
+    Attributes:
+        pid: of the shim.
+        channel: where its reports come in.
+        found: what it reported about the worker when it was taken over; None if it is new.
+    """
+
+    def __init__(self, pid: int, channel: Channel, found: Message | None = None) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.found = found
+        self._is_ours = found is None  # a child of this process
+
+    @classmethod
+    def fork(cls) -> "ShimClient":
+        """Forks the shim; call it while the process has one thread and no MPI."""
+        ours, theirs = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            live(theirs, os.getppid())
+        theirs.close()
+        return cls(pid, Channel(ours))
+
+    def replace(self) -> None:
+        """Starts another shim in the place of one that was killed.
+
+        By executing a new program, not by forking: this process speaks MPI by now.
+        """
+        self.channel.close()
+        if self._is_ours:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = [str(theirs.fileno()), str(os.getpid())]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hvd_ft.shim.start", *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        process.returncode = 0  # end() waits for it
+        self.pid, self.channel, self.found, self._is_ours = process.pid, Channel(ours), None, True
+
+    @classmethod
+    def reattach(
+        cls,
+        directory: str,
+        rank: int,
+        generation: int,
+        lease_seconds: float,
+        launcher: str | None,
+    ) -> "ShimClient | None":
+        """Takes over the shim that an older agent of this rank has left; None if there is none.
+
+        Args:
+            directory: of the job.
+            rank: of this agent.
+            generation: of this agent.
+            lease_seconds: so long this agent may be silent.
+            launcher: its address.
+
+        Raises:
+            HvdFtError: it has a newer agent, or does not answer.
+        """
+        reattached = reattach.reattach(directory, rank, generation, lease_seconds, launcher)
+        if reattached is None:
+            return None
+        channel, found = reattached
+        return cls(found["shim"], channel, found)
+
+    def watch_job(self, directory: str) -> None:
+        """Has the shim lock the job's directory, and clear it at the end if it is the last."""
+        self._order({"do": "job", "dir": directory})
+
+    def attend(
+        self,
+        *,
+        rank: int,
+        host: str,
+        generation: int,
+        launcher: str | None,
+        lease_seconds: float,
+        host_timeout_seconds: float,
+    ) -> None:
+        """Has the shim watch the launcher, and this agent from its first `beat` on.
+
+        Args:
+            rank: of this agent.
+            host: where it is.
+            generation: of this agent.
+            launcher: its address (lifeline.py); None: there is none to which lines lead.
+            lease_seconds: so long this agent, or the way to the launcher, may be silent.
+            host_timeout_seconds: so long the launcher waits for a lost host.
+        """
+        order = {"rank": rank, "host": host, "generation": generation, "launcher": launcher}
+        limits = {"lease": lease_seconds, "host_timeout": host_timeout_seconds}
+        self._order({"do": "attend", **order, **limits})
+
+    def keep(self, seconds: float) -> None:
+        """Has the shim live on without an agent, and wait for the next for so long."""
+        self._order({"do": "keep", "seconds": seconds})
+
+    def beat(self, facts: Any) -> None:
+        """Says that this agent lives, and what it has counted; the shim answers `beat`."""
+        self._order({"do": "beat", "facts": facts})
+
+    def note(self, note: Message) -> None:
+        """Sends something for the report to the agent of rank 0, by way of the launcher."""
+        self._order({"do": "note", "note": note})
+
+    def interrupted(self) -> None:
+        """Says that the worker has got the user's SIGINT."""
+        self._order({"do": "interrupted", "interrupted": True})
+
+    def release(self, exit_code: int) -> None:
+        """Ends what `keep` began: the job is over."""
+        self._order({"do": "release", "exit_code": exit_code})
+
+    def start(
+        self, name: str, argv: list[str], env: dict[str, str], cwd: str, spare: bool = False
+    ) -> None:
+        """Starts a process in a session of its own; `started` or `refused` will be reported.
+
+        With `spare` a warm spare becomes this process, if the job has one.
+        """
+        order = {"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd, "spare": spare}
+        self._order(order)
+
+    def go(self) -> None:
+        """Has a worker begin that was reported as a spare: not before everybody knows of it."""
+        self._order({"do": "go"})
+
+    def kill(self, name: str, number: int) -> None:
+        """Sends a signal to the process group of that name, if it still runs."""
+        self._order({"do": "kill", "name": name, "signal": number})
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to the process of that name alone, if it still runs."""
+        self._order({"do": "signal", "name": name, "signal": number})
+
+    def kill_itself(self) -> None:
+        """Kills the shim, which does not answer; its worker dies with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def limit(self, seconds: float, text: str) -> None:
+        """Has the shim say `text` and kill the agent unless `unlimit` comes within the time.
+
+        A thread of the agent could not: MPI_Init and MPI_Finalize hold Python's lock.
+        """
+        self._order({"do": "limit", "seconds": seconds, "text": text})
+
+    def unlimit(self) -> None:
+        """Ends what `limit` began."""
+        self._order({"do": "limit", "seconds": None, "text": ""})
+
+    def _order(self, message: Message) -> None:
+        # Of a dead shim the agent learns by the end of what it receives.
+        with contextlib.suppress(OSError):
+            self.channel.send(message)
+
+    def end(self, timeout_seconds: float) -> bool:
+        """Ends the shim and everything it has started.
+
+        Returns:
+            Whether it has ended in time.
+        """
+        self._order({"do": "end"})
+        self.channel.close()
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
+        finally:
+            os.close(pidfd)
+        if ended and self._is_ours:
+            os.waitpid(self.pid, 0)
+        return bool(ended)

@@ -1,0 +1,120 @@
+"""What workers print, on its way through the shim to wherever the agent prints.
+
+An agent's standard streams end at MPI's launcher, which waits until nobody has them any more, and
+breaks them when it dies. So workers have pipes of the shim's instead, which outlive an agent:
+what they print while there is none waits there.
+"""
+
+import contextlib
+import fcntl
+import os
+import select
+import time
+
+_ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
+_CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
+_FLUSH_SECONDS = 2.0
+_FLUSH_LIMIT_SECONDS = 10.0
+_REST_SECONDS = 0.02  # for the rest of a line to come
+_LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
+_TARGETS = (1, 2)
+_NEVER = float("inf")
+
+
+class OutputRelay:
+    """Two pipes, for the standard output and the standard error of all that a shim starts.
+
+    Attributes:
+        ends: the descriptors that children get as theirs.
+        lost_at: when `give_up` should be called, on time.monotonic()'s clock, for nobody reads any
+            more what was passed on, and there is no new reader.
+    """
+
+    def __init__(self) -> None:
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in _TARGETS]
+        self.ends = [end for _, end in pipes]
+        readers = [reader for reader, _ in pipes]
+        self._targets = dict(zip(readers, _TARGETS, strict=True))
+        self._pending = dict.fromkeys(self._targets, b"")
+        self._attached = True
+        self.lost_at = _NEVER
+        for reader in self._targets:
+            os.set_blocking(reader, False)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _ROOM_BYTES)
+
+    def attach(self, descriptors: list[int]) -> None:
+        """Has everything go to these descriptors from now on, as this process's own 1 and 2."""
+        for descriptor, target in zip(descriptors, _TARGETS, strict=True):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+        self._attached = True
+        self.lost_at = _NEVER
+
+    def detach(self) -> None:
+        """Lets everything wait; this process's own output is lost meanwhile."""
+        self._attached = False
+        self.lost_at = _NEVER
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        for target in _TARGETS:
+            os.dup2(nowhere, target)
+        os.close(nowhere)
+
+    def give_up(self) -> None:
+        """Has everything be lost from now on."""
+        self.attach([os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) for _ in _TARGETS])
+
+    def waits_for(self) -> tuple[list[int], list[int]]:
+        """Returns the descriptors that have to be readable, or writable, before `move` helps."""
+        if not self._attached:
+            return [], []
+        readers = [reader for reader, pending in self._pending.items() if not pending]
+        return readers, [self._targets[r] for r, pending in self._pending.items() if pending]
+
+    def move(self) -> bool:
+        """Passes on what can be passed on without waiting; returns whether there was anything."""
+        moved = False
+        for reader, target in self._targets.items():
+            if not self._attached:
+                break
+            if not self._pending[reader]:
+                self._pending[reader] = _read(reader)
+            pending = self._pending[reader]
+            if pending and select.select([], [target], [], 0)[1]:
+                # Whole lines, as the lines of several ranks come together.
+                end = pending.rfind(b"\n", 0, _CHUNK_BYTES) + 1
+                try:
+                    written = os.write(target, pending[: end or _CHUNK_BYTES])
+                except OSError:  # nobody reads any more
+                    self.detach()
+                    self.lost_at = time.monotonic() + _LOST_SECONDS
+                    break
+                self._pending[reader] = pending[written:]
+                moved = True
+        return moved
+
+    def flush(self) -> None:
+        """Passes on all that has been printed, unless nobody takes it for 2 s; within 10 s."""
+        limit = time.monotonic() + _FLUSH_LIMIT_SECONDS
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while True:
+            while self.move():
+                deadline = min(time.monotonic() + _FLUSH_SECONDS, limit)
+                if deadline == limit <= time.monotonic():
+                    return
+            writers = self.waits_for()[1]
+            left = deadline - time.monotonic()
+            if not writers or left <= 0 or not select.select([], writers, [], left)[1]:
+                return
+
+
+def _read(reader: int) -> bytes:
+    """Returns what is there. Unbuffered Python prints a line, then its end: that is waited for."""
+    data = b""
+    left, deadline = 0.0, time.monotonic() + _REST_SECONDS
+    while select.select([reader], [], [], left)[0] and (more := os.read(reader, _ROOM_BYTES)):
+        data += more
+        left = deadline - time.monotonic()
+        if data.endswith(b"\n") or len(data) >= _ROOM_BYTES or left <= 0:
+            break
+    return data

@@ -1,0 +1,114 @@
+"""How an agent of a new generation takes over the shim that an older one has left.
+
+The shim listens at a socket in the job's directory. The new agent sends its generation, and its
+standard streams; the shim, if the generation is new, answers with what became of the worker, and
+the connection is then the channel between the two.
+"""
+
+import contextlib
+import os
+import socket
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.handoff import (
+    TIMEOUT_SECONDS,
+    check_peer,
+    receive_order,
+    send_order,
+    socket_path,
+)
+
+# A shim that kills the children of a worker that has just died may take some seconds.
+_ANSWER_SECONDS = 15.0
+
+
+class ReattachSocket:
+    """The shim's end: a socket at which new agents connect.
+
+    Args:
+        directory: of the job.
+        rank: of the shim.
+    """
+
+    def __init__(self, directory: str, rank: int) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o177)
+        try:
+            with socket_path(directory, _name(rank)) as path:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)  # of a shim that was killed
+                self._listener.bind(path)
+        finally:
+            os.umask(mask)
+        self._listener.listen()
+
+    def fileno(self) -> int:
+        """Returns the descriptor to wait on: readable when `receive` has something to do."""
+        return self._listener.fileno()
+
+    def receive(self) -> tuple[socket.socket, Message, list[int]] | None:
+        """Takes a connection.
+
+        Returns:
+            It, what the new agent says, and its standard streams; None if it says nothing proper.
+        """
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.settimeout(TIMEOUT_SECONDS)
+            try:
+                check_peer(connection)
+                order, streams = receive_order(connection)
+            except OSError:
+                connection.close()
+                return None
+            connection.settimeout(None)
+            return connection, order, streams
+        return None
+
+
+def reattach(
+    directory: str, rank: int, generation: int, lease_seconds: float, launcher: str | None
+) -> tuple[Channel, Message] | None:
+    """Connects to the shim of a rank.
+
+    Args:
+        directory: of the job.
+        rank: of the caller.
+        generation: of the caller.
+        lease_seconds: so long the caller may be silent.
+        launcher: its address; another one than before if the job is resumed.
+
+    Returns:
+        The channel, and the shim's first report; None if there is no shim.
+
+    Raises:
+        HvdFtError: the shim has an agent of this generation, or a later one, or does not answer.
+    """
+    end = socket.socket(socket.AF_UNIX)
+    end.settimeout(_ANSWER_SECONDS)
+    channel = Channel(end)
+    try:
+        with socket_path(directory, _name(rank)) as path:
+            end.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        channel.close()
+        return None
+    try:
+        order = {"generation": generation, "lease": lease_seconds, "launcher": launcher}
+        send_order(end, order, [0, 1, 2])
+        while not (messages := channel.receive()):
+            if messages is None:
+                raise ConnectionResetError("it has closed the connection")
+    except OSError as error:
+        channel.close()
+        raise HvdFtError(
+            f"the shim of rank {rank} does not take an agent of generation {generation} "
+            f"({error}): start the job again"
+        ) from error
+    end.settimeout(None)
+    return channel, messages[0]
+
+
+def _name(rank: int) -> str:
+    return f"shim-{rank}"

@@ -1,0 +1,1 @@
+"""Warm spares: processes that have imported TensorFlow and wait to become a worker."""

@@ -1,0 +1,198 @@
+"""The shim of one warm spare: its parent, who gives it away, and who reaps what it leaves.
+
+It waits at a Unix socket in the job's directory. A shim that has to start a worker again
+connects there, sends the worker's order with its standard streams, and from then on the shim is
+to that worker what a shim is: it reports over the connection how the worker starts and ends,
+passes signals on, and ends everything when the connection ends. The socket's name tells whether
+the spare is ready; one that still imports can be taken too, for what it has to import a new process
+would have to import from the beginning.
+
+Orders:         (target, is_module, arguments, env, cwd) with the streams; then go, and kill(signal)
+Reports:        started(pid, time_ns)   exited(status, time_ns)
+To the spare manager:  ready   taken
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from hvd_ft import native
+from hvd_ft.spares.handover import PREPARING, READY
+from hvd_ft.spares.pool_policy import fits
+from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.child import begin_child
+from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
+from hvd_ft.system.reaper import kill_descendants
+
+EXIT_FAILED = 1
+
+
+def fork_spare_shim(
+    argv: Sequence[str], env: Mapping[str, str], number: int
+) -> tuple[int, Channel]:
+    """Forks a shim, in whose working directory, the job's, its socket will lie.
+
+    Args:
+        argv: starts the spare, but for the descriptor of its socket.
+        env: of the spare.
+        number: of the spare in its job.
+
+    Returns:
+        The shim's id, and what it tells.
+    """
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return pid, Channel(ours)
+    code = EXIT_FAILED
+    try:
+        native.die_with_parent()
+        native.become_subreaper()
+        ours.close()
+        code = _SpareShim(Channel(theirs), dict(env), number).run(argv)
+    except Exception as error:
+        print(f"hvdft: the shim of a spare failed: {error!r}", file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+class _SpareShim:
+    def __init__(self, manager: Channel, env: dict[str, str], number: int) -> None:
+        self._manager = manager
+        self._env = env
+        self._number = number
+        self._status: int | None = None  # of the spare, as from wait(2)
+        self._ended_ns = 0
+        self._deaths, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Starts the spare and sees it through; returns the shim's exit code."""
+        ours, theirs = socket.socketpair()
+        spare = subprocess.Popen(
+            [*argv[:3], str(theirs.fileno()), *argv[3:]],
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            preexec_fn=begin_child,  # noqa: PLW1509  (the shim has one thread)
+        )
+        theirs.close()
+        self._pid = spare.pid
+        self._spare = ours
+        try:
+            taker = self._wait_for_taker()
+            if taker is not None:
+                self._tell(self._manager, {"report": "taken"})
+                self._serve(taker)
+        finally:
+            kill_descendants(self._reap)
+            assert self._status is not None
+            spare.returncode = os.waitstatus_to_exitcode(self._status)  # Popen must not wait
+        if taker is None:
+            return spare.returncode if spare.returncode > 0 else EXIT_FAILED
+        exited = {"report": "exited", "status": self._status, "time_ns": self._ended_ns}
+        self._tell(taker, exited)
+        return 0
+
+    # -------------------------------------------------------------- before it is taken
+
+    def _wait_for_taker(self) -> Channel | None:
+        """Returns the connection of the shim that takes the spare; None if the spare died."""
+        listener = socket.socket(socket.AF_UNIX)
+        name = f"{PREPARING}{self._number}"
+        # Nobody sees it before it listens, nor after it is taken.
+        listener.bind(f"new-{self._number}")
+        listener.listen()
+        os.rename(f"new-{self._number}", name)
+        sources: list[int | socket.socket | Channel]
+        sources = [self._deaths, listener, self._spare, self._manager]
+        with listener:
+            try:
+                while True:
+                    readable = select.select(sources, [], [])[0]
+                    if self._deaths in readable and self._spare_is_dead():
+                        return None
+                    if self._manager in readable:
+                        return None
+                    if self._spare in readable:
+                        sources.remove(self._spare)
+                        if self._spare.recv(4096):
+                            os.rename(name, name := f"{READY}{self._number}")
+                            self._tell(self._manager, {"report": "ready"})
+                    if listener in readable and (taker := self._hand_over(listener)):
+                        return taker
+            finally:
+                os.unlink(name)
+
+    def _hand_over(self, listener: socket.socket) -> Channel | None:
+        connection, _ = listener.accept()
+        connection.settimeout(TIMEOUT_SECONDS)
+        taker = Channel(connection)
+        try:
+            check_peer(connection)
+            order, streams = receive_order(connection)
+        except OSError:  # it may have died meanwhile
+            taker.close()
+            return None
+        try:
+            if not fits(self._env, order["env"]):
+                taker.close()  # it will start a process of its own
+                return None
+            started = {"report": "started", "pid": self._pid, "time_ns": time.monotonic_ns()}
+            self._tell(taker, started)
+            self._order, self._streams = order, [os.dup(stream) for stream in streams]
+        finally:
+            for stream in streams:
+                os.close(stream)
+        connection.settimeout(None)
+        return taker
+
+    # -------------------------------------------------------------- afterwards
+
+    def _serve(self, taker: Channel) -> None:
+        """Passes signals on until the worker is dead or the shim gone."""
+        sources: list[int | Channel] = [self._deaths, taker]
+        while True:
+            readable = select.select(sources, [], [])[0]
+            if self._deaths in readable and self._spare_is_dead():
+                return
+            if taker in readable:
+                messages = taker.receive()
+                if messages is None:
+                    return
+                for message in messages:
+                    self._follow(message)
+
+    def _follow(self, message: Message) -> None:
+        if message["do"] == "go":
+            with contextlib.suppress(OSError):  # a spare that has just died: we shall see it
+                send_order(self._spare, self._order, self._streams)
+            for stream in self._streams:
+                os.close(stream)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, message["signal"])
+
+    def _spare_is_dead(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._deaths, 4096)
+        self._reap()
+        return self._status is not None
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                if reaped[0] == self._pid:
+                    self._status, self._ended_ns = reaped[1], time.monotonic_ns()
+
+    def _tell(self, whom: Channel, message: Message) -> None:
+        with contextlib.suppress(OSError):  # who is gone need not know
+            whom.send(message)

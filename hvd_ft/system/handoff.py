@@ -1,0 +1,89 @@
+"""An order to another process of ours, which brings standard streams along, through a socket.
+
+The order is one JSON message. The socket lies in a directory that only the user can enter, and who
+is at its other end is looked at besides.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+
+from hvd_ft.system.channel import Message
+from hvd_ft.system.peer_credentials import peer_of
+
+TIMEOUT_SECONDS = 2.0  # for either side to send what it owes the other
+STREAMS = 3
+_HEADER = struct.Struct("!I")
+_MAXIMUM_BYTES = 16 << 20
+
+
+def send_order(end: socket.socket, order: Message, streams: Sequence[int]) -> None:
+    """Sends an order.
+
+    Args:
+        end: a connected, blocking Unix stream socket.
+        order: JSON.
+        streams: descriptors of stdin, stdout and stderr.
+
+    Raises:
+        OSError: the other end is gone, or does not read within the socket's timeout.
+    """
+    body = json.dumps(order).encode("ascii")
+    # Descriptors come with the first bytes; the rest may take several writes.
+    socket.send_fds(end, [_HEADER.pack(len(body))], list(streams))
+    end.sendall(body)
+
+
+def receive_order(end: socket.socket) -> tuple[Message, list[int]]:
+    """Receives what `send_order` sent.
+
+    Args:
+        end: a connected, blocking Unix stream socket.
+
+    Returns:
+        The order, and the streams' descriptors, which are the caller's now.
+
+    Raises:
+        OSError: the other end is gone, is late, or sends something else.
+    """
+    header, streams, _, _ = socket.recv_fds(end, _HEADER.size, STREAMS)
+    try:
+        if len(header) != _HEADER.size or len(streams) != STREAMS:
+            raise ConnectionError("this is no order")
+        (length,) = _HEADER.unpack(header)
+        if length > _MAXIMUM_BYTES:
+            raise ConnectionError("this is no order")
+        body = b""
+        while len(body) < length:
+            more = end.recv(length - len(body))
+            if not more:
+                raise ConnectionResetError("the order ends early")
+            body += more
+        return json.loads(body), streams
+    except (OSError, ValueError) as error:
+        for stream in streams:
+            socket.close(stream)
+        raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Raises PermissionError unless the process at the other end is the same user's."""
+    user = peer_of(connection).user
+    if user != os.geteuid():
+        raise PermissionError(f"user {user} is at the other end")
+
+
+@contextlib.contextmanager
+def socket_path(directory: str, name: str) -> Iterator[str]:
+    """Yields a path of a socket that is short enough.
+
+    It may have 107 bytes only, and a directory's may be longer.
+    """
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,57 @@
+"""Ends what a process has started, and what that has started, to the last grandchild."""
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable, Collection
+
+import psutil
+
+TIMEOUT_SECONDS = 5.0
+
+
+def kill_descendants(reap: Callable[[], object], spared: Collection[int] = ()) -> list[int]:
+    """Kills all descendants of the calling process, which has to be a subreaper.
+
+    Args:
+        reap: reaps the children that are dead, without waiting.
+        spared: children that stay alive, with all of their descendants.
+
+    Returns:
+        The ids of processes that did not die within 5 s: normally none.
+    """
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    # In rounds: while one process is killed another one may start a third.
+    while living := _descendants(spared):
+        for process in living:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        if not _await_one(living, deadline - time.monotonic()):
+            return [process.pid for process in living]
+        reap()
+    return []
+
+
+def _descendants(spared: Collection[int]) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children():
+        if child.pid not in spared:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [child, *child.children(recursive=True)]
+    return found
+
+
+def _await_one(processes: list[psutil.Process], timeout_seconds: float) -> bool:
+    """Waits until one of the processes is dead; False if none is in time."""
+    descriptors = []
+    try:
+        for process in processes:
+            try:
+                descriptors.append(os.pidfd_open(process.pid))
+            except ProcessLookupError:
+                return True
+        return bool(select.select(descriptors, [], [], max(0.0, timeout_seconds))[0])
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -1,0 +1,172 @@
+"""Restart hooks: functions of the user's that are called when a rank dies or is back."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hvd_ft import native
+from hvd_ft.native.types import Event, EventType
+from hvd_ft.system.wait_status import describe
+
+_WAIT_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What a restarted worker knows of its own restart.
+
+    Attributes:
+        rank: this one.
+        incarnation: of this process, from 1.
+        reason: how the one before ended, such as `signal 9, SIGKILL`.
+        seconds: since then.
+    """
+
+    rank: int
+    incarnation: int
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What is known of a rank that died or is back.
+
+    Attributes:
+        rank: the peer's.
+        incarnation: of the process that died, or of the one that is back.
+        reason: how the last one ended, such as `signal 9, SIGKILL`.
+        seconds: how long the rank has been away; 0 when it has just died.
+        ops_replayed: collectives it was served from the log; 0 when it has just died.
+    """
+
+    rank: int
+    incarnation: int
+    reason: str
+    seconds: float
+    ops_replayed: int
+
+
+RestartHook = TypeVar("RestartHook", bound=Callable[[Restart], object])
+PeerHook = TypeVar("PeerHook", bound=Callable[[Peer], object])
+
+_failure_hooks: list[Callable[[Peer], object]] = []
+_recovery_hooks: list[Callable[[Peer], object]] = []
+_watcher: threading.Thread | None = None
+
+
+def on_restart(function: RestartHook) -> RestartHook:
+    """Calls `function(Restart)` at once if this process is a restarted one, else never.
+
+    Usable as a decorator. An exception is reported in one line and goes no further.
+    """
+    worker = native.worker()
+    if worker is not None and worker.incarnation > 0:
+        _call(function, _own_restart(worker))
+    return function
+
+
+def on_peer_failure(function: PeerHook) -> PeerHook:
+    """Has `function(Peer)` called, in a thread of its own, whenever another rank dies.
+
+    Usable as a decorator. An exception is reported in one line and goes no further.
+    """
+    _failure_hooks.append(function)
+    return function
+
+
+def on_peer_recovered(function: PeerHook) -> PeerHook:
+    """Has `function(Peer)` called, in a thread of its own, whenever another rank is back.
+
+    Usable as a decorator. An exception is reported in one line and goes no further.
+    """
+    _recovery_hooks.append(function)
+    return function
+
+
+def start() -> None:
+    """Starts the thread that calls the peer hooks; once a process, nothing without an agent."""
+    global _watcher
+    worker = native.worker()
+    if worker is None or _watcher is not None:
+        return
+    _watcher = threading.Thread(target=_watch, args=(worker,), name="hvd_ft hooks", daemon=True)
+    _watcher.start()
+
+
+def _watch(worker: native.Worker) -> None:
+    peers = PeerEvents(worker.rank, worker.incarnation)
+    seen = 0
+    while True:
+        events = worker.events(seen)
+        seen += len(events)
+        for hooks, peer in peers.calls(events):
+            for hook in hooks:
+                _call(hook, peer)
+        worker.wait_event(seen, _WAIT_MS)
+
+
+class PeerEvents:
+    """Turns the node's events into calls of peer hooks.
+
+    What happened before this incarnation attached is remembered, but calls nobody: its hooks
+    belong to a process that was not there.
+
+    Args:
+        rank: this process's.
+        incarnation: this process's.
+    """
+
+    def __init__(self, rank: int, incarnation: int) -> None:
+        self._me = (rank, incarnation)
+        self._attached = False
+        self._away: dict[int, Event] = {}  # by rank: its first failure since it was last there
+        self._reasons: dict[int, str] = {}
+
+    def calls(
+        self, events: Iterable[Event]
+    ) -> Iterable[tuple[list[Callable[[Peer], object]], Peer]]:
+        """Yields the hooks to call, and with what, for the events that came next."""
+        for event in events:
+            if event.rank == self._me[0]:
+                attached = (event.rank, event.incarnation) == self._me
+                self._attached |= attached and event.type is EventType.ATTACHED
+            elif event.type is EventType.FAILED:
+                self._away.setdefault(event.rank, event)
+                self._reasons[event.rank] = describe(event.detail)
+                if self._attached:
+                    yield _failure_hooks, self._peer(event, 0.0, 0)
+            elif event.type is EventType.JOINED and event.rank in self._away:
+                seconds = (event.time_ns - self._away.pop(event.rank).time_ns) / 1e9
+                if self._attached:
+                    yield _recovery_hooks, self._peer(event, seconds, event.detail)
+
+    def _peer(self, event: Event, seconds: float, ops_replayed: int) -> Peer:
+        reason = self._reasons[event.rank]
+        return Peer(event.rank, event.incarnation, reason, seconds, ops_replayed)
+
+
+def _own_restart(worker: native.Worker) -> Restart:
+    failures = [
+        event
+        for event in worker.events(0)
+        if event.rank == worker.rank and event.type is EventType.FAILED
+    ]
+    last = failures[-1]  # there is one: an agent notes the failure before it starts the next
+    seconds = (time.monotonic_ns() - last.time_ns) / 1e9
+    return Restart(worker.rank, worker.incarnation, describe(last.detail), seconds)
+
+
+Fact = TypeVar("Fact", Restart, Peer)
+
+
+def _call(hook: Callable[[Fact], object], fact: Fact) -> None:
+    try:
+        hook(fact)
+    except Exception as error:
+        name = getattr(hook, "__name__", repr(hook))
+        reason = f"{type(error).__name__}: {error}"
+        print(f"hvd_ft: the hook {name} failed: {reason}", file=sys.stderr)

@@ -1,0 +1,224 @@
+"""Training loops of this process: their numbers, their snapshots and how they end.
+
+Loops are numbered in the order in which the script begins them, whoever runs them (the Keras
+callback or a `State`), so a restarted script finds its snapshots by counting the same way.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hvd_ft.errors import HvdFtError, NoRoomError
+from hvd_ft.native.core import Worker
+from hvd_ft.native.types import Snapshots
+from hvd_ft.worker.snapshot_format import decode, encode
+from hvd_ft.worker.snapshot_interval import (
+    SnapshotInterval,
+    check_snapshot_settings,
+    log_wants_snapshot,
+    messages_want_snapshot,
+)
+from hvd_ft.worker.snapshot_writer import SLOTS, SnapshotWriter
+
+Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
+
+_begun = 0
+_interval = SnapshotInterval()
+_open: "TrainingLoop | None" = None
+
+
+def is_open() -> bool:
+    """Tells whether a training loop has begun and not ended."""
+    return _open is not None
+
+
+class TrainingLoop:
+    """One training loop.
+
+    Args:
+        worker: this process's attachment to its agent.
+        snapshot_steps: steps from one snapshot to the next, at least 1; None: chosen so that
+            snapshots cost no more than `snapshot_overhead`.
+        snapshot_overhead: share of the training time.
+
+    Attributes:
+        worker: as above.
+        number: of the loop, among those of this process.
+
+    Raises:
+        HvdFtError: an argument is out of range.
+    """
+
+    def __init__(
+        self, worker: Worker, snapshot_steps: int | None, snapshot_overhead: float
+    ) -> None:
+        check_snapshot_settings(snapshot_steps, snapshot_overhead)
+        self.number = -1
+        self.worker = worker
+        self._snapshot_steps = snapshot_steps
+        self._snapshot_overhead = snapshot_overhead
+        self._writer = SnapshotWriter(worker)
+        self._snapshot_step = 0  # of the latest snapshot
+        self._snapshot_op = 0
+        self._stall_ns = 0  # the latest snapshot's; its copy may still be on its way
+        self._step = 0
+        self._since_ns = 0  # up to then time has been accounted for
+        self._training_ns = 0  # not yet told
+        self._said_no_room = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether this process is the one of the job that tells the user what concerns all."""
+        return self.worker.rank == 0 and self.worker.incarnation == 0
+
+    def begin(self) -> dict[str, Any] | None:
+        """Begins the loop: collectives from here on belong to it.
+
+        A loop that is still open ends here. It gets no last snapshot: the script may have done
+        collectives since its last step, and a restarted one has to do these again.
+
+        Returns:
+            The values of the loop's snapshot if this process is to go on from one, else None.
+        """
+        global _begun, _open
+        if _open is not None:
+            _open.end()
+        self.number, _begun, _open = _begun, _begun + 1, self
+        self._snapshot_op = self.worker.loop_begin(self.number)
+        _interval.begin_loop(self._snapshot_overhead)
+        self._since_ns = time.perf_counter_ns()
+        if self.worker.incarnation == 0 or self.worker.snapshot_read(self.number) is None:
+            return None
+        return self.snapshot()[1]
+
+    def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Returns arrays and values of the latest snapshot, valid until the next call here."""
+        data = self.worker.snapshot_read(self.number)
+        assert data is not None, "begin() has seen one"
+        arrays, values = decode(data)
+        self._snapshot_step = values["step"]
+        return arrays, values
+
+    def jump(self) -> None:
+        """Goes on in the op log after the latest snapshot."""
+        self.worker.jump(self.number)
+        self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
+        self._since_ns = time.perf_counter_ns()
+
+    def set_step(self, step: int) -> None:
+        """Tells everyone who looks that `step` steps of this loop are done."""
+        self.worker.set_step(step)
+        took_ns = self._lap()
+        if step > self._step:
+            _interval.add_steps(step - self._step, took_ns / 1e9)
+        self._step = step
+
+    def wants_snapshot(self, step: int) -> bool:
+        """Tells whether a snapshot is due and possible: no collective may be on its way."""
+        steps = self._snapshot_steps
+        if steps is None:
+            if self._writer.busy:
+                return False
+            self._settle()
+            steps = _interval.steps
+        due = step - self._snapshot_step >= steps
+        if not due and self._snapshot_steps is None:
+            own_ops = self.worker.cursor() - self._snapshot_op
+            due = log_wants_snapshot(self.worker.log(), own_ops)
+            due = due or messages_want_snapshot(*self.worker.message_room())
+        return due and self.worker.pending() == 0
+
+    def write(self, step: int, contents: Callable[[], Contents]) -> None:
+        """Takes a snapshot of this moment, `step` steps of the loop being done.
+
+        Args:
+            step: since the loop's beginning.
+            contents: gives what to keep. Arrays of the first kind must never change; a large
+                snapshot is copied and published while training goes on.
+        """
+        self._settle()
+        begin_ns = time.perf_counter_ns()
+        self._snapshot_step, self._snapshot_op = step, self.worker.cursor()
+        arrays, values = contents()
+        try:
+            self._writer.write(self.number, encode(arrays, {**values, "step": step}))
+        except NoRoomError as error:
+            self._say_no_room(error)
+        self._stall_ns = time.perf_counter_ns() - begin_ns
+        self._lap()
+
+    def check_room(self, bytes_needed: int) -> None:
+        """Says so, once a node, if the arena has no room for snapshots of this size.
+
+        Args:
+            bytes_needed: by a snapshot of this rank; the others are taken to need as much.
+        """
+        log, ranks = self.worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
+        if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
+            return
+        if (needed := SLOTS * ranks * bytes_needed) > (room := log.bytes_room - log.bytes):
+            print(
+                f"hvd_ft: snapshots of this training need {_mib(needed)} ({SLOTS} of "
+                f"{_mib(bytes_needed)} for each of {ranks} ranks of this host), but the arena has "
+                f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more",
+                file=sys.stderr,
+            )
+
+    def _say_no_room(self, error: HvdFtError) -> None:
+        """Training goes on without this snapshot: the one before stays."""
+        if self._said_no_room:
+            return
+        self._said_no_room = True
+        older = self.worker.snapshot_read(self.number)
+        print(
+            f"hvd_ft: rank {self.worker.rank} goes on with "
+            f"{'its older snapshot' if older else 'no snapshot'}, so a restart replays more: "
+            f"{error}",
+            file=sys.stderr,
+        )
+
+    def can_finish(self) -> bool:
+        """Tells whether a last snapshot can be taken: not done yet, no collective on its way."""
+        return not self.worker.loop_ended(self.number) and self.worker.pending() == 0
+
+    def end(self) -> None:
+        """Ends the loop; without a last snapshot a restarted process runs its last steps again."""
+        global _open
+        self._settle()
+        self._writer.close()
+        self.worker.loop_end(self.number)
+        if _open is self:
+            _open = None
+
+    def _lap(self) -> int:
+        """Counts the time since the last call as training; returns it in ns."""
+        now_ns = time.perf_counter_ns()
+        lap_ns, self._since_ns = now_ns - self._since_ns, now_ns
+        self._training_ns += lap_ns
+        return lap_ns
+
+    def _settle(self) -> None:
+        """Waits for the snapshot on its way, if there is one, and tells what it has cost."""
+        if self._stall_ns == 0:
+            return
+        begin_ns = time.perf_counter_ns()
+        copy_ns = self._writer.settle()
+        waited_ns = time.perf_counter_ns() - begin_ns
+        self._training_ns += waited_ns
+        self._since_ns += waited_ns  # it is no part of a step
+        stall_ns = self._stall_ns + waited_ns
+        # The copy is charged as if it had stopped training too: with every core busy it does.
+        _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
+        steps = self._snapshot_steps or _interval.steps
+        training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
+        self.worker.count_snapshots(
+            Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // (1 << 20))} MiB"

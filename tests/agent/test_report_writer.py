@@ -1,0 +1,146 @@
+"""The report is written as the job goes, by agents of one generation after the other."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Device
+from synthetic import one_failure
+
+from hvd_ft.agent.report_writer import Journal
+from hvd_ft.native.types import Event, Snapshots, State, Status
+from hvd_ft.reports.report import read_report
+
+
+class Observer:
+    """The part of a job's observer that the report tells."""
+
+    size = 2
+    used_bytes = 10
+    limit_bytes = 100
+    log_length = 7
+    log_records = 3
+
+    def status(self, rank: int) -> Status:
+        return Status(State.DONE, rank, 0, 40, 90, 0)
+
+    def snapshots(self, rank: int) -> Snapshots:
+        return Snapshots(count=rank)
+
+
+EVENTS = sorted(one_failure(), key=lambda event: event.time_ns)
+
+
+def journal(path: Path | str, job: str = "j1", generation: int = 0) -> Journal:
+    observer: Any = Observer()
+    command, hosts = ["python", "train.py"], ["n0", "n1"]
+    return Journal(str(path), observer, job, command=command, hosts=hosts, generation=generation)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_report_is_there_from_the_start_and_grows(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text("an earlier run's\n")
+    written = journal(path)
+    [begin] = read(path)
+    assert (begin["job"], begin["size"], begin["hosts"]) == ("j1", 2, ["n0", "n1"])
+    assert begin["command"] == ["python", "train.py"]
+    written.add(EVENTS[:3])
+    assert len(read(path)) == 4
+    written.add(EVENTS[3:])
+    assert read_report(path).events == EVENTS
+    assert not read_report(path).finished
+    assert written.publish(5, "why") == 5
+    assert read_report(path).events == EVENTS
+    facts = read_report(path).facts
+    assert (facts["exit_code"], facts["error"], facts["used_bytes_peak"]) == (5, "why", 10)
+    assert [rank["incarnation"] for rank in facts["ranks"]] == [0, 1]
+    assert [rank["snapshots"]["count"] for rank in facts["ranks"]] == [0, 1]
+
+
+@pytest.mark.parametrize(("job_code", "code"), [(0, 74), (3, 3)])
+def test_a_full_disk_is_said_once_and_by_the_code_if_the_job_went_well(
+    capsys: pytest.CaptureFixture[str], device: Device, job_code: int, code: int
+) -> None:
+    full = device("full")
+    written = journal(full)
+    written.add(EVENTS)  # the job goes on
+    said = capsys.readouterr().err
+    assert said.startswith(f"hvdft: the report {full} could not be written (No space left on")
+    assert said.count("\n") == 1
+    assert written.publish(job_code, None) == code
+    assert capsys.readouterr().err == ""
+
+
+def continued(path: Path, events: list[Event], job: str = "j1") -> list[dict[str, Any]]:
+    """Lets an agent of the next generation go on; it finds all events in the arena."""
+    written = journal(path, job, generation=1)
+    written.add(events)
+    written.publish(0, None)
+    return read(path)
+
+
+@pytest.mark.parametrize("cut_off", ["", '{"time_ns": 12, "ty'])
+def test_a_later_generation_goes_on_where_the_report_ends(tmp_path: Path, cut_off: str) -> None:
+    path = tmp_path / "r.jsonl"
+    journal(path).add(EVENTS[:5])
+    lines = read(path)
+    with path.open("a") as file:
+        file.write(cut_off)
+    # Of the first two the arena has kept nothing but that they were.
+    lost = [Event(0, EVENTS[0].type, 0, 0, 0)] * 2
+    found = continued(path, [*lost, *EVENTS[2:]])
+    assert found[: len(lines)] == lines
+    assert [line["time_ns"] for line in found[1:-1]] == [event.time_ns for event in EVENTS]
+    assert read_report(path).finished
+
+
+def test_what_agents_note_is_no_event_of_the_arena(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written = journal(path)
+    written.add(EVENTS[:2])
+    written.note({"type": "STACKS", "rank": 1, "text": "File train.py"})
+    found = continued(path, EVENTS)
+    assert [line.get("time_ns") for line in found[1:4]] == [
+        EVENTS[0].time_ns,
+        EVENTS[1].time_ns,
+        None,
+    ]
+    assert [line["time_ns"] for line in found[4:-1]] == [event.time_ns for event in EVENTS[2:]]
+
+
+def test_a_later_generation_begins_another_jobs_report_anew(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    journal(path, "j1").add(EVENTS)
+    found = continued(path, EVENTS[:2], "j2")
+    assert found[0]["job"] == "j2"
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"job": "j1"', "[]\n", "true\n"])
+def test_a_later_generation_finds_no_report(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "r.jsonl"
+    if text is not None:
+        path.write_text(text)
+    found = continued(path, EVENTS[:2])
+    assert found[0]["job"] == "j1"
+    assert len(found) == 4
+
+
+def test_a_fifo_is_not_read_by_a_later_generation(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    journal(path).add(EVENTS[:1])
+    # What the reader has not yet taken would be taken from it; and it is told everything again.
+    written = journal(path, generation=1)
+    written.add(EVENTS[:1])
+    assert written.publish(0, None) == 0
+    told = [json.loads(line) for line in os.read(reader, 1 << 16).splitlines()]
+    os.close(reader)
+    assert ["job" in line for line in told] == [True, False, True, False, False]

@@ -1,0 +1,362 @@
+// One member in the simulator: it drives the compiled protocol as a driver with threads would, but
+// one small action at a time, so that it can be killed between any two. What lies in its Arena
+// outlives it. (When a node dies its arena is lost too; that recovery is not built yet. Here it
+// would be a kill that makes the Arena anew.)
+//
+// Four hands act independently of each other: the worker, who gives inputs and lives on when the
+// member dies; the sending half; the receiving half; and the one that makes edges anew.
+#ifndef HVD_FT_TESTS_RING_SIM_MEMBER_H
+#define HVD_FT_TESTS_RING_SIM_MEMBER_H
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hvd_ft.h"
+#include "base/reduce.h"
+#include "protocol/ring.h"
+#include "ring_sim_check.h"
+#include "ring_sim_wire.h"
+
+namespace ring_sim {
+
+constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
+constexpr char kUnused = '\xa5';  // what nobody may read
+
+struct Arena {
+  hvdft::PairLog log;
+  uint64_t begun = 0;            // ops
+  uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
+  std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
+  std::vector<std::string> input, result;
+  std::vector<std::string> chunks;  // of gathered ops, with the own input among them
+  std::vector<std::string> taken;  // results whose memory is used for something else now
+};
+
+struct Next {
+  Action action;
+  hvdft::EdgePosition place;
+};
+
+enum Hand { kWorker, kSenderHand, kReceiverHand, kEdgesHand, kHands };
+
+class Member {
+ public:
+  Member(uint64_t number, const Case& made, std::vector<Wire>& wires, Checker& checker,
+         Random& random)
+      : number_(number), case_(made), wires_(wires), checker_(checker), random_(random),
+        sender_(number), receiver_(number, made.members, {}) {
+    for (const SimOp& op : made.ops) {
+      plans_.push_back(op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes,
+                                                     kGatheredBytes)
+                                   : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
+      arena_.inputs.push_back(0);
+      arena_.input.emplace_back(op.bytes(), kUnused);
+      arena_.result.emplace_back(op.bytes(), kUnused);
+      full_input_.push_back(input_of(op, plans_.size() - 1, number));
+      const hvdft::RingPlan& plan = plans_.back();
+      arena_.chunks.emplace_back(plan.gathered() ? plan.gathered_bytes() : 0, kUnused);
+      for (uint64_t p = 0; p < plan.positions(); ++p) {
+        segments_in_all_ += plan.on_edge(plan.edge_to(number), p).bytes() > 0;
+      }
+    }
+  }
+  Member(const Member&) = delete;
+
+  // A new process: it knows what lies in the arena.
+  void start() {
+    alive_ = true;
+    sender_ = hvdft::RingSender(number_);
+    receiver_ = hvdft::RingReceiver(number_, case_.members, arena_.log.received.place());
+    sending_ = receiving_ = 0;
+    awaited_ = entered_ = told_ = 0;
+  }
+  void die() { alive_ = false; }
+  bool alive() const { return alive_; }
+
+  void awaits(uint64_t generation) { awaited_ = generation; }
+  bool done(uint64_t generation) const {
+    return alive_ && told_ == generation && sender_.generation() == generation &&
+           arena_.log.received.place().op == case_.ops.size();
+  }
+  const std::string& result(uint64_t op) const { return arena_.taken[op]; }
+
+  // What the protocol says that it needs no more is used for something else at once.
+  void forget() {
+    uint64_t received = arena_.log.received.place().op;
+    for (; arena_.inputs_used < received; ++arena_.inputs_used) {
+      arena_.input[arena_.inputs_used].assign(plans_[arena_.inputs_used].bytes(), kUnused);
+    }
+    while (arena_.taken.size() < std::min(received, wire_out().received_ops)) {
+      std::string& result = arena_.result[arena_.taken.size()];
+      std::string& chunks = arena_.chunks[arena_.taken.size()];
+      arena_.taken.push_back(result);
+      result.assign(result.size(), kUnused);
+      chunks.assign(chunks.size(), kUnused);
+    }
+  }
+
+  // What a hand does next, if it can do something.
+  std::optional<Next> next(Hand hand) {
+    if (hand == kWorker) return next_of_worker();
+    if (!alive_) return {};
+    if (hand == kSenderHand) return next_of_sender();
+    if (hand == kReceiverHand) return next_of_receiver();
+    return next_of_edges();
+  }
+
+  void perform(Action action) {
+    switch (action) {
+      case Action::kGive: return give();
+      case Action::kRead: return read();
+      case Action::kSend: return send();
+      case Action::kNoteSent: return note_sent();
+      case Action::kTake: return take();
+      case Action::kWrite: return write(0, half(incoming_.bytes.bytes()));
+      case Action::kWriteRest:
+        return write(half(incoming_.bytes.bytes()), incoming_.bytes.bytes());
+      case Action::kNoteReceived: return note_received();
+      case Action::kEnter: return enter();
+      case Action::kTell: return tell();
+      case Action::kLearn: return learn();
+    }
+  }
+
+ private:
+  bool is(Protocol protocol) const { return case_.protocol == protocol; }
+  static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
+  Wire& wire_out() { return wires_[number_]; }
+  Wire& wire_in() { return wires_[plans_[0].edge_to(number_)]; }
+
+  // The worker.
+
+  std::optional<Next> next_of_worker() const {
+    for (uint64_t op = 0; op < plans_.size(); ++op) {
+      if (op == arena_.begun || arena_.inputs[op] < plans_[op].inputs()) {
+        return Next{Action::kGive, {op, arena_.inputs[op]}};
+      }
+    }
+    return {};
+  }
+
+  void give() {
+    uint64_t op = next_of_worker()->place.op;
+    if (op == arena_.begun) {
+      ++arena_.begun;
+      return;
+    }
+    auto [from, to] = plans_[op].input(number_, arena_.inputs[op]);
+    if (plans_[op].gathered()) {
+      arena_.chunks[op].replace(own_chunk(op), to - from, full_input_[op]);
+    } else {
+      arena_.input[op].replace(from, to - from, full_input_[op], from, to - from);
+    }
+    if (is(Protocol::kInPlace)) {
+      arena_.result[op].replace(from, to - from, full_input_[op], from, to - from);
+    }
+    ++arena_.inputs[op];
+  }
+
+  uint64_t own_chunk(uint64_t op) const { return plans_[op].on_edge(number_, 0).from; }
+
+  // The sending half.
+
+  void begin(hvdft::EdgeCursor& half) {
+    while (!half.begun() && half.op() < arena_.begun) half.begin(plans_[half.op()]);
+  }
+
+  std::optional<Next> next_of_sender() {
+    if (sender_.generation() != entered_ && wire_out().told.generation == entered_) {
+      return Next{Action::kLearn, wire_out().told.record};
+    }
+    if (sending_ > 0) {
+      return Next{sending_ == 1 ? Action::kSend : Action::kNoteSent, outgoing_.place};
+    }
+    begin(sender_);
+    uint64_t inputs = sender_.begun() ? arena_.inputs[sender_.op()] : 0;
+    if (!sender_.next(arena_.log.received.place(), inputs, &outgoing_)) return {};
+    return Next{Action::kRead, outgoing_.place};
+  }
+
+  void learn() {
+    bool by_receiver = !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
+    sender_.resume(entered_,
+                   by_receiver ? wire_out().told.record : arena_.log.sent.place());
+    arena_.log.sent.made_in(entered_);
+    sending_ = 0;
+  }
+
+  const char* source() const {
+    uint64_t op = outgoing_.place.op;
+    auto& from = plans_[op].gathered()   ? arena_.chunks
+                 : outgoing_.from_input ? arena_.input
+                                        : arena_.result;
+    return from[op].data() + outgoing_.bytes.from;
+  }
+
+  void read() {
+    std::string begun(source(), half(outgoing_.bytes.bytes()));
+    message_ = {entered_, outgoing_.place, std::move(begun), nullptr};
+    sending_ = 1;
+  }
+
+  void send() {
+    uint64_t read = message_.data.size();
+    message_.data.append(source() + read, outgoing_.bytes.bytes() - read);
+    if (random_.below(2) == 0) message_.source = source();  // it had only been told to send
+    wire_out().send(std::move(message_));
+    sending_ = 2;
+  }
+
+  void note_sent() {
+    arena_.log.sent.publish(sender_.sent());
+    sending_ = 0;
+  }
+
+  // The receiving half.
+
+  // What it does with a message, in this order.
+  Action receiving() const {
+    using A = Action;
+    constexpr A order[] = {A::kTake, A::kWrite, A::kWriteRest, A::kNoteReceived};
+    constexpr A wrong[] = {A::kTake, A::kNoteReceived, A::kWrite, A::kWriteRest};
+    return (is(Protocol::kRecordFirst) ? wrong : order)[receiving_];
+  }
+  void received_one_more() { receiving_ = (receiving_ + 1) % 4; }
+
+  std::optional<Next> next_of_receiver() {
+    if (entered_ == 0) return {};
+    if (receiving_ == 0) {
+      if (!receiver_.begun()) {
+        begin(receiver_);
+        arena_.log.received.publish(receiver_.place());
+        wire_in().received_ops = receiver_.place().op;
+      }
+      if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
+    } else if (incoming_.adds || incoming_.completes) {
+      if (arena_.inputs[incoming_.place.op] <= incoming_.input) return {};
+    }
+    return Next{receiving(), incoming_.place};
+  }
+
+  bool accepts(const Message& message) const {
+    if (is(Protocol::kOneLogPerNode)) return message.generation == receiver_.generation();
+    if (is(Protocol::kOldGenerations)) return message.place == receiver_.place();
+    return receiver_.accepts(message.generation, message.place);
+  }
+
+  void take() {
+    Message message = wire_in().take(random_);
+    if (!accepts(message)) return checker_.refuses(number_, message.generation);
+    checker_.accepts(number_, message.generation, segments_in_all_);
+    if (message.source != nullptr) message.data.assign(message.source, message.data.size());
+    staged_ = std::move(message.data);
+    staged_.resize(incoming_.bytes.bytes());
+    received_one_more();
+  }
+
+  // Bytes of the segment: what would be a call of the reduction, or of memcpy, torn in the middle.
+  void write(uint64_t from, uint64_t to) {
+    uint64_t op = incoming_.place.op, at = incoming_.bytes.from + from;
+    if (plans_[op].gathered()) {
+      std::memcpy(arena_.chunks[op].data() + at, staged_.data() + from, to - from);
+      if (incoming_.completes) add_chunks(op, from, to);
+    } else if (incoming_.adds) {
+      const char* own = (is(Protocol::kInPlace) ? arena_.result : arena_.input)[op].data() + at;
+      add(op, staged_.data() + from, own, at, to - from);
+    } else {
+      std::memcpy(arena_.result[op].data() + at, staged_.data() + from, to - from);
+    }
+    received_one_more();
+  }
+
+  void add_chunks(uint64_t op, uint64_t from, uint64_t to) {
+    const hvdft::RingPlan& plan = plans_[op];
+    for (uint64_t part = 0; part < case_.members; ++part) {
+      uint64_t begin = std::max(from, plan.part(part).from), end = std::min(to, plan.part(part).to);
+      if (begin >= end) continue;
+      for (uint64_t i = 1; i < case_.members; ++i) {
+        auto chunk = [&](uint64_t at) {
+          return arena_.chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
+        };
+        add(op, i == 1 ? chunk(0) : arena_.result[op].data() + begin, chunk(i), begin,
+            end - begin);
+      }
+    }
+  }
+
+  void add(uint64_t op, const char* a, const char* b, uint64_t at, uint64_t bytes) {
+    bool floats = case_.ops[op].floats;
+    const void* inputs[] = {a, b};
+    hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2,
+                  arena_.result[op].data() + at, bytes / (floats ? 4 : 8));
+  }
+
+  void note_received() {
+    const hvdft::RingPlan& plan = plans_[incoming_.place.op];
+    uint64_t before = plan.results(incoming_.place.position);
+    uint64_t after = plan.results(incoming_.place.position + 1);
+    arena_.log.received.publish(receiver_.received());
+    checker_.records(number_, arena_.log.received.place());
+    wire_in().received_ops = arena_.log.received.place().op;
+    for (uint64_t i = before; i < after; ++i) {
+      checker_.is_final(number_, incoming_.place.op, plan.result(number_, i),
+                        arena_.result[incoming_.place.op]);
+    }
+    received_one_more();
+  }
+
+  // Making the edges anew.
+
+  std::optional<Next> next_of_edges() const {
+    bool tells_first = is(Protocol::kTellFirst);
+    hvdft::EdgePosition place = receiver_.place();
+    if (tells_first && told_ < awaited_) return Next{Action::kTell, place};
+    if (entered_ < awaited_) return Next{Action::kEnter, place};
+    if (told_ < entered_) return Next{Action::kTell, place};
+    return {};
+  }
+
+  // Whatever its halves were doing they leave half done.
+  void enter() {
+    checker_.enters(number_, awaited_);
+    entered_ = awaited_;
+    sender_.pause();
+    record_ = receiver_.remade(entered_);
+    arena_.log.received.made_in(entered_);
+    sending_ = receiving_ = 0;
+  }
+
+  void tell() {
+    bool tells_first = is(Protocol::kTellFirst);
+    told_ = tells_first ? awaited_ : entered_;
+    wire_in().told = {told_, tells_first ? receiver_.place() : record_};
+  }
+
+  const uint64_t number_;
+  const Case& case_;
+  std::vector<Wire>& wires_;
+  Checker& checker_;
+  Random& random_;
+
+  Arena arena_;
+  std::vector<hvdft::RingPlan> plans_;
+  std::vector<std::string> full_input_;
+  uint64_t segments_in_all_ = 0;
+
+  // What dies with the process.
+  bool alive_ = false;
+  hvdft::RingSender sender_;
+  hvdft::RingReceiver receiver_;
+  int sending_ = 0, receiving_ = 0;  // actions done of what it is at
+  hvdft::Outgoing outgoing_{};
+  hvdft::Incoming incoming_{};
+  Message message_{};
+  std::string staged_;
+  hvdft::EdgePosition record_;
+  uint64_t awaited_ = 0, entered_ = 0, told_ = 0;  // generations
+};
+
+}  // namespace ring_sim
+
+#endif  // HVD_FT_TESTS_RING_SIM_MEMBER_H

@@ -1,0 +1,164 @@
+// The log's log writer, killed at every store and looked at between any two: who has entered, what is
+// agreed, what is kept and what is truncated.
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "oplog/log_writer.h"
+#include "protocol/segments.h"
+#include "steps.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr char kTail[] = "respsig";  // a response of four bytes, a signature of three and its zero
+
+OpHead op_of_bytes(uint64_t bytes) {
+  return {HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, bytes, 4, 4, 0};
+}
+
+void append(LogStore& store, uint64_t bytes) {
+  CHECK(store.append(op_of_bytes(bytes), kTail) == HVDFT_OK);
+}
+
+// As the coordinator does.
+void propose(Node& node, uint64_t term, const std::vector<uint64_t>& ops) {
+  char* at = node.proposal();
+  for (uint64_t bytes : ops) {
+    OpHead head = op_of_bytes(bytes);
+    std::memcpy(at, &head, sizeof head);
+    std::memcpy(at + sizeof head, kTail, head.tail_bytes());
+    at += sizeof head + align_up(head.tail_bytes(), 8);
+  }
+  NodeHeader& h = node.header();
+  h.proposal_term = term;
+  h.proposal_count = static_cast<uint32_t>(ops.size());
+  h.proposed.fetch_add(1);
+}
+
+void check_whole(const Node& node, uint64_t id) {
+  const Record* record = node.record(id);
+  CHECK(record != nullptr && record->id == id && std::memcmp(record + 1, kTail, 8) == 0);
+}
+
+// Each op that is there has a place of its own.
+void check_places(const Node& node) {
+  std::vector<ByteRange> taken;
+  for (uint64_t id = 0; id < node.header().log_length; ++id) {
+    const Record* record = node.record(id);
+    if (record == nullptr) continue;
+    check_whole(node, id);
+    auto offset = static_cast<uint64_t>(reinterpret_cast<const char*>(record) - node.heap());
+    ByteRange places[] = {{record->result_offset, record->result_offset + record->heap_bytes()},
+                      {offset, offset + record->bytes()}};
+    for (ByteRange place : places) {
+      for (ByteRange other : taken) CHECK(overlap(place, other).bytes() == 0);
+      taken.push_back(place);
+    }
+  }
+}
+
+void who_sees_the_term_sees_who_has_joined() {
+  Job job(2);
+  LogWriter log_writer(*job.node);
+  log_writer.open();
+  RankBlock& block = job.node->rank(1);
+  uint64_t before = job.node->header().term, request = uint64_t{1} << 40;
+  block.enter_request = request;
+  watched([&] { log_writer.step(); }, [&] {
+    CHECK(job.node->header().term == before || block.entered == request);
+  });
+  CHECK(job.node->header().term != before && block.entered == request);
+}
+
+// The coordinator may write the next proposal over one that is answered, and looks for its ops.
+void what_is_answered_is_in_the_log() {
+  Job job(2);
+  LogWriter log_writer(*job.node);
+  log_writer.open();
+  NodeHeader& h = job.node->header();
+  propose(*job.node, h.term, {1000, 70});
+  watched([&] { log_writer.step(); }, [&] { CHECK(h.answered != h.proposed || h.log_length == 2); });
+  CHECK(h.answered == h.proposed);
+}
+
+// Whoever sees how long the log is finds its ops, until they are truncated; those that are kept always.
+void ops_are_there_before_they_count() {
+  Job job(2);
+  LogStore store(*job.node);
+  uint64_t cut_from = 1, cut_to = 1;
+  auto look = [&] {
+    for (uint64_t id = 0; id < job.node->header().log_length; ++id) {
+      if (id < cut_from || id >= cut_to) check_whole(*job.node, id);
+    }
+  };
+  watched([&] {
+    for (uint64_t bytes : {1000, 300000, 70}) append(store, bytes);
+    store.publish();
+    CHECK(store.keep(0) == HVDFT_OK);
+    cut_to = 2;
+    store.drop(1);
+    store.decided(2);
+    append(store, 200000);
+    store.publish();
+    store.publish_room();
+  }, look);
+}
+
+// It is killed anywhere, and the next one goes on.
+bool a_log_writer_is_killed(uint64_t at) {
+  Job job(2);
+  Node& node = *job.node;
+  {
+    LogStore before(node);
+    for (uint64_t bytes : {1000, 300000, 70, 0}) append(before, bytes);
+    before.publish();
+  }
+  for (int r = 0; r < 2; ++r) {  // both begin a loop after op 0, and have a snapshot after op 2
+    Loop& loop = node.rank(r).loops[0];
+    loop.begin = 2;
+    loop.published = 4 << 1;
+  }
+  uint64_t request = uint64_t{1} << 40 | 4;
+  node.rank(1).enter_request = request;
+  bool killed = killed_at(at, [&] {
+    LogWriter log_writer(node);
+    log_writer.open();
+    log_writer.step();
+    propose(node, node.header().term, {2000, 200000});
+    while (log_writer.step()) {
+    }
+  });
+  NodeHeader& h = node.header();
+  LogWriter next(node);
+  next.open();
+  while (next.step()) {
+  }
+  uint64_t length = h.log_length;
+  CHECK(length == 4 || length == 6);
+  CHECK(h.answered == h.proposed && node.rank(1).entered == request);
+  CHECK(h.decided_before == 3 && h.kept == 1 && h.truncated == 2);
+  CHECK(node.record(1) == nullptr && node.record(2) == nullptr);
+  check_whole(node, 0);
+  check_places(node);
+  CHECK(h.log_bytes.load() <= h.backed.load());
+  propose(node, h.term, {100000, 70, 5000});
+  while (next.step()) {
+  }
+  CHECK(h.log_length == length + 3);
+  check_places(node);
+  return killed;
+}
+
+}  // namespace
+
+int main() {
+  who_sees_the_term_sees_who_has_joined();
+  what_is_answered_is_in_the_log();
+  ops_are_there_before_they_count();
+  uint64_t steps = 0;
+  while (a_log_writer_is_killed(steps)) ++steps;
+  CHECK(steps > 50);
+  std::printf("killed at each of %lu stores\n", steps);
+}

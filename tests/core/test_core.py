@@ -1,0 +1,110 @@
+"""The core's own tests are programs in C++; here they are built and run."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import STDOUT
+
+import pytest
+from conftest import ROOT
+
+TESTS = ROOT / "tests" / "core"
+BUILD = ROOT / "build" / "tests"
+CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
+FLAGS = "-O1 -Werror"
+
+_HAVE_A_SIZE = {"segments_test", "life_steps"}
+
+RunTest = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """Builds what has changed of the tests in ``tests/core``; returns the programs' folder."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # for both of pytest's processes
+        for step in (
+            [
+                "-S",
+                ROOT,
+                "-B",
+                BUILD,
+                "-DHVDFT_TESTS=ON",
+                "-DCMAKE_BUILD_TYPE=None",
+                f"-DHVDFT_MPI_INCLUDE={sys.prefix}/include",
+                f"-DCMAKE_CXX_FLAGS={FLAGS}",
+            ],
+            ["--build", BUILD, "--target", "core_tests", "--parallel", str(os.cpu_count())],
+        ):
+            done = subprocess.run(
+                [CMAKE, *step], check=False, text=True, stdout=subprocess.PIPE, stderr=STDOUT
+            )
+            assert done.returncode == 0, done.stdout
+    return BUILD
+
+
+@pytest.fixture
+def run_test(programs: Path, arena_dir: Path) -> RunTest:
+    """Gives a function `run_test(name, *arguments)` that returns a test's output.
+
+    A test that fails or takes longer than 120 s leaves neither a process nor a file behind.
+    """
+
+    def run(name: str, *arguments: object) -> str:
+        with subprocess.Popen(
+            [programs / name, *map(str, arguments)],
+            env={**os.environ, "HVDFT_TEST_DIR": str(arena_dir)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                out, _ = process.communicate(timeout=120)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0, out
+        return out
+
+    return run
+
+
+@pytest.fixture
+def size(request: pytest.FixtureRequest) -> list[str]:
+    """The argument with which the longest of the tests explore less, for `--quick`."""
+    return ["small"] if request.config.getoption("quick") else []
+
+
+@pytest.mark.parametrize(
+    "name", sorted({path.stem for path in TESTS.rglob("*.cc")} - {"kill_test", "ring_sim"})
+)
+def test_the_core(run_test: RunTest, name: str, size: list[str]) -> None:
+    run_test(name, *(size if name in _HAVE_A_SIZE else []))
+
+
+def test_the_ring_through_every_single_crash(run_test: RunTest, size: list[str]) -> None:
+    rings = 3 if size else 4  # of 2 to 4 members, or 5
+    assert run_test("ring_sim", *size).count(" 0 not well") == rings
+
+
+def test_named_scenarios_of_the_ring(run_test: RunTest) -> None:
+    assert "figures-2-and-3" in run_test(
+        "ring_sim", "--scenarios", TESTS / "simulator" / "ring_scenarios.txt"
+    )
+
+
+def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(run_test: RunTest) -> None:
+    assert "one-log-per-node" in run_test("ring_sim", "--wrong-protocols")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+def test_random_kills_never_spoil_a_sum(run_test: RunTest, ranks: int) -> None:
+    kills, seed = 100, ranks
+    out = run_test("kill_test", ranks, 1500, kills, seed)
+    assert f" {kills} kills" in out

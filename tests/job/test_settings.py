@@ -1,0 +1,181 @@
+import os
+import re
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.settings import INTERNAL, MINIMUM_ARENA_BYTES, Settings
+
+MIB = 1 << 20
+Disk = namedtuple("Disk", "f_bavail f_frsize")
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert Settings.from_env({}) == Settings()
+    assert Settings.from_env({"HOROVOD_FT_ARENA_BYTES": "", "HOROVOD_FT_JOB": ""}) == Settings()
+
+
+def test_every_setting_is_read() -> None:
+    settings = Settings.from_env(
+        {
+            "HOROVOD_FT_ARENA_DIR": "/tmp/",
+            "HOROVOD_FT_ARENA_BYTES": "2g",
+            "HOROVOD_FT_JOB": "abc123",
+            "HOROVOD_FT_START_TIMEOUT_SECONDS": "1.5",
+            "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60",
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "50",
+            "HOROVOD_FT_MAX_FAILURES": "0",
+            "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
+            "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
+        }
+    )
+    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 50.0, 0, 1000.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("67108864", 64 * MIB), ("65536K", 64 * MIB), ("64M", 64 * MIB)]
+)
+def test_bytes_may_have_a_suffix(text: str, count: int) -> None:
+    assert Settings.from_env({"HOROVOD_FT_ARENA_BYTES": text}).arena_bytes == count
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("ARENA_DIR", "relative/path", "absolute path"),
+        ("ARENA_BYTES", "63M", "at least 64M"),
+        ("ARENA_BYTES", "-1", "at least 64M"),
+        ("ARENA_BYTES", "1.5G", "suffix K, M or G"),
+        ("ARENA_BYTES", "9" * 18 + "G", "at least 64M"),
+        ("JOB", "../x", "letters and digits"),
+        ("JOB", "a" * 49, "1 to 48"),
+        ("START_TIMEOUT_SECONDS", "0", "above 0"),
+        ("START_TIMEOUT_SECONDS", "soon", "seconds"),
+        ("RECOVERY_TIMEOUT_SECONDS", "-5", "above 0"),
+        ("RECOVERY_TIMEOUT_SECONDS", "nan", "above 0"),
+        ("FAILURE_WINDOW_SECONDS", "inf", "above 0"),
+        ("HANG_TIMEOUT_SECONDS", "0", "above 0"),
+        ("MAX_FAILURES", "-1", "whole number"),
+        ("MAX_FAILURES", "2.5", "whole number"),
+        ("MAX_FAILURES", "²", "whole number"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(HvdFtError) as error:
+        Settings.from_env({f"HOROVOD_FT_{name}": value})
+    assert f"HOROVOD_FT_{name}={value!r}" in str(error.value)
+    assert allowed in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: Disk(count // 4096, 4096))
+
+
+def test_the_limit_is_three_quarters_of_what_is_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free(monkeypatch, 1000 * MIB)
+    assert Settings(arena_dir=str(tmp_path)).arena_limit_bytes() == 750 * MIB
+
+
+def test_the_limit_may_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    free(monkeypatch, 1000 * MIB)
+    given = Settings(arena_dir=str(tmp_path), arena_bytes=999 * MIB)
+    assert given.arena_limit_bytes() == 999 * MIB
+
+
+@pytest.mark.parametrize("available", [0, MINIMUM_ARENA_BYTES])
+def test_a_full_or_small_filesystem_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, available: int
+) -> None:
+    free(monkeypatch, available)
+    with pytest.raises(HvdFtError, match=f"has only {available // MIB} MiB free"):
+        Settings(arena_dir=str(tmp_path)).arena_limit_bytes()
+
+
+def test_asking_for_more_than_is_free_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free(monkeypatch, 100 * MIB)
+    with pytest.raises(HvdFtError, match=r"HOROVOD_FT_ARENA_BYTES asks for 101 MiB.*100 MiB"):
+        Settings(arena_dir=str(tmp_path), arena_bytes=101 * MIB).arena_limit_bytes()
+
+
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HvdFtError, match=r"nowhere is not there: set HOROVOD_FT_ARENA_DIR"):
+        Settings(arena_dir=str(tmp_path / "nowhere")).arena_limit_bytes()
+
+
+def test_a_directory_that_is_not_writable_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(HvdFtError, match="not writable"):
+        Settings(arena_dir=str(tmp_path)).arena_limit_bytes()
+
+
+def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
+    recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "30"}
+    assert Settings.from_env(recovery).replay_timeout_seconds == 15
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 30"):
+        Settings.from_env({**recovery, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "30"})
+
+
+def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
+    env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "100"}
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_FAILURE_WINDOW_SECONDS, 300"):
+        Settings.from_env(env)
+    wider = {**env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1000"}
+    assert Settings.from_env(wider).hang_timeout_seconds == 100.0
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("HOROVOD_FT_ARENA_BYTE", "is HOROVOD_FT_ARENA_BYTES meant?"),
+        ("HOROVOD_FT_MAXFAILURES", "is HOROVOD_FT_MAX_FAILURES meant?"),
+        ("HOROVOD_FT_HANG_TIMEOUT", "is HOROVOD_FT_HANG_TIMEOUT_SECONDS meant?"),
+        ("HOROVOD_FT_GENERATIONS", "unset it"),  # nobody is to set GENERATION
+        ("HOROVOD_FT_FROBNICATE", "unset it"),
+        ("HOROVOD_FT_", "unset it"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused(name: str, remedy: str) -> None:
+    with pytest.raises(HvdFtError) as error:
+        Settings.from_env({name: ""})
+    assert str(error.value).startswith(f"{name} is no setting of hvd_ft: {remedy}")
+
+
+def documented() -> set[str]:
+    """Returns the variables of the manual's table."""
+    manual = (ROOT / "docs" / "usage.md").read_text()
+    return set(re.findall(r"^\| `(HOROVOD_FT_\w+)` \|", manual, re.MULTILINE))
+
+
+def test_settings_are_what_the_manual_says() -> None:
+    asked: set[str] = set()
+
+    class Environment(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            asked.add(name)
+            return super().__getitem__(name)
+
+    Settings.from_env(Environment())
+    assert {name for name in asked if name.startswith("HOROVOD_FT_")} - INTERNAL == documented()
+
+
+def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
+    # hvdft run in a worker or in a hook command, and the settings that workers read.
+    files = [path for path in (ROOT / "hvd_ft").rglob("*") if path.suffix in (".py", ".cc", ".h")]
+    found = {
+        name
+        for path in files
+        for name in re.findall(r"\bHOROVOD_FT_[A-Z_]*[A-Z]\b", path.read_text())
+        if not name.endswith("_H")  # include guards
+    }
+    assert found - documented() - INTERNAL == set()
+    Settings.from_env(dict.fromkeys(INTERNAL - {"HOROVOD_FT_GENERATION"}, "x"))

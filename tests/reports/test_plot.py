@@ -1,0 +1,62 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from synthetic import KILLED_NS, one_failure
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native.types import State
+from hvd_ft.reports.plot import COLOURS, save_states, states_figure
+
+
+def bars(state: State) -> list[tuple[int, float, float]]:
+    """Rank, start and length in seconds of each bar in the state's colour."""
+    [axes] = states_figure(one_failure(), {(1, 0): KILLED_NS}).axes
+    patches: list[Any] = list(axes.patches)
+    return [
+        (round(patch.get_y() + patch.get_height() / 2), patch.get_x(), patch.get_width())
+        for patch in patches
+        if to_hex(patch.get_facecolor()).upper() == COLOURS[state]
+    ]
+
+
+def test_the_bars_are_where_the_states_were() -> None:
+    assert bars(State.RESTARTING) == [(1, pytest.approx(5.0), pytest.approx(2.32))]
+    assert bars(State.REPLAYING) == [(1, pytest.approx(7.32), pytest.approx(0.6))]
+    assert bars(State.WAITING) == [
+        (0, pytest.approx(5.03), pytest.approx(2.9)),
+        (2, pytest.approx(5.03), pytest.approx(2.905)),
+    ]
+    assert len(bars(State.RUNNING)) == 6
+    assert len(bars(State.STARTING)) == 3
+
+
+def test_the_kill_is_marked_on_its_rank() -> None:
+    [axes] = states_figure(one_failure(), {(1, 0): KILLED_NS}).axes
+    [marks] = axes.lines
+    [(seconds, rank)] = np.asarray(marks.get_xydata())
+    assert seconds == pytest.approx(4.99)
+    assert round(rank) == 1
+
+
+def test_the_legend_names_every_state() -> None:
+    figure = states_figure(one_failure())
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["starting", "running", "waiting", "restarting", "replaying", "died"]
+
+
+def test_a_png_file_is_written(tmp_path: Path) -> None:
+    save_states(tmp_path / "states.png", one_failure())
+    assert (tmp_path / "states.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_without_events_still_has_a_picture(tmp_path: Path) -> None:
+    save_states(tmp_path / "states.png", [])
+    assert (tmp_path / "states.png").exists()
+
+
+def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HvdFtError, match=r"states\.png could not be written"):
+        save_states(tmp_path / "none" / "states.png", one_failure())

@@ -1,0 +1,85 @@
+"""The ring over MPI, on ranks of one host."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Cluster, RunHvdft
+
+from hvd_ft import ring
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install import environment
+from hvd_ft.ring import prepare
+
+SCRIPT = str(Path(__file__).parent / "ring_script.py")
+
+
+def run(run_hvdft: RunHvdft, ranks: int, mode: str, fabrics: str = "shm"):
+    """Runs the script by mpirun, as a user does: nothing but the paths is set for it."""
+    env = environment.mpi_environment()
+    ours = {k: v for k, v in env.items() if not k.startswith("I_MPI_THREAD")}
+    command = [f"{env['I_MPI_ROOT']}/bin/mpirun", "-n", str(ranks), sys.executable, SCRIPT, mode]
+    tcp = {"I_MPI_FABRICS": fabrics, "FI_TCP_IFACE": "lo"}
+    return run_hvdft([], timeout=100.0, env={**ours, **tcp}, program=command)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+def test_every_variant_gives_the_bits_of_numpy(run_hvdft: RunHvdft, ranks: int) -> None:
+    ended = run(run_hvdft, ranks, "endpoints")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    # What was found is told, once for each finding.
+    told = [line for line in ended.err.splitlines() if line.startswith("hvdft: ring: Intel")]
+    assert len(set(told)) == len(told) and all("shared memory" in line for line in told)
+    assert "2 endpoints in use" in ended.err
+
+
+def test_over_sockets(run_hvdft: RunHvdft) -> None:
+    ended = run(run_hvdft, 3, "endpoints", fabrics="ofi")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert "libfabric tcp, 2 endpoints in use" in ended.err
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_two_threads_on_one_endpoint(run_hvdft: RunHvdft, ranks: int) -> None:
+    ended = run(run_hvdft, ranks, "threads")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+
+
+def test_without_preparation_there_is_one_endpoint_and_it_is_said(run_hvdft: RunHvdft) -> None:
+    ended = run(run_hvdft, 2, "unprepared")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert ended.err.count("1 endpoint in use (MPI was started without split threads") == 1
+
+
+def test_a_member_that_does_not_come_is_an_error(run_hvdft: RunHvdft) -> None:
+    ended = run(run_hvdft, 2, "timeout")
+    assert ended.code != 0 and ended.out.startswith("good\n"), ended.err
+
+
+def test_without_mpi_there_is_one_line() -> None:
+    with pytest.raises(HvdFtError, match="MPI is not running"):
+        ring.Ring(None)
+    with pytest.raises(HvdFtError, match="give 1 or 2"):
+        prepare(endpoints=0)
+
+
+def test_what_the_user_has_set_stays() -> None:
+    command = (
+        "import hvd_ft.ring, os; hvd_ft.ring.prepare(); print(os.environ['I_MPI_THREAD_YIELD'])"
+    )
+    env = {**os.environ, "I_MPI_THREAD_YIELD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"
+
+
+def test_on_several_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    machines = tmp_path / "machines"
+    cluster.hvdft("hosts", "2-2-1", "--machine-file", str(machines))
+    command = ["mpirun", "-np", "5", "-machinefile", str(machines), sys.executable, SCRIPT]
+    ended = cluster.hvdft("run", "--", *command, "endpoints")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert "tcp, 2 endpoints in use" in ended.err

@@ -1,0 +1,206 @@
+"""The rules of the layout: who may use what (ARCHITECTURE.md), and what has to be there."""
+
+import ast
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from hvd_ft.native import abi
+
+PACKAGE = ROOT / "hvd_ft"
+CSRC = PACKAGE / "csrc"
+PYTHON = sorted(PACKAGE.rglob("*.py"))
+CPP = sorted(path for path in CSRC.rglob("*") if path.suffix in (".cc", ".h"))
+
+# The plan of the house: each room of hvd_ft/, bottom up, and the rooms that it may import.
+MAY_IMPORT = {
+    "errors": "",
+    "native": "errors",
+    "system": "native errors",
+    "job": "system native errors",
+    "worker": "system native errors",
+    "p2p": "worker job native errors",
+    "spares": "worker job system native errors",
+    "install": "job system native errors",
+    "reports": "job system native errors",
+    "shim": "spares job system native errors",
+    "ring": "install native errors",
+    "launcher": "install job system native errors",
+    "tensorflow": "worker system native errors",
+    "cluster": "job system errors",
+    "agent": "shim spares ring install job system native errors",
+    "check": "launcher install system native errors",
+    "check.worker": "tensorflow check",
+    "bench": "launcher install reports job system native errors",
+    "bench.workers": "bench tensorflow job system native errors",
+    "__init__": "native",
+    "cli": "agent bench check cluster install job launcher reports system native errors",
+}
+# The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
+MAY_INCLUDE = {
+    "include": "",
+    "protocol": "base/shared.h",
+    "base": "include",
+    "arena": "protocol base include",
+    "worker": "arena protocol base include",
+    "oplog": "arena protocol base include",
+    "replication": "oplog arena base include",
+    "agent": "oplog arena base include",
+    "observer": "arena include",
+    "mpi": "replication oplog arena protocol base include",
+}
+OF_TENSORFLOW = ("hvd_ft/tensorflow/", "hvd_ft/bench/workers/", "hvd_ft/check/worker.py")
+TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
+    ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
+
+
+@functools.cache
+def imports(path: Path) -> set[str]:
+    """Returns the modules that a file imports, a `from` import with each of its names too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            found |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def importers(module: str) -> list[str]:
+    """Returns the files of the package that import a module or something of it."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in PYTHON
+        if any(name == module or name.startswith(f"{module}.") for name in imports(path))
+    ]
+
+
+def tracked() -> list[Path]:
+    """Returns the text files of the checkout that git does not ignore."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return [path for path in files if path.is_file() and b"\0" not in path.read_bytes()]
+
+
+def room_of(parts: tuple[str, ...], rooms: dict[str, str]) -> str:
+    """Returns the room of a module: its longest folder, or name, that the table has; else ""."""
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((name for name in names if name in rooms), "")
+
+
+def test_one_folder_uses_ctypes() -> None:
+    outside = [name for name in importers("ctypes") if not name.startswith("hvd_ft/native/")]
+    assert outside == []
+
+
+@pytest.mark.parametrize("module", ["tensorflow", "keras", "horovod"])
+def test_few_folders_import_tensorflow(module: str) -> None:
+    assert [name for name in importers(module) if not name.startswith(OF_TENSORFLOW)] == []
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_folder_imports_what_lies_below_it(path: Path) -> None:
+    room = room_of(path.relative_to(PACKAGE).with_suffix("").parts, MAY_IMPORT)
+    used = {
+        room_of(tuple(name.split(".")[1:]), MAY_IMPORT)
+        for name in imports(path)
+        if name.startswith("hvd_ft.")
+    }
+    assert used - {room, ""} <= set(MAY_IMPORT[room].split()), f"{room} imports {used}"
+
+
+@pytest.mark.parametrize("path", CPP, ids=lambda path: str(path.relative_to(CSRC)))
+def test_a_folder_includes_what_lies_below_it(path: Path) -> None:
+    room = path.parent.name
+    included = re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
+    if room == "horovod":  # compiled inside of Horovod, where all of it lies in one folder
+        ours = {name for name in included if not name.startswith("../")}
+        assert ours <= {"hvd_ft.h", *(file.name for file in path.parent.iterdir())}
+        return
+    allowed = {room, *MAY_INCLUDE[room].split()}
+    for name in set(included) - {"stepped.h"}:  # of tests/core, which compile some code anew
+        folder = str(Path(name).parent) if "/" in name else "include"
+        assert folder in allowed or name in allowed, f"{room} includes {name}"
+
+
+def test_nothing_unpickles_or_evaluates() -> None:
+    assert importers("pickle") + importers("marshal") + importers("shelve") == []
+    for path in PYTHON:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec"), f"{path}:{node.lineno}"
+
+
+def test_one_cpp_file_includes_mpi() -> None:
+    pattern = re.compile(r"#include\s*[<\"]mpi[.]")
+    assert [path.name for path in CPP if pattern.search(path.read_text())] == ["endpoint.cc"]
+
+
+def test_the_library_needs_no_mpi() -> None:
+    if shutil.which("readelf") is None:
+        pytest.skip("readelf (binutils) is not there")
+    table = subprocess.run(
+        ["readelf", "-dWs", "--dyn-syms", abi.library_path()],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert "hvdft_version" in table
+    assert not re.search(r"\bMPIX?_|libmpi", table)
+
+
+def test_the_core_knows_no_python() -> None:
+    assert [path for path in CPP if "Python.h" in path.read_text()] == []
+
+
+def test_what_has_to_be_there_is_there() -> None:
+    assert [name for name in TOP.split() if not (ROOT / name).exists()] == []
+
+
+def test_every_experiment_says_what_it_asks() -> None:
+    within = (path for path in (ROOT / "experiments").iterdir() if path.is_dir())
+    folders = [path for path in within if path.name != "__pycache__"]  # Python's own, of a run
+    assert [str(path) for path in folders if not (path / "README.md").is_file()] == []
+
+
+def test_files_stay_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for path in PYTHON + CPP
+        if (lines := len(path.read_text().splitlines())) > 500
+    ]
+    assert long == []
+
+
+def test_no_path_or_address_of_a_machine() -> None:
+    pattern = re.compile(
+        r"/(?:home|root|Users|work)/[\w.]|/tmp/[w]\b|/opt/py[p]i|https?:\S+/[s]imple\b"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in tracked()
+        if (match := pattern.search(path.read_text(errors="replace")))
+    ]
+    assert found == []
+
+
+def test_every_place_names_the_same_intel_mpi() -> None:
+    files = ("setup.py", "pyproject.toml", "requirements.txt")
+    pattern = re.compile(r'(?:impi-(?:rt|devel)==|MPI_VERSION = ")([\d.]+)')
+    found = {name: set(pattern.findall((ROOT / name).read_text())) for name in files}
+    assert len(set.union(*found.values())) == 1, found
+    assert all(found.values()), found

@@ -1,0 +1,156 @@
+"""Shim, spare's shim and spare together, without a job: who tells whom, and who dies with whom."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT
+
+from hvd_ft.job.directory import JobDirectory
+from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.shim import WORKER
+from hvd_ft.spares.spare_shim import fork_spare_shim
+from hvd_ft.system.await_file import await_file
+from hvd_ft.system.channel import Channel, Message
+
+TIMEOUT_SECONDS = 20.0
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+SCRIPT = """\
+import os, signal, sys
+told = sys.argv[1]
+open(told + ".new", "w").write(f"{os.getpid()} {os.environ['HOROVOD_RANK']} {os.getcwd()}")
+os.rename(told + ".new", told)
+if sys.argv[2] == "family" and os.fork() == 0:
+    os.setsid()
+if sys.argv[2] in ("alone", "family"):
+    signal.pause()
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def messages(channel: Channel) -> list[Message] | None:
+    assert select.select([channel], [], [], TIMEOUT_SECONDS)[0], "nothing was told"
+    return channel.receive()
+
+
+class Job:
+    """A rank's shim, and the shim of one spare, in a directory."""
+
+    def __init__(self, arena_dir: Path, tmp_path: Path) -> None:
+        self.directory = JobDirectory.create(str(arena_dir), "job")
+        (tmp_path / "script.py").write_text(SCRIPT)
+        self.cwd = tmp_path
+        self.told = tmp_path / "told"
+        self._messages: list[Message] = []
+        before = os.getcwd()
+        os.chdir(self.directory.path)  # as the spare manager
+        try:
+            argv = [sys.executable, "-m", "hvd_ft.spares.spare", str(tmp_path), "json"]
+            self.spare_shim, self.manager = fork_spare_shim(argv, ENV, 1)
+        finally:
+            os.chdir(before)
+        # After the shim, which would inherit our end of its channel.
+        self.shim = ShimClient.fork()
+        self.shim.watch_job(self.directory.path)
+
+    def start(self, what: str, **env: str) -> None:
+        argv = [sys.executable, "script.py", str(self.told), what]
+        full = {**ENV, "HOROVOD_RANK": "2", **env}
+        self.shim.start(WORKER, argv, full, str(self.cwd), spare=True)
+
+    def report(self) -> Message:
+        while not self._messages:
+            received = messages(self.shim.channel)
+            assert received is not None
+            self._messages += received
+        return self._messages.pop(0)
+
+    def has_told(self) -> str:
+        assert await_file(self.told, TIMEOUT_SECONDS)
+        return self.told.read_text()
+
+    def close(self) -> None:
+        self.shim.end(TIMEOUT_SECONDS)
+        self.directory.leave()
+        self.manager.close()
+        os.waitpid(self.spare_shim, 0)
+
+
+@pytest.fixture
+def job(arena_dir: Path, tmp_path: Path) -> Iterator[Job]:
+    job = Job(arena_dir, tmp_path)
+    told = messages(job.manager)
+    assert told == [{"report": "ready"}]
+    yield job
+    job.close()
+    assert not list(arena_dir.glob("*/*"))
+
+
+def taken(job: Job, what: str) -> Message:
+    job.start(what)
+    started = job.report()
+    assert (started["report"], started["spare"]) == ("started", True)
+    assert messages(job.manager) == [{"report": "taken"}]
+    assert not list(Path(job.directory.path).glob("ready-*"))
+    return started
+
+
+def test_a_spare_begins_when_it_is_told_and_its_end_is_reported(job: Job) -> None:
+    started = taken(job, "7")
+    assert not job.told.exists()
+    job.shim.go()
+    exited = job.report()
+    assert (exited["report"], exited["pid"]) == ("exited", started["pid"])
+    assert os.waitstatus_to_exitcode(exited["status"]) == 7
+    assert started["time_ns"] < exited["time_ns"]
+    assert job.has_told() == f"{started['pid']} 2 {job.cwd}"
+    assert messages(job.manager) is None
+
+
+def test_a_spare_that_is_killed_when_it_is_taken_is_reported(job: Job) -> None:
+    started = taken(job, "7")
+    os.kill(started["pid"], signal.SIGKILL)
+    assert job.report()["status"] == signal.SIGKILL
+    assert not job.told.exists()
+
+
+def test_signals_are_passed_on(job: Job) -> None:
+    taken(job, "family")
+    job.shim.go()
+    job.has_told()
+    job.shim.kill(WORKER, signal.SIGTERM)
+    assert job.report()["status"] == signal.SIGTERM
+
+
+def test_who_loses_its_spare_shim_is_dead_when_that_is_reported(job: Job) -> None:
+    started = taken(job, "alone")
+    job.shim.go()
+    job.has_told()
+    os.kill(job.spare_shim, signal.SIGKILL)
+    assert job.report()["status"] == signal.SIGKILL
+    with contextlib.suppress(psutil.NoSuchProcess):  # nobody here has to reap it
+        assert psutil.Process(started["pid"]).status() == psutil.STATUS_ZOMBIE
+
+
+def test_who_loses_its_shim_is_ended_with_all_it_has_started(job: Job) -> None:
+    started = taken(job, "family")
+    job.shim.go()
+    job.has_told()
+    os.kill(job.shim.pid, signal.SIGKILL)
+    assert messages(job.manager) is None  # the shim has gone, after it has killed the rest
+    with pytest.raises(ProcessLookupError):
+        os.kill(started["pid"], 0)
+
+
+def test_a_spare_whose_libraries_have_read_something_else_is_not_taken(job: Job) -> None:
+    job.start("3", OMP_NUM_THREADS="17")
+    started = job.report()
+    assert (started["report"], started["spare"]) == ("started", False)
+    assert os.waitstatus_to_exitcode(job.report()["status"]) == 3
+    taken(job, "4")  # it still waits
