@@ -22,7 +22,7 @@ struct HeldViews {
   void Add(Held held) {
     std::lock_guard<std::mutex> guard(mutex);
     if (all.size() >= limit) {
-      ReleaseUnused();
+      ReleaseUnusedLocked();
     }
     all.push_back(std::move(held));
   }
@@ -31,12 +31,12 @@ struct HeldViews {
   void ReleaseUnused() {
     std::unique_lock<std::mutex> guard(mutex, std::try_to_lock);
     if (guard.owns_lock()) {
-      ReleaseUnused();
+      ReleaseUnusedLocked();
     }
   }
 
 private:
-  void ReleaseUnused() {
+  void ReleaseUnusedLocked() {
     auto used = std::partition(all.begin(), all.end(),
                                [](const Held& held) { return held.output->IsUsed(); });
     std::for_each(used, all.end(),
