@@ -5,8 +5,8 @@ Rank 0's shim starts it as a process of its own. It forks a shim for every spare
 
 import argparse
 import contextlib
+import functools
 import os
-import select
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +19,7 @@ from hvd_ft.spares.preload import imported_modules, installed
 from hvd_ft.spares.spare import EXIT_UNFIT
 from hvd_ft.spares.spare_shim import fork_spare_shim
 from hvd_ft.system.channel import Channel
+from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.reaper import kill_descendants
 
 _NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
@@ -50,7 +51,7 @@ def main() -> None:
     source = command.source(options.cwd)
     modules = installed(imported_modules(source, directory), directory) if source else []
     argv = [sys.executable, "-m", "hvd_ft.spares.spare", directory, _NEEDED, *modules]
-    _keep(SparePool(options.count), argv, spare_environment(os.environ))
+    _Manager(SparePool(options.count), argv, spare_environment(os.environ)).run()
 
 
 def spare_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -58,40 +59,71 @@ def spare_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in _OF_A_RANK}
 
 
-def _keep(pool: SparePool, argv: Sequence[str], env: Mapping[str, str]) -> None:
-    observer = native.Observer(os.getcwd())
-    shims: dict[int, tuple[int, Channel]] = {}
-    number = 0
-    while not pool.given_up or shims:
-        if pool.wants_one and may_prepare(
+class _Manager:
+    """Keeps the pool full.
+
+    Args:
+        pool: the rule.
+        argv: starts a spare, but for the descriptor of its socket.
+        env: of the spares.
+    """
+
+    def __init__(self, pool: SparePool, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self._pool = pool
+        self._argv = argv
+        self._env = env
+        self._observer = native.Observer(os.getcwd())
+        self._shims: dict[int, int] = {}  # process ids by the spares' numbers
+        self._number = 0
+
+    def run(self) -> None:
+        """Prepares spares until it has given up and none is left."""
+        with EventLoop() as loop:
+            self._prepare = loop.timer(lambda: self._start_spares(loop))
+            self._prepare.set(loop.now())
+            loop.run(until=lambda: self._pool.given_up and not self._shims)
+
+    def _start_spares(self, loop: EventLoop) -> None:
+        observer = self._observer
+        if self._pool.wants_one and may_prepare(
             observer.status(rank).state for rank in range(observer.size)
         ):
-            number += 1
-            shims[number] = fork_spare_shim(argv, env, number)
-            pool.started(number)
-        by_channel = {channel: spare for spare, (_, channel) in shims.items()}
-        timeout = _LOOK_AGAIN_SECONDS if pool.wants_one else None
-        for channel in select.select(list(by_channel), [], [], timeout)[0]:
-            spare = by_channel[channel]
-            messages = channel.receive()
-            for message in messages or ():
-                pool.taken(spare) if message["report"] == "taken" else pool.ready(spare)
-            if messages is None:
-                pid = shims.pop(spare)[0]
-                channel.close()
-                status = os.waitpid(pid, 0)[1]
-                _kill_orphans({pid for pid, _ in shims.values()})
-                unfit = os.waitstatus_to_exitcode(status) == EXIT_UNFIT
-                had_given_up = pool.given_up
-                pool.ended(spare, unfit)
-                # One that is unfit says so itself.
-                if pool.given_up and not had_given_up and not unfit:
-                    print(
-                        f"hvdft: {MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
-                        "imported; the job goes on without spares",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+            self._number += 1
+            pid, channel = fork_spare_shim(self._argv, self._env, self._number)
+            self._shims[self._number] = pid
+            self._pool.started(self._number)
+            watch = loop.watch(channel)
+            watch.set(functools.partial(self._on_shim, loop, watch, channel, self._number))
+        if self._pool.wants_one:
+            self._prepare.set(loop.now() + _LOOK_AGAIN_SECONDS)
+
+    def _on_shim(self, loop: EventLoop, watch: Watch, channel: Channel, spare: int) -> None:
+        messages = channel.receive()
+        for message in messages or ():
+            if message["report"] == "taken":
+                self._pool.taken(spare)
+            else:
+                self._pool.ready(spare)
+        if messages is None:
+            watch.end()
+            channel.close()
+            self._on_shim_ended(spare)
+        self._prepare.set(loop.now())
+
+    def _on_shim_ended(self, spare: int) -> None:
+        status = os.waitpid(self._shims.pop(spare), 0)[1]
+        _kill_orphans(set(self._shims.values()))
+        unfit = os.waitstatus_to_exitcode(status) == EXIT_UNFIT
+        had_given_up = self._pool.given_up
+        self._pool.ended(spare, unfit)
+        # One that is unfit says so itself.
+        if self._pool.given_up and not had_given_up and not unfit:
+            print(
+                f"hvdft: {MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
+                "imported; the job goes on without spares",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _kill_orphans(shims: set[int]) -> None:

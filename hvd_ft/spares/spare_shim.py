@@ -14,7 +14,6 @@ To the spare manager:  ready   taken
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -27,8 +26,10 @@ from hvd_ft.spares.handover import PREPARING, READY
 from hvd_ft.spares.pool_policy import fits
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.child import begin_child
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
 from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.signal_pipe import SignalPipe
 
 EXIT_FAILED = 1
 
@@ -67,11 +68,11 @@ class _SpareShim:
         self._manager = manager
         self._env = env
         self._number = number
+        self._taker: Channel | None = None  # the connection of the shim that has taken the spare
+        self._over = False
         self._status: int | None = None  # of the spare, as from wait(2)
         self._ended_ns = 0
-        self._deaths, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._deaths = SignalPipe([signal.SIGCHLD])
 
     def run(self, argv: Sequence[str]) -> int:
         """Starts the spare and sees it through; returns the shim's exit code."""
@@ -88,51 +89,54 @@ class _SpareShim:
         self._pid = spare.pid
         self._spare = ours
         try:
-            taker = self._wait_for_taker()
-            if taker is not None:
-                self._tell(self._manager, {"report": "taken"})
-                self._serve(taker)
+            with EventLoop() as loop:
+                loop.watch(self._deaths, self._on_deaths)
+                self._wait_for_taker(loop)
+                if self._taker is not None:
+                    self._tell(self._manager, {"report": "taken"})
+                    self._serve(loop, self._taker)
         finally:
             kill_descendants(self._reap)
             assert self._status is not None
             spare.returncode = os.waitstatus_to_exitcode(self._status)  # Popen must not wait
-        if taker is None:
+        if self._taker is None:
             return spare.returncode if spare.returncode > 0 else EXIT_FAILED
         exited = {"report": "exited", "status": self._status, "time_ns": self._ended_ns}
-        self._tell(taker, exited)
+        self._tell(self._taker, exited)
         return 0
 
     # -------------------------------------------------------------- before it is taken
 
-    def _wait_for_taker(self) -> Channel | None:
-        """Returns the connection of the shim that takes the spare; None if the spare died."""
+    def _wait_for_taker(self, loop: EventLoop) -> None:
+        """Runs until a shim has taken the spare, or the spare, or its manager, is dead."""
         listener = socket.socket(socket.AF_UNIX)
         name = f"{PREPARING}{self._number}"
+
+        def on_ready() -> None:
+            nonlocal name
+            ready.end()
+            if self._spare.recv(4096):
+                os.rename(name, name := f"{READY}{self._number}")
+                self._tell(self._manager, {"report": "ready"})
+
         # Nobody sees it before it listens, nor after it is taken.
         listener.bind(f"new-{self._number}")
         listener.listen()
         os.rename(f"new-{self._number}", name)
-        sources: list[int | socket.socket | Channel]
-        sources = [self._deaths, listener, self._spare, self._manager]
+        watches = [
+            loop.watch(listener, lambda: self._hand_over(listener)),
+            loop.watch(self._manager, self._end),
+            ready := loop.watch(self._spare, on_ready),
+        ]
         with listener:
             try:
-                while True:
-                    readable = select.select(sources, [], [])[0]
-                    if self._deaths in readable and self._spare_is_dead():
-                        return None
-                    if self._manager in readable:
-                        return None
-                    if self._spare in readable:
-                        sources.remove(self._spare)
-                        if self._spare.recv(4096):
-                            os.rename(name, name := f"{READY}{self._number}")
-                            self._tell(self._manager, {"report": "ready"})
-                    if listener in readable and (taker := self._hand_over(listener)):
-                        return taker
+                loop.run(until=lambda: self._over or self._taker is not None)
             finally:
                 os.unlink(name)
+                for watch in watches:
+                    watch.end()
 
-    def _hand_over(self, listener: socket.socket) -> Channel | None:
+    def _hand_over(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         connection.settimeout(TIMEOUT_SECONDS)
         taker = Channel(connection)
@@ -141,11 +145,11 @@ class _SpareShim:
             order, streams = receive_order(connection)
         except OSError:  # it may have died meanwhile
             taker.close()
-            return None
+            return
         try:
             if not fits(self._env, order["env"]):
                 taker.close()  # it will start a process of its own
-                return None
+                return
             started = {"report": "started", "pid": self._pid, "time_ns": time.monotonic_ns()}
             self._tell(taker, started)
             self._order, self._streams = order, [os.dup(stream) for stream in streams]
@@ -153,23 +157,22 @@ class _SpareShim:
             for stream in streams:
                 os.close(stream)
         connection.settimeout(None)
-        return taker
+        self._taker = taker
 
     # -------------------------------------------------------------- afterwards
 
-    def _serve(self, taker: Channel) -> None:
-        """Passes signals on until the worker is dead or the shim gone."""
-        sources: list[int | Channel] = [self._deaths, taker]
-        while True:
-            readable = select.select(sources, [], [])[0]
-            if self._deaths in readable and self._spare_is_dead():
-                return
-            if taker in readable:
-                messages = taker.receive()
-                if messages is None:
-                    return
-                for message in messages:
-                    self._follow(message)
+    def _serve(self, loop: EventLoop, taker: Channel) -> None:
+        """Passes signals on until the worker is dead or the shim that took it is gone."""
+
+        def on_orders() -> None:
+            messages = taker.receive()
+            for message in messages or ():
+                self._follow(message)
+            if messages is None:
+                self._end()
+
+        loop.watch(taker, on_orders)
+        loop.run(until=lambda: self._over)
 
     def _follow(self, message: Message) -> None:
         if message["do"] == "go":
@@ -181,11 +184,14 @@ class _SpareShim:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, message["signal"])
 
-    def _spare_is_dead(self) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._deaths, 4096)
+    def _end(self) -> None:
+        self._over = True
+
+    def _on_deaths(self) -> None:
+        self._deaths.take()
         self._reap()
-        return self._status is not None
+        if self._status is not None:
+            self._over = True
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):

@@ -1,0 +1,166 @@
+"""The loop of every process of ours that waits for several things: descriptors and deadlines."""
+
+import contextlib
+import selectors
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+_NEVER = float("inf")
+
+
+class HasDescriptor(Protocol):
+    """A socket, or whatever else can be waited for."""
+
+    def fileno(self) -> int:
+        """Returns the descriptor."""
+
+
+class Watch:
+    """What the loop does when a descriptor is ready.
+
+    Attributes:
+        on_readable: called when there is something to read, or the other end is gone; None: not.
+        on_writable: called when there is room to write, or the other end is gone; None: not.
+    """
+
+    def __init__(self, loop: "EventLoop", descriptor: int) -> None:
+        self._loop = loop
+        self._descriptor = descriptor
+        self.on_readable: Callable[[], object] | None = None
+        self.on_writable: Callable[[], object] | None = None
+
+    def set(
+        self,
+        on_readable: Callable[[], object] | None = None,
+        on_writable: Callable[[], object] | None = None,
+    ) -> None:
+        """Replaces both callbacks; with none of them the descriptor is not watched."""
+        self.on_readable, self.on_writable = on_readable, on_writable
+        self._loop._apply(self, self._descriptor)
+
+    def end(self) -> None:
+        """Ends the watch; call it before the descriptor is closed."""
+        self.set()
+
+
+class Timer:
+    """What the loop does at some time.
+
+    Attributes:
+        at: when, on the loop's clock; infinity: it is not set.
+    """
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback = callback
+        self.at = _NEVER
+
+    def set(self, at: float) -> None:
+        """Has the callback be called once, at that time or soon after it."""
+        self.at = at
+
+    def clear(self) -> None:
+        """Has it not be called."""
+        self.at = _NEVER
+
+
+class EventLoop:
+    """Calls back when a descriptor is ready, and when a time has come.
+
+    It uses poll(2): standard output can be a file, which epoll(7) refuses, and dup2(2) replaces
+    descriptors without epoll's knowledge. What happens in a round to a watch or a timer (it is
+    ended, or set anew) counts in this round already.
+
+    Args:
+        clock: returns seconds; time.monotonic() unless a test has its own.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.now = clock
+        self._selector = selectors.PollSelector()
+        self._timers: list[Timer] = []
+
+    def __enter__(self) -> "EventLoop":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forgets everything."""
+        self._selector.close()
+        self._timers.clear()
+
+    def watch(
+        self,
+        source: HasDescriptor | int,
+        on_readable: Callable[[], object] | None = None,
+        on_writable: Callable[[], object] | None = None,
+    ) -> Watch:
+        """Watches a descriptor.
+
+        Args:
+            source: the descriptor, or what has one; it has to stay open until `Watch.end`.
+            on_readable: called when there is something to read.
+            on_writable: called when there is room to write.
+
+        Returns:
+            The watch, whose callbacks can be replaced.
+        """
+        watch = Watch(self, source if isinstance(source, int) else source.fileno())
+        watch.set(on_readable, on_writable)
+        return watch
+
+    def timer(self, callback: Callable[[], object]) -> Timer:
+        """Returns a timer for the callback; it is not set yet."""
+        timer = Timer(callback)
+        self._timers.append(timer)
+        return timer
+
+    @contextlib.contextmanager
+    def timeout(self, callback: Callable[[], object], at: float) -> Iterator[None]:
+        """Has the callback be called at that time, unless the block has ended before."""
+        timer = self.timer(callback)
+        timer.set(at)
+        try:
+            yield
+        finally:
+            self._timers.remove(timer)
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Runs rounds until `until()` is true; it is asked before each."""
+        while not until():
+            self.run_once()
+
+    def run_once(self, most_seconds: float = _NEVER) -> None:
+        """Waits for something to do, and does all that there is to do then.
+
+        Args:
+            most_seconds: so long it waits at most.
+        """
+        first = min((timer.at for timer in self._timers), default=_NEVER)
+        left = min(most_seconds, max(0.0, first - self.now()))
+        for key, mask in self._selector.select(None if left == _NEVER else left):
+            watch: Watch = key.data
+            if mask & selectors.EVENT_READ and watch.on_readable:
+                watch.on_readable()
+            if mask & selectors.EVENT_WRITE and watch.on_writable:
+                watch.on_writable()
+        now = self.now()
+        for timer in list(self._timers):
+            if timer.at <= now:
+                timer.clear()
+                timer.callback()
+
+    def _apply(self, watch: Watch, descriptor: int) -> None:
+        wanted = (selectors.EVENT_READ if watch.on_readable else 0) | (
+            selectors.EVENT_WRITE if watch.on_writable else 0
+        )
+        known = self._selector.get_map().get(descriptor)
+        if not wanted:
+            if known is not None and known.data is watch:
+                self._selector.unregister(descriptor)
+        elif known is None:
+            self._selector.register(descriptor, wanted, watch)
+        else:
+            self._selector.modify(descriptor, wanted, watch)

@@ -1,0 +1,34 @@
+"""Signals as something to wait for beside other descriptors."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+
+_CHUNK_BYTES = 4096
+
+
+class SignalPipe:
+    """A pipe that is readable when one of these signals has come to this process.
+
+    SIGCHLD among them tells of orphans too, for which nobody has a pidfd.
+
+    Args:
+        numbers: of the signals; they do nothing else from now on.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, lambda number, frame: None)
+
+    def fileno(self) -> int:
+        """Returns the descriptor to wait on."""
+        return self._reader
+
+    def take(self) -> set[int]:
+        """Returns the signals that have come since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            return set(os.read(self._reader, _CHUNK_BYTES))
+        return set()
