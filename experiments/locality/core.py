@@ -27,7 +27,7 @@ def compile_sum(library: Path) -> None:
     Raises:
         HvdFtError: It does not compile, or there is no compiler.
     """
-    include = SOURCE.parents[2] / "hvd_ft" / "core"
+    include = SOURCE.parents[2] / "hvd_ft" / "csrc" / "include"
     command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     try:
         subprocess.run([*command, f"-I{include}", SOURCE, "-o", library], check=True)

@@ -50,8 +50,8 @@ int agree(uint64_t bytes) {
     uint64_t term = hvdft_worker_term();  // before the log: see hvd_ft.h
     if (hvdft_worker_log_length() > at.op) return HVDFT_OK;
     int code = HVDFT_OK;
-    if (!hvdft_worker_joined()) {
-      code = hvdft_worker_join(at.op);
+    if (!hvdft_worker_entered()) {
+      code = hvdft_worker_enter(at.op);
     } else {
       hvdft_worker_caught_up();
       if (term != at.term) at = {at.op, term, false, 0};

@@ -48,7 +48,7 @@ core.hvdft_worker_wait.argtypes = [c_uint32, c_int]
 core.hvdft_worker_announce.argtypes = [c_uint64, c_char_p, c_uint64]
 core.hvdft_worker_propose.argtypes = [c_uint64, POINTER(Op), c_int]
 core.hvdft_worker_begin.argtypes = [c_uint64, POINTER(Copies)]
-for _name in ("join", "executed", "set_step"):
+for _name in ("enter", "executed", "set_step"):
     getattr(core, f"hvdft_worker_{_name}").argtypes = [c_uint64]
 core.hvdft_worker_pend.argtypes = [c_int64]
 core.hvdft_worker_snapshot_room.argtypes = [c_int, c_uint64, POINTER(c_void_p)]
