@@ -21,15 +21,16 @@ shim:  (note)
 from __future__ import annotations
 
 import contextlib
+import functools
 import hmac
 import secrets
-import selectors
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
 
 CONNECT_SECONDS = 2.0  # for a connection, and for each message of its beginning
@@ -91,6 +92,7 @@ class LifeLines:
     """The launcher's ends.
 
     Args:
+        loop: hears what is said, and answers those who connect.
         one_host: whether all ranks are on this host; else shims on other hosts connect, to this
             host's name.
         lease_seconds: so long a host may be silent before its lines end.
@@ -103,13 +105,14 @@ class LifeLines:
         interrupted: the ranks whose workers have got SIGINT.
     """
 
-    def __init__(self, one_host: bool, lease_seconds: float) -> None:
+    def __init__(self, loop: EventLoop, one_host: bool, lease_seconds: float) -> None:
+        self._loop = loop
         self._key = secrets.token_hex(_KEY_BYTES)
         self._lease = lease_seconds
-        self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=256)
         self._listener.settimeout(CONNECT_SECONDS)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._listening = loop.watch(self._listener, self._accept)
+        self._watches: dict[Channel, Watch] = {}
         self._nonces: dict[Channel, str] = {}  # of strangers
         self._shims: dict[Channel, ShimStatus | None] = {}
         self._answers: list[Answer] = []
@@ -120,22 +123,10 @@ class LifeLines:
         host = "127.0.0.1" if one_host else socket.gethostname()
         self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
 
-    def fileno(self) -> int:
-        """Returns the descriptor to wait on: readable when `serve` has something to do."""
-        return self._selector.fileno()
-
     @property
     def shims(self) -> list[ShimStatus | None]:
         """What the shims said last that have a line; None for one that has said nothing yet."""
         return list(self._shims.values())
-
-    def serve(self) -> None:
-        """Hears what has been said, and answers those who connect; does not wait."""
-        for key, _ in self._selector.select(0):
-            if key.fileobj is self._listener:
-                self._accept()
-            else:
-                self._hear(key.data)
 
     def ask(self, number: int, silent: Collection[str]) -> None:
         """Asks every host, by its first rank that has a line; a silent one by all of them.
@@ -169,10 +160,10 @@ class LifeLines:
 
     def close(self) -> None:
         """Ends all lines, and with them what still runs of the job."""
+        self._listening.end()
         self._listener.close()
         for channel in [*self._nonces, *self._shims]:
-            channel.close()
-        self._selector.close()
+            self._end(channel)
 
     def _send(self, channel: Channel, message: Message) -> None:
         try:
@@ -190,7 +181,8 @@ class LifeLines:
                 channel.close()
                 return
             self._nonces[channel] = secrets.token_hex(_KEY_BYTES)
-            self._selector.register(channel, selectors.EVENT_READ, channel)
+            hear = functools.partial(self._hear, channel)
+            self._watches[channel] = self._loop.watch(channel, hear)
             self._send(channel, {"nonce": self._nonces[channel]})
 
     def _hear(self, channel: Channel) -> None:
@@ -207,7 +199,7 @@ class LifeLines:
     def _end(self, channel: Channel, hung_up: bool = False) -> None:
         if channel not in self._nonces and channel not in self._shims:
             return
-        self._selector.unregister(channel)
+        self._watches.pop(channel).end()
         self._nonces.pop(channel, None)
         shim = self._shims.pop(channel, None)
         channel.close()

@@ -10,11 +10,14 @@ import subprocess
 from collections import deque
 from typing import Protocol
 
+from hvd_ft.system.event_loop import EventLoop, Watch
+
 _HYDRA = (b"[mpiexec@", b"[proxy:")
 _RULE = b"=" * 83
 _BANNER = b"=   BAD TERMINATION"
 _LINES_KEPT = 30
 _CHUNK_BYTES = 1 << 16
+_NO_TARGET = -1
 
 
 class TakesLines(Protocol):
@@ -102,26 +105,34 @@ class HydraFilter:
 class _Stream:
     """One stream of mpirun's, to a descriptor; never waits for who reads it."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, loop: EventLoop, target: int) -> None:
         self.filter = HydraFilter()
+        self._loop = loop
         self._target = target
         self._source: int | None = None
         self._pending = b""
+        self._reading: Watch | None = None
+        self._writing = loop.watch(target)
 
     def attach(self, source: int) -> None:
         """Reads from another mpirun's pipe, which is closed at its end."""
         self._source = source
+        self._reading = self._loop.watch(source, self._move)
 
-    def waits_for(self) -> tuple[list[int], list[int]]:
-        if self._pending:
-            return [], [self._target]
-        return ([self._source] if self._source is not None else []), []
-
-    def move(self) -> bool:
+    def _move(self) -> bool:
         """Passes on what can be passed on without waiting; returns whether there was anything."""
         if self._pending:
-            return bool(select.select([], [self._target], [], 0)[1]) and self._write()
-        return self._read()
+            moved = bool(select.select([], [self._target], [], 0)[1]) and self._write()
+        else:
+            moved = self._read()
+        self._watch()
+        return moved
+
+    def _watch(self) -> None:
+        """Waits for what can be done next: to read, or to write what was read."""
+        if self._reading is not None:
+            self._reading.set(on_readable=None if self._pending else self._move)
+        self._writing.set(on_writable=self._move if self._pending else None)
 
     def finish(self) -> None:
         """Reads what is there: not to the end, for a stray process may have the pipe."""
@@ -129,11 +140,13 @@ class _Stream:
             pass
         self._pending += self.filter.rest()
         self._close()
-        while self._pending and self.move():
+        while self._pending and self._move():
             pass
+        self._watch()
 
     def drain(self) -> None:
         """Passes on the rest, as long as that takes."""
+        self._writing.end()
         while self._pending:
             self._write()
 
@@ -155,23 +168,24 @@ class _Stream:
         return True
 
     def _close(self) -> None:
-        if self._source is not None:
+        if self._source is not None and self._reading is not None:
+            self._reading.end()
             os.close(self._source)
-            self._source = None
+            self._source = self._reading = None
 
 
 class _Lines(_Stream):
     """A stream of which a display shows the lines."""
 
-    def __init__(self, display: TakesLines) -> None:
-        super().__init__(-1)
+    def __init__(self, loop: EventLoop, display: TakesLines) -> None:
+        super().__init__(loop, _NO_TARGET)
         self._display = display
 
-    def waits_for(self) -> tuple[list[int], list[int]]:
-        return ([self._source] if self._source is not None else []), []
-
-    def move(self) -> bool:
+    def _move(self) -> bool:
         return self._read()
+
+    def _watch(self) -> None:
+        """It always reads on."""
 
     def _read(self) -> bool:
         any_read = super()._read()
@@ -193,11 +207,16 @@ class MpirunOutput:
     """What one mpirun after the other prints.
 
     Args:
+        loop: passes it on.
         display: shows it line by line; None: it goes to our own standard output and error.
     """
 
-    def __init__(self, display: TakesLines | None) -> None:
-        self._streams = [_Lines(display)] if display is not None else [_Stream(1), _Stream(2)]
+    def __init__(self, loop: EventLoop, display: TakesLines | None) -> None:
+        self._streams = (
+            [_Lines(loop, display)]
+            if display is not None
+            else [_Stream(loop, target) for target in (1, 2)]
+        )
         # Both together where they are shown together.
         self.stderr = subprocess.PIPE if display is None else subprocess.STDOUT
 
@@ -212,16 +231,6 @@ class MpirunOutput:
             assert pipe is not None
             stream.attach(os.dup(pipe.fileno()))
             pipe.close()
-
-    def waits_for(self) -> tuple[list[int], list[int]]:
-        """Returns the descriptors that have to be readable, or writable, before `move` helps."""
-        waiting = [stream.waits_for() for stream in self._streams]
-        return [fd for reads, _ in waiting for fd in reads], [fd for _, w in waiting for fd in w]
-
-    def move(self) -> None:
-        """Passes on what can be passed on without waiting."""
-        for stream in self._streams:
-            stream.move()
 
     def finish(self) -> None:
         """Takes what an mpirun that has ended has left."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -36,6 +34,7 @@ from hvd_ft.launcher.job import Job, check_job, job_environment, mpirun_command
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.native.core import Observer, die_with_parent
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.stop_signals import StopSignals, stop_signals
 from hvd_ft.system.wait_status import describe_code
 
@@ -48,7 +47,6 @@ CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job'
 HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while shims wait for one
 HEAR_LIMIT_SECONDS = 5.0  # for shims to say that they have lost their agents
-_NEVER = float("inf")
 
 
 class Display(Protocol):
@@ -92,8 +90,8 @@ def launch(
         _say(notice)
     for dead in sweep_stale(arena_dir, but=job.id):
         print(f"hvdft: removed what the crashed job {dead} had left", file=sys.stderr)
-    with stop_signals() as signals:
-        run = _Run(job, arena_dir, signals, display, watch)
+    with EventLoop() as loop, stop_signals() as signals:
+        run = _Run(loop, job, signals, display, watch)
         try:
             return run.follow()
         finally:
@@ -105,36 +103,38 @@ class _Run:
 
     def __init__(
         self,
+        loop: EventLoop,
         job: Job,
-        arena_dir: str,
         signals: StopSignals,
         display: Display | None,
         watch: Callable[[Observer], None] | None,
     ) -> None:
         settings = Settings.from_env(os.environ)
         one_host = job.machine_file is None
+        self.loop = loop
         self.job = job
-        self.arena_dir = arena_dir
-        self.directory = job_path(arena_dir, job.id)
+        self.arena_dir = settings.arena_dir
+        self.directory = job_path(settings.arena_dir, job.id)
         self.signals = signals
+        loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         self.display = display
         self.watch = watch
-        self.lifelines = LifeLines(one_host, settings.lease_seconds)
+        self.lifelines = LifeLines(loop, one_host, settings.lease_seconds)
         self.hosts = HostWatch(self.lifelines, settings, job.host_of, _say)
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
         self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS
-        self.output = MpirunOutput(display if display and display.takes_output else None)
+        self.output = MpirunOutput(loop, display if display and display.takes_output else None)
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
         self._asked = 0  # signals that have been heeded
-        self._next_tick = 0.0
-        # The times are time.monotonic()'s.
-        self._stop_at = _NEVER  # when workers have had their SIGINT
-        self._deadline = _NEVER  # when mpirun is killed
+        self._next_tick = loop.timer(self._on_tick)
+        self._next_tick.set(0.0)
+        self._stop = loop.timer(self._stop_workers)  # when they have had their SIGINT
+        self._deadline = loop.timer(self._kill)  # of mpirun
         self._why_ended = ""  # mpirun, if it was us
         self._counts = True  # as a failure of agents, if it ends
         self._no_start = ""  # why the job's agents could not be started
@@ -181,7 +181,7 @@ class _Run:
         }
         self.hosts.begin(generation)
         self._why_ended, self._counts = "", True
-        self.start = StartWatch(self.job.hosts, environment, time.monotonic())
+        self.start = StartWatch(self.job.hosts, environment, self.loop.now())
         self.mpirun = subprocess.Popen(
             mpirun_command(self.job, environment),
             env=environment,
@@ -203,34 +203,30 @@ class _Run:
 
     def _loop(self, ended: int, generation: int) -> None:
         assert self.mpirun
-        self._deadline = _NEVER
-        late_at = time.monotonic() + self.start_limit
-        while self.mpirun.poll() is None:
-            self._wait(ended)
-            now = time.monotonic()
-            self._heed_signals(now)
-            shims = self.lifelines.shims
-            if agents_lost(shims, generation):
-                self._end_by(HYDRA_LIMIT_SECONDS)
-            if now > late_at and agents_late(shims, generation) and not self.hosts.any_silent:
+
+        def check_late() -> None:
+            if agents_late(self.lifelines.shims, generation) and not self.hosts.any_silent:
                 self._kill()
-            if now > self._deadline:
-                self._kill()
+            late.set(self.loop.now() + TICK_SECONDS)
+
+        watch = self.loop.watch(ended, self.mpirun.poll)
+        with self.loop.timeout(check_late, self.loop.now() + self.start_limit) as late:
+            while self.mpirun.poll() is None:
+                self.loop.run_once()
+                self._heed_signals()
+                if agents_lost(self.lifelines.shims, generation):
+                    self._end_by(HYDRA_LIMIT_SECONDS)
+        watch.end()
+        self._stop.clear()
+        self._deadline.clear()
         self.output.finish()
         self._tick(None)
 
-    def _wait(self, *more: int) -> None:
-        """Waits for the next tick or for something to do, and does that."""
-        readers, writers = self.output.waits_for()
-        readers += [*more, self.lifelines.fileno(), self.signals.fileno()]
-        left = max(min(self._next_tick, self._stop_at) - time.monotonic(), 0)
-        select.select(readers, writers, [], left)
-        self.lifelines.serve()
-        self.output.move()
-        if (now := time.monotonic()) >= self._next_tick:
-            self._next_tick = now + TICK_SECONDS
-            self._tick(self.watch)
-            self._watch_hosts(now)
+    def _on_tick(self) -> None:
+        now = self.loop.now()
+        self._next_tick.set(now + TICK_SECONDS)
+        self._tick(self.watch)
+        self._watch_hosts(now)
 
     def _watch_hosts(self, now: float) -> None:
         verdict = self.hosts.look(now)
@@ -248,20 +244,24 @@ class _Run:
 
     def _judge(self) -> Again | Over:
         """Finds out whether the job has ended with its mpirun."""
-        deadline = time.monotonic() + HEAR_LIMIT_SECONDS
+        deadline = self.loop.now() + HEAR_LIMIT_SECONDS
         counts = self._counts and not self.hosts.lost_one
-        while True:
-            self.lifelines.serve()
-            over = bool(self.signals.received) or self.lifelines.exit_code is not None
-            verdict = self.policy.ended(
-                self.lifelines.shims, time.monotonic(), over=over, counts=counts
-            )
-            if not isinstance(verdict, NotYet):
-                return verdict
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return Over("the job's agents live on without their mpirun; the job was ended")
-            select.select([self.lifelines.fileno(), self.signals.fileno()], [], [], left)
+        self._next_tick.clear()
+        try:
+            while True:
+                self.loop.run_once(0)
+                over = bool(self.signals.received) or self.lifelines.exit_code is not None
+                verdict = self.policy.ended(
+                    self.lifelines.shims, self.loop.now(), over=over, counts=counts
+                )
+                if not isinstance(verdict, NotYet):
+                    return verdict
+                left = deadline - self.loop.now()
+                if left <= 0:
+                    return Over("the job's agents live on without their mpirun; the job was ended")
+                self.loop.run_once(left)
+        finally:
+            self._next_tick.set(self.loop.now())
 
     def _await_hosts(self) -> Over | None:
         """Waits until new agents can be started on all hosts; tells if that is in vain."""
@@ -280,19 +280,19 @@ class _Run:
                     return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
             if not self.hosts.any_silent:
                 return None
-            self._wait()
+            self.loop.run_once()
         return None
 
     def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
         """Tries hosts out; returns why those cannot be reached that cannot."""
         probes = Probes(hosts, environment)
         while not probes.poll() and not self.signals.received:
-            self._wait()
+            self.loop.run_once()
         probes.close()
         return probes.unreachable
 
     def _given_up(self) -> Over | None:
-        verdict = self.hosts.look(time.monotonic())
+        verdict = self.hosts.look(self.loop.now())
         return self._give_up(verdict.why) if isinstance(verdict, GiveUp) else None
 
     def _give_up(self, why: str) -> Over:
@@ -313,9 +313,9 @@ class _Run:
             watch(self.observer)
 
     def _end_by(self, seconds: float) -> None:
-        self._deadline = min(self._deadline, time.monotonic() + seconds)
+        self._deadline.set(min(self._deadline.at, self.loop.now() + seconds))
 
-    def _heed_signals(self, now: float) -> None:
+    def _heed_signals(self) -> None:
         received = self.signals.received
         if len(received) > self._asked:
             again, self._asked = self._asked > 0, len(received)
@@ -323,14 +323,17 @@ class _Run:
                 self._kill()
                 return
             self._end_by(self.stop_limit)
-            self._stop_at = now
+            self._stop.set(self.loop.now())
             if received[0] == signal.SIGINT:
                 self.lifelines.tell({"interrupt": True})
-                self._stop_at = now + INTERRUPT_SECONDS
-        if self._stop_at <= now or len(self.lifelines.interrupted) >= self.job.size:
-            self._stop_at = _NEVER
-            self.lifelines.interrupted.clear()
-            self.lifelines.tell({"stop": int(received[0])})
+                self._stop.set(self.loop.now() + INTERRUPT_SECONDS)
+        if len(self.lifelines.interrupted) >= self.job.size:
+            self._stop_workers()
+
+    def _stop_workers(self) -> None:
+        self._stop.clear()
+        self.lifelines.interrupted.clear()
+        self.lifelines.tell({"stop": int(self.signals.received[0])})
 
     def _all_here(self) -> bool:
         """Tells whether all agents have begun; before that there is nothing to end in order."""
@@ -354,7 +357,7 @@ class _Run:
         assert self.start
         probes = self.start.find_out()
         while not probes.poll() and not self.signals.received:
-            self._wait()
+            self.loop.run_once()
         if why := cannot_reach(self.job.hosts, probes.unreachable):
             return why
         if not self.output.kept:

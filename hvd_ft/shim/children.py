@@ -14,6 +14,7 @@ from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.spares.taken_spare import TakenSpare
 from hvd_ft.system.channel import Message
 from hvd_ft.system.child import begin_child
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.reaper import kill_descendants
 
 WORKER = "worker"
@@ -25,19 +26,22 @@ class Children:
     """What a shim has started and not yet reaped.
 
     Args:
+        loop: tells what becomes of a spare.
         relay: where their output goes.
         report: tells the agent what becomes of them.
 
     Attributes:
-        taken: the worker, if it was a spare.
         worker: what the next agent has to know of the latest worker; None: there was none.
     """
 
-    def __init__(self, relay: OutputRelay, report: Callable[[Message], None]) -> None:
+    def __init__(
+        self, loop: EventLoop, relay: OutputRelay, report: Callable[[Message], None]
+    ) -> None:
+        self._loop = loop
         self._relay = relay
         self._tell = report
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self.taken: TakenSpare | None = None
+        self._taken: TakenSpare | None = None  # the worker, if it was a spare
         self.worker: Message | None = None
 
     @property
@@ -57,44 +61,34 @@ class Children:
 
     def go(self) -> None:
         """Has a worker begin that was a spare."""
-        if self.taken and not self.taken.begun:
-            self.taken.go()
+        if self._taken and not self._taken.begun:
+            self._taken.go()
 
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it runs."""
-        if self.taken and name == WORKER:
-            self.taken.kill(number)
+        if self._taken and name == WORKER:
+            self._taken.kill(number)
         elif name in self._children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._children[name].pid, number)
 
     def signal(self, name: str, number: int) -> None:
         """Sends a signal to the process of that name alone, if it runs."""
-        if self.taken and name == WORKER:
-            self.taken.signal(number)
+        if self._taken and name == WORKER:
+            self._taken.signal(number)
         elif name in self._children:
             self._children[name].send_signal(number)
 
     def found(self) -> Message:
         """Returns the first report to a new agent."""
-        if self.worker is not None and self.taken is not None:
-            self.worker["begun"] = self.taken.begun
+        if self.worker is not None and self._taken is not None:
+            self.worker["begun"] = self._taken.begun
         return {
             "report": "reattached",
             "shim": os.getpid(),
             "worker": self.worker,
             "running": self.names,
         }
-
-    def hear_of_taken(self) -> None:
-        """Reads what the worker's spare shim says, which was a spare."""
-        assert self.taken is not None
-        if (end := self.taken.ended()) is not None:
-            pid, self.taken = self.taken.pid, None
-            status, time_ns = end
-            self._relay.flush()
-            exited = {"report": "exited", "name": WORKER, "pid": pid, "status": status}
-            self._report({**exited, "time_ns": time_ns})
 
     def reap(self) -> None:
         """Reaps and reports what has died, and kills what families have left."""
@@ -103,8 +97,8 @@ class Children:
 
     def end(self) -> None:
         """Ends all of them."""
-        if self.taken is not None:
-            self.taken.end()
+        if self._taken is not None:
+            self._taken.end()
         self._kill_descendants(spared=set())
 
     def _report(self, message: Message) -> None:
@@ -156,15 +150,27 @@ class Children:
 
     def _take_spare(self, order: Message, directory: str) -> bool:
         """Has a spare become the worker; False if there is none that fits."""
-        self.taken = TakenSpare.take(
+        self._taken = TakenSpare.take(
             directory, order["argv"], order["env"], order["cwd"], self._relay.ends
         )
-        if self.taken is None:
+        if self._taken is None:
             return False
+        self._watch = self._loop.watch(self._taken, self._on_taken)
         self._note_order(order)
-        started = {"report": "started", "name": WORKER, "pid": self.taken.pid, "spare": True}
-        self._report({**started, "time_ns": self.taken.started_ns})
+        started = {"report": "started", "name": WORKER, "pid": self._taken.pid, "spare": True}
+        self._report({**started, "time_ns": self._taken.started_ns})
         return True
+
+    def _on_taken(self) -> None:
+        """Reads what the spare shim says of the worker that was a spare."""
+        assert self._taken is not None
+        if (end := self._taken.ended()) is not None:
+            self._watch.end()
+            pid, self._taken = self._taken.pid, None
+            status, time_ns = end
+            self._relay.flush()
+            exited = {"report": "exited", "name": WORKER, "pid": pid, "status": status}
+            self._report({**exited, "time_ns": time_ns})
 
     def _kill_descendants(self, spared: set[int]) -> None:
         if unkillable := kill_descendants(self._reap, spared):

@@ -5,16 +5,16 @@ import errno
 import os
 import secrets
 import socket
-import time
+from collections.abc import Callable
 from enum import Enum
 
 from hvd_ft.job.lifeline import CONNECT_SECONDS, ShimStatus, check, proof
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
 
 _TRY_AGAIN_SECONDS = 1.0
 _KEY_BYTES = 32
-_NEVER = float("inf")
 
 
 class _State(Enum):
@@ -29,48 +29,58 @@ class LauncherLine:
     """The line.
 
     Args:
+        loop: keeps it going.
         address: of the launcher, as it has told it.
-        rank: of the shim.
-        host: where it is.
-        generation: of its agent.
+        shim: what the launcher has to know of it.
         lease_seconds: after which an unreachable launcher ends the connection.
         known: whether the launcher has been reached there before: then nobody who listens there now
             means that it is dead. Otherwise the address may be wrong.
+        silence_seconds: so long the launcher may be out of reach.
+        on_order: called with what the launcher says.
+        on_dead: called when the launcher is dead: nobody listens any more where it did.
+        on_lost: called when it was out of reach for too long.
 
     Attributes:
         address: as above.
-        look_at: when `move` has to be called at the latest, on time.monotonic()'s clock.
         known: whether it has been reached, as above.
-        is_dead: whether the launcher is dead: nobody listens any more where it did.
-        silent_since: since when it cannot be reached, on the same clock; None: it can.
+        silent_since: since when it cannot be reached, on the loop's clock; None: it can.
         problem: why it could not be reached the last time.
     """
 
     def __init__(
         self,
+        loop: EventLoop,
         address: str,
-        rank: int,
-        host: str,
-        generation: int,
+        shim: ShimStatus,
         lease_seconds: float,
         *,
         known: bool,
+        silence_seconds: float,
+        on_order: Callable[[Message], None],
+        on_dead: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> None:
+        self._loop = loop
         self.address = address
         self._host, port, self._key = address.rsplit(":", 2)
         self._port = int(port)
         self.place = f"{self._host}:{port}"
         self._lease = lease_seconds
         self.known = known
-        self._told = ShimStatus(rank, host, generation, orphaned=False)
+        self._silence = silence_seconds
+        self._on_order = on_order
+        self._on_dead = on_dead
+        self._told = shim
         self._state = _State.DOWN
         self._socket: socket.socket | None = None
         self._line: Channel | None = None
+        self._watch: Watch | None = None  # of the socket
         self._nonce = ""
-        self.look_at = 0.0
-        self.is_dead = False
-        self.silent_since: float | None = time.monotonic()
+        self._again = loop.timer(self._on_time)
+        self._lost = loop.timer(on_lost)
+        self.silent_since: float | None = None
         self.problem: OSError | None = None
+        self._begin_silence()
         self._connect()
 
     @property
@@ -78,12 +88,11 @@ class LauncherLine:
         """Of the shim's agent."""
         return self._told.generation
 
-    def waits_for(self) -> tuple[list[int], list[int]]:
-        """Returns the descriptors that have to be readable, or writable, before `move` helps."""
-        if self._socket is None:
-            return [], []
-        waiting = [self._socket.fileno()]
-        return ([], waiting) if self._state is _State.CONNECTING else (waiting, [])
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has been out of reach for too long."""
+        since = self.silent_since
+        return self.known and since is not None and self._loop.now() >= since + self._silence
 
     def tell(
         self, *, orphaned: bool, generation: int | None = None, exit_code: int | None = None
@@ -111,36 +120,41 @@ class LauncherLine:
 
     def close(self) -> None:
         """Ends the line."""
+        self._hang_up()
+        self._again.clear()
+        self._lost.clear()
+
+    def _hang_up(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
         if self._socket is not None:
             self._socket.close()
-        self._socket = self._line = None
+        self._watch = self._socket = self._line = None
         self._state = _State.DOWN
 
-    def move(self, ready: set[int]) -> list[Message]:
-        """Goes on: connects, reads, tries again.
+    def _begin_silence(self) -> None:
+        now = self.silent_since = self._loop.now()
+        if self.known:
+            self._lost.set(now + self._silence)
 
-        Args:
-            ready: descriptors of `waits_for` that are ready.
+    def _on_ready(self) -> None:
+        try:
+            orders = self._go_on()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._drop(error if isinstance(error, OSError) else OSError(str(error)))
+            return
+        for order in orders:
+            self._on_order(order)
 
-        Returns:
-            What the launcher says.
-        """
-        now = time.monotonic()
-        if self._socket is not None and self._socket.fileno() in ready:
-            try:
-                return self._go_on()
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._drop(error if isinstance(error, OSError) else OSError(str(error)))
-        elif self.look_at <= now:
-            if self._state is _State.DOWN:
-                self._connect()
-            else:
-                self._drop(TimeoutError(errno.ETIMEDOUT, "it does not answer"))
-        return []
+    def _on_time(self) -> None:
+        if self._state is _State.DOWN:
+            self._connect()
+        else:
+            self._drop(TimeoutError(errno.ETIMEDOUT, "it does not answer"))
 
     def _connect(self) -> None:
         self._state = _State.CONNECTING
-        self.look_at = time.monotonic() + CONNECT_SECONDS
+        self._again.set(self._loop.now() + CONNECT_SECONDS)
         try:
             # Once: a name service that cannot be reached would hold us up.
             self._host = socket.gethostbyname(self._host)
@@ -150,23 +164,26 @@ class LauncherLine:
             code = self._socket.connect_ex((self._host, self._port))
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, os.strerror(code))
+            self._watch = self._loop.watch(self._socket, on_writable=self._on_ready)
         except OSError as error:
             self._drop(error)
 
     def _drop(self, error: OSError) -> None:
         """Ends what there is of a line, and tries again in a while."""
-        self.close()
-        now = time.monotonic()
-        self.look_at = now + _TRY_AGAIN_SECONDS
+        self._hang_up()
         self.problem = error
         if self.silent_since is None:
-            self.silent_since = now
-            self.look_at = now  # mostly it was the launcher's end, or a moment's trouble
+            self._begin_silence()
+            self._again.set(self._loop.now())  # mostly the launcher's end, or a moment's trouble
+        else:
+            self._again.set(self._loop.now() + _TRY_AGAIN_SECONDS)
         if self.known and error.errno == errno.ECONNREFUSED:
-            self.is_dead = True
+            self._on_dead()
 
     def _go_on(self) -> list[Message]:
+        """Takes the next step of the connection; returns what the launcher says."""
         assert self._socket is not None
+        assert self._watch is not None
         if self._state is _State.CONNECTING:
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -174,6 +191,7 @@ class LauncherLine:
             self._socket.settimeout(CONNECT_SECONDS)  # for what is sent
             self._line = Channel(self._socket)
             self._state = _State.GREETING
+            self._watch.set(on_readable=self._on_ready)
             return []
         assert self._line is not None
         messages = self._line.receive()
@@ -199,6 +217,7 @@ class LauncherLine:
         self._state = _State.OPEN
         self.known = True
         self.silent_since = self.problem = None
-        self.look_at = _NEVER
+        self._again.clear()
+        self._lost.clear()
         with contextlib.suppress(OSError):
             self._line.send(vars(self._told))

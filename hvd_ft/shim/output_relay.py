@@ -11,6 +11,8 @@ import os
 import select
 import time
 
+from hvd_ft.system.event_loop import EventLoop
+
 _ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
 _CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
 _FLUSH_SECONDS = 2.0
@@ -18,30 +20,37 @@ _FLUSH_LIMIT_SECONDS = 10.0
 _REST_SECONDS = 0.02  # for the rest of a line to come
 _LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
 _TARGETS = (1, 2)
-_NEVER = float("inf")
 
 
 class OutputRelay:
     """Two pipes, for the standard output and the standard error of all that a shim starts.
 
+    When nobody reads any more what is passed on, it waits for a new reader (`attach`), but not for
+    long: then it is lost.
+
+    Args:
+        loop: passes on what is printed.
+
     Attributes:
         ends: the descriptors that children get as theirs.
-        lost_at: when `give_up` should be called, on time.monotonic()'s clock, for nobody reads any
-            more what was passed on, and there is no new reader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loop: EventLoop) -> None:
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in _TARGETS]
         self.ends = [end for _, end in pipes]
         readers = [reader for reader, _ in pipes]
         self._targets = dict(zip(readers, _TARGETS, strict=True))
         self._pending = dict.fromkeys(self._targets, b"")
-        self._attached = True
-        self.lost_at = _NEVER
         for reader in self._targets:
             os.set_blocking(reader, False)
             with contextlib.suppress(OSError):
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _ROOM_BYTES)
+        self._loop = loop
+        self._lost = loop.timer(self._give_up)
+        self._readers = {reader: loop.watch(reader) for reader in self._targets}
+        self._writers = {reader: loop.watch(target) for reader, target in self._targets.items()}
+        self._attached = True
+        self._watch()
 
     def attach(self, descriptors: list[int]) -> None:
         """Has everything go to these descriptors from now on, as this process's own 1 and 2."""
@@ -49,27 +58,18 @@ class OutputRelay:
             os.dup2(descriptor, target)
             os.close(descriptor)
         self._attached = True
-        self.lost_at = _NEVER
+        self._lost.clear()
+        self._watch()
 
     def detach(self) -> None:
         """Lets everything wait; this process's own output is lost meanwhile."""
         self._attached = False
-        self.lost_at = _NEVER
+        self._lost.clear()
+        self._watch()
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         for target in _TARGETS:
             os.dup2(nowhere, target)
         os.close(nowhere)
-
-    def give_up(self) -> None:
-        """Has everything be lost from now on."""
-        self.attach([os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) for _ in _TARGETS])
-
-    def waits_for(self) -> tuple[list[int], list[int]]:
-        """Returns the descriptors that have to be readable, or writable, before `move` helps."""
-        if not self._attached:
-            return [], []
-        readers = [reader for reader, pending in self._pending.items() if not pending]
-        return readers, [self._targets[r] for r, pending in self._pending.items() if pending]
 
     def move(self) -> bool:
         """Passes on what can be passed on without waiting; returns whether there was anything."""
@@ -87,10 +87,11 @@ class OutputRelay:
                     written = os.write(target, pending[: end or _CHUNK_BYTES])
                 except OSError:  # nobody reads any more
                     self.detach()
-                    self.lost_at = time.monotonic() + _LOST_SECONDS
+                    self._lost.set(self._loop.now() + _LOST_SECONDS)
                     break
                 self._pending[reader] = pending[written:]
                 moved = True
+        self._watch()
         return moved
 
     def flush(self) -> None:
@@ -102,10 +103,23 @@ class OutputRelay:
                 deadline = min(time.monotonic() + _FLUSH_SECONDS, limit)
                 if deadline == limit <= time.monotonic():
                     return
-            writers = self.waits_for()[1]
+            writers = [self._targets[r] for r, pending in self._pending.items() if pending]
             left = deadline - time.monotonic()
-            if not writers or left <= 0 or not select.select([], writers, [], left)[1]:
+            if not self._attached or not writers or left <= 0:
                 return
+            if not select.select([], writers, [], left)[1]:
+                return
+
+    def _give_up(self) -> None:
+        """Has everything be lost from now on."""
+        self.attach([os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) for _ in _TARGETS])
+
+    def _watch(self) -> None:
+        """Waits for what can be done next with each stream: to read, or to write what was read."""
+        for reader, pending in self._pending.items():
+            may_read, may_write = self._attached and not pending, self._attached and pending
+            self._readers[reader].set(on_readable=self.move if may_read else None)
+            self._writers[reader].set(on_writable=self.move if may_write else None)
 
 
 def _read(reader: int) -> bytes:

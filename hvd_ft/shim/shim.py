@@ -30,7 +30,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from typing import Any, NoReturn
 
 from hvd_ft import native
@@ -40,12 +39,15 @@ from hvd_ft.job.beats import Beats
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
 from hvd_ft.job.launcher_processes import strike
+from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.shim.children import WORKER, Children
 from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.shim.reattach import ReattachSocket
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.signal_pipe import SignalPipe
 
 _DEATH_SECONDS = 5.0  # for an agent to die of SIGKILL
 _WARN_SECONDS = 5.0  # for the launcher to be reached the first time, before that is told
@@ -86,40 +88,35 @@ def _say(text: str) -> None:
 
 class _Shim:
     def __init__(self, channel: Channel, agent: int) -> None:
-        self._channel: Channel | None = channel  # None: there is no agent
+        self._loop = EventLoop()
+        self._channel: Channel | None = None  # None: there is no agent
         self._agent_pid = agent
         self._agent: int | None = os.pidfd_open(agent)  # None: it has ended
         self._beats: Beats | None = None  # of the agent
         self._facts: Any = None  # what it has counted last
-        self._relay = OutputRelay()
-        self._children = Children(self._relay, self._report)
+        self._relay = OutputRelay(self._loop)
+        self._children = Children(self._loop, self._relay, self._report)
         self._job: JobDirectory | None = None
-        self._reattach_socket: ReattachSocket | None = None
         self._rank, self._host = 0, ""
         self._launcher: LauncherLine | None = None
         self._silence_seconds = _NEVER  # so long the launcher may be out of reach
         self._keep_seconds: float | None = None  # so long it waits for a next agent; None: not
         self._over = False
         self._files_stay = False
-        # The times are time.monotonic()'s.
-        self._limit: tuple[float, str] | None = None  # and what to say
-        self._reattached_by = _NEVER
-        self._warn_at = _NEVER
-        # SIGCHLD writes to this pipe: it tells of orphans too, which have no pidfd of ours.
-        self._deaths, alarm = os.pipe()
-        os.set_blocking(self._deaths, False)
-        os.set_blocking(alarm, False)
-        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-        self._drills: set[int] = set()
-        for number in (signal.SIGCHLD, *_DRILLS):
-            signal.signal(number, lambda number, frame: None)
+        self._limit_text = ""
+        self._limit = self._loop.timer(lambda: self._kill_agent(self._limit_text))
+        self._look = self._loop.timer(self._look_at_agent)
+        self._warn = self._loop.timer(self._warn_of_launcher)
+        self._reattached_by = self._loop.timer(self._leave_files)
+        self._signals = SignalPipe([signal.SIGCHLD, *_DRILLS])
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        self._loop.watch(self._signals, self._on_signals)
+        self._take_agent(channel)
 
     def run(self) -> None:
         """Follows agents' orders until the job is over or nobody comes, then ends everything."""
         try:
-            while not self._over:
-                self._one_round()
+            self._loop.run(until=lambda: self._over)
         finally:
             self._children.end()
             self._relay.flush()
@@ -129,72 +126,22 @@ class _Shim:
                 self._launcher.close()
             mpi_files.sweep()  # an agent that was killed in MPI_Init may have left one
 
-    def _one_round(self) -> None:
-        readers, writers = self._relay.waits_for()
-        if self._launcher is not None:
-            reading, writing = self._launcher.waits_for()
-            readers, writers = readers + reading, writers + writing
-        sources = [self._channel, self._children.taken, self._reattach_socket]
-        readers += [self._deaths, *(source.fileno() for source in sources if source is not None)]
-        reading, writing, _ = select.select(readers, writers, [], self._seconds_left())
-        ready = {*reading, *writing}
-        self._check_deadlines()
-        self._relay.move()
-        if self._deaths in ready:
-            with contextlib.suppress(BlockingIOError):
-                self._drills |= _DRILLS & set(os.read(self._deaths, 4096))
-            self._children.reap()
-        while self._drills:
-            strike(self._drills.pop(), self._agent_pid)
-        if (taken := self._children.taken) is not None and taken.fileno() in ready:
-            self._children.hear_of_taken()
-        if self._channel is not None and self._channel.fileno() in ready:
-            self._hear_agent(self._channel)
-        if self._reattach_socket is not None and self._reattach_socket.fileno() in ready:
-            self._hear_new_agent(self._reattach_socket)
-        if self._launcher is not None:
-            self._hear_launcher(self._launcher, ready)
+    def _on_signals(self) -> None:
+        numbers = self._signals.take()
+        self._children.reap()
+        for drill in numbers & _DRILLS:
+            strike(drill, self._agent_pid)
 
-    # -------------------------------------------------------------- time
-
-    def _seconds_left(self) -> float | None:
-        deadlines = [
-            self._reattached_by,
-            self._warn_at,
-            self._relay.lost_at,
-            *([self._limit[0]] if self._limit else []),
-            *([self._launcher.look_at, self._launcher_lost_at] if self._launcher else []),
-            *([self._beats.look_at] if self._beats else []),
-        ]
-        first = min(deadlines)
-        return None if first == _NEVER else max(0.0, first - time.monotonic())
-
-    @property
-    def _launcher_lost_at(self) -> float:
-        launcher = self._launcher
-        if launcher is None or launcher.silent_since is None or not launcher.known:
-            return _NEVER
-        return launcher.silent_since + self._silence_seconds
-
-    def _check_deadlines(self) -> None:
-        now = time.monotonic()
-        if self._limit and self._limit[0] <= now:
-            text, self._limit = self._limit[1], None
-            self._kill_agent(text)
-        if self._beats and self._beats.is_silent(now):
+    def _look_at_agent(self) -> None:
+        if self._beats is None:
+            return
+        if self._beats.is_silent(self._loop.now()):
             self._beats.stop()
             self._kill_agent(
                 f"the agent of rank {self._rank} (pid {self._agent_pid}) is stopped: it has not "
                 "answered for the time of HOROVOD_FT_LEASE_SECONDS; killed"
             )
-        if self._relay.lost_at <= now:
-            self._relay.give_up()
-        if self._warn_at <= now:
-            self._warn_at = _NEVER
-            self._warn_of_launcher()
-        if self._reattached_by <= now or (self._keep_seconds and self._launcher_lost_at <= now):
-            self._end_agent()
-            self._over = self._files_stay = True
+        self._look.set(self._beats.look_at)
 
     def _kill_agent(self, why: str) -> None:
         _say(why)
@@ -202,20 +149,30 @@ class _Shim:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
 
+    def _leave_files(self) -> None:
+        """Ends without having been told that the job is over: it can be resumed."""
+        self._end_agent()
+        self._over = self._files_stay = True
+
     # -------------------------------------------------------------- agents
+
+    def _take_agent(self, channel: Channel) -> None:
+        self._channel = channel
+        self._agent_watch = self._loop.watch(channel, lambda: self._hear_agent(channel))
 
     def _hear_agent(self, agent: Channel) -> None:
         messages = agent.receive()
         for message in messages or ():
             self._follow(message)
         if messages is None:
-            self._channel = None
-            self._limit = self._beats = self._facts = None
+            self._agent_watch.end()
+            self._channel = self._beats = self._facts = None
+            self._limit.clear()
             if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
                 self._over = True
                 return
             self._relay.detach()
-            self._reattached_by = time.monotonic() + self._keep_seconds
+            self._reattached_by.set(self._loop.now() + self._keep_seconds)
             self._launcher.tell(orphaned=True)
 
     def _follow(self, message: Message) -> None:
@@ -245,6 +202,7 @@ class _Shim:
             self._enter_job(message["dir"])
         elif do == "keep":
             self._keep_seconds = message["seconds"]
+            self._check_launcher()
         elif do == "release":
             self._keep_seconds = self._beats = None
             if self._launcher:
@@ -252,8 +210,8 @@ class _Shim:
         elif do == "end":
             self._over = True
         elif do == "limit":
-            seconds = message["seconds"]
-            self._limit = seconds and (time.monotonic() + seconds, message["text"])
+            seconds, self._limit_text = message["seconds"], message["text"]
+            self._limit.set(self._loop.now() + seconds if seconds else _NEVER)
             if self._beats:
                 self._beats.stop()  # it is in MPI, which lets Python do nothing else
 
@@ -263,12 +221,14 @@ class _Shim:
         except HvdFtError:  # it has ended while we started in the place of another shim
             self._over = True
             return
-        self._reattach_socket = ReattachSocket(directory, self._rank)
+        reattach_socket = ReattachSocket(directory, self._rank)
+        self._loop.watch(reattach_socket, lambda: self._hear_new_agent(reattach_socket))
 
     def _hear_beat(self, facts: Any) -> None:
         self._facts = facts
         if self._beats:
-            self._beats.heard(time.monotonic())
+            self._beats.heard(self._loop.now())
+            self._look.set(self._beats.look_at)
         self._report({"report": "beat"})
 
     def _attend(self, order: Message) -> None:
@@ -278,18 +238,21 @@ class _Shim:
         self._host = order["host"]
         if order["launcher"] is not None:
             self._connect(order)
-            self._warn_at = time.monotonic() + _WARN_SECONDS
+            self._warn.set(self._loop.now() + _WARN_SECONDS)
 
     def _connect(self, order: Message) -> None:
         if self._launcher is not None:
             self._launcher.close()
         self._launcher = LauncherLine(
+            self._loop,
             order["launcher"],
-            self._rank,
-            self._host,
-            order["generation"],
+            ShimStatus(self._rank, self._host, order["generation"], orphaned=False),
             order["lease"],
             known=order["generation"] > 0,  # it has been there, or it could not start this agent
+            silence_seconds=self._silence_seconds,
+            on_order=self._follow_launcher,
+            on_dead=self._on_launcher_dead,
+            on_lost=self._check_launcher,
         )
 
     def _warn_of_launcher(self) -> None:
@@ -317,8 +280,8 @@ class _Shim:
         self._end_agent()
         self._agent_pid = peer_of(connection).pid
         self._agent = os.pidfd_open(self._agent_pid)
-        self._channel = Channel(connection)
-        self._reattached_by = _NEVER
+        self._take_agent(Channel(connection))
+        self._reattached_by.clear()
         self._beats = Beats(order["lease"])
         if self._launcher and order["launcher"] == self._launcher.address:
             self._launcher.tell(orphaned=False, generation=order["generation"])
@@ -337,7 +300,9 @@ class _Shim:
         os.close(self._agent)
         self._agent = None
         if self._channel is not None:
+            self._agent_watch.end()
             self._channel.close()  # not before: it would take us for dead, and start another
+            self._channel = None
 
     def _report(self, message: Message) -> None:
         # Of the agent's death we learn by the end of its socket.
@@ -347,23 +312,30 @@ class _Shim:
 
     # -------------------------------------------------------------- launcher
 
-    def _hear_launcher(self, launcher: LauncherLine, ready: set[int]) -> None:
-        for order in launcher.move(ready):
-            if "ask" in order:
-                launcher.send({"answer": order["ask"], "facts": self._facts})
-            elif "interrupt" in order:
-                self._report({"report": "interrupt"})
-            elif "stop" in order:
-                self._report({"report": "stop", "signal": order["stop"]})
-            elif "note" in order:
-                self._report({"report": "note", "note": order["note"]})
-            elif "over" in order:
-                self._end_agent()
-                self._over = True
-                self._files_stay = order["files_stay"]
-        if launcher.is_dead and not self._over:
+    def _follow_launcher(self, order: Message) -> None:
+        assert self._launcher is not None
+        if "ask" in order:
+            self._launcher.send({"answer": order["ask"], "facts": self._facts})
+        elif "interrupt" in order:
+            self._report({"report": "interrupt"})
+        elif "stop" in order:
+            self._report({"report": "stop", "signal": order["stop"]})
+        elif "note" in order:
+            self._report({"report": "note", "note": order["note"]})
+        elif "over" in order:
+            self._end_agent()
+            self._over = True
+            self._files_stay = order["files_stay"]
+
+    def _on_launcher_dead(self) -> None:
+        if not self._over:
             self._end_agent()  # or it might hold the job's directory when we leave
             self._over = True
+
+    def _check_launcher(self) -> None:
+        """Gives up a launcher that has been out of reach for too long."""
+        if self._keep_seconds and self._launcher is not None and self._launcher.is_lost:
+            self._leave_files()
 
 
 __all__ = ["WORKER", "live"]

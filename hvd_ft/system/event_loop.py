@@ -78,6 +78,7 @@ class EventLoop:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
         self._selector = selectors.PollSelector()
+        self._watches: dict[int, Watch] = {}  # by descriptor: the one that waits
         self._timers: list[Timer] = []
 
     def __enter__(self) -> "EventLoop":
@@ -89,6 +90,7 @@ class EventLoop:
     def close(self) -> None:
         """Forgets everything."""
         self._selector.close()
+        self._watches.clear()
         self._timers.clear()
 
     def watch(
@@ -118,12 +120,12 @@ class EventLoop:
         return timer
 
     @contextlib.contextmanager
-    def timeout(self, callback: Callable[[], object], at: float) -> Iterator[None]:
+    def timeout(self, callback: Callable[[], object], at: float) -> Iterator[Timer]:
         """Has the callback be called at that time, unless the block has ended before."""
         timer = self.timer(callback)
         timer.set(at)
         try:
-            yield
+            yield timer
         finally:
             self._timers.remove(timer)
 
@@ -156,11 +158,14 @@ class EventLoop:
         wanted = (selectors.EVENT_READ if watch.on_readable else 0) | (
             selectors.EVENT_WRITE if watch.on_writable else 0
         )
-        known = self._selector.get_map().get(descriptor)
+        known = self._watches.get(descriptor)
         if not wanted:
-            if known is not None and known.data is watch:
+            if known is watch:
+                del self._watches[descriptor]
                 self._selector.unregister(descriptor)
-        elif known is None:
+            return
+        self._watches[descriptor] = watch
+        if known is None:
             self._selector.register(descriptor, wanted, watch)
         else:
             self._selector.modify(descriptor, wanted, watch)

@@ -27,6 +27,7 @@ from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.reattach import ReattachSocket, reattach
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import send_order
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]
@@ -138,12 +139,11 @@ def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> 
 @contextlib.contextmanager
 def served() -> Iterator[str]:
     """A launcher that only serves its life-lines; its address."""
-    launcher = LifeLines(one_host=True, lease_seconds=20)
+    loop = EventLoop()
+    launcher = LifeLines(loop, one_host=True, lease_seconds=20)
     child = os.fork()
     if child == 0:
-        while True:
-            launcher.serve()
-            time.sleep(0.005)
+        loop.run(until=lambda: False)
     launcher.close()
     yield launcher.address
     os.kill(child, signal.SIGKILL)

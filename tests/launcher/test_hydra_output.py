@@ -7,6 +7,7 @@ import pytest
 from test_lifeline import standard_streams
 
 from hvd_ft.launcher.hydra_output import HydraFilter, MpirunOutput
+from hvd_ft.system.event_loop import EventLoop
 
 RULE = b"=" * 83 + b"\n"
 BANNER = (
@@ -55,8 +56,8 @@ def test_what_is_no_line_of_hydras_is_shown_at_once() -> None:
 def test_a_reader_who_does_not_read_holds_up_nobody_and_loses_nothing() -> None:
     script = "printf '%0999d\\n' 7; echo bad >&2"
     count = 80  # more than a pipe holds
-    with standard_streams() as (out, err):
-        output = MpirunOutput(None)
+    with standard_streams() as (out, err), EventLoop() as loop:
+        output = MpirunOutput(loop, None)
         for _ in range(count):
             mpirun = subprocess.Popen(
                 ["sh", "-c", script], stdout=subprocess.PIPE, stderr=output.stderr
@@ -67,10 +68,9 @@ def test_a_reader_who_does_not_read_holds_up_nobody_and_loses_nothing() -> None:
         assert os.read(err, 1 << 16) == b"bad\n" * count
         seen = os.read(out, 1 << 16)
         while len(seen) < 1000 * count:
-            output.move()
+            loop.run_once(0)
             seen += os.read(out, 1 << 16)
         assert seen == (b"7\n".rjust(1000, b"0")) * count
-        assert output.waits_for() == ([], [])
 
 
 def test_lines_go_to_a_display() -> None:
@@ -79,7 +79,7 @@ def test_lines_go_to_a_display() -> None:
             shown.append(line)
 
     shown: list[str] = []
-    output = MpirunOutput(Display())
+    output = MpirunOutput(EventLoop(), Display())
     script = f"printf 'one\\r\\n'; printf %s '{HYDRA.decode()}'; echo; printf two"
     mpirun = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=output.stderr)
     output.attach(mpirun)
