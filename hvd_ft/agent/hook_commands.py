@@ -61,10 +61,10 @@ class Commands:
         return bool(self._deadlines)
 
     @property
-    def deadline(self) -> float | None:
-        """When `kill_late` has something to do, on the clock of `time.monotonic`."""
+    def look_at(self) -> float:
+        """When `kill_late` has to be called, on time.monotonic()'s clock."""
         waiting = [at for name, at in self._deadlines.items() if name not in self._late]
-        return min(waiting, default=None)
+        return min(waiting, default=float("inf"))
 
     def kill_late(self) -> None:
         """Kills the commands whose time is over."""

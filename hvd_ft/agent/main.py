@@ -21,7 +21,7 @@ from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
-from hvd_ft.agent.supervisor import Rank, Supervisor
+from hvd_ft.agent.supervisor_loop import Rank, SupervisorLoop
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
 from hvd_ft.job import pinning
@@ -267,7 +267,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             ),
             reap=_reap,
         )
-        supervisor = Supervisor(
+        supervisor = SupervisorLoop(
             rank=rank,
             settings=settings,
             agent=agent,

@@ -43,9 +43,9 @@ def late(**given):
     select.select([given["signals"]], [], [])
     return supervisor(**given)
 
-supervisor = agent.Supervisor
+supervisor = agent.SupervisorLoop
 if os.environ["PMI_RANK"] == "0":
-    agent.Supervisor = late
+    agent.SupervisorLoop = late
 """
     + PROGRAM
 )

@@ -1,0 +1,121 @@
+"""What a supervisor has its agent do; see supervisor.py."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class StartWorker:
+    """Have the shim start this incarnation: a warm spare if `spare` and there is one."""
+
+    incarnation: int
+    spare: bool
+
+
+@dataclass(frozen=True)
+class WatchWorker:
+    """Watch this worker, from now on, for a stall."""
+
+
+@dataclass(frozen=True)
+class BeginWorker:
+    """Have a worker begin that was a spare: everybody knows of it now."""
+
+
+@dataclass(frozen=True)
+class SignalWorker:
+    """Send a signal to the worker's process group."""
+
+    number: signal.Signals
+
+
+@dataclass(frozen=True)
+class NoteStarted:
+    """Publish in the arena that this worker was started."""
+
+    incarnation: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class NoteFailed:
+    """Publish that the worker failed.
+
+    Attributes:
+        status: as from wait(2).
+    """
+
+    status: int
+
+
+@dataclass(frozen=True)
+class NoteDone:
+    """Publish that the rank has done its work.
+
+    Attributes:
+        status: as from wait(2).
+    """
+
+    status: int
+
+
+@dataclass(frozen=True)
+class StopJob:
+    """Stop the job on all ranks.
+
+    Attributes:
+        exit_code: of the job.
+        message: why, in one line.
+    """
+
+    exit_code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class RunHook:
+    """Run a command of the user's.
+
+    Attributes:
+        hook: `on-failure` or `on-restart`.
+        incarnation: of which it tells.
+        facts: environment variables for it.
+    """
+
+    hook: str
+    incarnation: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReplaceShim:
+    """Start another shim; then call `shim_replaced` or `shim_not_replaced`."""
+
+
+@dataclass(frozen=True)
+class Say:
+    """Print a line for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class SayWhyStopped:
+    """Print why the job stops, if it was this rank that stopped it; once."""
+
+
+Action = (
+    StartWorker
+    | WatchWorker
+    | BeginWorker
+    | SignalWorker
+    | NoteStarted
+    | NoteFailed
+    | NoteDone
+    | StopJob
+    | RunHook
+    | ReplaceShim
+    | Say
+    | SayWhyStopped
+)

@@ -1,0 +1,376 @@
+"""The agent's loop: brings events to its supervisor, and carries out what that decides."""
+
+import functools
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvd_ft import native
+from hvd_ft.agent import actions as do
+from hvd_ft.agent.adopted_worker import reattach_verdict
+from hvd_ft.agent.event_watch import JobNews
+from hvd_ft.agent.hang_rule import Stuck
+from hvd_ft.agent.hook_commands import Commands
+from hvd_ft.agent.report_writer import Journal
+from hvd_ft.agent.shim_care import ShimCare
+from hvd_ft.agent.stacks import StackReader
+from hvd_ft.agent.stall_watch import StallWatch
+from hvd_ft.agent.supervisor import Past, Supervisor, WorkerFacts
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.drills import Drill, drill_environment
+from hvd_ft.job.settings import Settings
+from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
+from hvd_ft.native.types import EventType
+from hvd_ft.shim.children import SPARES, WORKER
+from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.channel import Message
+from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.stop_signals import StopSignals
+
+EXIT_LOST = 1
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What the loop needs to know of its rank.
+
+    Attributes:
+        rank: its number.
+        job: the job's id.
+        argv: the worker's command line.
+        env: the worker's environment, but for the incarnation and its drills.
+        drills: deaths of workers, of any rank.
+    """
+
+    rank: int
+    job: str
+    argv: Sequence[str]
+    env: dict[str, str]
+    drills: Sequence[Drill] = ()
+
+
+class SupervisorLoop:
+    """Keeps the worker of one rank going until the job ends.
+
+    Args:
+        rank: whose worker it is.
+        settings: the limits.
+        agent: this rank's side of the core, with its engine started.
+        observer: of the job.
+        shim: starts the worker.
+        care: of the shim.
+        commands: the user's hook commands.
+        journal: takes the events of the whole job; None on all ranks but one.
+        launchers: a pidfd for every process without which the job is to end, with its name.
+        signals: those that end the job.
+        stacks: of the worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: Rank,
+        settings: Settings,
+        agent: native.Agent,
+        observer: native.Observer,
+        shim: ShimClient,
+        care: ShimCare,
+        commands: Commands,
+        journal: Journal | None,
+        launchers: Mapping[int, str],
+        signals: StopSignals,
+        stacks: StackReader,
+    ) -> None:
+        self._rank = rank
+        self._settings = settings
+        self._agent = agent
+        self._observer = observer
+        self._shim = shim
+        self._care = care
+        self._commands = commands
+        self._journal = journal
+        self._launchers = launchers
+        self._signals = signals
+        self._stacks = stacks
+        self._supervisor = Supervisor(rank.rank, settings)
+        self._loop = EventLoop()
+        self._deadline = self._loop.timer(self._on_deadline)
+        self._look = self._loop.timer(self._look_after)
+        self._stall = StallWatch(
+            rank.rank,
+            settings,
+            observer,
+            stacks,
+            ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
+            warn=_say,
+            note=self._note_stacks,
+        )
+        self._events_seen = 0
+        self._said_why = False
+        self.launcher_lost = False
+
+    def run(self) -> int:
+        """Runs the worker, and restarts it, until the job has ended.
+
+        Returns:
+            The job's exit code.
+        """
+        with self._loop as loop, JobNews(self._agent) as news:
+            loop.watch(self._signals, self._on_signals)
+            loop.watch(news, lambda: self._on_news(news))
+            self._shim_watch = loop.watch(self._shim.channel, self._on_shim)
+            loop.watch(self._stacks, self._stall.on_readable)
+            self._care.begin()
+            if self._settings.launcher and not self._launchers:
+                os._exit(EXIT_LOST)  # they died before we looked
+            for pidfd, name in self._launchers.items():
+                watch = loop.watch(pidfd)
+                watch.set(functools.partial(self._on_launcher_died, watch, name))
+            if self._settings.generation == 0:
+                self._carry_out(self._supervisor.begin())
+            else:
+                self._take_over()
+            while not self._may_leave():
+                self._set_timers()
+                loop.run_once()
+        self.read_events()
+        stop = self._agent.fatal_text()
+        return stop[1] if stop else 0
+
+    def _may_leave(self) -> bool:
+        return self._supervisor.may_leave(self._loop.now(), hooks_running=self._commands.running)
+
+    # -------------------------------------------------------------- actions
+
+    def _carry_out(self, actions: Sequence[do.Action]) -> None:
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: do.Action) -> None:
+        match action:
+            case do.StartWorker():
+                self._start_worker(action)
+            case do.WatchWorker():
+                self._stall.begin()
+            case do.BeginWorker():
+                self._shim.go()
+            case do.SignalWorker(number):
+                self._shim.kill(WORKER, number)
+            case do.NoteStarted(incarnation, pid):
+                self._agent.started(incarnation, pid)
+            case do.NoteFailed(status):
+                self._agent.failed(status)
+            case do.NoteDone(status):
+                self._agent.done(status)
+            case do.StopJob(code, message):
+                self._agent.fatal(code, message)
+            case do.RunHook(hook):
+                self._commands.run(hook, self._hook_facts(action))
+            case do.ReplaceShim():
+                self._replace_shim()
+            case do.Say(text):
+                _say(text)
+            case do.SayWhyStopped():
+                self._say_why()
+
+    def _start_worker(self, action: do.StartWorker) -> None:
+        rank = self._rank
+        env = {
+            **rank.env,
+            "HOROVOD_FT_INCARNATION": str(action.incarnation),
+            **drill_environment(rank.drills, rank.rank, action.incarnation),
+        }
+        self._shim.start(WORKER, list(rank.argv), env, os.getcwd(), spare=action.spare)
+
+    def _hook_facts(self, action: do.RunHook) -> dict[str, str]:
+        """What a hook command gets to know."""
+        return {
+            "HOROVOD_FT_JOB": self._rank.job,
+            "HOROVOD_FT_RANK": str(self._rank.rank),
+            "HOROVOD_FT_INCARNATION": str(action.incarnation),
+            "HOROVOD_FT_STEP": str(self._observer.status(self._rank.rank).step),
+            "HOROVOD_FT_TIME": f"{time.time():.3f}",
+            **action.facts,
+        }
+
+    def _replace_shim(self) -> None:
+        old = self._shim.pid
+        try:
+            self._care.replace()
+        except HvdFtError as error:
+            self._carry_out(self._supervisor.shim_not_replaced(str(error)))
+            return
+        self._shim_watch = self._loop.watch(self._shim.channel, self._on_shim)
+        self._commands.forget()
+        self._carry_out(
+            self._supervisor.shim_replaced(old, self._shim.pid, self._facts(), self._loop.now())
+        )
+
+    def _say_why(self) -> None:
+        stop = self._agent.fatal_text()
+        if stop and stop[2] == self._rank.rank and not self._said_why:
+            self._said_why = True
+            _say(stop[0])
+
+    # -------------------------------------------------------------- events
+
+    def _take_over(self) -> None:
+        """Goes on where the agent of an older generation was killed."""
+        past = self._observer.events()
+        self._events_seen = len(past)
+        if self._journal:
+            self._journal.add(past)
+        mine = [event for event in past if event.rank == self._rank.rank]
+        attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
+        failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
+        found = self._shim.found["worker"] if self._shim.found else None
+        verdict = reattach_verdict(found, self._observer.status(self._rank.rank))
+        before = Past(max(attached, default=-1), failed)
+        self._carry_out(
+            self._supervisor.take_over(before, verdict, self._facts(), self._loop.now())
+        )
+
+    def _on_shim(self) -> None:
+        messages = self._shim.channel.receive()
+        for message in messages or ():
+            report = message["report"]
+            if report == "beat":
+                self._care.answered()
+            elif report == "unkillable":
+                pids = ", ".join(map(str, message["pids"]))
+                _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
+            elif report == "interrupt":
+                self._interrupt()
+                self._shim.interrupted()
+            elif report == "note":
+                if self._journal:
+                    self._journal.note(message["note"])
+            elif report == "stop":
+                self._carry_out(self._supervisor.stop(signal.Signals(message["signal"])))
+            elif message["name"] == WORKER:
+                self._on_worker(message)
+            elif message["name"] == SPARES:
+                if report != "started" and message.get("status", 1) and not self._supervisor.over:
+                    _say("nobody prepares spares any more; the job goes on without them")
+            elif report != "started":
+                self._on_command_ended(message)
+        if messages is None:
+            self._shim_watch.end()
+            self.read_events()
+            self._carry_out(self._supervisor.shim_died())
+
+    def _on_worker(self, message: Message) -> None:
+        supervisor = self._supervisor
+        if message["report"] == "started":
+            actions = supervisor.worker_started(message["pid"], spare=message["spare"])
+        elif message["report"] == "refused":
+            actions = supervisor.worker_refused(message["error"])
+        else:
+            self.read_events()  # it may have attached just before
+            actions = supervisor.worker_ended(
+                message["status"], message["time_ns"], self._facts(), self._loop.now()
+            )
+        self._carry_out(actions)
+
+    def _on_command_ended(self, message: Message) -> None:
+        complaint = self._commands.ended(
+            message["name"], message.get("status"), message.get("error", "")
+        )
+        if complaint:
+            _say(f"rank {self._rank.rank}: {complaint}")
+
+    def _facts(self) -> WorkerFacts:
+        watch = self._observer.watch(self._rank.rank)
+        return WorkerFacts(
+            step=watch.step,
+            executed=watch.executed,
+            contributed=watch.contributed,
+            orderly=self._agent.worker_ended_orderly(),
+            last_words=self._agent.last_words(),
+        )
+
+    def _on_news(self, news: JobNews) -> None:
+        news.take()
+        self.read_events()
+        if news.over:
+            self._carry_out(self._supervisor.job_over(self._loop.now()))
+
+    def read_events(self) -> None:
+        """Reads the job's news, for the journal and about this rank."""
+        events = self._observer.events(self._events_seen)
+        self._events_seen += len(events)
+        if self._journal:
+            self._journal.add(events)
+        supervisor = self._supervisor
+        for event in events:
+            if event.rank != self._rank.rank:
+                continue
+            if event.type is EventType.ATTACHED:
+                self._carry_out(supervisor.worker_attached(event.incarnation))
+            elif event.type is EventType.JOINED:
+                self._carry_out(
+                    supervisor.worker_rejoined(event.incarnation, event.detail, event.time_ns)
+                )
+
+    def _on_signals(self) -> None:
+        for number in self._signals.received:
+            if number == signal.SIGINT:
+                self._interrupt()
+            self._carry_out(self._supervisor.stop(number))
+
+    def _interrupt(self) -> None:
+        self.read_events()  # it may have attached just before
+        self._carry_out(self._supervisor.interrupt())
+
+    def _on_launcher_died(self, watch: Watch, name: str) -> None:
+        if self._settings.launcher:
+            os._exit(EXIT_LOST)  # the shim keeps the worker, and hvdft run starts new agents
+        watch.end()
+        self._carry_out(self._supervisor.launcher_died(name))
+        self.launcher_lost = True
+
+    # -------------------------------------------------------------- time
+
+    def _set_timers(self) -> None:
+        supervisor = self._supervisor
+        self._deadline.set(min(supervisor.deadline, supervisor.leave_at))
+        first = min(self._care.look_at, self._stall.look_at, self._commands.look_at)
+        self._look.set(first)
+
+    def _on_deadline(self) -> None:
+        state = self._observer.status(self._rank.rank).state
+        self._carry_out(self._supervisor.time_passed(self._loop.now(), state))
+
+    def _look_after(self) -> None:
+        """Looks whether the shim, the worker and hook commands are as they should be."""
+        now = self._loop.now()
+        self._commands.kill_late()
+        if self._care.look_at <= now and self._care.look():
+            _say(f"the shim of rank {self._rank.rank} was stopped, so it was killed")
+        if self._stall.look_at <= now:
+            self._look_for_stall()
+
+    def _look_for_stall(self) -> None:
+        stuck: Stuck | None = None
+        if self._supervisor.watched and self._supervisor.pid:
+            stuck = self._stall.look(self._supervisor.pid)
+        else:
+            self._stall.skip()
+        if stuck:
+            self._carry_out(self._supervisor.worker_stuck(stuck))
+
+    def _note_stacks(self, text: str) -> None:
+        """Has a worker's stacks written into the report, which the agent of rank 0 writes."""
+        whose = {"rank": self._rank.rank, "incarnation": self._supervisor.incarnation}
+        note = {"type": "STACKS", "time_ns": time.monotonic_ns(), **whose, "text": text}
+        if self._journal:
+            self._journal.note(note)
+        else:
+            self._shim.note(note)
+
+
+def _say(text: str) -> None:
+    print(f"hvdft: {text}", file=sys.stderr, flush=True)
