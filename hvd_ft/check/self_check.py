@@ -15,7 +15,7 @@ from hvd_ft.install.environment import CHECKS, mpi_environment
 from hvd_ft.native import abi
 
 LOAD_SECONDS = 120.0
-_LOAD_MPI_LIBRARY = "from hvd_ft.ring import native; print(native.version())"
+_LOAD_MPI_LIBRARY = "from hvd_ft.native import mpi; print(mpi.version())"
 # Its TensorFlow has to be there first.
 _LOAD_HOROVOD = "import ctypes, sys, tensorflow; ctypes.CDLL(sys.argv[1]); print()"
 

@@ -48,12 +48,13 @@ ROW = """\
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+from hvd_ft.bench.workers import allreduce
 from hvd_ft.native import abi
-from hvd_ft.tensorflow import bench_allreduce
 
-bench_allreduce.prepare_tensorflow()
+
+allreduce.prepare_tensorflow()
 hvd.init()
-measurement = bench_allreduce.Measurement("float32", "sum", 3)
+measurement = allreduce.Measurement("float32", "sum", 3)
 step, inputs = measurement._step(4), measurement._inputs(4, phase=0)
 measurement._iterate(step, inputs, 1)
 before = abi.library().hvdft_worker_cursor()

@@ -22,7 +22,7 @@ def test_what_has_been_imported_is_left_out_of_collections(monkeypatch: pytest.M
         (basics, "prepare_exit"),
         (basics, "_prepare_end"),
         (basics._horovod, "init"),
-        (basics.hooks, "start"),
+        (basics.peer_hooks, "start"),
     ):
         monkeypatch.setattr(place, name, lambda *_: None)
     basics._leave_modules_out_of_collections.cache_clear()
