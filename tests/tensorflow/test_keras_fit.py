@@ -139,21 +139,26 @@ def test_what_is_copied_beside_training_is_the_boundarys(
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
     monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
     monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first three
-    stepped, over = threading.Event(), threading.Event()
+    stepped, over, copied = threading.Event(), threading.Event(), threading.Event()
+    copied.set()
     write, finish = SnapshotWriter.write, SnapshotWriter._finish
 
     def wait_for_a_step(*args: Any) -> None:
         if not over.is_set():
             stepped.clear()
+            copied.clear()
         write(*args)
 
     def late(*args: Any) -> int:
         assert stepped.wait(30)
-        return finish(*args)
+        result = finish(*args)
+        copied.set()
+        return result
 
     class Stepped(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             stepped.set()
+            assert copied.wait(30)  # or the next snapshot may have to wait for it
 
         def on_train_end(self, logs: Any = None) -> None:
             over.set()  # the last snapshot has no step after it
