@@ -1,6 +1,6 @@
 """The core's C functions and structures, as `include/hvd_ft.h` declares them, and how it is loaded.
 
-Their meaning is told there; `native.py` makes Python of them.
+Their meaning is told there; `core.py` makes Python of them.
 """
 
 import ctypes
@@ -134,7 +134,7 @@ def library_path() -> str:
 
 
 def mpi_library_path() -> str:
-    """Where libhvdft_mpi.so lies, which only processes that speak MPI load (`ring/native.py`)."""
+    """Where libhvdft_mpi.so lies, which only processes that speak MPI load (`mpi.py`)."""
     return str(_PACKAGE / "libhvdft_mpi.so")
 
 

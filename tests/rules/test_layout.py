@@ -171,6 +171,24 @@ def test_what_has_to_be_there_is_there() -> None:
     assert [name for name in TOP.split() if not (ROOT / name).exists()] == []
 
 
+def test_the_architecture_names_files_that_are_there() -> None:
+    files = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.*") if path.is_file()}
+    named = re.findall(r"`([\w/]+/\w+\.(?:py|cc|h))`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert named
+    missing = [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)]
+    assert missing == []
+
+
+def test_scripts_call_functions_that_the_core_has() -> None:
+    """They find them by name: a rename shows only when they run."""
+    headers = "".join(path.read_text() for path in (CSRC / "include").glob("*.h"))
+    known = set(re.findall(r"\bhvdft_\w+", headers))
+    for folder in ("tests", "experiments"):
+        for path in (ROOT / folder).rglob("*.py"):
+            called = set(re.findall(r"\.(hvdft_\w+)", path.read_text()))
+            assert called <= known, path
+
+
 def test_every_experiment_says_what_it_asks() -> None:
     within = (path for path in (ROOT / "experiments").iterdir() if path.is_dir())
     folders = [path for path in within if path.name != "__pycache__"]  # Python's own, of a run
