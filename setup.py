@@ -124,6 +124,7 @@ setup(
         "mpi4py>=4.1,<5",
         f"impi-rt=={MPI_VERSION}",
         "matplotlib>=3.8",
+        "msgspec>=0.18,<1",
         "psutil>=5.9",
         "rich>=13",
         # for `hvdft build-horovod`, and for Horovod itself

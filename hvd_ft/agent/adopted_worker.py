@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass
 
 from hvd_ft.native.types import State, Status
-from hvd_ft.system.channel import Message
+from hvd_ft.shim.messages import FoundWorker
 
 
 @dataclass(frozen=True)
@@ -59,27 +59,28 @@ class IsDone:
     """The rank has done its work."""
 
 
-def reattach_verdict(found: Message | None, arena: Status) -> GoesOn | HasEnded | ToStart | IsDone:
+def reattach_verdict(
+    found: FoundWorker | None, arena: Status
+) -> GoesOn | HasEnded | ToStart | IsDone:
     """Says what is to be done.
 
     Args:
-        found: what the shim tells: `incarnation`, `pid`, `begun`, and `end`, a pair of status
-            and time, if it has ended. None if it has started none, or was killed, and its worker
+        found: what the shim tells; None if it has started none, or was killed, and its worker
             with it.
         arena: the rank's status.
     """
     if arena.state is State.DONE:
         return IsDone()
     reaped = arena.pid == 0
-    if found is None or not found["pid"]:
+    if found is None or not found.pid:
         if not reaped:
             return HasEnded(arena.incarnation, arena.pid, True, int(signal.SIGKILL), None)
         return ToStart(arena.incarnation + (arena.state is State.RESTARTING))
-    incarnation, pid = found["incarnation"], found["pid"]
+    incarnation, pid = found.incarnation, found.pid
     noted = (incarnation, pid) == (arena.incarnation, arena.pid)
-    if found.get("end") is None:
-        return GoesOn(incarnation, pid, noted, found["begun"])
+    if found.end is None:
+        return GoesOn(incarnation, pid, noted, found.begun)
     if incarnation == arena.incarnation and reaped and arena.state is State.RESTARTING:
         return ToStart(incarnation + 1)
-    status, time_ns = found["end"]
+    status, time_ns = found.end
     return HasEnded(incarnation, pid, noted, status, time_ns)

@@ -84,7 +84,7 @@ class ShimCare:
         if settings.launcher and self._shim.found is None:
             # Longer than the launcher waits for a lost host before it starts new agents.
             self._shim.keep(settings.host_timeout_seconds + settings.adoption_timeout_seconds)
-        running = self._shim.found["running"] if self._shim.found else ()
+        running = self._shim.found.running if self._shim.found else ()
         if self._spares and SPARES not in running:
             argv = manager_command(self._spares, self._command)
             self._shim.start(SPARES, argv, self._env, self._arenas)

@@ -24,9 +24,9 @@ from hvd_ft.job.drills import Drill, drill_environment
 from hvd_ft.job.settings import Settings
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
 from hvd_ft.native.types import EventType
+from hvd_ft.shim import messages
 from hvd_ft.shim.children import SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
-from hvd_ft.system.channel import Message
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.stop_signals import StopSignals
 
@@ -226,7 +226,7 @@ class SupervisorLoop:
         mine = [event for event in past if event.rank == self._rank.rank]
         attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
         failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
-        found = self._shim.found["worker"] if self._shim.found else None
+        found = self._shim.found.worker if self._shim.found else None
         verdict = reattach_verdict(found, self._observer.status(self._rank.rank))
         before = Past(max(attached, default=-1), failed)
         self._carry_out(
@@ -234,51 +234,62 @@ class SupervisorLoop:
         )
 
     def _on_shim(self) -> None:
-        messages = self._shim.channel.receive()
-        for message in messages or ():
-            report = message["report"]
-            if report == "beat":
-                self._care.answered()
-            elif report == "unkillable":
-                pids = ", ".join(map(str, message["pids"]))
-                _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {pids}")
-            elif report == "interrupt":
-                self._interrupt()
-                self._shim.interrupted()
-            elif report == "note":
-                if self._journal:
-                    self._journal.note(message["note"])
-            elif report == "stop":
-                self._carry_out(self._supervisor.stop(signal.Signals(message["signal"])))
-            elif message["name"] == WORKER:
-                self._on_worker(message)
-            elif message["name"] == SPARES:
-                if report != "started" and message.get("status", 1) and not self._supervisor.over:
-                    _say("nobody prepares spares any more; the job goes on without them")
-            elif report != "started":
-                self._on_command_ended(message)
-        if messages is None:
+        reports = self._shim.receive()
+        for report in reports or ():
+            self._on_report(report)
+        if reports is None:
             self._shim_watch.end()
             self.read_events()
             self._carry_out(self._supervisor.shim_died())
 
-    def _on_worker(self, message: Message) -> None:
+    def _on_report(self, report: messages.Report) -> None:
+        match report:
+            case messages.BeatHeard():
+                self._care.answered()
+            case messages.Unkillable(pids):
+                text = ", ".join(map(str, pids))
+                _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {text}")
+            case messages.Interrupt():
+                self._interrupt()
+                self._shim.interrupted()
+            case messages.NoteTaken(note):
+                if self._journal:
+                    self._journal.note(note)
+            case messages.StopAsked(number):
+                self._carry_out(self._supervisor.stop(signal.Signals(number)))
+            case messages.Started() | messages.Refused() | messages.Exited():
+                self._on_process(report)
+
+    def _on_process(self, report: messages.Started | messages.Refused | messages.Exited) -> None:
+        if report.name == WORKER:
+            self._on_worker(report)
+        elif isinstance(report, messages.Started):
+            pass
+        elif report.name == SPARES:
+            well = isinstance(report, messages.Exited) and report.status == 0
+            if not well and not self._supervisor.over:
+                _say("nobody prepares spares any more; the job goes on without them")
+        else:
+            self._on_command_ended(report)
+
+    def _on_worker(self, report: messages.Started | messages.Refused | messages.Exited) -> None:
         supervisor = self._supervisor
-        if message["report"] == "started":
-            actions = supervisor.worker_started(message["pid"], spare=message["spare"])
-        elif message["report"] == "refused":
-            actions = supervisor.worker_refused(message["error"])
+        if isinstance(report, messages.Started):
+            actions = supervisor.worker_started(report.pid, spare=report.spare)
+        elif isinstance(report, messages.Refused):
+            actions = supervisor.worker_refused(report.error)
         else:
             self.read_events()  # it may have attached just before
             actions = supervisor.worker_ended(
-                message["status"], message["time_ns"], self._facts(), self._loop.now()
+                report.status, report.time_ns, self._facts(), self._loop.now()
             )
         self._carry_out(actions)
 
-    def _on_command_ended(self, message: Message) -> None:
-        complaint = self._commands.ended(
-            message["name"], message.get("status"), message.get("error", "")
-        )
+    def _on_command_ended(self, report: messages.Refused | messages.Exited) -> None:
+        if isinstance(report, messages.Exited):
+            complaint = self._commands.ended(report.name, report.status)
+        else:
+            complaint = self._commands.ended(report.name, None, report.error)
         if complaint:
             _say(f"rank {self._rank.rank}: {complaint}")
 

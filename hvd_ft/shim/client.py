@@ -13,7 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
-from hvd_ft.shim import reattach
+from hvd_ft.shim import messages, reattach
+from hvd_ft.shim.messages import Order, Reattached, Report
 from hvd_ft.shim.shim import live
 from hvd_ft.system.channel import Channel, Message
 
@@ -23,11 +24,11 @@ class ShimClient:
 
     Attributes:
         pid: of the shim.
-        channel: where its reports come in.
+        channel: readable when `receive` has something to say.
         found: what it reported about the worker when it was taken over; None if it is new.
     """
 
-    def __init__(self, pid: int, channel: Channel, found: Message | None = None) -> None:
+    def __init__(self, pid: int, channel: Channel, found: Reattached | None = None) -> None:
         self.pid = pid
         self.channel = channel
         self.found = found
@@ -91,11 +92,11 @@ class ShimClient:
         if reattached is None:
             return None
         channel, found = reattached
-        return cls(found["shim"], channel, found)
+        return cls(found.shim, channel, found)
 
     def watch_job(self, directory: str) -> None:
         """Has the shim lock the job's directory, and clear it at the end if it is the last."""
-        self._order({"do": "job", "dir": directory})
+        self._order(messages.EnterJob(directory))
 
     def attend(
         self,
@@ -117,29 +118,29 @@ class ShimClient:
             lease_seconds: so long this agent, or the way to the launcher, may be silent.
             host_timeout_seconds: so long the launcher waits for a lost host.
         """
-        order = {"rank": rank, "host": host, "generation": generation, "launcher": launcher}
-        limits = {"lease": lease_seconds, "host_timeout": host_timeout_seconds}
-        self._order({"do": "attend", **order, **limits})
+        self._order(
+            messages.Attend(rank, host, generation, launcher, lease_seconds, host_timeout_seconds)
+        )
 
     def keep(self, seconds: float) -> None:
         """Has the shim live on without an agent, and wait for the next for so long."""
-        self._order({"do": "keep", "seconds": seconds})
+        self._order(messages.Keep(seconds))
 
     def beat(self, facts: Any) -> None:
         """Says that this agent lives, and what it has counted; the shim answers `beat`."""
-        self._order({"do": "beat", "facts": facts})
+        self._order(messages.Beat(facts))
 
     def note(self, note: Message) -> None:
         """Sends something for the report to the agent of rank 0, by way of the launcher."""
-        self._order({"do": "note", "note": note})
+        self._order(messages.Note(note))
 
     def interrupted(self) -> None:
         """Says that the worker has got the user's SIGINT."""
-        self._order({"do": "interrupted", "interrupted": True})
+        self._order(messages.Interrupted())
 
     def release(self, exit_code: int) -> None:
         """Ends what `keep` began: the job is over."""
-        self._order({"do": "release", "exit_code": exit_code})
+        self._order(messages.Release(exit_code))
 
     def start(
         self, name: str, argv: list[str], env: dict[str, str], cwd: str, spare: bool = False
@@ -148,20 +149,19 @@ class ShimClient:
 
         With `spare` a warm spare becomes this process, if the job has one.
         """
-        order = {"do": "start", "name": name, "argv": argv, "env": env, "cwd": cwd, "spare": spare}
-        self._order(order)
+        self._order(messages.Start(name, argv, env, cwd, spare))
 
     def go(self) -> None:
         """Has a worker begin that was reported as a spare: not before everybody knows of it."""
-        self._order({"do": "go"})
+        self._order(messages.Begin())
 
     def kill(self, name: str, number: int) -> None:
         """Sends a signal to the process group of that name, if it still runs."""
-        self._order({"do": "kill", "name": name, "signal": number})
+        self._order(messages.Kill(name, number))
 
     def signal(self, name: str, number: int) -> None:
         """Sends a signal to the process of that name alone, if it still runs."""
-        self._order({"do": "signal", "name": name, "signal": number})
+        self._order(messages.SignalOne(name, number))
 
     def kill_itself(self) -> None:
         """Kills the shim, which does not answer; its worker dies with it."""
@@ -173,16 +173,25 @@ class ShimClient:
 
         A thread of the agent could not: MPI_Init and MPI_Finalize hold Python's lock.
         """
-        self._order({"do": "limit", "seconds": seconds, "text": text})
+        self._order(messages.Limit(seconds, text))
 
     def unlimit(self) -> None:
         """Ends what `limit` began."""
-        self._order({"do": "limit", "seconds": None, "text": ""})
+        self._order(messages.Limit(None))
 
-    def _order(self, message: Message) -> None:
+    def receive(self) -> list[Report] | None:
+        """Reads what the shim has reported, waiting if nothing is there.
+
+        Returns:
+            The reports that are complete now, perhaps none; None when the shim is gone.
+        """
+        wires = self.channel.receive()
+        return None if wires is None else [messages.parse_report(wire) for wire in wires]
+
+    def _order(self, order: Order) -> None:
         # Of a dead shim the agent learns by the end of what it receives.
         with contextlib.suppress(OSError):
-            self.channel.send(message)
+            self.channel.send(messages.to_wire(order))
 
     def end(self, timeout_seconds: float) -> bool:
         """Ends the shim and everything it has started.
@@ -190,7 +199,7 @@ class ShimClient:
         Returns:
             Whether it has ended in time.
         """
-        self._order({"do": "end"})
+        self._order(messages.End())
         self.channel.close()
         try:
             pidfd = os.pidfd_open(self.pid)

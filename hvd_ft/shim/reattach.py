@@ -10,6 +10,7 @@ import os
 import socket
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.shim.messages import Reattached, parse_report
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.handoff import (
     TIMEOUT_SECONDS,
@@ -69,7 +70,7 @@ class ReattachSocket:
 
 def reattach(
     directory: str, rank: int, generation: int, lease_seconds: float, launcher: str | None
-) -> tuple[Channel, Message] | None:
+) -> tuple[Channel, Reattached] | None:
     """Connects to the shim of a rank.
 
     Args:
@@ -97,17 +98,20 @@ def reattach(
     try:
         order = {"generation": generation, "lease": lease_seconds, "launcher": launcher}
         send_order(end, order, [0, 1, 2])
-        while not (messages := channel.receive()):
-            if messages is None:
+        while not (wires := channel.receive()):
+            if wires is None:
                 raise ConnectionResetError("it has closed the connection")
-    except OSError as error:
+        found = parse_report(wires[0])
+        if not isinstance(found, Reattached):
+            raise ValueError(f"it answers {found}")
+    except (OSError, ValueError) as error:
         channel.close()
         raise HvdFtError(
             f"the shim of rank {rank} does not take an agent of generation {generation} "
             f"({error}): start the job again"
         ) from error
     end.settimeout(None)
-    return channel, messages[0]
+    return channel, found
 
 
 def _name(rank: int) -> str:

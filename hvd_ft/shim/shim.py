@@ -14,14 +14,7 @@ ends its processes, but leaves the job's files, from which the job can be resume
 A worker can be a warm spare: then the spare's shim (spare_shim.py) is its parent and reaps it,
 and the shim passes orders and reports on.
 
-Orders:    attend(rank, host, generation, launcher, lease, host_timeout)   job(dir)
-           keep(seconds)   start(name, argv, env, cwd, spare)   go
-           kill(name, signal)   signal(name, signal)   limit(seconds, text)   beat(facts)
-           note(note)   interrupted   release(exit_code)   end
-Reports:   started(name, pid, time_ns, spare)   refused(name, error)
-           exited(name, pid, status, time_ns)   unkillable(pids)   beat
-           interrupt   stop(signal)   note(note)   reattached(shim, worker, running): the first one
-           to a new agent
+What agent and shim say to each other is in messages.py.
 """
 
 import contextlib
@@ -40,8 +33,10 @@ from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
 from hvd_ft.job.launcher_processes import strike
 from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.shim import messages
 from hvd_ft.shim.children import WORKER, Children
 from hvd_ft.shim.launcher_line import LauncherLine
+from hvd_ft.shim.messages import Order, Report
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.shim.reattach import ReattachSocket
 from hvd_ft.system.channel import Channel, Message
@@ -161,10 +156,10 @@ class _Shim:
         self._agent_watch = self._loop.watch(channel, lambda: self._hear_agent(channel))
 
     def _hear_agent(self, agent: Channel) -> None:
-        messages = agent.receive()
-        for message in messages or ():
-            self._follow(message)
-        if messages is None:
+        wires = agent.receive()
+        for wire in wires or ():
+            self._follow(messages.parse_order(wire))
+        if wires is None:
             self._agent_watch.end()
             self._channel = self._beats = self._facts = None
             self._limit.clear()
@@ -175,45 +170,49 @@ class _Shim:
             self._reattached_by.set(self._loop.now() + self._keep_seconds)
             self._launcher.tell(orphaned=True)
 
-    def _follow(self, message: Message) -> None:
-        do = message["do"]
-        if do == "start":
-            self._children.start(message, self._job.path if self._job else None)
-        elif do == "go":
-            self._children.go()
-        elif do == "kill":
-            self._children.kill(message["name"], message["signal"])
-        elif do == "signal":
-            self._children.signal(message["name"], message["signal"])
-        elif do in ("note", "interrupted"):
-            if self._launcher:
-                self._launcher.send({do: message[do]})
-        else:
-            self._follow_agents(message)
+    def _follow(self, order: Order) -> None:
+        match order:
+            case messages.Start():
+                self._children.start(order, self._job.path if self._job else None)
+            case messages.Begin():
+                self._children.go()
+            case messages.Kill(name, number):
+                self._children.kill(name, number)
+            case messages.SignalOne(name, number):
+                self._children.signal(name, number)
+            case messages.Note(note):
+                self._tell_launcher({"note": note})
+            case messages.Interrupted():
+                self._tell_launcher({"interrupted": True})
+            case _:
+                self._follow_agents(order)
 
-    def _follow_agents(self, message: Message) -> None:
+    def _follow_agents(self, order: Order) -> None:
         """Follows an order about the job, or about the agent itself."""
-        do = message["do"]
-        if do == "beat":
-            self._hear_beat(message["facts"])
-        elif do == "attend":
-            self._attend(message)
-        elif do == "job":
-            self._enter_job(message["dir"])
-        elif do == "keep":
-            self._keep_seconds = message["seconds"]
-            self._check_launcher()
-        elif do == "release":
-            self._keep_seconds = self._beats = None
-            if self._launcher:
-                self._launcher.tell(orphaned=False, exit_code=message["exit_code"])
-        elif do == "end":
-            self._over = True
-        elif do == "limit":
-            seconds, self._limit_text = message["seconds"], message["text"]
-            self._limit.set(self._loop.now() + seconds if seconds else _NEVER)
-            if self._beats:
-                self._beats.stop()  # it is in MPI, which lets Python do nothing else
+        match order:
+            case messages.Beat(facts):
+                self._hear_beat(facts)
+            case messages.Attend():
+                self._attend(order)
+            case messages.EnterJob(directory):
+                self._enter_job(directory)
+            case messages.Limit(seconds, text):
+                self._set_limit(seconds, text)
+            case messages.Keep(seconds):
+                self._keep_seconds = seconds
+                self._check_launcher()
+            case messages.Release(exit_code):
+                self._keep_seconds = self._beats = None
+                if self._launcher:
+                    self._launcher.tell(orphaned=False, exit_code=exit_code)
+            case messages.End():
+                self._over = True
+
+    def _set_limit(self, seconds: float | None, text: str) -> None:
+        self._limit_text = text
+        self._limit.set(self._loop.now() + seconds if seconds else _NEVER)
+        if self._beats:
+            self._beats.stop()  # it is in MPI, which lets Python do nothing else
 
     def _enter_job(self, directory: str) -> None:
         try:
@@ -229,26 +228,25 @@ class _Shim:
         if self._beats:
             self._beats.heard(self._loop.now())
             self._look.set(self._beats.look_at)
-        self._report({"report": "beat"})
+        self._report(messages.BeatHeard())
 
-    def _attend(self, order: Message) -> None:
-        self._rank = order["rank"]
-        self._beats = Beats(order["lease"])
-        self._silence_seconds = order["host_timeout"] + order["lease"]
-        self._host = order["host"]
-        if order["launcher"] is not None:
-            self._connect(order)
+    def _attend(self, order: messages.Attend) -> None:
+        self._rank, self._host = order.rank, order.host
+        self._beats = Beats(order.lease)
+        self._silence_seconds = order.host_timeout + order.lease
+        if order.launcher is not None:
+            self._connect(order.launcher, order.generation, order.lease)
             self._warn.set(self._loop.now() + _WARN_SECONDS)
 
-    def _connect(self, order: Message) -> None:
+    def _connect(self, launcher: str, generation: int, lease_seconds: float) -> None:
         if self._launcher is not None:
             self._launcher.close()
         self._launcher = LauncherLine(
             self._loop,
-            order["launcher"],
-            ShimStatus(self._rank, self._host, order["generation"], orphaned=False),
-            order["lease"],
-            known=order["generation"] > 0,  # it has been there, or it could not start this agent
+            launcher,
+            ShimStatus(self._rank, self._host, generation, orphaned=False),
+            lease_seconds,
+            known=generation > 0,  # it has been there, or it could not start this agent
             silence_seconds=self._silence_seconds,
             on_order=self._follow_launcher,
             on_dead=self._on_launcher_dead,
@@ -286,7 +284,7 @@ class _Shim:
         if self._launcher and order["launcher"] == self._launcher.address:
             self._launcher.tell(orphaned=False, generation=order["generation"])
         else:
-            self._connect(order)  # the job is resumed
+            self._connect(order["launcher"], order["generation"], order["lease"])  # resumed
         self._relay.attach(streams[1:])
         self._report(self._children.found())
 
@@ -304,24 +302,28 @@ class _Shim:
             self._channel.close()  # not before: it would take us for dead, and start another
             self._channel = None
 
-    def _report(self, message: Message) -> None:
+    def _report(self, report: Report) -> None:
         # Of the agent's death we learn by the end of its socket.
         if self._channel is not None:
             with contextlib.suppress(OSError):
-                self._channel.send(message)
+                self._channel.send(messages.to_wire(report))
 
     # -------------------------------------------------------------- launcher
+
+    def _tell_launcher(self, message: Message) -> None:
+        if self._launcher:
+            self._launcher.send(message)
 
     def _follow_launcher(self, order: Message) -> None:
         assert self._launcher is not None
         if "ask" in order:
             self._launcher.send({"answer": order["ask"], "facts": self._facts})
         elif "interrupt" in order:
-            self._report({"report": "interrupt"})
+            self._report(messages.Interrupt())
         elif "stop" in order:
-            self._report({"report": "stop", "signal": order["stop"]})
+            self._report(messages.StopAsked(order["stop"]))
         elif "note" in order:
-            self._report({"report": "note", "note": order["note"]})
+            self._report(messages.NoteTaken(order["note"]))
         elif "over" in order:
             self._end_agent()
             self._over = True

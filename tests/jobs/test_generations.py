@@ -26,6 +26,7 @@ from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Started
 from hvd_ft.shim.reattach import ReattachSocket, reattach
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import send_order
@@ -194,9 +195,10 @@ def test_nothing_of_an_older_generation_is_accepted(
         with contextlib.suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
     process.start("another", ["true"], {}, "/")
-    messages = process.channel.receive()
-    assert messages
-    assert (messages[0]["report"], messages[0]["name"]) == ("started", "another")
+    reports = process.receive()
+    assert reports
+    assert isinstance(reports[0], Started)
+    assert reports[0].name == "another"
 
 
 def test_nobody_is_reattached_by_another_users_process(
@@ -226,8 +228,9 @@ def test_a_stopped_agent_that_is_superseded_dies(arena_dir: Path) -> None:
         ended, status = os.waitpid(agent, os.WNOHANG)
         assert (ended, os.waitstatus_to_exitcode(status)) == (agent, -signal.SIGKILL)
         channel, found = reattached
-        assert found["worker"]["pid"] > 0
-        assert ShimClient(found["shim"], channel, found).end(10)
+        assert found.worker is not None
+        assert found.worker.pid > 0
+        assert ShimClient(found.shim, channel, found).end(10)
     directory.leave()
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from hvd_ft.job import directory as jobdir
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Exited, Refused, Report, Started
 from hvd_ft.shim.shim import WORKER
-from hvd_ft.system.channel import Message
 
 TIMEOUT_SECONDS = 20.0
 
@@ -99,13 +99,13 @@ def shim() -> Iterator[ShimClient]:
         process.end(TIMEOUT_SECONDS)
 
 
-def report(shim: ShimClient) -> Message:
+def report(shim: ShimClient) -> Report:
     """Returns the next report; the tests make sure that it comes alone."""
-    messages: list[Message] = []
+    messages: list[Report] = []
     while not messages:
         ready, _, _ = select.select([shim.channel.fileno()], [], [], TIMEOUT_SECONDS)
         assert ready, "the shim reported nothing"
-        received = shim.channel.receive()
+        received = shim.receive()
         assert received is not None, "the shim is gone"
         messages += received
     assert len(messages) == 1
@@ -118,7 +118,7 @@ def start(
     name: str = WORKER,
     env: dict[str, str] | None = None,
     cwd: str = "/",
-) -> Message:
+) -> Report:
     shim.start(name, list(argv), {**os.environ, **(env or {})}, cwd)
     return report(shim)
 
@@ -140,24 +140,26 @@ def test_an_exit_is_reported_with_its_status(
     shim: ShimClient, fifo: Fifo, ending: str, status: int
 ) -> None:
     started = start(shim, "sh", "-c", f"read gate < {fifo.path}; {ending}")
-    assert (started["report"], started["name"]) == ("started", WORKER)
+    assert isinstance(started, Started)
+    assert started.name == WORKER
     Path(fifo.path).write_text("go\n")
     exited = report(shim)
-    assert (exited["report"], exited["pid"]) == ("exited", started["pid"])
-    assert exited["status"] == status
-    assert exited["time_ns"] >= started["time_ns"]
+    assert isinstance(exited, Exited)
+    assert exited.pid == started.pid
+    assert exited.status == status
+    assert exited.time_ns >= started.time_ns
 
 
 def test_a_command_that_is_not_there_is_refused(shim: ShimClient) -> None:
     refused = start(shim, "/no/such/program")
-    assert refused["report"] == "refused"
-    assert "cannot start /no/such/program" in refused["error"]
-    assert "No such file or directory" in refused["error"]
+    assert isinstance(refused, Refused)
+    assert "cannot start /no/such/program" in refused.error
+    assert "No such file or directory" in refused.error
 
 
 def test_a_missing_directory_is_refused(shim: ShimClient) -> None:
     refused = start(shim, "true", cwd="/no/such/directory")
-    assert "/no/such/directory" in refused["error"]
+    assert "/no/such/directory" in refused.error
 
 
 def test_a_worker_has_a_session_and_environment_of_its_own(shim: ShimClient, fifo: Fifo) -> None:
@@ -186,25 +188,25 @@ def test_signals_go_to_the_whole_group(shim: ShimClient, fifo: Fifo) -> None:
     start(shim, "sh", "-c", script)
     pids = fifo.pids(1)
     shim.kill(WORKER, signal.SIGTERM)
-    assert report(shim)["status"] == signal.SIGTERM
+    assert report(shim).status == signal.SIGTERM
     assert_gone(*pids)
 
 
 def test_a_signal_for_nobody_is_ignored(shim: ShimClient) -> None:
     shim.kill("nobody", signal.SIGKILL)
-    assert start(shim, "/no/such/program")["report"] == "refused"
+    assert isinstance(start(shim, "/no/such/program"), Refused)
 
 
 def test_what_a_dead_worker_leaves_behind_is_killed(shim: ShimClient, fifo: Fifo) -> None:
     start(shim, "sleep", "600", name="hook")
-    worker = start(shim, sys.executable, "-c", FAMILY, fifo.path)["pid"]
+    worker = start(shim, sys.executable, "-c", FAMILY, fifo.path).pid
     family = fifo.pids(2)
     assert worker in family
     os.kill(worker, signal.SIGKILL)
-    assert report(shim)["status"] == signal.SIGKILL
+    assert report(shim).status == signal.SIGKILL
     assert_gone(*family)
     # Only the worker's own are killed, and the next worker finds everything clear.
-    assert start(shim, "sleep", "600")["report"] == "started"
+    assert isinstance(start(shim, "sleep", "600"), Started)
     children = psutil.Process(shim.pid).children(recursive=True)
     assert sorted(child.name() for child in children) == ["sleep", "sleep"]
 
@@ -217,7 +219,7 @@ def test_the_end_takes_everything_along(shim: ShimClient, fifo: Fifo) -> None:
 
 
 def test_the_worker_dies_with_the_shim(shim: ShimClient) -> None:
-    worker = start(shim, "sleep", "600")["pid"]
+    worker = start(shim, "sleep", "600").pid
     os.kill(shim.pid, signal.SIGKILL)
     assert_gone(worker)
 

@@ -14,6 +14,7 @@ from conftest import ROOT
 
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Exited, Report, Started
 from hvd_ft.shim.shim import WORKER
 from hvd_ft.spares.spare_shim import fork_spare_shim
 from hvd_ft.system.await_file import await_file
@@ -47,7 +48,7 @@ class Job:
         (tmp_path / "script.py").write_text(SCRIPT)
         self.cwd = tmp_path
         self.told = tmp_path / "told"
-        self._messages: list[Message] = []
+        self._reports: list[Report] = []
         before = os.getcwd()
         os.chdir(self.directory.path)  # as the spare manager
         try:
@@ -64,12 +65,14 @@ class Job:
         full = {**ENV, "HOROVOD_RANK": "2", **env}
         self.shim.start(WORKER, argv, full, str(self.cwd), spare=True)
 
-    def report(self) -> Message:
-        while not self._messages:
-            received = messages(self.shim.channel)
+    def report(self) -> Report:
+        while not self._reports:
+            ready = select.select([self.shim.channel], [], [], TIMEOUT_SECONDS)[0]
+            assert ready, "the shim reported nothing"
+            received = self.shim.receive()
             assert received is not None
-            self._messages += received
-        return self._messages.pop(0)
+            self._reports += received
+        return self._reports.pop(0)
 
     def has_told(self) -> str:
         assert await_file(self.told, TIMEOUT_SECONDS)
@@ -92,10 +95,11 @@ def job(arena_dir: Path, tmp_path: Path) -> Iterator[Job]:
     assert not list(arena_dir.glob("*/*"))
 
 
-def taken(job: Job, what: str) -> Message:
+def taken(job: Job, what: str) -> Started:
     job.start(what)
     started = job.report()
-    assert (started["report"], started["spare"]) == ("started", True)
+    assert isinstance(started, Started)
+    assert started.spare
     assert messages(job.manager) == [{"report": "taken"}]
     assert not list(Path(job.directory.path).glob("ready-*"))
     return started
@@ -106,17 +110,18 @@ def test_a_spare_begins_when_it_is_told_and_its_end_is_reported(job: Job) -> Non
     assert not job.told.exists()
     job.shim.go()
     exited = job.report()
-    assert (exited["report"], exited["pid"]) == ("exited", started["pid"])
-    assert os.waitstatus_to_exitcode(exited["status"]) == 7
-    assert started["time_ns"] < exited["time_ns"]
-    assert job.has_told() == f"{started['pid']} 2 {job.cwd}"
+    assert isinstance(exited, Exited)
+    assert exited.pid == started.pid
+    assert os.waitstatus_to_exitcode(exited.status) == 7
+    assert started.time_ns < exited.time_ns
+    assert job.has_told() == f"{started.pid} 2 {job.cwd}"
     assert messages(job.manager) is None
 
 
 def test_a_spare_that_is_killed_when_it_is_taken_is_reported(job: Job) -> None:
     started = taken(job, "7")
-    os.kill(started["pid"], signal.SIGKILL)
-    assert job.report()["status"] == signal.SIGKILL
+    os.kill(started.pid, signal.SIGKILL)
+    assert job.report().status == signal.SIGKILL
     assert not job.told.exists()
 
 
@@ -125,7 +130,7 @@ def test_signals_are_passed_on(job: Job) -> None:
     job.shim.go()
     job.has_told()
     job.shim.kill(WORKER, signal.SIGTERM)
-    assert job.report()["status"] == signal.SIGTERM
+    assert job.report().status == signal.SIGTERM
 
 
 def test_who_loses_its_spare_shim_is_dead_when_that_is_reported(job: Job) -> None:
@@ -133,9 +138,9 @@ def test_who_loses_its_spare_shim_is_dead_when_that_is_reported(job: Job) -> Non
     job.shim.go()
     job.has_told()
     os.kill(job.spare_shim, signal.SIGKILL)
-    assert job.report()["status"] == signal.SIGKILL
+    assert job.report().status == signal.SIGKILL
     with contextlib.suppress(psutil.NoSuchProcess):  # nobody here has to reap it
-        assert psutil.Process(started["pid"]).status() == psutil.STATUS_ZOMBIE
+        assert psutil.Process(started.pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_who_loses_its_shim_is_ended_with_all_it_has_started(job: Job) -> None:
@@ -145,12 +150,13 @@ def test_who_loses_its_shim_is_ended_with_all_it_has_started(job: Job) -> None:
     os.kill(job.shim.pid, signal.SIGKILL)
     assert messages(job.manager) is None  # the shim has gone, after it has killed the rest
     with pytest.raises(ProcessLookupError):
-        os.kill(started["pid"], 0)
+        os.kill(started.pid, 0)
 
 
 def test_a_spare_whose_libraries_have_read_something_else_is_not_taken(job: Job) -> None:
     job.start("3", OMP_NUM_THREADS="17")
     started = job.report()
-    assert (started["report"], started["spare"]) == ("started", False)
-    assert os.waitstatus_to_exitcode(job.report()["status"]) == 3
+    assert isinstance(started, Started)
+    assert not started.spare
+    assert os.waitstatus_to_exitcode(job.report().status) == 3
     taken(job, "4")  # it still waits
