@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 import tensorflow as tf
-from keras.src.engine.data_adapter import GeneratorDataAdapter
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
+from hvd_ft.tensorflow.keras_fit import FitCall
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     byte_count,
@@ -53,12 +53,10 @@ class FitLoop:
         self._callbacks = CallbackState([])
         self._files = FileCallbacks([], loop.worker)
         self._variables: list[tf.Variable] = []  # found once an epoch: the search takes ms
-        self._data: Any = None  # Keras's data handler
         self._epoch = 0
         self._epoch_step = 0  # steps done in this epoch
         self._epoch_begin = 0  # steps done before this epoch
         self._passes: list[int] = []  # steps done when each pass over the data began
-        self._validation: tuple[Any, int | None] = (None, None)  # its data, and steps if limited
         self._validations: list[int] = []  # batches of each validation that has ended
         self._pass_given: DataIterator = None  # the present pass as Keras knows it
         self._pass: DataIterator = None  # and the iterator it really draws from
@@ -77,16 +75,12 @@ class FitLoop:
         self, _steps_per_epoch: int | None, initial_epoch: int, **_: Any
     ) -> tuple[int, int]:
         """Begins the loop and tells Keras at which epoch and step; it has begun all callbacks."""
-        # Keras hands neither the other callbacks nor the data to a callback, yet early stopping
-        # has to stop all ranks at the same step, and a dataset has to be where it was. So this
-        # looks into fit, which called the method that called this one.
-        fit = sys._getframe(2).f_locals
+        self._fit = fit = FitCall()
         counting = [inner(self._model.optimizer)]  # some optimizers have numbers beside variables
-        self._callbacks = CallbackState([*fit["callbacks"].callbacks, *counting])
-        self._files = FileCallbacks(fit["callbacks"].callbacks, self._loop.worker)
-        self._data = fit["data_handler"]
-        self._validation = fit.get("val_x"), fit["validation_steps"]
-        self._say_what_is_not_repeated(fit)
+        self._callbacks = CallbackState([*fit.callbacks, *counting])
+        self._files = FileCallbacks(fit.callbacks, self._loop.worker)
+        if self._loop.tells and fit.workers_read:
+            _say_what_is_not_repeated(fit.workers_read)
         self._model._training_state = None  # asked once; a later fit has its own
         self._model.train_function = self._run_step
         self._begun = True
@@ -105,20 +99,6 @@ class FitLoop:
         self._check_epoch_length()
         self._resumes = True
         return self._epoch, self._epoch_step
-
-    def _say_what_is_not_repeated(self, fit: dict[str, Any]) -> None:
-        read_by_others = fit["workers"] > 1 or fit["use_multiprocessing"]
-        if (
-            self._loop.tells
-            and read_by_others
-            and isinstance(self._data._adapter, GeneratorDataAdapter)
-        ):
-            print(
-                f"hvd_ft: fit reads its data ({type(fit['x']).__name__}) by several workers, which "
-                "draw random numbers in an order of their own; if it draws any, they are others "
-                "after a restart: give fit workers=1, use_multiprocessing=False",
-                file=sys.stderr,
-            )
 
     def begin_epoch(self, epoch: int) -> None:
         """An epoch begins, or is entered in the middle."""
@@ -198,11 +178,11 @@ class FitLoop:
 
     def _pass_by(self) -> None:
         """Brings everything to where it was when this fit, now over, had ended."""
-        dataset = self._data._dataset
+        dataset = self._fit.dataset
         # Keras makes an iterator before the first epoch, and by some data one more for each.
         first = iter(dataset)
-        self._restore(iter(dataset) if self._data._adapter.should_recreate_iterator() else first)
-        self._data._dataset = ()  # the iterator it is about to make would be one too many
+        self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
+        self._fit.draw_no_more()  # the iterator it is about to make would be one too many
 
     def _restore(self, iterator: DataIterator) -> DataIterator:
         """Restores the snapshot; returns the present pass's iterator at the right batch.
@@ -220,14 +200,12 @@ class FitLoop:
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
         before = rng_state()
-        adapter = self._data._adapter
-        position = after_passes(
-            self._data._dataset, iterator, batches, values["done"], adapter.on_epoch_end
-        )
+        fit = self._fit
+        position = after_passes(fit.dataset, iterator, batches, values["done"], fit.on_epoch_end)
         if values["done"] and not values["stopped"]:
-            adapter.on_epoch_end()
+            fit.on_epoch_end()
         drawn = drawn_by(before, rng_state())
-        data, limit = self._validation
+        data, limit = fit.validation
         if isinstance(data, tf.data.Dataset):
             after_validations(data, self._validations, limit)
         restore(fit_variables(self._model), arrays)
@@ -253,6 +231,15 @@ def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
     function = model.train_function
     left = getattr(function, "__self__", None)
     return left._train_function if isinstance(left, FitLoop) else function
+
+
+def _say_what_is_not_repeated(data: str) -> None:
+    print(
+        f"hvd_ft: fit reads its data ({data}) by several workers, which draw random numbers in an "
+        "order of their own; if it draws any, they are others after a restart: give fit workers=1, "
+        "use_multiprocessing=False",
+        file=sys.stderr,
+    )
 
 
 def _two_say_where_to_begin() -> HvdFtError:

@@ -1,0 +1,69 @@
+"""The call of `Model.fit` under way: what Keras does not hand to a callback.
+
+Early stopping has to stop all ranks at the same step, and a dataset has to be where it was, yet
+Keras gives a callback neither the other callbacks nor the data. So this looks into the frame of
+`fit`. It is the only file that does, and that knows what Keras 2.15 calls things there.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from keras.src.engine.data_adapter import GeneratorDataAdapter
+
+from hvd_ft.errors import HvdFtError
+
+
+class FitCall:
+    """A `fit` that is among the callers.
+
+    Attributes:
+        callbacks: all of them, also Keras's own.
+        validation: its data and, if limited, its steps; (None, None) without any.
+    """
+
+    def __init__(self) -> None:
+        fit = _locals_of_fit()
+        self._data = fit["data_handler"]
+        self._given = fit["x"]
+        self._by_several_workers = fit["workers"] > 1 or fit["use_multiprocessing"]
+        self.callbacks: list[Any] = fit["callbacks"].callbacks
+        self.validation: tuple[Any, int | None] = fit.get("val_x"), fit["validation_steps"]
+
+    @property
+    def dataset(self) -> Any:
+        """From which Keras makes its iterators."""
+        return self._data._dataset
+
+    @property
+    def on_epoch_end(self) -> Callable[[], Any]:
+        """What Keras calls after each epoch, for data that reorders itself."""
+        end: Callable[[], Any] = self._data._adapter.on_epoch_end
+        return end
+
+    @property
+    def has_an_iterator_each_epoch(self) -> bool:
+        """Whether Keras makes one more iterator for each epoch; else one does for all."""
+        return bool(self._data._adapter.should_recreate_iterator())
+
+    @property
+    def workers_read(self) -> str:
+        """The type of data that several workers read in an order of their own; "" if none do."""
+        if self._by_several_workers and isinstance(self._data._adapter, GeneratorDataAdapter):
+            return type(self._given).__name__
+        return ""
+
+    def draw_no_more(self) -> None:
+        """Keeps Keras from making the iterator that it is about to make."""
+        self._data._dataset = ()
+
+
+def _locals_of_fit() -> dict[str, Any]:
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        frame = caller
+        if frame.f_code.co_name == "fit" and "data_handler" in frame.f_locals:
+            return frame.f_locals
+    raise HvdFtError(
+        "FaultTolerance does not find the fit that it is used in: use the Keras of TensorFlow 2.15"
+    )
