@@ -42,7 +42,8 @@ def copy_tree(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     for name in ("hvd_ft", "patches"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt", "README.md"):
+    files = "setup.py pyproject.toml MANIFEST.in CMakeLists.txt README.md LICENSE NOTICE"
+    for name in files.split():
         shutil.copy(ROOT / name, tree)
     return tree
 

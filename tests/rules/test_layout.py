@@ -56,7 +56,7 @@ MAY_INCLUDE = {
 }
 OF_TENSORFLOW = ("hvd_ft/tensorflow/", "hvd_ft/bench/workers/", "hvd_ft/check/worker.py")
 TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
-    ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
+    LICENSE NOTICE CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
 
 
 @functools.cache
