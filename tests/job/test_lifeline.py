@@ -158,6 +158,23 @@ def test_a_launcher_out_of_reach_is_lost_after_its_time_if_it_was_ever_reached(
         end.close()
 
 
+def test_a_launcher_that_is_reached_again_is_not_lost() -> None:
+    clock = [1000.0]
+    with EventLoop(lambda: clock[0]) as loop:
+        launcher = LifeLines(loop, one_host=True, lease_seconds=LEASE)
+        (end,) = connect(loop, launcher, 0)
+        assert end._socket is not None
+        end._socket.shutdown(socket.SHUT_RDWR)
+        serve(loop, lambda: end.silent_since is not None)
+        assert end._lost.at == 2000.0
+        serve(loop, lambda: end.silent_since is None)
+        clock[0] = 3000.0
+        loop.run_once(0)
+        assert end.times_lost == 0
+        end.close()
+        launcher.close()
+
+
 def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(
     loop: EventLoop, launcher: LifeLines
 ) -> None:

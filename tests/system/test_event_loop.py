@@ -81,7 +81,7 @@ def test_a_descriptor_that_is_watched_anew_belongs_to_the_new_watch() -> None:
         loop.watch(reader, lambda: called.append("new"))
         old.end()
         os.write(writer, b"x")
-        loop.run_once()
+        loop.run_once(5.0)
     assert called == ["new"]
     os.close(reader)
     os.close(writer)
