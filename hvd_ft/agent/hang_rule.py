@@ -1,10 +1,11 @@
 """Which worker is stuck: no clock, no I/O, only the rules.
 
 A worker owes the others something when they wait and it does not. One that waits itself, in a
-collective of which it has done its part, sleeps until it is rung: it is not stuck, however long
+collective of which it has done its part, sleeps until it is notified: it is not stuck, however long
 that takes. So a worker is stuck if for the whole timeout it has done nothing, and
 
-- it has a collective under way, but does not sleep, or was rung and did not wake up: it is stopped;
+- it has a collective under way, but does not sleep, or was notified and did not wake up: it is
+  stopped;
 - or it has none under way, and another worker has waited in one for the whole timeout: its script
   hangs, or it is stopped.
 

@@ -126,7 +126,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Watch:
-    """What tells whether a rank's worker gets on; `asleep`: it waits and nobody has rung since."""
+    """What tells whether a rank's worker gets on; `asleep`: it waits, not yet notified."""
 
     state: State
     incarnation: int

@@ -207,6 +207,20 @@ class FoundWorker(msgspec.Struct):
     end: tuple[int, int] | None = None
 
 
+class Takeover(msgspec.Struct):
+    """What a new agent sends first, at the socket of reattach.py, with its standard streams.
+
+    Attributes:
+        generation: of it.
+        lease: seconds for which it may be silent.
+        launcher: its address; another one than before if the job is resumed.
+    """
+
+    generation: int
+    lease: float
+    launcher: str | None
+
+
 class Reattached(_Report):
     """The first report to a new agent.
 
@@ -234,7 +248,7 @@ Report = (
 )
 
 
-def to_wire(message: Order | Report) -> Message:
+def to_wire(message: Order | Report | Takeover) -> Message:
     """Returns the message as a channel sends it."""
     wire: Message = msgspec.to_builtins(message)
     return wire
@@ -258,6 +272,16 @@ def parse_report(wire: Message) -> Report:
     """
     report: Report = _parse(wire, Report)
     return report
+
+
+def parse_takeover(wire: Message) -> Takeover:
+    """Reads what a new agent sends first.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    takeover: Takeover = _parse(wire, Takeover)
+    return takeover
 
 
 def _parse(wire: Message, kind: Any) -> Any:

@@ -10,8 +10,8 @@ import os
 import socket
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.shim.messages import Reattached, parse_report
-from hvd_ft.system.channel import Channel, Message
+from hvd_ft.shim.messages import Reattached, Takeover, parse_report, parse_takeover, to_wire
+from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import (
     TIMEOUT_SECONDS,
     check_peer,
@@ -48,7 +48,7 @@ class ReattachSocket:
         """Returns the descriptor to wait on: readable when `receive` has something to do."""
         return self._listener.fileno()
 
-    def receive(self) -> tuple[socket.socket, Message, list[int]] | None:
+    def receive(self) -> tuple[socket.socket, Takeover, list[int]] | None:
         """Takes a connection.
 
         Returns:
@@ -63,8 +63,15 @@ class ReattachSocket:
             except OSError:
                 connection.close()
                 return None
+            try:
+                takeover = parse_takeover(order)
+            except ValueError:
+                connection.close()
+                for stream in streams:
+                    os.close(stream)
+                return None
             connection.settimeout(None)
-            return connection, order, streams
+            return connection, takeover, streams
         return None
 
 
@@ -96,8 +103,7 @@ def reattach(
         channel.close()
         return None
     try:
-        order = {"generation": generation, "lease": lease_seconds, "launcher": launcher}
-        send_order(end, order, [0, 1, 2])
+        send_order(end, to_wire(Takeover(generation, lease_seconds, launcher)), [0, 1, 2])
         while not (wires := channel.receive()):
             if wires is None:
                 raise ConnectionResetError("it has closed the connection")

@@ -266,11 +266,11 @@ class _Shim:
         received = reattach_socket.receive()
         if received is None:
             return
-        connection, order, streams = received
+        connection, takeover, streams = received
         os.close(streams[0])
         # After `release` the job is over, and before `keep` there is nothing to take over.
         newest = self._launcher.generation if self._launcher else 0
-        if self._keep_seconds is None or order["generation"] <= newest:
+        if self._keep_seconds is None or takeover.generation <= newest:
             connection.close()
             for stream in streams[1:]:
                 os.close(stream)
@@ -280,11 +280,11 @@ class _Shim:
         self._agent = os.pidfd_open(self._agent_pid)
         self._take_agent(Channel(connection))
         self._reattached_by.clear()
-        self._beats = Beats(order["lease"])
-        if self._launcher and order["launcher"] == self._launcher.address:
-            self._launcher.tell(orphaned=False, generation=order["generation"])
-        else:
-            self._connect(order["launcher"], order["generation"], order["lease"])  # resumed
+        self._beats = Beats(takeover.lease)
+        if self._launcher and takeover.launcher in (None, self._launcher.address):
+            self._launcher.tell(orphaned=False, generation=takeover.generation)
+        elif takeover.launcher is not None:  # another one: the job is resumed
+            self._connect(takeover.launcher, takeover.generation, takeover.lease)
         self._relay.attach(streams[1:])
         self._report(self._children.found())
 

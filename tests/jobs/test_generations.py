@@ -194,6 +194,11 @@ def test_nothing_of_an_older_generation_is_accepted(
         stranger.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(f"{path}/shim-3")
+        send_order(stranger, {"generation": 1}, [0, 1, 2])  # and nothing of its lease
+        stranger.settimeout(20)
+        assert stranger.recv(1) == b""
     process.start("another", ["true"], {}, "/")
     reports = process.receive()
     assert reports
