@@ -1,13 +1,17 @@
-// What Horovod's process sets need to know of the ft backend.
+// What Horovod hands to all that belongs to the ft backend. It chooses the ft overloads where Horovod
+// passes an MPIContext or a GlooContext.
 #ifndef HVD_FT_HOROVOD_FT_CONTEXT_H
 #define HVD_FT_HOROVOD_FT_CONTEXT_H
 
 namespace horovod {
 namespace common {
 
-// Chooses the ft overloads where Horovod passes an MPIContext or a GlooContext. It holds
-// nothing: the state is in libhvd_ft.so and in FtFollower.
-struct FtContext {};
+class FtEngine;
+
+struct FtContext {
+  FtContext();
+  FtEngine& engine; // never deleted: Horovod's thread may outlive static objects
+};
 
 } // namespace common
 } // namespace horovod

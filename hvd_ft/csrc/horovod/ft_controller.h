@@ -1,28 +1,27 @@
-// Negotiation of the ft backend, for one process set.
+// One process set's negotiation in the ft backend, as Horovod sees it.
 //
 // Instead of a lockstep cycle every rank announces its tensors to the coordinator (rank 0, whether
 // it is in the set or not) when it has some; when all of the set have announced a tensor the
 // coordinator proposes responses, the agents append them to the op log, and every rank executes the
-// log in order (FtFollower). Horovod's own code still matches requests, builds responses and fuses
-// them.
+// log in order (FtEngine). Horovod's own code, which only a controller can call, still matches
+// requests, builds responses and fuses them: in ft_coordinator.cc.
 #ifndef HOROVOD_FT_CONTROLLER_H
 #define HOROVOD_FT_CONTROLLER_H
 
-#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "../controller.h"
+#include "ft_engine.h"
 #include "ft_joined.h"
-#include "ft_library.h"
 
 namespace horovod {
 namespace common {
 
-class FtController : public Controller {
+class FtController : public Controller, private FtCoordinator {
 public:
-  FtController(int32_t process_set, ResponseCache& response_cache, TensorQueue& tensor_queue,
+  FtController(FtEngine& engine, int32_t process_set, ResponseCache& response_cache, TensorQueue& tensor_queue,
                Timeline& timeline, ParameterManager& parameter_manager, GroupTable& group_table,
                TimelineController& timeline_controller);
   ~FtController() override;
@@ -33,27 +32,6 @@ public:
   // The next ops of the log, if they are this set's; the global set's waits for some.
   ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                    ProcessSet& process_set) override;
-
-  // What follows is for FtFollower.
-
-  // Takes what the script has asked for since; true if there was anything.
-  bool Collect();
-  // Requests this rank has made and not yet executed.
-  const std::unordered_map<std::string, Request>& Requests() const { return requests_; }
-  bool HasUnannounced() const { return !unannounced_.empty(); }
-  // The log's next op is this one: true if the rank is ready for it, and it will be computed next,
-  // with those that are to be computed already. What it gives zeros to is computed alone.
-  bool TakeResponse(const hvdft_record& record, const Response& response);
-  // What was announced is void.
-  void StartTerm();
-  void Announce(uint64_t term);
-  std::string Signature(const Request& request) const;
-
-  // Of the coordinator: counts its own requests and those of others, and proposes what all ranks
-  // have announced.
-  void CountOwn();
-  void Count(const RequestList& announced);
-  void Coordinate(uint64_t term, HorovodGlobalState& state);
 
   int GetTypeSize(DataType dtype) override;
   void Barrier(Communicator communicator) override;
@@ -76,13 +54,10 @@ protected:
   void RecvFinalTensors(ResponseList& response_list) override;
 
 private:
-  bool HasRequested(const Response& response) const;
-  bool IsAbsent(const Response& response) const;
-  bool Joined() const;
-  // In ft_replay.cc.
-  void CheckSignature(const hvdft_record& record, const Response& response) const;
+  void StartTerm() override;
+  void Count(const std::vector<Request>& announced) override;
+  void Coordinate(uint64_t term, HorovodGlobalState& state) override;
 
-  Request WithSplits(const Request& request) const;
   void Count(const Request& announced);
   Request TakeSplits(const Request& announced);
   void FindReadyByJoins();
@@ -96,12 +71,9 @@ private:
   hvdft_op CoreOp(const Response& response, std::vector<uint64_t>& blocks) const;
   std::vector<uint64_t> Blocks(const Response& response) const;
 
+  FtEngine& engine_;
   const int32_t process_set_;
-  // The announced ones among them may have to be announced again in a new term.
-  std::unordered_map<std::string, Request> requests_;
-  std::deque<std::string> unannounced_;
-  ResponseList computed_;
-  bool gives_zeros_ = false; // to what is computed, as it has joined; or that ends the join
+  FtRequests requests_;
 
   // The coordinator's, of this term; Horovod's message table belongs to them.
   struct Agreed {

@@ -1,5 +1,5 @@
-// The coordinator's part of the ft controller: rank 0 finds out what all ranks of a process set are
-// ready for, and proposes it for the log.
+// The coordinator's part of a controller: rank 0 finds out what all ranks of a process set are ready
+// for, and proposes it for the log.
 #include <numeric>
 #include <unordered_set>
 
@@ -16,18 +16,15 @@ namespace common {
 
 // ---------------------------------------------------------------- counting
 
-void FtController::CountOwn() {
-  for (auto& name : unannounced_) {
-    auto request = requests_.find(name);
-    if (request != requests_.end()) {
-      Count(WithSplits(request->second));
-    }
-  }
-  unannounced_.clear();
+void FtController::StartTerm() {
+  message_table_.clear();
+  splits_.clear();
+  ready_.clear();
+  joined_ = FtJoined();
 }
 
-void FtController::Count(const RequestList& announced) {
-  for (auto& request : announced.requests()) {
+void FtController::Count(const std::vector<Request>& announced) {
+  for (auto& request : announced) {
     Count(request);
   }
 }
@@ -129,7 +126,7 @@ Response FtController::Agree(const std::string& name) {
   uint64_t row = RowBytes(first);
   uint64_t rows = first.tensor_shape().empty() ? 1 : static_cast<uint64_t>(first.tensor_shape()[0]);
   int root = first.request_type() == Request::BROADCAST ? first.root_rank() : 0;
-  agreed_[name] = {Signature(first), row, row * rows,
+  agreed_[name] = {requests_.Signature(first), row, row * rows,
                    static_cast<uint32_t>(global_ranks_[static_cast<size_t>(root)])};
   for (int rank : absent) {
     requests.push_back(first);
@@ -174,7 +171,7 @@ Response FtController::AgreeOnJoin() {
   join.set_last_joined_rank(global_ranks_[static_cast<size_t>(joined_.last)]);
   Request request;
   request.set_request_type(Request::JOIN);
-  agreed_[JOIN_TENSOR_NAME] = {Signature(request), 0, 0, 0};
+  agreed_[JOIN_TENSOR_NAME] = {requests_.Signature(request), 0, 0, 0};
   joined_ = FtJoined();
   return join;
 }

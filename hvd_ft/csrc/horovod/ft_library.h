@@ -24,6 +24,9 @@ struct FtLibrary {
 #undef HVDFT_MEMBER
 };
 
+// So long Horovod's thread waits at most, for the stall inspector; all else notifies.
+constexpr int kFtWaitMs = 1000;
+
 // Throws std::runtime_error if the library is not there or is another version.
 const FtLibrary& ft();
 

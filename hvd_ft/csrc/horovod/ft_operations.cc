@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "../controller.h"
-#include "ft_follower.h"
 #include "ft_views.h"
 
 namespace horovod {
@@ -30,21 +29,22 @@ char* Data(const std::shared_ptr<Tensor>& tensor) {
   return static_cast<char*>(const_cast<void*>(tensor->data()));
 }
 
-// Hands the op over: the controller finishes it, and calls its entries back.
-Status Begin(HorovodGlobalState* state, std::unique_ptr<InFlightOp> in_flight, const char* activity) {
+} // namespace
+
+template <class Operation>
+std::unique_ptr<InFlightOp>
+FtOperation<Operation>::NewInFlightOp(std::vector<TensorTableEntry>& entries, FtLayout layout) {
+  return std::make_unique<InFlightOp>(executor_.TakeRecord(), std::move(entries),
+                                      std::move(layout));
+}
+
+template <class Operation>
+Status FtOperation<Operation>::Begin(std::unique_ptr<InFlightOp> op, const char* activity) {
   bool replays = ft().worker_incarnation() > 0 && !ft().worker_entered();
-  state->timeline.ActivityStartAll(in_flight->entries, replays ? FT_REPLAY : activity);
-  ft_follower().Begin(std::move(in_flight));
+  this->global_state_->timeline.ActivityStartAll(op->entries, replays ? FT_REPLAY : activity);
+  executor_.Begin(std::move(op));
   return Status::InProgress();
 }
-
-std::unique_ptr<InFlightOp> NewInFlightOp(std::vector<TensorTableEntry>& entries,
-                                    FtLayout layout = FtLayout::Packed()) {
-  return std::make_unique<InFlightOp>(ft_follower().TakeRecord(), std::move(entries),
-                                    std::move(layout));
-}
-
-} // namespace
 
 // ---------------------------------------------------------------- reductions
 
@@ -52,7 +52,7 @@ template <class Operation>
 std::unique_ptr<InFlightOp>
 FtReduction<Operation>::NewReduction(std::vector<TensorTableEntry>& entries,
                                      const Response& response) {
-  auto in_flight = NewInFlightOp(entries, FtLayout(static_cast<uint64_t>(ft().worker_nodes())));
+  auto in_flight = this->NewInFlightOp(entries, FtLayout(static_cast<uint64_t>(ft().worker_nodes())));
   InFlightOp& f = *in_flight;
   f.copy_in = [this, &f, prescale = response.prescale_factor()](uint64_t from, uint64_t bytes,
                                                                 char* to) {
@@ -83,7 +83,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
   InFlightOp& f = *in_flight;
   if (f.record.viewed != 0) {
     f.finish = [&f] { return FtViewOutputs(f); };
-    return Begin(global_state_, std::move(in_flight), FT_ALLREDUCE);
+    return Begin(std::move(in_flight), FT_ALLREDUCE);
   }
   Status made = FtAllocateOutputs(f);
   f.finish = [made] { return made; };
@@ -94,12 +94,7 @@ Status FtAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Respon
       });
     };
   }
-  return Begin(global_state_, std::move(in_flight), FT_ALLREDUCE);
-}
-
-bool FtAllreduce::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
-                          const Response&) const {
-  return true;
+  return Begin(std::move(in_flight), FT_ALLREDUCE);
 }
 
 // ---------------------------------------------------------------- allgather
@@ -114,7 +109,7 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
     });
   };
   f.finish = [this, &f, response] { return CopyOut(f, response); };
-  return Begin(global_state_, std::move(in_flight), FT_ALLGATHER);
+  return Begin(std::move(in_flight), FT_ALLGATHER);
 }
 
 // The outputs are as large as all ranks together say. The result lies rank by rank, in each the
@@ -149,11 +144,6 @@ Status FtAllgather::CopyOut(InFlightOp& in_flight, const Response& response) {
   return status;
 }
 
-bool FtAllgather::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
-                          const Response&) const {
-  return true;
-}
-
 // ---------------------------------------------------------------- broadcast
 
 Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Response&) {
@@ -172,12 +162,7 @@ Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Respon
       std::memcpy(output + from, result, bytes);
     };
   }
-  return Begin(global_state_, std::move(in_flight), FT_BROADCAST);
-}
-
-bool FtBroadcast::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
-                          const Response&) const {
-  return true;
+  return Begin(std::move(in_flight), FT_BROADCAST);
 }
 
 // ---------------------------------------------------------------- reducescatter
@@ -213,12 +198,7 @@ Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
       }
     });
   };
-  return Begin(global_state_, std::move(in_flight), FT_REDUCESCATTER);
-}
-
-bool FtReducescatter::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
-                              const Response&) const {
-  return true;
+  return Begin(std::move(in_flight), FT_REDUCESCATTER);
 }
 
 // ---------------------------------------------------------------- alltoall
@@ -232,7 +212,7 @@ Status FtAlltoall::Execute(std::vector<TensorTableEntry>& entries, const Respons
     std::memcpy(to, input + from, bytes);
   };
   f.finish = [this, &f, response] { return CopyOut(f, response); };
-  return Begin(global_state_, std::move(in_flight), FT_ALLTOALL);
+  return Begin(std::move(in_flight), FT_ALLTOALL);
 }
 
 Status FtAlltoall::CopyOut(InFlightOp& in_flight, const Response& response) {
@@ -275,11 +255,6 @@ Status FtAlltoall::CopyOut(InFlightOp& in_flight, const Response& response) {
   return status;
 }
 
-bool FtAlltoall::Enabled(const ParameterManager&, const std::vector<TensorTableEntry>&,
-                         const Response&) const {
-  return true;
-}
-
 // ---------------------------------------------------------------- join
 
 Status FtJoin::Execute(std::vector<TensorTableEntry>& entries, const Response& response,
@@ -294,7 +269,7 @@ Status FtError::Execute(std::vector<TensorTableEntry>& entries, const Response& 
   auto in_flight = NewInFlightOp(entries);
   InFlightOp& f = *in_flight;
   f.finish = [this, &f, response] { return ErrorOp::Execute(f.entries, response); };
-  return Begin(global_state_, std::move(in_flight), FT_ERROR);
+  return Begin(std::move(in_flight), FT_ERROR);
 }
 
 } // namespace common

@@ -14,7 +14,7 @@ namespace horovod {
 namespace common {
 
 // Asks for it by way of the global process set's queue. When all ranks have, and this one has come
-// to that op, FtFollower::TakeChange is true once.
+// to that op, FtEngine::TakeChange is true once.
 Status FtRequestAddition(TensorQueue& queue, const std::vector<int>& ranks);
 Status FtRequestRemoval(TensorQueue& queue, int32_t process_set);
 

@@ -1,12 +1,11 @@
-// A restarted script has to ask for what the log has. Whether it does, and what is likely the
-// cause if not.
+#include "ft_replay.h"
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "ft_agreed.h"
-#include "ft_controller.h"
-#include "ft_follower.h"
 #include "ft_stop.h"
 
 namespace horovod {
@@ -69,14 +68,22 @@ Found Find(int32_t process_set, const std::string& name, uint64_t from, uint64_t
 
 } // namespace
 
-void FtController::CheckSignature(const hvdft_record& record,
-                                  const Response& response) const {
+bool FtAnyPending(const FtProcessSets& sets) {
+  return std::any_of(sets.begin(), sets.end(),
+                     [](auto& each) { return !each.second.requests.Pending().empty(); });
+}
+
+void FtCheckSignatures(const hvdft_record& record, const Response& response,
+                       const FtRequests& requests) {
+  if (ft().worker_incarnation() == 0 || requests.GivesZerosTo(response)) {
+    return;
+  }
   if (response.response_type() == Response::ERROR) {
     return; // its requests differed between ranks, that is the error
   }
   std::istringstream agreed(record.signature);
   for (auto& name : response.tensor_names()) {
-    std::string line, mine = Signature(requests_.at(name));
+    std::string line, mine = requests.Signature(requests.Pending().at(name));
     std::getline(agreed, line);
     if (line != mine) {
       StopOther(ft().worker_rank(), record.id, line, mine);
@@ -84,53 +91,59 @@ void FtController::CheckSignature(const hvdft_record& record,
   }
 }
 
-// A restarted script that asks for other collectives than the log has would wait for ever. The
-// tensors of one step may come in another order than before, and the rest may still be computed:
-// so what is asked for too early is an error only when nothing has moved for the whole timeout.
-void FtFollower::CheckReplayMoves(uint64_t log_length) {
-  if (!Waits()) {
-    replay_moved_ = Clock::now(); // it computes
+void FtReplay::Start() {
+  const char* timeout = std::getenv("HOROVOD_FT_REPLAY_TIMEOUT_SECONDS"); // checked by the agent
+  timeout_ = std::chrono::duration<double>(timeout ? std::strtod(timeout, nullptr) : 60);
+  Moved();
+}
+
+void FtReplay::Check(uint64_t next, uint64_t log_length) {
+  if (!FtAnyPending(sets_)) {
+    Moved(); // it computes
     return;
   }
-  auto quiet = Clock::now() - replay_moved_;
-  if (quiet < kQuiet && quiet < replay_timeout_) {
+  auto quiet = Clock::now() - moved_;
+  if (quiet < kQuiet && quiet < timeout_) {
     return;
   }
-  hvdft_record next;
-  FtCheck(ft().worker_record(NextOp(), &next));
-  std::string rank = "rank " + std::to_string(ft().worker_rank());
-  for (auto& each : controllers_) {
-    for (auto& entry : each.second->Requests()) {
-      Found found = Find(each.first, entry.first, next.id, log_length);
-      std::string mine = each.second->Signature(entry.second);
-      if (!found.line.empty() && found.line != mine) {
-        StopOther(ft().worker_rank(), found.id, found.line, mine);
-      }
-      if (quiet < replay_timeout_) {
-        continue;
-      }
-      FtStop(rank + " cannot be replayed: op " + std::to_string(next.id) + " of " +
-             std::to_string(log_length) + " is '" + FirstLine(next.signature) +
-             "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
-             std::to_string(static_cast<int>(replay_timeout_.count())) +
+  hvdft_record record;
+  FtCheck(ft().worker_record(next, &record));
+  for (auto& each : sets_) {
+    CheckAgainstLog(each.second.requests, each.first, record, log_length, quiet >= timeout_);
+  }
+}
+
+// `over`: the timeout is.
+void FtReplay::CheckAgainstLog(const FtRequests& requests, int32_t process_set,
+                               const hvdft_record& next, uint64_t log_length, bool over) const {
+  for (auto& entry : requests.Pending()) {
+    Found found = Find(process_set, entry.first, next.id, log_length);
+    std::string mine = requests.Signature(entry.second);
+    if (!found.line.empty() && found.line != mine) {
+      StopOther(ft().worker_rank(), found.id, found.line, mine);
+    }
+    if (over) {
+      FtStop("rank " + std::to_string(ft().worker_rank()) + " cannot be replayed: op " +
+             std::to_string(next.id) + " of " + std::to_string(log_length) + " is '" +
+             FirstLine(next.signature) + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
+             std::to_string(static_cast<int>(timeout_.count())) +
              " the script has asked for '" + mine + "'; " +
              (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
     }
   }
 }
 
-// An incarnation that ends before it has done what an earlier one did.
-void FtFollower::CheckReplayedToTheEnd() {
+void FtCheckReplayedToTheEnd() {
   uint64_t done = ft().worker_next(), before = ft().worker_owed();
   if (done >= before) {
     return;
   }
   hvdft_record next;
-  bool cut = ft().worker_record(done, &next) != HVDFT_OK;
-  FtStop("rank " + std::to_string(ft().worker_rank()) + " cannot be replayed: the restarted script ends after " +
-         std::to_string(done) + " collectives, but before its restart it took part in " +
+  bool truncated = ft().worker_record(done, &next) != HVDFT_OK;
+  FtStop("rank " + std::to_string(ft().worker_rank()) +
+         " cannot be replayed: the restarted script ends after " + std::to_string(done) + " collectives, but before its restart it took part in " +
          std::to_string(before) + "; the next one was " +
-         (cut ? "in a training loop" : "'" + FirstLine(next.signature) + "'") +
+         (truncated ? "in a training loop" : "'" + FirstLine(next.signature) + "'") +
          "; likely a branch on time, files, random numbers or hvd.incarnation(); " +
          kSameCollectives);
 }

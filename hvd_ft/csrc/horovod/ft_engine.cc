@@ -1,0 +1,87 @@
+#include "ft_engine.h"
+
+#include "ft_context.h"
+#include "ft_stop.h"
+
+namespace horovod {
+namespace common {
+
+FtContext::FtContext() : engine(*new FtEngine) {}
+
+void FtEngine::Start(Timeline& timeline, ParameterManager& parameter_manager) {
+  executor_.Start(timeline);
+  negotiator_.Start(parameter_manager);
+  replay_.Start();
+  reader_.Start();
+  ended_ = false;
+}
+
+void FtEngine::Remove(int32_t number) {
+  auto removed = sets_.find(number);
+  if (removed == sets_.end()) {
+    return;
+  }
+  if (!ended_) { // Horovod has called its requests back
+    ft().worker_pend(-static_cast<int64_t>(removed->second.requests.Pending().size()));
+  }
+  sets_.erase(removed);
+}
+
+bool FtEngine::Next(bool shutdown_requested, HorovodGlobalState& state) {
+  for (;;) {
+    uint32_t ticket = ft().worker_ticket();
+    uint64_t term = ft().worker_term(); // before the log, see hvd_ft.h
+    shutdown_requested |= state.shut_down;
+    if (negotiator_.Collect()) {
+      replay_.Moved();
+    }
+    if (reader_.HandOver(shutdown_requested)) {
+      return true;
+    }
+    if (executor_.Advance()) {
+      continue;
+    }
+    if (shutdown_requested && executor_.IsIdle()) {
+      Leave();
+      return false;
+    }
+    uint64_t log_length = ft().worker_log_length();
+    if (executor_.NextOp() < log_length) {
+      replay_.Check(executor_.NextOp(), log_length);
+    } else if (!ft().worker_entered()) {
+      FtCheck(ft().worker_enter(log_length));
+    } else {
+      ft().worker_caught_up();
+      negotiator_.FollowTerm(term);
+      if (negotiator_.MoreToCome(ticket)) {
+        continue;
+      }
+      negotiator_.Negotiate(state);
+    }
+    CheckPeers();
+    executor_.ShowWaiting();
+    FtCheck(ft().worker_wait(ticket, kFtWaitMs));
+  }
+}
+
+// Others learn of it by the state of this rank: they have nothing to do for it.
+void FtEngine::Leave() {
+  FtCheckReplayedToTheEnd();
+  ft().worker_caught_up();
+  ft().worker_leave();
+}
+
+// What this rank waits for may be something that a rank which has ended cannot give any more.
+void FtEngine::CheckPeers() {
+  for (auto& each : sets_) {
+    auto& requests = each.second.requests;
+    int peer = requests.Pending().empty() ? -1 : ft().worker_ended_peer();
+    if (peer >= 0) {
+      auto& wanted = requests.Pending().begin()->second;
+      ft().worker_stop_for_peer(peer, requests.Signature(wanted).c_str());
+    }
+  }
+}
+
+} // namespace common
+} // namespace horovod

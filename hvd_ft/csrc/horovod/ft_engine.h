@@ -1,0 +1,51 @@
+// One session of this rank, from hvd.init to hvd.shutdown: it announces what the script asks for,
+// follows the op log, and executes what that has. Horovod's controllers and operations are handed it.
+#ifndef HOROVOD_FT_ENGINE_H
+#define HOROVOD_FT_ENGINE_H
+
+#include "ft_executor.h"
+#include "ft_log_reader.h"
+#include "ft_negotiator.h"
+#include "ft_replay.h"
+
+namespace horovod {
+namespace common {
+
+class FtEngine {
+public:
+  FtEngine() : negotiator_(sets_), replay_(sets_), reader_(sets_, executor_, replay_) {}
+  FtEngine(const FtEngine&) = delete; // its parts refer to each other
+
+  void Start(Timeline& timeline, ParameterManager& parameter_manager);
+  void End() { ended_ = true; }
+  void Add(int32_t number, FtProcessSet set) { sets_.emplace(number, set); }
+  void Remove(int32_t number);
+
+  // Waits until the log has next ops that this rank is ready for, and hands them to their process
+  // set. False: this rank has left.
+  bool Next(bool shutdown_requested, HorovodGlobalState& state);
+  // Ends a wait of Next: there is something new to look at in this process. From any thread.
+  void Wake() { ft().worker_notify(); }
+
+  // Whether all ranks have asked for the same change of process sets since the last call (see
+  // ft_process_sets.h). When the session is over nobody need be asked.
+  bool TakeChange() { return reader_.TakeChange() || ended_; }
+
+  FtExecutor& Executor() { return executor_; }
+
+private:
+  void Leave();
+  void CheckPeers();
+
+  FtProcessSets sets_;
+  FtExecutor executor_;
+  FtNegotiator negotiator_;
+  FtReplay replay_;
+  FtLogReader reader_;
+  bool ended_ = false;
+};
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_ENGINE_H

@@ -1,0 +1,72 @@
+#include "ft_log_reader.h"
+
+#include "ft_agreed.h"
+#include "ft_process_sets.h"
+#include "ft_stop.h"
+
+namespace horovod {
+namespace common {
+
+bool FtLogReader::HandOver(bool leaving) {
+  const FtProcessSet* to = nullptr;
+  while (const FtProcessSet* next = HandOverOne(to, leaving)) {
+    to = next;
+  }
+  return to != nullptr;
+}
+
+// Hands over the log's next op if it is one of the same process set as that before. Returns the set,
+// or nullptr.
+const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool leaving) {
+  while (!change_) { // until that is done it is not known which sets there are
+    hvdft_record record;
+    int code = ft().worker_record(executor_.NextOp(), &record);
+    // Truncated: the script is on its way to the loop, from where it jumps to its snapshot.
+    if (code == HVDFT_AGAIN || (code == HVDFT_ETRUNCATED && !FtAnyPending(sets_))) {
+      return nullptr;
+    }
+    FtCheck(code);
+    auto agreed = FtReadResponse(record);
+    const FtProcessSet& set = SetOf(agreed.process_set, record);
+    if (before != nullptr && before != &set) {
+      return nullptr;
+    }
+    if (set.requests.InSet()) {
+      if (!set.requests.IsReadyFor(agreed.message)) {
+        return nullptr;
+      }
+      FtCheckSignatures(record, agreed.message, set.requests);
+      set.requests.Take(agreed.message);
+      change_ = FtIsProcessSetChange(agreed.message);
+      executor_.HandOver(record);
+      replay_.Moved();
+      return &set;
+    }
+    // Before it has joined, a script that asks for nothing may be about to jump to its snapshot.
+    if (!ft().worker_entered() && !FtAnyPending(sets_) && !leaving) {
+      return nullptr;
+    }
+    executor_.PassOver(record);
+    replay_.Moved();
+  }
+  return nullptr;
+}
+
+const FtProcessSet& FtLogReader::SetOf(int32_t process_set, const hvdft_record& record) const {
+  auto found = sets_.find(process_set);
+  if (found == sets_.end()) {
+    FtStop("op " + std::to_string(record.id) + " is one of process set " +
+           std::to_string(process_set) + ", which this rank has not added; the restarted script "
+           "must add and remove process sets outside of training loops");
+  }
+  return found->second;
+}
+
+bool FtLogReader::TakeChange() {
+  bool change = change_;
+  change_ = false;
+  return change;
+}
+
+} // namespace common
+} // namespace horovod

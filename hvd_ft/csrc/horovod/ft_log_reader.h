@@ -1,0 +1,43 @@
+// How this rank goes through the op log, which has the ops of all process sets.
+//
+// Every rank goes through the log in order. An op of a set that this rank is in is handed to Horovod
+// when the script has asked for it; another op is passed over: the rank gives nothing and takes
+// nothing, but others can rely on it that it has come to it. A restarted rank does just the same: the
+// log's first part is only older.
+#ifndef HOROVOD_FT_LOG_READER_H
+#define HOROVOD_FT_LOG_READER_H
+
+#include "ft_executor.h"
+#include "ft_negotiator.h"
+#include "ft_replay.h"
+
+namespace horovod {
+namespace common {
+
+class FtLogReader {
+public:
+  FtLogReader(FtProcessSets& sets, FtExecutor& executor, FtReplay& replay)
+      : sets_(sets), executor_(executor), replay_(replay) {}
+  void Start() { change_ = false; }
+
+  // Hands over the log's next ops that this rank is ready for, as many as there are in the same
+  // process set; true if there is one. `leaving`: this rank is about to end its session.
+  bool HandOver(bool leaving);
+
+  // Whether the log has come to a change of process sets (see ft_process_sets.h), once for each.
+  bool TakeChange();
+
+private:
+  const FtProcessSet* HandOverOne(const FtProcessSet* before, bool leaving);
+  const FtProcessSet& SetOf(int32_t process_set, const hvdft_record& record) const;
+
+  FtProcessSets& sets_;
+  FtExecutor& executor_;
+  FtReplay& replay_;
+  bool change_ = false;
+};
+
+} // namespace common
+} // namespace horovod
+
+#endif // HOROVOD_FT_LOG_READER_H
