@@ -74,4 +74,4 @@ horovod: ## build the patched Horovod and install it
 	@$(VENV)/python -m hvd_ft.install.horovod_build
 
 clean: ## remove everything that was made
-	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so
+	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so hvd_ft/native/_abi.py

@@ -5,9 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from importlib import metadata
 from pathlib import Path
 
+from cffi import FFI
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
@@ -24,6 +26,12 @@ class BuildLibraries(build_ext):
     def get_ext_filename(self, fullname: str) -> str:
         """Returns the library's path; it serves every Python, so no ABI tag."""
         return fullname.replace(".", os.sep) + ".so"
+
+    def run(self) -> None:
+        """Compiles, and makes the Python module that declares what the libraries have."""
+        super().run()
+        package = (ROOT if self.inplace else Path(self.build_lib)) / "hvd_ft"
+        generate_abi(package / "native" / "_abi.py")
 
     def build_extensions(self) -> None:
         """Configures the build; then as usual."""
@@ -82,6 +90,20 @@ class BuildLibraries(build_ext):
             )
 
 
+def generate_abi(module: Path) -> None:
+    """Makes the Python module that declares what the C headers do, by cffi."""
+    ffi = FFI()
+    ffi.set_source("hvd_ft.native._abi", None)
+    for name in ("hvd_ft.h", "hvd_ft_logs.h", "hvd_ft_mpi.h"):
+        header = (ROOT / "hvd_ft/csrc/include" / name).read_text()
+        c_only = re.sub(r"#ifdef __cplusplus.*?#endif", "", header, flags=re.DOTALL)
+        declarations = re.sub(r"^#.*$", "", c_only, flags=re.MULTILINE)
+        ffi.cdef(declarations.replace("HVDFT_API ", ""))
+    module.parent.mkdir(parents=True, exist_ok=True)
+    with redirect_stdout(None):
+        ffi.emit_python_code(str(module))
+
+
 def intel_mpi() -> tuple[Path, Path]:
     """Returns the folder of Intel MPI's mpi.h, and its libmpi.so: from PyPI, or of I_MPI_ROOT."""
     found = {}
@@ -124,6 +146,7 @@ setup(
         "tensorflow-cpu==2.15.1",
         "numpy<2",
         "mpi4py>=4.1,<5",
+        "cffi>=1.17,<3",
         f"impi-rt=={MPI_VERSION}",
         "matplotlib>=3.8",
         "msgspec>=0.18,<1",

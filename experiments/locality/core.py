@@ -7,7 +7,6 @@ them. Rank 0 prints the lines that times.py prints.
 import argparse
 import ctypes
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from experiments.locality.times import job_seconds, share, timed, wanted_result
 from hvd_ft.errors import HvdFtError
+from hvd_ft.native import abi
 
 WARM_UPS = 2
 SOURCE = Path(__file__).with_name("core_sum.cc")
@@ -47,8 +47,9 @@ class Worker:
     """
 
     def __init__(self, library: Path) -> None:
-        self._core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"], ctypes.RTLD_GLOBAL)
-        self._core.hvdft_error.restype = ctypes.c_char_p
+        self._core = abi.library()
+        # Where core_sum.cc looks for what it calls.
+        ctypes.CDLL(abi.library_path(), ctypes.RTLD_GLOBAL)
         self._mine = ctypes.CDLL(str(library))
         self._mine.core_sum.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
         self._check(self._mine.core_open())
@@ -75,7 +76,7 @@ class Worker:
 
     def _check(self, code: int) -> None:
         if code < 0:
-            sys.exit(f"{code}: {self._core.hvdft_error().decode()}")
+            sys.exit(f"{code}: {abi.error()}")
 
 
 def measure(worker: Worker, pattern: np.ndarray, in_a_row: int) -> dict[str, float]:

@@ -1,17 +1,8 @@
-"""The core, seen from Python: the names of :mod:`hvd_ft.native.core`."""
+"""The core, seen from Python: the names of `core` and `types`."""
 
 from hvd_ft.native.core import (
     Agent,
-    Event,
-    EventType,
-    Log,
     Observer,
-    Point,
-    Snapshots,
-    State,
-    Status,
-    WaitResult,
-    Watch,
     Worker,
     become_subreaper,
     create_node,
@@ -22,6 +13,17 @@ from hvd_ft.native.core import (
     is_attached,
     version,
     worker,
+)
+from hvd_ft.native.types import (
+    Event,
+    EventType,
+    Log,
+    Point,
+    Snapshots,
+    State,
+    Status,
+    WaitResult,
+    Watch,
 )
 
 __all__ = [

@@ -4,23 +4,20 @@ Every name here stands for one in ``include/hvd_ft.h``, where its meaning is tol
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
 """
 
-import ctypes
 import os
-from ctypes import byref, c_int, c_uint64, c_void_p
-from dataclasses import astuple, fields
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
 from hvd_ft.native.stacks import offer_stacks
 from hvd_ft.native.types import (
     Event,
-    EventType,
     Log,
     Point,
     Snapshots,
-    State,
     Status,
     WaitResult,
     Watch,
@@ -33,7 +30,7 @@ _EVENTS_AT_ONCE = 1024
 
 def version() -> str:
     """The core's version; equal to the package's if both are of one build."""
-    return str(abi.library().hvdft_version().decode())
+    return abi.text(abi.library().hvdft_version())
 
 
 def die_with_parent() -> None:
@@ -75,14 +72,11 @@ def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
 
 def _events(read: Any, start: int) -> list[Event]:
     """All events from number ``start`` on, so many that the next one is ``start + len()``."""
-    out = (abi.Event * _EVENTS_AT_ONCE)()
+    out = ffi.new("hvdft_event[]", _EVENTS_AT_ONCE)
     events: list[Event] = []
     while True:
         count = read(start, out, _EVENTS_AT_ONCE)
-        events += [
-            Event(e.time_ns, EventType(e.type), e.rank, e.incarnation, e.detail)
-            for e in out[:count]
-        ]
+        events += [abi.read(Event, out[i]) for i in range(count)]
         if count < _EVENTS_AT_ONCE:
             return events
         start += count
@@ -94,7 +88,7 @@ class Observer:
     def __init__(self, directory: str) -> None:
         self._handle = abi.library().hvdft_observer_open(directory.encode())
         if not self._handle:
-            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
+            raise HvdFtError(abi.error())
 
     def close(self) -> None:
         """Unmaps the arena; the observer is of no use afterwards."""
@@ -103,9 +97,9 @@ class Observer:
             self._handle = None
 
     @property
-    def handle(self) -> int:
+    def handle(self) -> Any:
         """For the core's functions that are not told of here (``logs.py``)."""
-        return int(self._handle)
+        return self._handle
 
     @property
     def size(self) -> int:
@@ -132,30 +126,19 @@ class Observer:
         return int(abi.library().hvdft_observer_log_records(self._handle))
 
     def status(self, rank: int) -> Status:
-        out = abi.Status()
-        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, byref(out)))
-        return Status(
-            State(out.state), out.incarnation, out.pid, out.step, out.executed, out.since_ns
-        )
+        out = ffi.new("hvdft_status *")
+        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, out))
+        return abi.read(Status, out)
 
     def snapshots(self, rank: int) -> Snapshots:
-        out = abi.Snapshots()
-        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, byref(out)))
-        return Snapshots(*(getattr(out, f.name) for f in fields(Snapshots)))
+        out = ffi.new("hvdft_snapshots *")
+        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, out))
+        return abi.read(Snapshots, out)
 
     def watch(self, rank: int) -> Watch:
-        out = abi.Watch()
-        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, byref(out)))
-        return Watch(
-            State(out.state),
-            out.incarnation,
-            out.pending,
-            bool(out.asleep),
-            out.contributed,
-            out.executed,
-            out.announced,
-            out.step,
-        )
+        out = ffi.new("hvdft_watch *")
+        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
+        return abi.read(Watch, out)
 
     def events(self, start: int = 0) -> list[Event]:
         return _events(
@@ -171,7 +154,7 @@ class Agent:
             directory.encode(), job.encode(), rank, generation
         )
         if not self._handle:
-            raise HvdFtError(abi.library().hvdft_error().decode(errors="replace"))
+            raise HvdFtError(abi.error())
 
     def start(self) -> None:
         abi.checked(abi.library().hvdft_agent_start(self._handle))
@@ -207,19 +190,16 @@ class Agent:
 
     def last_words(self) -> str:
         """Why the present incarnation failed, in its own words; "" if it said none."""
-        text = ctypes.create_string_buffer(512)
+        text = ffi.new("char[]", 512)
         abi.library().hvdft_agent_last_words(self._handle, text, len(text))
-        return text.value.decode(errors="replace")
+        return abi.text(text)
 
     def fatal_text(self) -> tuple[str, int, int] | None:
         """Message, exit code and rank of what stopped the job; None while it is not stopped."""
-        text = ctypes.create_string_buffer(1024)
-        code, rank = c_int(), c_int()
-        if not abi.library().hvdft_agent_fatal_text(
-            self._handle, text, len(text), byref(code), byref(rank)
-        ):
+        text, code, rank = ffi.new("char[]", 1024), ffi.new("int *"), ffi.new("int *")
+        if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):
             return None
-        return text.value.decode(errors="replace"), code.value, rank.value
+        return abi.text(text), int(code[0]), int(rank[0])
 
     @property
     def event_count(self) -> int:
@@ -279,9 +259,9 @@ class Worker:
 
     def loop_begin(self, loop: int) -> int:
         """Begins the script's ``loop``-th training loop; returns the op id it begins at."""
-        begin = c_uint64()
-        abi.checked(abi.library().hvdft_worker_loop_begin(loop, byref(begin)))
-        return begin.value
+        begin = ffi.new("uint64_t *")
+        abi.checked(abi.library().hvdft_worker_loop_begin(loop, begin))
+        return int(begin[0])
 
     def loop_end(self, loop: int) -> None:
         abi.checked(abi.library().hvdft_worker_loop_end(loop))
@@ -291,10 +271,9 @@ class Worker:
 
     def snapshot_room(self, loop: int, size: int) -> memoryview:
         """Gives room for the loop's next snapshot; valid until it is published."""
-        room = c_void_p()
-        abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, byref(room)))
-        assert room.value is not None
-        return memoryview((ctypes.c_char * max(size, 1)).from_address(room.value)).cast("B")[:size]
+        room = ffi.new("void **")
+        abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, room))
+        return memoryview(ffi.buffer(room[0], size)).cast("B")
 
     def snapshot_publish(self, loop: int, size: int, position: int) -> None:
         """Publishes what was written there: the state when the cursor was at ``position``."""
@@ -302,15 +281,11 @@ class Worker:
 
     def snapshot_read(self, loop: int) -> memoryview | None:
         """The loop's latest snapshot, read-only; valid until the next snapshot call."""
-        data, size, position = c_void_p(), c_uint64(), c_uint64()
-        found = abi.checked(
-            abi.library().hvdft_worker_snapshot_get(loop, byref(data), byref(size), byref(position))
-        )
-        if not found:
+        data, size = ffi.new("const void **"), ffi.new("uint64_t *")
+        position = ffi.new("uint64_t *")
+        if not abi.checked(abi.library().hvdft_worker_snapshot_get(loop, data, size, position)):
             return None
-        assert data.value is not None
-        view = memoryview((ctypes.c_char * max(size.value, 1)).from_address(data.value)).cast("B")
-        return view[: size.value].toreadonly()
+        return memoryview(ffi.buffer(data[0], size[0])).cast("B").toreadonly()
 
     def jump(self, loop: int) -> None:
         """Goes on after the loop's latest snapshot."""
@@ -318,19 +293,19 @@ class Worker:
 
     def count_snapshots(self, more: Snapshots) -> None:
         """Adds to what this rank's snapshots have cost (``count`` counts itself)."""
-        abi.library().hvdft_worker_count_snapshots(byref(abi.Snapshots(*astuple(more))))
+        abi.library().hvdft_worker_count_snapshots(ffi.new("hvdft_snapshots *", asdict(more)))
 
     def log(self) -> Log:
         """What the op log holds now."""
-        out = abi.Log()
-        abi.library().hvdft_worker_log(byref(out))
-        return Log(*(getattr(out, f.name) for f in fields(Log)))
+        out = ffi.new("hvdft_log *")
+        abi.library().hvdft_worker_log(out)
+        return abi.read(Log, out)
 
     def message_room(self) -> tuple[int, int]:
         """Bytes sent and received since the latest snapshot, and this rank's share of the rest."""
-        own, share = c_uint64(), c_uint64()
-        abi.library().hvdft_worker_message_room(byref(own), byref(share))
-        return own.value, share.value
+        own, share = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        abi.library().hvdft_worker_message_room(own, share)
+        return int(own[0]), int(share[0])
 
     def set_step(self, step: int) -> None:
         """Tells which training step this is, for the live display."""

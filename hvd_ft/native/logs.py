@@ -4,54 +4,16 @@ The meaning of every name is told in ``include/hvd_ft_logs.h``. numpy is importe
 where there are arrays: agents look at logs, and shall stay small.
 """
 
-import ctypes
 import zlib
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hvd_ft import native
 from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
 
 if TYPE_CHECKING:
     import numpy as np
-
-_AGAIN = -1
-
-
-class _Message(ctypes.Structure):
-    _fields_ = (("number", c_uint64), ("bytes", c_uint64), ("form", c_char_p))
-
-
-class _RingEnd(ctypes.Structure):
-    _fields_ = (
-        ("op", c_uint64),
-        ("position", c_uint64),
-        ("known", c_int32),
-        ("allgather", c_int32),
-        ("step", c_uint64),
-        ("segment", c_uint64),
-    )
-
-
-class _Pair(ctypes.Structure):
-    _fields_ = (
-        ("sent", c_uint64),
-        ("received", c_uint64),
-        ("decided_before", c_uint64),
-        ("memory_bytes", c_uint64),
-    )
-
-
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "hvdft_worker_send": (c_int, [c_int, c_int32, c_char_p, c_uint32, c_void_p, c_uint64]),
-    "hvdft_worker_await_message": (c_int, [c_int, c_int32, c_int, POINTER(_Message)]),
-    "hvdft_worker_take_message": (c_int, [c_int, POINTER(_Message), c_void_p]),
-    "hvdft_observer_ring_end": (c_int, [c_void_p, c_int, c_int, POINTER(_RingEnd)]),
-    "hvdft_observer_pair": (c_int, [c_void_p, c_int, c_int, POINTER(_Pair)]),
-    "hvdft_observer_op": (c_int, [c_void_p, c_uint64, c_char_p, c_int]),
-}
 
 
 @dataclass(frozen=True)
@@ -69,9 +31,8 @@ class Message:
     form: str
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    return abi.load(abi.library_path(), _SIGNATURES, "build it with 'make core'")
+def _address(array: "np.ndarray") -> object:
+    return ffi.cast("void *", array.ctypes.data)
 
 
 def send(dest: int, tag: int, form: str, data: "np.ndarray") -> bool:
@@ -79,26 +40,26 @@ def send(dest: int, tag: int, form: str, data: "np.ndarray") -> bool:
     import numpy as np
 
     checksum = zlib.crc32(data.reshape(-1).view(np.uint8).data)
-    code = _library().hvdft_worker_send(
-        dest, tag, form.encode(), checksum, data.ctypes.data, data.nbytes
+    code = abi.library().hvdft_worker_send(
+        dest, tag, form.encode(), checksum, _address(data), data.nbytes
     )
     return bool(abi.checked(code))
 
 
 def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
     """Waits for what the next receive gets; None if it does not come within the time."""
-    out = _Message()
-    code = _library().hvdft_worker_await_message(source, tag, timeout_ms, byref(out))
-    if code == _AGAIN:
+    out = ffi.new("hvdft_message *")
+    code = abi.library().hvdft_worker_await_message(source, tag, timeout_ms, out)
+    if code == abi.constant("HVDFT_AGAIN"):
         return None
     abi.checked(code)
-    return Message(out.number, out.bytes, out.form.decode())
+    return Message(out.number, out.bytes, abi.text(out.form))
 
 
 def take_message(source: int, message: Message, to: "np.ndarray") -> None:
     """Receives a message into a contiguous array of its size."""
-    which = _Message(message.number)
-    abi.checked(_library().hvdft_worker_take_message(source, byref(which), to.ctypes.data))
+    which = ffi.new("hvdft_message *", {"number": message.number})
+    abi.checked(abi.library().hvdft_worker_take_message(source, which, _address(to)))
 
 
 @dataclass(frozen=True)
@@ -147,8 +108,8 @@ class PairOfRanks:
 
 def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | None:
     """What the node whose first rank this is has sent or received; None if it is no such rank."""
-    out = _RingEnd()
-    if not abi.checked(_library().hvdft_observer_ring_end(observer.handle, rank, sent, byref(out))):
+    out = ffi.new("hvdft_ring_end *")
+    if not abi.checked(abi.library().hvdft_observer_ring_end(observer.handle, rank, sent, out)):
         return None
     phase = "ALLGATHER" if out.allgather else "REDUCE_SCATTER"
     place = (phase, int(out.step), int(out.segment)) if out.known else None
@@ -157,15 +118,15 @@ def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | N
 
 def pair_of_ranks(observer: native.Observer, source: int, dest: int) -> PairOfRanks | None:
     """The log of the messages from one rank to another; None if there is none."""
-    out = _Pair()
-    if not abi.checked(_library().hvdft_observer_pair(observer.handle, source, dest, byref(out))):
+    out = ffi.new("hvdft_pair *")
+    if not abi.checked(abi.library().hvdft_observer_pair(observer.handle, source, dest, out)):
         return None
     return PairOfRanks(source, dest, out.sent, out.received, out.decided_before, out.memory_bytes)
 
 
 def signature(observer: native.Observer, op: int) -> str | None:
     """What was agreed about an op; None if the log does not have it any more."""
-    text = ctypes.create_string_buffer(4096)
-    if not _library().hvdft_observer_op(observer.handle, op, text, len(text)):
+    text = ffi.new("char[]", 4096)
+    if not abi.library().hvdft_observer_op(observer.handle, op, text, len(text)):
         return None
-    return text.value.decode(errors="replace")
+    return abi.text(text)

@@ -4,54 +4,19 @@ Every name here stands for one in ``include/hvd_ft_mpi.h``. It is apart from
 `hvd_ft.native` because its library needs MPI, and must not even be looked for in a worker.
 """
 
-import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi, mpi_library
 from hvd_ft.native.links import MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 
-
-class _Facts(ctypes.Structure):
-    _fields_ = (
-        ("running", c_uint32),
-        ("multithreaded", c_uint32),
-        ("endpoints", c_uint32),
-        ("reserved", c_uint32),
-        ("library", c_char * 128),
-        ("file", c_char * 512),
-    )
-
-
-class _Link(ctypes.Structure):
-    _fields_ = (
-        ("peer", c_uint32),
-        ("kind", c_uint32),
-        ("begun", c_uint64),
-        ("posted", c_uint64),
-        ("arrived", c_uint64),
-    )
-
-
-_KINDS = (MIRROR, TO_SUCCESSOR, TO_PREDECESSOR)
-
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "hvdft_error": (c_char_p, []),
-    "hvdft_version": (c_char_p, []),
-    "hvdft_ring_facts": (None, [POINTER(_Facts)]),
-    "hvdft_ring_open": (c_int, [c_int, c_int, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "hvdft_ring_close": (None, [c_void_p]),
-    "hvdft_leader_open": (
-        c_int,
-        [c_char_p, c_char_p, c_int, POINTER(c_int), c_int, c_int, c_int, POINTER(c_void_p)],
-    ),
-    "hvdft_leader_close": (c_int, [c_void_p, c_uint64]),
-    "hvdft_leader_links": (c_int, [c_void_p, POINTER(_Link), c_int]),
-    "hvdft_ring_allreduce": (c_int, [c_void_p, c_void_p, c_uint64, c_uint32, c_uint32]),
+_KINDS = {
+    abi.constant("HVDFT_LINK_MIRROR"): MIRROR,
+    abi.constant("HVDFT_LINK_SUCCESSOR"): TO_SUCCESSOR,
+    abi.constant("HVDFT_LINK_PREDECESSOR"): TO_PREDECESSOR,
 }
 
 
@@ -74,32 +39,31 @@ class Facts:
     file: str
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    remedy = "install hvd_ft again: pip install . (in a checkout: make core)"
-    return abi.load(abi.mpi_library_path(), _SIGNATURES, remedy)
-
-
 def _checked(code: int) -> None:
     if code < 0:
-        raise HvdFtError(f"ring: {_library().hvdft_error().decode(errors='replace')}")
+        raise HvdFtError(f"ring: {abi.text(mpi_library().hvdft_error())}")
+
+
+def _handle(communicator: int) -> int:
+    """MPI's handle, which mpi4py tells as an unsigned number."""
+    return int(ffi.cast("int", communicator))
 
 
 def version() -> str:
     """Returns the library's version; equal to the package's if both are of one build."""
-    return str(_library().hvdft_version().decode())
+    return abi.text(mpi_library().hvdft_version())
 
 
 def facts() -> Facts:
     """Returns what MPI was started as."""
-    out = _Facts()
-    _library().hvdft_ring_facts(byref(out))
+    out = ffi.new("hvdft_mpi_facts *")
+    mpi_library().hvdft_ring_facts(out)
     return Facts(
         bool(out.running),
         bool(out.multithreaded),
         int(out.endpoints),
-        out.library.decode(errors="replace"),
-        out.file.decode(errors="replace"),
+        abi.text(out.library),
+        abi.text(out.file),
     )
 
 
@@ -109,23 +73,24 @@ class Member:
     def __init__(
         self, communicator: int, variant: int, segment_bytes: int, timeout_ns: int
     ) -> None:
-        handle = c_void_p()
+        handle = ffi.new("hvdft_ring **")
         _checked(
-            _library().hvdft_ring_open(
-                communicator, variant, segment_bytes, timeout_ns, byref(handle)
+            mpi_library().hvdft_ring_open(
+                _handle(communicator), variant, segment_bytes, timeout_ns, handle
             )
         )
-        self._handle: c_void_p | None = handle
+        self._handle: Any = handle[0]
 
     def allreduce(self, address: int, count: int, dtype: int, op: int) -> None:
         """Reduces ``count`` elements at ``address`` in place."""
         assert self._handle is not None
-        _checked(_library().hvdft_ring_allreduce(self._handle, address, count, dtype, op))
+        data = ffi.cast("void *", address)
+        _checked(mpi_library().hvdft_ring_allreduce(self._handle, data, count, dtype, op))
 
     def close(self) -> None:
         """Ends the thread and frees the communicators."""
         if self._handle:
-            _library().hvdft_ring_close(self._handle)
+            mpi_library().hvdft_ring_close(self._handle)
             self._handle = None
 
 
@@ -151,26 +116,26 @@ class Leader:
         *,
         one_endpoint: bool,
     ) -> None:
-        handle = c_void_p()
+        handle = ffi.new("hvdft_leader **")
         _checked(
-            _library().hvdft_leader_open(
+            mpi_library().hvdft_leader_open(
                 directory.encode(),
                 job.encode(),
                 rank,
-                (c_int * len(firsts))(*firsts),
+                list(firsts),
                 len(firsts) - 1,
-                communicator,
+                _handle(communicator),
                 one_endpoint,
-                byref(handle),
+                handle,
             )
         )
-        self._handle = handle
+        self._handle = handle[0]
         self._node = list(firsts).index(rank)
-        self._links = (_Link * (len(firsts) + 1))()
+        self._links = ffi.new("hvdft_link[]", len(firsts) + 1)
 
     def links(self) -> dict[End, Counts]:
         """Returns what has been counted of this node's links, until `close` is called."""
-        count = _library().hvdft_leader_links(self._handle, self._links, len(self._links))
+        count = mpi_library().hvdft_leader_links(self._handle, self._links, len(self._links))
         return {
             End(self._node, link.peer, _KINDS[link.kind]): Counts(
                 link.begun, link.posted, link.arrived
@@ -184,5 +149,5 @@ class Leader:
         Returns:
             Whether they were here within the time.
         """
-        code = _library().hvdft_leader_close(self._handle, round(timeout_seconds * 1e9))
+        code = mpi_library().hvdft_leader_close(self._handle, round(timeout_seconds * 1e9))
         return bool(code == 0)

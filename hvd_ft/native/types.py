@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from hvd_ft.native.abi import constant
+
 # So last words begin if the script has not come that far.
 BEFORE_INIT = "before hvd.init(): "
 
@@ -10,57 +12,57 @@ BEFORE_INIT = "before hvd.init(): "
 class State(IntEnum):
     """What a rank is doing."""
 
-    STARTING = 0
-    RUNNING = 1
-    WAITING = 2
-    RESTARTING = 3
-    REPLAYING = 4
-    DONE = 5
+    STARTING = constant("HVDFT_STARTING")
+    RUNNING = constant("HVDFT_RUNNING")
+    WAITING = constant("HVDFT_WAITING")
+    RESTARTING = constant("HVDFT_RESTARTING")
+    REPLAYING = constant("HVDFT_REPLAYING")
+    DONE = constant("HVDFT_DONE")
 
 
 class EventType(IntEnum):
     """What happened to a rank; ``include/hvd_ft.h`` tells what each one's detail means."""
 
-    LOST = 0
-    STARTED = 1
-    FAILED = 2
-    ATTACHED = 3
-    RESTORED = 4
-    JOINED = 5
-    WAITED = 6
-    DONE = 7
-    SNAPSHOT = 8
-    ADOPTED = 9
-    RESUMED = 10
+    LOST = constant("HVDFT_EV_LOST")
+    STARTED = constant("HVDFT_EV_STARTED")
+    FAILED = constant("HVDFT_EV_FAILED")
+    ATTACHED = constant("HVDFT_EV_ATTACHED")
+    RESTORED = constant("HVDFT_EV_RESTORED")
+    JOINED = constant("HVDFT_EV_JOINED")
+    WAITED = constant("HVDFT_EV_WAITED")
+    DONE = constant("HVDFT_EV_DONE")
+    SNAPSHOT = constant("HVDFT_EV_SNAPSHOT")
+    ADOPTED = constant("HVDFT_EV_ADOPTED")
+    RESUMED = constant("HVDFT_EV_RESUMED")
 
 
 class Point(IntEnum):
     """A point in a worker's life at which a drill can strike."""
 
-    START = 0
-    ATTACH = 1
-    JOIN = 2
-    ANNOUNCE = 3
-    PROPOSE = 4
-    PROPOSED = 5
-    COPY_IN = 6
-    CONTRIBUTE = 7
-    REDUCE = 8
-    WAIT = 9
-    COPY_OUT = 10
-    EXECUTED = 11
-    STEP = 12
-    SNAPSHOT_WRITE = 13
-    SNAPSHOT_PUBLISH = 14
-    SNAPSHOT_PUBLISHED = 15
-    RESTORE = 16
-    REPLAY = 17
-    END = 18
-    EXIT = 19
-    SEND = 20
-    SENT = 21
-    RECEIVE = 22
-    RECEIVED = 23
+    START = constant("HVDFT_AT_START")
+    ATTACH = constant("HVDFT_AT_ATTACH")
+    JOIN = constant("HVDFT_AT_JOIN")
+    ANNOUNCE = constant("HVDFT_AT_ANNOUNCE")
+    PROPOSE = constant("HVDFT_AT_PROPOSE")
+    PROPOSED = constant("HVDFT_AT_PROPOSED")
+    COPY_IN = constant("HVDFT_AT_COPY_IN")
+    CONTRIBUTE = constant("HVDFT_AT_CONTRIBUTE")
+    REDUCE = constant("HVDFT_AT_REDUCE")
+    WAIT = constant("HVDFT_AT_WAIT")
+    COPY_OUT = constant("HVDFT_AT_COPY_OUT")
+    EXECUTED = constant("HVDFT_AT_EXECUTED")
+    STEP = constant("HVDFT_AT_STEP")
+    SNAPSHOT_WRITE = constant("HVDFT_AT_SNAPSHOT_WRITE")
+    SNAPSHOT_PUBLISH = constant("HVDFT_AT_SNAPSHOT_PUBLISH")
+    SNAPSHOT_PUBLISHED = constant("HVDFT_AT_SNAPSHOT_PUBLISHED")
+    RESTORE = constant("HVDFT_AT_RESTORE")
+    REPLAY = constant("HVDFT_AT_REPLAY")
+    END = constant("HVDFT_AT_END")
+    EXIT = constant("HVDFT_AT_EXIT")
+    SEND = constant("HVDFT_AT_SEND")
+    SENT = constant("HVDFT_AT_SENT")
+    RECEIVE = constant("HVDFT_AT_RECEIVE")
+    RECEIVED = constant("HVDFT_AT_RECEIVED")
 
 
 class WaitResult(IntEnum):

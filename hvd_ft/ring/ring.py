@@ -8,20 +8,20 @@ import numpy as np
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import mpi
+from hvd_ft.native.abi import constant
 from hvd_ft.ring import mpi_facts
 from hvd_ft.ring.mpi_settings import mpi_is_running
 
 SEGMENT_BYTES = 256 << 10
 TIMEOUT_SECONDS = 300.0
 OPS = ("sum", "min", "max", "prod")
-# In the order of Horovod's DataType (include/hvd_ft.h).
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",
           "bool")  # fmt: skip
 VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
 
-_ONE_THREAD = 2  # `endpoints` where there can only be MPI's own one
-_ONE_ENDPOINT = 5  # `endpoints` with a single one
-_NUMBERS = {"serial": 0, "irecv_send_wait": 1, "threads": 3, "endpoints": 4}
+# `endpoints` where there can only be MPI's own one, and `endpoints` with a single one.
+_ONE_THREAD, _ONE_ENDPOINT = constant("HVDFT_RING_ONE_THREAD"), constant("HVDFT_RING_ONE_ENDPOINT")
+_OP_NAMES = {"prod": "product"}
 
 _kept: list[object] = []  # what MPI may still write to after a failure
 
@@ -76,7 +76,7 @@ class Ring:
         self.variant = variant
         _check_threads(facts, variant)
         self.endpoints, self.why = 1, ""
-        number = _NUMBERS[variant]
+        number = constant(f"HVDFT_RING_{variant.upper()}")
         if variant == "endpoints":
             # The same on all members, also where they were started differently.
             lack = _any_reason(comm, mpi_facts.why_one_endpoint(facts, comm.size))
@@ -120,8 +120,9 @@ class Ring:
         dtype = _check_array(array)
         if op not in OPS:
             raise HvdFtError(f"op={op!r} is not known to the ring: give one of {', '.join(OPS)}")
+        reduction = constant(f"HVDFT_{_OP_NAMES.get(op, op).upper()}")
         try:
-            self._member.allreduce(array.ctypes.data, array.size, dtype, OPS.index(op))
+            self._member.allreduce(array.ctypes.data, array.size, dtype, reduction)
         except HvdFtError:
             _kept.append(array)
             raise
@@ -230,4 +231,4 @@ def _check_array(array: np.ndarray) -> int:
             "a ring reduces in place, so the array must be writable, aligned and contiguous: "
             "give a copy"
         )
-    return DTYPES.index(array.dtype.name)
+    return constant(f"HVDFT_{array.dtype.name.upper()}")

@@ -320,8 +320,8 @@ def test_the_on_restart_command_runs_when_the_rank_is_back(
 
 
 JOIN = """
-import ctypes
-core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"])
+from hvd_ft.native import abi
+core = abi.library()
 assert core.hvdft_worker_open() == 0
 core.hvdft_worker_caught_up()
 if rank == 1 and incarnation == 0: die()

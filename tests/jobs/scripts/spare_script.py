@@ -3,7 +3,6 @@
 Neither it nor its spares need TensorFlow: `without_tensorflow` is to be in PYTHONPATH.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from hvd_ft import native
+from hvd_ft.native import abi
 from hvd_ft.system.await_file import await_file
 from hvd_ft.worker.exit_reason import keep_last_words
 
@@ -87,7 +87,7 @@ def second_life() -> None:
 keep_last_words()
 worker = native.worker()
 assert worker is not None
-ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"]).hvdft_worker_caught_up()
+abi.library().hvdft_worker_caught_up()
 if WHAT in ("ctrl-c", "launcher", "mpirun", "agent", "shim"):
     end_the_job() if worker.rank == 0 else signal.pause()
 elif worker.rank == 0:

@@ -7,65 +7,25 @@ missing, shows in the sum. A wrong result ends the script with 3. At the end it 
 results. Each op is followed by so many seconds of what a training would compute.
 """
 
-import ctypes
 import os
 import struct
 import sys
 import time
 import zlib
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from typing import Any
 
 import numpy as np
 
-REDUCE, FLOAT32, AGAIN = 1, 7, -1
-COPY = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_void_p)
+from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
 
-
-class Op(ctypes.Structure):
-    _fields_ = (
-        *((name, c_uint32) for name in ("kind", "dtype", "reduce", "root")),
-        ("result_bytes", c_uint64),
-        ("block_bytes", c_void_p),
-        ("response", c_char_p),
-        ("response_bytes", c_uint64),
-        ("signature", c_char_p),
-        ("viewed", c_uint32),
-        ("factor", ctypes.c_double),
-    )
-
-
-class Copies(ctypes.Structure):
-    _fields_ = (("copy_in", COPY), ("copy_out", COPY), ("context", c_void_p))
-
-
-core = ctypes.CDLL(os.environ["HOROVOD_FT_LIBRARY"])
-for _name in ("term", "log_length", "cursor"):
-    getattr(core, f"hvdft_worker_{_name}").restype = c_uint64
-core.hvdft_worker_ticket.restype = c_uint32
-core.hvdft_worker_take.restype = c_int64
-core.hvdft_worker_take.argtypes = [c_int, c_uint64, POINTER(c_void_p)]
-core.hvdft_worker_wait.argtypes = [c_uint32, c_int]
-core.hvdft_worker_announce.argtypes = [c_uint64, c_char_p, c_uint64]
-core.hvdft_worker_propose.argtypes = [c_uint64, POINTER(Op), c_int]
-core.hvdft_worker_begin.argtypes = [c_uint64, POINTER(Copies)]
-for _name in ("enter", "executed", "set_step"):
-    getattr(core, f"hvdft_worker_{_name}").argtypes = [c_uint64]
-core.hvdft_worker_pend.argtypes = [c_int64]
-core.hvdft_worker_snapshot_room.argtypes = [c_int, c_uint64, POINTER(c_void_p)]
-core.hvdft_worker_snapshot_publish.argtypes = [c_int, c_uint64, c_uint64]
-core.hvdft_worker_snapshot_get.argtypes = [
-    c_int,
-    POINTER(c_void_p),
-    POINTER(c_uint64),
-    POINTER(c_uint64),
-]
-core.hvdft_failpoint.argtypes = [c_int, c_uint64]
+AGAIN = abi.constant("HVDFT_AGAIN")
+core = abi.library()
 
 
 def check(code: int) -> int:
     if code < 0:
-        core.hvdft_error.restype = c_char_p
-        sys.exit(f"{code}: {core.hvdft_error().decode()}")
+        sys.exit(f"{code}: {abi.error()}")
     return code
 
 
@@ -88,7 +48,7 @@ class Script:
             core.hvdft_worker_pend(-1)
             self.next += 1
             core.hvdft_worker_set_step(self.next)
-            core.hvdft_failpoint(12, self.next)
+            core.hvdft_failpoint(abi.constant("HVDFT_AT_STEP"), self.next)
             time.sleep(self.seconds)
             if self.every and self.next % self.every == 0:
                 self.snapshot()
@@ -121,31 +81,34 @@ class Script:
         self.announced = self.next
 
     def coordinate(self) -> None:
-        blob = c_void_p()
+        blob = ffi.new("const void **")
         for rank in range(1, self.ranks):
-            while core.hvdft_worker_take(rank, self.term, byref(blob)) == 1:
+            while core.hvdft_worker_take(rank, self.term, blob) == 1:
                 self.counted += 1
         if self.counted < self.ranks:
             return
         assert self.counted == self.ranks
         self.counted = 0
-        name = f"op {self.next}".encode()
-        op = Op(REDUCE, FLOAT32, 0, 0, self.size, None, b"", 0, name)
-        check(core.hvdft_worker_propose(self.term, byref(op), 1))
+        name = ffi.new("char[]", f"op {self.next}".encode())
+        op = ffi.new("hvdft_op *", {"result_bytes": self.size, "signature": name})
+        op.kind, op.dtype = abi.constant("HVDFT_REDUCE"), abi.constant("HVDFT_FLOAT32")
+        check(core.hvdft_worker_propose(self.term, op, 1))
 
     def execute(self) -> None:
         factor = float(self.next % 7 + 1)
         self.input[:] = 2.0**self.rank * factor
-        source, target = self.input.ctypes.data, self.result.ctypes.data
+        source, target = self.input.view(np.uint8), self.result.view(np.uint8)
 
-        def give(_context: int, start: int, count: int, to: int) -> None:
-            ctypes.memmove(to, source + (start or 0), count)
+        @ffi.callback("void(void *, uint64_t, uint64_t, void *)")
+        def give(_context: Any, start: int, count: int, to: Any) -> None:
+            ffi.memmove(to, source[start : start + count], count)
 
-        def take(_context: int, start: int, count: int, result: int) -> None:
-            ctypes.memmove(target + (start or 0), result, count)
+        @ffi.callback("void(void *, uint64_t, uint64_t, const void *)")
+        def take(_context: Any, start: int, count: int, result: Any) -> None:
+            ffi.memmove(target[start : start + count], result, count)
 
-        copies = Copies(COPY(give), COPY(take), None)
-        check(core.hvdft_worker_begin(self.next, byref(copies)))
+        copies = ffi.new("hvdft_copies *", {"copy_in": give, "copy_out": take})
+        check(core.hvdft_worker_begin(self.next, copies))
         while True:
             ticket = core.hvdft_worker_ticket()
             if not check_again(code := core.hvdft_worker_advance()) and code == 1:
@@ -159,18 +122,17 @@ class Script:
         self.hash = zlib.crc32(self.result[:1024], self.hash)
 
     def snapshot(self) -> None:
-        room, content = c_void_p(), struct.pack("QQ", self.next, self.hash)
-        check(core.hvdft_worker_snapshot_room(0, len(content), byref(room)))
-        ctypes.memmove(room, content, len(content))
+        room, content = ffi.new("void **"), struct.pack("QQ", self.next, self.hash)
+        check(core.hvdft_worker_snapshot_room(0, len(content), room))
+        ffi.memmove(room[0], content, len(content))
         check(core.hvdft_worker_snapshot_publish(0, len(content), core.hvdft_worker_cursor()))
 
     def restore(self) -> None:
-        begin = c_uint64()
-        check(core.hvdft_worker_loop_begin(0, byref(begin)))
-        data, count, place = c_void_p(), c_uint64(), c_uint64()
-        got = core.hvdft_worker_snapshot_get(0, byref(data), byref(count), byref(place))
+        check(core.hvdft_worker_loop_begin(0, ffi.new("uint64_t *")))
+        data, count, place = ffi.new("const void **"), ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        got = core.hvdft_worker_snapshot_get(0, data, count, place)
         if got == 1:
-            self.next, self.hash = struct.unpack("QQ", ctypes.string_at(data, count.value))
+            self.next, self.hash = struct.unpack("QQ", ffi.buffer(data[0], count[0]))
             check(core.hvdft_worker_jump(0))
 
 
