@@ -5,6 +5,7 @@ import os
 import sys
 
 from hvd_ft import native
+from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.job import mpi_files
 from hvd_ft.job.directory import KEPT_NAME, JobDirectory, job_path, new_job_id, sweep_stale
@@ -14,18 +15,13 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.shim.client import ShimClient
 
 
-def nodes_of(hosts: Nodes, settings: Settings) -> Nodes:
-    """Returns the members of the ring: in the flat topology ranks of one host share no arena."""
-    return hosts.apart() if settings.topology == "flat" else hosts
-
-
 def find_files(
     rendezvous: Rendezvous,
     hosts: Nodes,
     settings: Settings,
     shim: ShimClient,
     stack: contextlib.ExitStack,
-) -> tuple[str, str]:
+) -> JobContext:
     """As `make_files`, for what agents of an older generation have left."""
     job = settings.job or ""
     path = job_path(settings.arena_dir, job)
@@ -40,7 +36,7 @@ def find_files(
             end_rank(job, rendezvous.rank)
 
     rendezvous.agree("the finding of the job's files", join)
-    return job, _arenas(path, rendezvous, hosts, nodes_of(hosts, settings))
+    return JobContext(rendezvous.rank, settings, hosts, job, path)
 
 
 def make_files(
@@ -49,8 +45,19 @@ def make_files(
     settings: Settings,
     shim: ShimClient,
     stack: contextlib.ExitStack,
-) -> tuple[str, str]:
-    """Makes the job's directory and the arenas; returns the job's id and the arenas' directory."""
+) -> JobContext:
+    """Makes the job's directory and the arenas. Collective.
+
+    Args:
+        rendezvous: of all agents.
+        hosts: the ranks of each host.
+        settings: the user's.
+        shim: clears up when this agent cannot.
+        stack: leaves the files at the job's end.
+
+    Returns:
+        This agent's place in the job.
+    """
 
     def enter(directory: JobDirectory) -> None:
         stack.callback(directory.leave)
@@ -58,10 +65,7 @@ def make_files(
 
     job = settings.job or new_job_id()
     job = rendezvous.exchange("rank 0 giving the job its id", job)[0]
-    nodes = nodes_of(hosts, settings)
     neighbours = hosts.ranks(hosts.node_of(rendezvous.rank))
-    node = nodes.node_of(rendezvous.rank)
-    local = nodes.ranks(node)
 
     def make_directory() -> tuple[str, int] | None:
         if rendezvous.rank != neighbours.start:
@@ -76,27 +80,31 @@ def make_files(
         limit = settings.arena_limit_bytes()
         directory = JobDirectory.create(settings.arena_dir, job)
         enter(directory)
-        return directory.path, limit * len(local) // len(neighbours)
+        return directory.path, limit
 
     made = rendezvous.agree("the making of the job's directories", make_directory)
-    path, limit = made[neighbours.start]
-    arenas = _arenas(path, rendezvous, hosts, nodes)
+    path, host_limit = made[neighbours.start]
+    context = JobContext(rendezvous.rank, settings, hosts, job, path)
 
     def make_arenas() -> None:
         if rendezvous.rank != neighbours.start:
             enter(JobDirectory.join(path))
-        if rendezvous.rank == local.start:
-            os.makedirs(arenas, 0o700, exist_ok=True)
-            native.create_node(
-                arenas, job, rendezvous.size, limit, nodes=len(nodes), node=node, local=local
-            )
-        native.create_rank(arenas, job, rendezvous.rank, limit)
+        _make_arenas(context, rendezvous.size, host_limit)
 
     rendezvous.agree("the making of the arenas", make_arenas)
-    return job, arenas
+    return context
 
 
-def _arenas(path: str, rendezvous: Rendezvous, hosts: Nodes, nodes: Nodes) -> str:
-    """Returns where a node's arenas lie: of a host's first one in the job's directory itself."""
-    first = nodes.firsts[nodes.node_of(rendezvous.rank)]
-    return path if first in hosts.firsts else os.path.join(path, f"rank-{first}")
+def _make_arenas(context: JobContext, size: int, host_limit: int) -> None:
+    """Makes this rank's arena, and as the node's first rank the node's."""
+    nodes, rank, arenas = context.nodes, context.rank, context.arenas
+    node = nodes.node_of(rank)
+    local = nodes.ranks(node)
+    host = context.hosts.ranks(context.hosts.node_of(rank))
+    limit = host_limit * len(local) // len(host)
+    if rank == local.start:
+        os.makedirs(arenas, 0o700, exist_ok=True)
+        native.create_node(
+            arenas, context.job, size, limit, nodes=len(nodes), node=node, local=local
+        )
+    native.create_rank(arenas, context.job, rank, limit)

@@ -8,20 +8,21 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hvd_ft import __version__, native
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
-from hvd_ft.agent.job_setup import find_files, make_files, nodes_of
+from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.job_setup import find_files, make_files
 from hvd_ft.agent.node_leader import finalize, lead, node_facts
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
-from hvd_ft.agent.supervisor_loop import Rank, SupervisorLoop
+from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
 from hvd_ft.job import pinning
@@ -211,78 +212,44 @@ def _plan(argv: Sequence[str]) -> Plan:
 def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSignals) -> int:
     """From the rendezvous to the job's end; returns its exit code."""
     facts = _meet(rendezvous, plan.settings)
-    hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
-    nodes = nodes_of(hosts, plan.settings)
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
+    hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
     with contextlib.ExitStack() as stack:
-        settings = plan.settings
-        get_files = find_files if settings.generation > 0 else make_files
-        job, directory = get_files(rendezvous, hosts, settings, shim, stack)
-        env = {
-            **worker_environment(os.environ, rendezvous.rank, hosts, job, directory),
-            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
-            **(pinning.environment(rendezvous.rank, hosts) if settings.pin else {}),
-        }
-        reader = StackReader(directory, rendezvous.rank)
-        stack.callback(reader.close)
-        env[stacks.VARIABLE] = reader.path
-        rank = Rank(rendezvous.rank, job, plan.command, env, plan.drills)
-        observer = native.Observer(directory)
+        get_files = find_files if plan.settings.generation > 0 else make_files
+        context = get_files(rendezvous, hosts, plan.settings, shim, stack)
+        observer = native.Observer(context.arenas)
         stack.callback(observer.close)
-        agent = native.Agent(directory, job, rendezvous.rank, settings.generation)
+        agent = native.Agent(context.arenas, context.job, context.rank, plan.settings.generation)
         stack.callback(agent.close)
         journal = None
-        if plan.report and rendezvous.rank == 0:
-            names = [name for name, _, _ in facts]
+        if plan.report and context.rank == 0:
             journal = Journal(
                 plan.report,
                 observer,
-                job,
+                context.job,
                 command=plan.command,
-                hosts=names,
-                generation=settings.generation,
+                hosts=[name for name, _, _ in facts],
+                generation=plan.settings.generation,
             )
         agent.start()
-        leader = lead(rendezvous, hosts, nodes, settings, directory=directory, job=job)
-        care = ShimCare(
-            shim,
-            settings,
-            rank=rendezvous.rank,
-            job=job,
-            directory=job_path(settings.arena_dir, job),
-            arenas=directory,
-            env=env,
-            command=plan.command,
-            spares=plan.spares if rendezvous.rank == 0 else 0,
-            facts=node_facts(
-                leader,
-                observer,
-                hosts,
-                nodes,
-                rank=rendezvous.rank,
-                generation=settings.generation,
-            ),
-            reap=_reap,
-        )
-        supervisor = SupervisorLoop(
-            rank=rank,
-            settings=settings,
+        leader = lead(rendezvous, context)
+        supervisor = _supervisor(
+            context,
+            plan,
             agent=agent,
             observer=observer,
             shim=shim,
-            care=care,
-            commands=Commands(shim, plan.hooks, env, settings.generation),
             journal=journal,
-            launchers=launchers_above(),
             signals=signals,
-            stacks=reader,
+            facts=node_facts(leader, observer, context),
+            stack=stack,
         )
         code = supervisor.run()
         shim.release(code)
-        if len(nodes) > 1 and not supervisor.launcher_lost:
+        if len(context.nodes) > 1 and not supervisor.launcher_lost:
             finalize(rendezvous, leader)
         if journal:
             supervisor.read_events()
@@ -293,6 +260,50 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
         # MPI_Finalize would wait for a Hydra that is not there; the shim ends with us.
         os._exit(code)
     return code
+
+
+def _supervisor(
+    context: JobContext,
+    plan: Plan,
+    *,
+    agent: native.Agent,
+    observer: native.Observer,
+    shim: ShimClient,
+    journal: Journal | None,
+    signals: StopSignals,
+    facts: Callable[[], Any],
+    stack: contextlib.ExitStack,
+) -> SupervisorLoop:
+    settings, rank = context.settings, context.rank
+    reader = StackReader(context.arenas, rank)
+    stack.callback(reader.close)
+    env = {
+        **worker_environment(os.environ, rank, context.hosts, context.job, context.arenas),
+        "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
+        **(pinning.environment(rank, context.hosts) if settings.pin else {}),
+        stacks.VARIABLE: reader.path,
+    }
+    return SupervisorLoop(
+        context=context,
+        training=Training(plan.command, env, plan.drills),
+        agent=agent,
+        observer=observer,
+        shim=shim,
+        care=ShimCare(
+            shim,
+            context,
+            env=env,
+            command=plan.command,
+            spares=plan.spares if rank == 0 else 0,
+            facts=facts,
+            reap=_reap,
+        ),
+        commands=Commands(shim, plan.hooks, env, settings.generation),
+        journal=journal,
+        launchers=launchers_above(),
+        signals=signals,
+        stacks=reader,
+    )
 
 
 def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:

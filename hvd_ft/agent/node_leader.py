@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.job.placement import Nodes
-from hvd_ft.job.settings import Settings
 from hvd_ft.native import logs
 from hvd_ft.native.core import Observer
 
@@ -17,28 +17,17 @@ _THREADS = 3  # of a leader, each with an endpoint, unless it has one for everyt
 _LEAVE_SECONDS = 10.0
 
 
-def lead(
-    rendezvous: Rendezvous,
-    hosts: Nodes,
-    nodes: Nodes,
-    settings: Settings,
-    *,
-    directory: str,
-    job: str,
-) -> "Leader | None":
+def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     """Makes the leader of a node, in its first rank's agent; one node needs none. Collective.
 
     Args:
         rendezvous: of all agents.
-        hosts: the ranks of each host.
-        nodes: the members of the ring.
-        settings: the user's.
-        directory: of the job, on this node.
-        job: its id.
+        context: this agent's place in the job.
 
     Returns:
         The leader, or None where this agent does not lead.
     """
+    nodes, settings = context.nodes, context.settings
     if len(nodes) == 1:
         return None
     mine = [settings.endpoints, sorted(os.sched_getaffinity(0))]
@@ -46,7 +35,7 @@ def lead(
     asked = told[0][0]  # the same for all, also where they were started differently
     why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else ""
     if asked == "auto":
-        why = why_one_endpoint(hosts, nodes, [cpus for _, cpus in told])
+        why = why_one_endpoint(context.hosts, nodes, [cpus for _, cpus in told])
     communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
     if communicator is None:
         return None
@@ -56,7 +45,12 @@ def lead(
     if rendezvous.rank == 0 and settings.generation == 0:
         mpi_facts.say_once(mpi.facts(), 1 if why else _THREADS, why)
     return mpi.Leader(
-        directory, job, rendezvous.rank, nodes.firsts, communicator, one_endpoint=bool(why)
+        context.arenas,
+        context.job,
+        context.rank,
+        nodes.firsts,
+        communicator,
+        one_endpoint=bool(why),
     )
 
 
@@ -81,35 +75,27 @@ def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) 
 
 
 def node_facts(
-    leader: "Leader | None",
-    observer: Observer,
-    hosts: Nodes,
-    nodes: Nodes,
-    *,
-    rank: int,
-    generation: int,
+    leader: "Leader | None", observer: Observer, context: JobContext
 ) -> Callable[[], Any]:
     """Returns what tells the launcher of a node's links, for link_watch.py; None without a leader.
 
     Args:
         leader: of the node, if this agent is it.
         observer: of the job.
-        hosts: the ranks of each host.
-        nodes: the members of the ring.
-        rank: of this agent.
-        generation: of this agent.
+        context: this agent's place in the job.
     """
     if leader is None:
         return lambda: None
+    rank, nodes = context.rank, context.nodes
     node = nodes.node_of(rank)
-    name = f"rank {rank}" if len(nodes) > len(hosts) else os.uname().nodename
+    name = f"rank {rank}" if len(nodes) > len(context.hosts) else os.uname().nodename
     links = leader.links
 
     def facts() -> Any:
         end = logs.ring_end(observer, rank, sent=False)
         counts = [[*end, *counts] for end, counts in links().items()]
         stands = str(end) if end else ""
-        whose = {"generation": generation, "node": node, "name": name}
+        whose = {"generation": context.settings.generation, "node": node, "name": name}
         return {**whose, "links": counts, "stands": stands}
 
     return facts

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hvd_ft.agent.job_context import JobContext
 from hvd_ft.job.beats import BEAT_SECONDS, Beats
 from hvd_ft.job.host_key import host_key
 from hvd_ft.job.processes import end_rank
@@ -37,11 +38,7 @@ class ShimCare:
 
     Args:
         shim: the shim.
-        settings: the user's.
-        rank: of the agent.
-        job: the job's id.
-        directory: the job's.
-        arenas: where the arenas lie.
+        context: this agent's place in the job.
         env: of the worker.
         command: of the worker.
         spares: how many warm spares this shim has to have prepared.
@@ -52,12 +49,8 @@ class ShimCare:
     def __init__(
         self,
         shim: ShimClient,
-        settings: Settings,
+        context: JobContext,
         *,
-        rank: int,
-        job: str,
-        directory: str,
-        arenas: str,
         env: Mapping[str, str],
         command: Sequence[str],
         spares: int,
@@ -65,29 +58,25 @@ class ShimCare:
         reap: Callable[[], object],
     ) -> None:
         self._shim = shim
-        self._settings = settings
-        self._rank = rank
-        self._job = job
-        self._directory = directory
-        self._arenas = arenas
+        self._context = context
         self._env = dict(env)
         self._command = command
         self._spares = spares
         self._facts = facts
         self._reap = reap
-        self._answers = Beats(settings.lease_seconds)
+        self._answers = Beats(context.settings.lease_seconds)
         self._beat_at = 0.0
 
     def begin(self) -> None:
         """The job's files are there: from now on the shim may outlive this agent."""
-        settings = self._settings
+        settings = self._context.settings
         if settings.launcher and self._shim.found is None:
             # Longer than the launcher waits for a lost host before it starts new agents.
             self._shim.keep(settings.host_timeout_seconds + settings.adoption_timeout_seconds)
         running = self._shim.found.running if self._shim.found else ()
         if self._spares and SPARES not in running:
             argv = manager_command(self._spares, self._command)
-            self._shim.start(SPARES, argv, self._env, self._arenas)
+            self._shim.start(SPARES, argv, self._env, self._context.arenas)
         self._answers.heard(time.monotonic())
 
     @property
@@ -113,8 +102,9 @@ class ShimCare:
     def replace(self) -> None:
         """Starts another shim in the place of one that is dead; nothing it had is left then."""
         kill_descendants(self._reap)  # what it had comes to us, …
-        end_rank(self._job, self._rank)  # … but not a worker that was a spare
+        context = self._context
+        end_rank(context.job, context.rank)  # … but not a worker that was a spare
         self._shim.replace()
-        watch_over(self._shim, self._settings, self._rank)
-        self._shim.watch_job(self._directory)
+        watch_over(self._shim, context.settings, context.rank)
+        self._shim.watch_job(context.directory)
         self.begin()

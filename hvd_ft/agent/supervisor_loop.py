@@ -14,6 +14,7 @@ from hvd_ft.agent.adopted_worker import reattach_verdict
 from hvd_ft.agent.event_watch import JobNews
 from hvd_ft.agent.hang_rule import Stuck
 from hvd_ft.agent.hook_commands import Commands
+from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare
 from hvd_ft.agent.stacks import StackReader
@@ -21,7 +22,6 @@ from hvd_ft.agent.stall_watch import StallWatch
 from hvd_ft.agent.supervisor import Past, Supervisor, WorkerFacts
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.drills import Drill, drill_environment
-from hvd_ft.job.settings import Settings
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
 from hvd_ft.native.types import EventType
 from hvd_ft.shim import messages
@@ -34,19 +34,15 @@ EXIT_LOST = 1
 
 
 @dataclass(frozen=True)
-class Rank:
-    """What the loop needs to know of its rank.
+class Training:
+    """What a worker is started with.
 
     Attributes:
-        rank: its number.
-        job: the job's id.
-        argv: the worker's command line.
-        env: the worker's environment, but for the incarnation and its drills.
+        argv: its command line.
+        env: its environment, but for the incarnation and its drills.
         drills: deaths of workers, of any rank.
     """
 
-    rank: int
-    job: str
     argv: Sequence[str]
     env: dict[str, str]
     drills: Sequence[Drill] = ()
@@ -56,8 +52,8 @@ class SupervisorLoop:
     """Keeps the worker of one rank going until the job ends.
 
     Args:
-        rank: whose worker it is.
-        settings: the limits.
+        context: this agent's place in the job.
+        training: what the worker is started with.
         agent: this rank's side of the core, with its engine started.
         observer: of the job.
         shim: starts the worker.
@@ -72,8 +68,8 @@ class SupervisorLoop:
     def __init__(
         self,
         *,
-        rank: Rank,
-        settings: Settings,
+        context: JobContext,
+        training: Training,
         agent: native.Agent,
         observer: native.Observer,
         shim: ShimClient,
@@ -84,8 +80,10 @@ class SupervisorLoop:
         signals: StopSignals,
         stacks: StackReader,
     ) -> None:
-        self._rank = rank
-        self._settings = settings
+        self._context = context
+        self._settings = context.settings
+        self._rank = context.rank
+        self._training = training
         self._agent = agent
         self._observer = observer
         self._shim = shim
@@ -95,13 +93,13 @@ class SupervisorLoop:
         self._launchers = launchers
         self._signals = signals
         self._stacks = stacks
-        self._supervisor = Supervisor(rank.rank, settings)
+        self._supervisor = Supervisor(self._rank, self._settings)
         self._loop = EventLoop()
         self._deadline = self._loop.timer(self._on_deadline)
         self._look = self._loop.timer(self._look_after)
         self._stall = StallWatch(
-            rank.rank,
-            settings,
+            self._rank,
+            self._settings,
             observer,
             stacks,
             ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
@@ -177,21 +175,21 @@ class SupervisorLoop:
                 self._say_why()
 
     def _start_worker(self, action: do.StartWorker) -> None:
-        rank = self._rank
+        training = self._training
         env = {
-            **rank.env,
+            **training.env,
             "HOROVOD_FT_INCARNATION": str(action.incarnation),
-            **drill_environment(rank.drills, rank.rank, action.incarnation),
+            **drill_environment(training.drills, self._rank, action.incarnation),
         }
-        self._shim.start(WORKER, list(rank.argv), env, os.getcwd(), spare=action.spare)
+        self._shim.start(WORKER, list(training.argv), env, os.getcwd(), spare=action.spare)
 
     def _hook_facts(self, action: do.RunHook) -> dict[str, str]:
         """What a hook command gets to know."""
         return {
-            "HOROVOD_FT_JOB": self._rank.job,
-            "HOROVOD_FT_RANK": str(self._rank.rank),
+            "HOROVOD_FT_JOB": self._context.job,
+            "HOROVOD_FT_RANK": str(self._rank),
             "HOROVOD_FT_INCARNATION": str(action.incarnation),
-            "HOROVOD_FT_STEP": str(self._observer.status(self._rank.rank).step),
+            "HOROVOD_FT_STEP": str(self._observer.status(self._rank).step),
             "HOROVOD_FT_TIME": f"{time.time():.3f}",
             **action.facts,
         }
@@ -211,7 +209,7 @@ class SupervisorLoop:
 
     def _say_why(self) -> None:
         stop = self._agent.fatal_text()
-        if stop and stop[2] == self._rank.rank and not self._said_why:
+        if stop and stop[2] == self._rank and not self._said_why:
             self._said_why = True
             _say(stop[0])
 
@@ -223,11 +221,11 @@ class SupervisorLoop:
         self._events_seen = len(past)
         if self._journal:
             self._journal.add(past)
-        mine = [event for event in past if event.rank == self._rank.rank]
+        mine = [event for event in past if event.rank == self._rank]
         attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
         failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
         found = self._shim.found.worker if self._shim.found else None
-        verdict = reattach_verdict(found, self._observer.status(self._rank.rank))
+        verdict = reattach_verdict(found, self._observer.status(self._rank))
         before = Past(max(attached, default=-1), failed)
         self._carry_out(
             self._supervisor.take_over(before, verdict, self._facts(), self._loop.now())
@@ -248,7 +246,7 @@ class SupervisorLoop:
                 self._care.answered()
             case messages.Unkillable(pids):
                 text = ", ".join(map(str, pids))
-                _say(f"rank {self._rank.rank} left processes that SIGKILL does not end: {text}")
+                _say(f"rank {self._rank} left processes that SIGKILL does not end: {text}")
             case messages.Interrupt():
                 self._interrupt()
                 self._shim.interrupted()
@@ -291,10 +289,10 @@ class SupervisorLoop:
         else:
             complaint = self._commands.ended(report.name, None, report.error)
         if complaint:
-            _say(f"rank {self._rank.rank}: {complaint}")
+            _say(f"rank {self._rank}: {complaint}")
 
     def _facts(self) -> WorkerFacts:
-        watch = self._observer.watch(self._rank.rank)
+        watch = self._observer.watch(self._rank)
         return WorkerFacts(
             step=watch.step,
             executed=watch.executed,
@@ -317,7 +315,7 @@ class SupervisorLoop:
             self._journal.add(events)
         supervisor = self._supervisor
         for event in events:
-            if event.rank != self._rank.rank:
+            if event.rank != self._rank:
                 continue
             if event.type is EventType.ATTACHED:
                 self._carry_out(supervisor.worker_attached(event.incarnation))
@@ -352,7 +350,7 @@ class SupervisorLoop:
         self._look.set(first)
 
     def _on_deadline(self) -> None:
-        state = self._observer.status(self._rank.rank).state
+        state = self._observer.status(self._rank).state
         self._carry_out(self._supervisor.time_passed(self._loop.now(), state))
 
     def _look_after(self) -> None:
@@ -360,7 +358,7 @@ class SupervisorLoop:
         now = self._loop.now()
         self._commands.kill_late()
         if self._care.look_at <= now and self._care.look():
-            _say(f"the shim of rank {self._rank.rank} was stopped, so it was killed")
+            _say(f"the shim of rank {self._rank} was stopped, so it was killed")
         if self._stall.look_at <= now:
             self._look_for_stall()
 
@@ -375,7 +373,7 @@ class SupervisorLoop:
 
     def _note_stacks(self, text: str) -> None:
         """Has a worker's stacks written into the report, which the agent of rank 0 writes."""
-        whose = {"rank": self._rank.rank, "incarnation": self._supervisor.incarnation}
+        whose = {"rank": self._rank, "incarnation": self._supervisor.incarnation}
         note = {"type": "STACKS", "time_ns": time.monotonic_ns(), **whose, "text": text}
         if self._journal:
             self._journal.note(note)

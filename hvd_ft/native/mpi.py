@@ -140,7 +140,7 @@ class Leader:
             End(self._node, link.peer, _KINDS[link.kind]): Counts(
                 link.begun, link.posted, link.arrived
             )
-            for link in self._links[:count]
+            for link in self._links[0:count]
         }
 
     def close(self, timeout_seconds: float) -> bool:

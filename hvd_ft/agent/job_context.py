@@ -1,0 +1,42 @@
+"""What all parts of an agent know of its job, from the making of the job's files to its end."""
+
+import os
+from dataclasses import dataclass
+
+from hvd_ft.job.placement import Nodes
+from hvd_ft.job.settings import Settings
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """One agent's place in its job.
+
+    Attributes:
+        rank: of the agent.
+        settings: the user's.
+        hosts: the ranks of each host.
+        job: the job's id.
+        directory: the job's, on this host.
+    """
+
+    rank: int
+    settings: Settings
+    hosts: Nodes
+    job: str
+    directory: str
+
+    @property
+    def nodes(self) -> Nodes:
+        """The members of the ring: in the flat topology ranks of one host share no arena."""
+        return self.hosts.apart() if self.settings.topology == "flat" else self.hosts
+
+    @property
+    def arenas(self) -> str:
+        """Where this node's arenas lie: those of a host's first node in the directory itself."""
+        nodes = self.nodes
+        first = nodes.firsts[nodes.node_of(self.rank)]
+        return (
+            self.directory
+            if first in self.hosts.firsts
+            else os.path.join(self.directory, f"rank-{first}")
+        )
