@@ -39,26 +39,26 @@ std::string waiting_ranks(const Worker& w) {
 
 }  // namespace
 
-void Worker::stop_for_ended_peer() const {
+void hvdft::stop_for_ended_peer(const Worker& worker) {
   hvdft_record record;
   int peer = hvdft_worker_ended_peer();
-  if (peer < 0 || hvdft_worker_record(next.load(), &record) != HVDFT_OK) return;
+  if (peer < 0 || hvdft_worker_record(worker.log.next(), &record) != HVDFT_OK) return;
   std::string first(record.signature, std::strcspn(record.signature, "\n"));
   hvdft_worker_stop_for_peer(peer, first.c_str());
 }
 
 void hvdft_worker_leave(void) {
   Worker& w = *the_worker();
-  w.enter_request = 0;
+  w.negotiation.leave();
   w.block().pending.store(0);
   w.block().left_ns.store(hvdft::now_ns());
-  w.block().left_at.store(std::max(w.block().left_at.load(), w.next.load() + 1));
+  w.block().left_at.store(std::max(w.block().left_at.load(), w.log.next() + 1));
   w.block().sessions.fetch_add(1, std::memory_order_release);
 }
 
 uint64_t hvdft_worker_owed(void) {
   Worker& w = *the_worker();
-  bool known_end = w.next.load() < w.block().left_at.load();
+  bool known_end = w.log.next() < w.block().left_at.load();
   return known_end ? 0 : hvdft::ops_contributed(w.block());
 }
 
@@ -66,7 +66,7 @@ int hvdft_worker_ended_peer(void) {
   Worker& w = *the_worker();
   for (int r = 0; r < w.node->size(); ++r) {
     const RankBlock& peer = w.node->rank(r);
-    if (r != w.rank && ended(w, peer) && hvdft::ops_contributed(peer) <= w.next.load()) return r;
+    if (r != w.rank && ended(w, peer) && hvdft::ops_contributed(peer) <= w.log.next()) return r;
   }
   return -1;
 }
@@ -76,7 +76,7 @@ void hvdft_worker_stop_for_peer(int rank, const char* wanted) {
   bool done = w.node->rank(rank).state.load() == HVDFT_DONE;
   std::string text = "rank " + std::to_string(rank) +
                      (done ? " has ended, but " : " has called hvd.shutdown(), but ") +
-                     waiting_ranks(w) + " for it in op " + std::to_string(w.next.load()) +
+                     waiting_ranks(w) + " for it in op " + std::to_string(w.log.next()) +
                      ", '" + wanted + "'; every rank must do the same collectives before it ends";
   w.node->stop(w.rank, 1, text.c_str());
 }

@@ -223,6 +223,16 @@ using hvdft::fail;
 using hvdft::the_worker;
 using hvdft::Worker;
 
+namespace {
+
+// It has come to a message that no earlier incarnation came to. A script that does collectives
+// besides is back when these are (hvdft_worker_caught_up).
+void catch_up(Worker& w) {
+  if (!w.negotiation.wants_to_enter()) w.log.catch_up();
+}
+
+}  // namespace
+
 int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum,
                       const void* data, uint64_t bytes) {
   Worker& w = *the_worker();
@@ -236,8 +246,8 @@ int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum
                 "reshaped", form);
   }
   std::strcpy(head.form, form);
-  int code = w.messages->send(dest, head, static_cast<const char*>(data));
-  if (code == 1) w.caught_up_by_message();
+  int code = w.messages.send(dest, head, static_cast<const char*>(data));
+  if (code == 1) catch_up(w);
   return code;
 }
 
@@ -245,11 +255,11 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
   Worker& w = *the_worker();
   uint64_t end = hvdft::now_ns() + static_cast<uint64_t>(timeout_ms) * 1000000;
   for (;;) {
-    uint32_t ticket = w.messages->ticket(source);
+    uint32_t ticket = w.messages.ticket(source);
     bool ended = w.node->rank(source).state.load(std::memory_order_acquire) == HVDFT_DONE;
-    int code = w.messages->find(source, tag, out);
+    int code = w.messages.find(source, tag, out);
     if (code != HVDFT_AGAIN) return code;
-    w.caught_up_by_message();
+    catch_up(w);
     if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");
     if (ended) {
       return fail(HVDFT_EINVAL, "rank %d has ended, but rank %d waits for a message with tag %d from "
@@ -258,7 +268,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     uint64_t now = hvdft::now_ns();
     if (now >= end) return HVDFT_AGAIN;
     auto left = static_cast<int>((end - now + 999999) / 1000000);
-    w.messages->wait(source, ticket, std::min(left, hvdft::kLookMs));
+    w.messages.wait(source, ticket, std::min(left, hvdft::kLookMs));
   }
 }
 
@@ -266,10 +276,10 @@ void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_bytes) {
   Worker& w = *the_worker();
   uint64_t used = w.node->header().used_bytes.load(), limit = w.node->limit();
   auto locals = static_cast<uint64_t>(w.node->end_local() - w.node->first_local());
-  *own_bytes = w.messages->bytes_since_snapshot();
+  *own_bytes = w.messages.bytes_since_snapshot();
   *share_bytes = limit > used ? (limit - used) / locals : 0;
 }
 
 int hvdft_worker_take_message(int source, const hvdft_message* message, void* to) {
-  return the_worker()->messages->take(source, message->number, static_cast<char*>(to));
+  return the_worker()->messages.take(source, message->number, static_cast<char*>(to));
 }

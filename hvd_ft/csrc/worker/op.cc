@@ -120,25 +120,3 @@ int hvdft_worker_advance(void) {
 int hvdft_worker_owes(uint64_t id) {
   return the_worker()->block().contributed.load() <= place(id, 0);
 }
-
-int hvdft_worker_executed(uint64_t id) {
-  Worker& w = *the_worker();
-  w.progressed();
-  if (!w.caught_up.load()) {
-    w.replayed.fetch_add(1);
-    if (w.incarnation > 0) failpoint(HVDFT_AT_REPLAY, id);
-  }
-  w.block().executed.store(id + 1);
-  failpoint(HVDFT_AT_EXECUTED, id);
-  w.cursor.store(id + 1);
-  w.next.store(id + 1);
-  return HVDFT_OK;
-}
-
-int hvdft_worker_passed(uint64_t id) {
-  Worker& w = *the_worker();
-  w.progressed();
-  w.block().executed.store(id + 1);
-  w.next.store(id + 1);
-  return HVDFT_OK;
-}

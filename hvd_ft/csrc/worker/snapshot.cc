@@ -70,15 +70,15 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   Worker& w = *the_worker();
   uint64_t known = loop->begin.load();
   if (known == 0) {
-    loop->begin.store(w.cursor.load() + 1, std::memory_order_release);
+    loop->begin.store(w.log.cursor() + 1, std::memory_order_release);
     w.node->notify_log_writer();
-  } else if (known - 1 != w.cursor.load()) {
+  } else if (known - 1 != w.log.cursor()) {
     return fail(HVDFT_EINVAL, "training loop %d began after %lu collectives, but the restarted "
                 "script reaches it after %lu; the script must do the same collectives before the "
-                "loop on every start", number, known - 1, w.cursor.load());
+                "loop on every start", number, known - 1, w.log.cursor());
   }
   *begin = loop->begin.load() - 1;
-  return w.messages->loop_begins(number);
+  return w.messages.loop_begins(number);
 }
 
 int hvdft_worker_loop_end(int number) {
@@ -115,7 +115,7 @@ int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
     if (code != HVDFT_OK) return code;
     loop->backed[slot].store(size);
   }
-  w.messages->snapshot_begins(number, slot);
+  w.messages.snapshot_begins(number, slot);
   *room = written[slot].map(number, slot, bytes, true);
   return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }
@@ -131,10 +131,10 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   failpoint(HVDFT_AT_SNAPSHOT_PUBLISH, position);
   loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                         std::memory_order_release);
-  w.messages->snapshot_published(number, slot);
+  w.messages.snapshot_published(number, slot);
   w.block().snapshot_count.fetch_add(1);
   failpoint(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
-  w.event(HVDFT_EV_SNAPSHOT, position);
+  w.state.event(HVDFT_EV_SNAPSHOT, position);
   w.node->notify_log_writer();  // there may be something to truncate
   return HVDFT_OK;
 }
@@ -160,11 +160,9 @@ int hvdft_worker_jump(int number) {
   Worker& w = *the_worker();
   uint64_t position = (published >> 1) - 1;
   failpoint(HVDFT_AT_RESTORE, position);
-  w.messages->go_back(number, static_cast<int>(published & 1));
-  w.cursor.store(position);
-  // It may be ahead: then there were only ops of others since the snapshot.
-  if (w.next.load() < position) hvdft_worker_passed(position - 1);
-  w.event(HVDFT_EV_RESTORED, position);
+  w.messages.go_back(number, static_cast<int>(published & 1));
+  w.log.jump(position);
+  w.state.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_notify();
   return HVDFT_OK;
 }
