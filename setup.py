@@ -73,7 +73,7 @@ class BuildLibraries(build_ext):
         path = os.pathsep.join([f"{sys.prefix}/bin", os.environ.get("PATH", "")])
         program = shutil.which("cmake", path=path)
         if program is None:
-            raise SystemExit("hvd_ft: cmake is not there; run: pip install 'cmake>=3.18,<4'")
+            raise SystemExit("hvdft: cmake is not there; run: pip install 'cmake>=3.18,<4'")
         done = subprocess.run(
             [program, *arguments],
             check=False,
@@ -85,7 +85,7 @@ class BuildLibraries(build_ext):
             print(done.stdout, file=sys.stderr, flush=True)
         if done.returncode:
             raise SystemExit(
-                "hvd_ft: the libraries do not compile, see the errors above; "
+                "hvdft: the libraries do not compile, see the errors above; "
                 "they need a C++17 compiler and make (Debian: apt-get install g++ make)"
             )
 
@@ -120,7 +120,7 @@ def intel_mpi() -> tuple[Path, Path]:
     header, library = found.values()
     if header is None or library is None:
         raise SystemExit(
-            f"hvd_ft: Intel MPI's mpi.h or libmpi.so is not there; run: pip install "
+            f"hvdft: Intel MPI's mpi.h or libmpi.so is not there; run: pip install "
             f"impi-devel=={MPI_VERSION} impi-rt=={MPI_VERSION}"
         )
     return header.parent, library

@@ -26,6 +26,7 @@ from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.system.memory_file import memory_file
+from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
 
 EXIT_BAD_INPUT = 2
@@ -34,7 +35,7 @@ EXIT_INTERRUPTED = 130
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        print(f"hvdft: {message}; see {self.prog} --help", file=sys.stderr)
+        say(f"{message}; see {self.prog} --help")
         raise SystemExit(EXIT_BAD_INPUT)
 
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.handler(options)
         return code
     except HvdFtError as error:
-        print(f"hvdft: {error}", file=sys.stderr)
+        say(error)
         return EXIT_NOT_WRITTEN if isinstance(error, NotWrittenError) else EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -264,7 +265,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
-            print(f"hvdft: job {job.id}: {shlex.join(mpirun)}", file=sys.stderr)
+            say(f"job {job.id}: {shlex.join(mpirun)}")
         with display(console if live else Console(stderr=True), live) as shown:
             code = launcher.launch(job, shown)
         if options.picture:
@@ -305,12 +306,12 @@ def _draw_job(path: str, picture: str, job: str, code: int) -> int:
     except HvdFtError as error:
         if code:
             return code  # it has failed before there was anything to draw
-        print(f"hvdft: there is no picture: {error}", file=sys.stderr)
+        say(f"there is no picture: {error}")
         return EXIT_NOT_WRITTEN
     try:
         save_states(picture, report.events)
     except NotWrittenError as error:
-        print(f"hvdft: the picture {error}", file=sys.stderr)
+        say(f"the picture {error}")
         return code or EXIT_NOT_WRITTEN
     return code
 
@@ -327,7 +328,7 @@ def _check(options: argparse.Namespace) -> int:
 
     wrong = check_installation(lambda line: print(line, flush=True))
     for line in wrong:
-        print(f"hvdft: {line}", file=sys.stderr)
+        say(line)
     if wrong:
         return EXIT_BAD_INPUT
     print("everything is there")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 
 from hvd_ft import native
 from hvd_ft.agent.job_context import JobContext
@@ -13,6 +12,7 @@ from hvd_ft.job.placement import Nodes
 from hvd_ft.job.processes import end_rank
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.say import say
 
 
 def find_files(
@@ -71,11 +71,7 @@ def make_files(
         if rendezvous.rank != neighbours.start:
             return None
         for dead in sweep_stale(settings.arena_dir):
-            print(
-                f"hvdft: removed what the crashed job {dead} had left in {settings.arena_dir}",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
         mpi_files.sweep()
         limit = settings.arena_limit_bytes()
         directory = JobDirectory.create(settings.arena_dir, job)

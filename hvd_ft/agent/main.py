@@ -38,6 +38,7 @@ from hvd_ft.job.worker_environment import check_command, worker_environment
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import StopSignals, stop_signals
 from hvd_ft.system.writable import check_writable
 
@@ -85,13 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             finally:
                 shim.end(_SHIM_END_SECONDS)
                 if unkillable := kill_descendants(_reap):
-                    _say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
+                    say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
     except Rank0SaysIt:
         return 0
     except HvdFtError as error:
         # Without the core or MPI all ranks come here; without a launcher there is one rank.
         if launch_rank() == 0:
-            _say(error)
+            say(error)
         return EXIT_BAD_INPUT
 
 
@@ -112,7 +113,7 @@ def _find_shim() -> ShimClient:
                 settings.launcher,
             )
         except HvdFtError as error:
-            _say(error)
+            say(error)
             sys.exit(EXIT_BAD_INPUT)
         if shim:
             return shim
@@ -153,7 +154,7 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
     except FailedElsewhere:
         pass
     except HvdFtError as error:
-        _say(error)
+        say(error)
     rendezvous.finalize()
     return code
 
@@ -161,10 +162,6 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
 def _raise(problem: HvdFtError | None) -> None:
     if problem:
         raise problem
-
-
-def _say(text: object) -> None:
-    print(f"hvdft: {text}", file=sys.stderr, flush=True)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from hvd_ft import __version__
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.core import Observer
 from hvd_ft.native.types import Event
+from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
 
 
@@ -108,11 +108,9 @@ class Journal:
         """Says why the report is not complete, once; the job goes on."""
         if not self._complained:
             self._complained = True
-            print(
-                f"hvdft: the report {self._path} could not be written ({self._output.error}), so "
-                "it is not complete; give another --report",
-                file=sys.stderr,
-                flush=True,
+            say(
+                f"the report {self._path} could not be written ({self._output.error}), so "
+                "it is not complete; give another --report"
             )
 
     def _rank_facts(self, rank: int) -> dict[str, Any]:

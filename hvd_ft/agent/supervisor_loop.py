@@ -3,7 +3,6 @@
 import functools
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from hvd_ft.shim import messages
 from hvd_ft.shim.children import SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import StopSignals
 
 EXIT_LOST = 1
@@ -103,7 +103,7 @@ class SupervisorLoop:
             observer,
             stacks,
             ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
-            warn=_say,
+            warn=say,
             note=self._note_stacks,
         )
         self._events_seen = 0
@@ -170,7 +170,7 @@ class SupervisorLoop:
             case do.ReplaceShim():
                 self._replace_shim()
             case do.Say(text):
-                _say(text)
+                say(text)
             case do.SayWhyStopped():
                 self._say_why()
 
@@ -211,7 +211,7 @@ class SupervisorLoop:
         stop = self._agent.fatal_text()
         if stop and stop[2] == self._rank and not self._said_why:
             self._said_why = True
-            _say(stop[0])
+            say(stop[0])
 
     # -------------------------------------------------------------- events
 
@@ -246,7 +246,7 @@ class SupervisorLoop:
                 self._care.answered()
             case messages.Unkillable(pids):
                 text = ", ".join(map(str, pids))
-                _say(f"rank {self._rank} left processes that SIGKILL does not end: {text}")
+                say(f"rank {self._rank} left processes that SIGKILL does not end: {text}")
             case messages.Interrupt():
                 self._interrupt()
                 self._shim.interrupted()
@@ -266,7 +266,7 @@ class SupervisorLoop:
         elif report.name == SPARES:
             well = isinstance(report, messages.Exited) and report.status == 0
             if not well and not self._supervisor.over:
-                _say("nobody prepares spares any more; the job goes on without them")
+                say("nobody prepares spares any more; the job goes on without them")
         else:
             self._on_command_ended(report)
 
@@ -289,7 +289,7 @@ class SupervisorLoop:
         else:
             complaint = self._commands.ended(report.name, None, report.error)
         if complaint:
-            _say(f"rank {self._rank}: {complaint}")
+            say(f"rank {self._rank}: {complaint}")
 
     def _facts(self) -> WorkerFacts:
         watch = self._observer.watch(self._rank)
@@ -358,7 +358,7 @@ class SupervisorLoop:
         now = self._loop.now()
         self._commands.kill_late()
         if self._care.look_at <= now and self._care.look():
-            _say(f"the shim of rank {self._rank} was stopped, so it was killed")
+            say(f"the shim of rank {self._rank} was stopped, so it was killed")
         if self._stall.look_at <= now:
             self._look_for_stall()
 
@@ -379,7 +379,3 @@ class SupervisorLoop:
             self._journal.note(note)
         else:
             self._shim.note(note)
-
-
-def _say(text: str) -> None:
-    print(f"hvdft: {text}", file=sys.stderr, flush=True)

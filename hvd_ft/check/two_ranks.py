@@ -11,6 +11,7 @@ import sys
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import run as launcher
 from hvd_ft.system.memory_file import memory_file
+from hvd_ft.system.say import say
 
 LIMIT_SECONDS = 180.0
 WORKER = "hvd_ft.check.worker"
@@ -74,7 +75,7 @@ def main() -> int:
             command = [sys.executable, "-m", WORKER]
             return launcher.launch(launcher.Job(2, command, machine_file=machines, topology="flat"))
     except HvdFtError as error:
-        print(f"hvdft: {error}", file=sys.stderr)
+        say(error)
         return 2
 
 

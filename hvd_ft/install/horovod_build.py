@@ -24,6 +24,7 @@ from hvd_ft.install import environment, horovod_source, patching
 from hvd_ft.install.horovod_source import FT_FOLDER, HOROVOD_VERSION, MARKER, SDIST_SHA256
 from hvd_ft.install.progress import Progress
 from hvd_ft.system.file_lock import lock_in_time
+from hvd_ft.system.say import say
 
 _COMPILED = re.compile(r"\[ *(\d+%)\] (?:Building|Linking) CXX .*/(.+)$")
 _BUILD_LOCK_SECONDS = 1200.0  # a build takes 90 s on 2 cores, and there may be a slower machine
@@ -225,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         build(parser.parse_args(arguments).force)
     except HvdFtError as error:
-        print(f"hvdft: {error}", file=sys.stderr)
+        say(error)
         return 1
     except KeyboardInterrupt:
         print("\nhvdft: interrupted; run it again to go on", file=sys.stderr)

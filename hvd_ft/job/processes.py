@@ -3,11 +3,12 @@
 import contextlib
 import os
 import select
-import sys
 import time
 from collections.abc import Sequence
 
 import psutil
+
+from hvd_ft.system.say import say
 
 _EXECVE_SECONDS = 0.005  # takes longer than what is between a new program and its environment
 KILL_LIMIT_SECONDS = 10.0  # for processes to be gone after SIGKILL
@@ -66,10 +67,7 @@ def end_processes(job_id: str, patience_seconds: float) -> None:
         _await_ends(left, deadline)
     if left:
         unkillable = [process.pid for process in left]
-        print(
-            f"hvdft: processes {unkillable} do not die of SIGKILL: look for them with ps",
-            file=sys.stderr,
-        )
+        say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
 
 
 def _await_ends(processes: Sequence[psutil.Process], deadline: float) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -35,6 +34,7 @@ from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.native.core import Observer, die_with_parent
 from hvd_ft.system.event_loop import EventLoop
+from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import StopSignals, stop_signals
 from hvd_ft.system.wait_status import describe_code
 
@@ -87,9 +87,9 @@ def launch(
     check_job(job)
     arena_dir = Settings.from_env(os.environ).arena_dir
     for notice in filter(None, map(renamed, job.inject)):
-        _say(notice)
+        say(notice)
     for dead in sweep_stale(arena_dir, but=job.id):
-        print(f"hvdft: removed what the crashed job {dead} had left", file=sys.stderr)
+        say(f"removed what the crashed job {dead} had left")
     with EventLoop() as loop, stop_signals() as signals:
         run = _Run(loop, job, signals, display, watch)
         try:
@@ -120,7 +120,7 @@ class _Run:
         self.display = display
         self.watch = watch
         self.lifelines = LifeLines(loop, one_host, settings.lease_seconds)
-        self.hosts = HostWatch(self.lifelines, settings, job.host_of, _say)
+        self.hosts = HostWatch(self.lifelines, settings, job.host_of, say)
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
@@ -151,11 +151,11 @@ class _Run:
                 if not verdict.message and not self._no_start:
                     self._no_start = self._why_not_started(code)
                 if message := verdict.message or self._no_start:
-                    _say(message)
+                    say(message)
                 return self._exit_code(code)
             generation += 1
             why = self._why_ended or f"mpirun ended ({describe_code(code)}) before the job"
-            _say(f"{why}; starting generation {generation} of its agents")
+            say(f"{why}; starting generation {generation} of its agents")
 
     def _first_generation(self) -> int:
         if not self.job.resume:
@@ -373,7 +373,7 @@ class _Run:
         if self.files_stay or self._no_start:
             return 1
         if code < 0:
-            _say(
+            say(
                 f"mpirun was killed by {signal.Signals(-code).name}, so the job was ended; "
                 "run it again"
             )
@@ -397,7 +397,3 @@ class _Run:
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
         mpi_files.sweep()
         self.output.drain()
-
-
-def _say(text: str) -> None:
-    print(f"hvdft: {text}", file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from hvd_ft.native.mpi import Facts
 from hvd_ft.ring.mpi_settings import ENDPOINTS
+from hvd_ft.system.say import say
 
 _NO_MULTIPLE_ENDPOINTS = "mlx"
 _MOST_CPUS = 1 << 16
@@ -63,9 +63,7 @@ def say_once(facts: Facts, endpoints: int, why: str) -> None:
         kind = "release"
     fabric = f"libfabric {'+'.join(providers())}" if providers() else "shared memory"
     use = f"{endpoints} endpoint{'s' * (endpoints > 1)} in use"
-    print(
-        f"hvdft: ring: {facts.library}, library kind {kind}, {fabric}, {use}"
-        + (f" ({why})" if why else ""),
-        file=sys.stderr,
-        flush=True,
+    say(
+        f"ring: {facts.library}, library kind {kind}, {fabric}, {use}"
+        + (f" ({why})" if why else "")
     )

@@ -22,7 +22,6 @@ import os
 import select
 import signal
 import socket
-import sys
 from typing import Any, NoReturn
 
 from hvd_ft import native
@@ -42,6 +41,7 @@ from hvd_ft.shim.reattach import ReattachSocket
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
 _DEATH_SECONDS = 5.0  # for an agent to die of SIGKILL
@@ -65,7 +65,7 @@ def live(end: socket.socket, agent: int) -> NoReturn:
         _Shim(Channel(end), agent).run()
         code = 0
     except Exception as error:  # the agent sees the socket end; this says why
-        _say(f"the shim failed: {error!r}")
+        say(f"the shim failed: {error!r}")
     finally:
         os._exit(code)
 
@@ -75,10 +75,6 @@ def _close_descriptors(keep: int) -> None:
         if (descriptor := int(name)) > 2 and descriptor != keep:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-def _say(text: str) -> None:
-    print(f"hvdft: {text}", file=sys.stderr, flush=True)
 
 
 class _Shim:
@@ -139,7 +135,7 @@ class _Shim:
         self._look.set(self._beats.look_at)
 
     def _kill_agent(self, why: str) -> None:
-        _say(why)
+        say(why)
         if self._agent is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
@@ -256,7 +252,7 @@ class _Shim:
     def _warn_of_launcher(self) -> None:
         assert self._launcher is not None
         if self._launcher.silent_since is not None:
-            _say(
+            say(
                 f"rank {self._rank} cannot reach the launcher at {self._launcher.place} "
                 f"({self._launcher.problem}): if an agent dies the job ends; let that host name "
                 "lead to the host where hvdft run was started"

@@ -22,6 +22,7 @@ from hvd_ft.job.pinning import pin
 from hvd_ft.spares.preload import is_in
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
+from hvd_ft.system.say import say
 from hvd_ft.worker.exit_reason import keep_last_words
 
 EXIT_UNFIT = 3
@@ -78,7 +79,7 @@ def _is_below(directory: str, file: str) -> bool:
 
 
 def _unfit(reason: str) -> None:
-    print(f"hvdft: a spare {reason}; the job goes on without spares", file=sys.stderr, flush=True)
+    say(f"a spare {reason}; the job goes on without spares")
     os._exit(EXIT_UNFIT)
 
 

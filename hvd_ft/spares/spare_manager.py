@@ -21,6 +21,7 @@ from hvd_ft.spares.spare_shim import fork_spare_shim
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.say import say
 
 _NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
 _LOOK_AGAIN_SECONDS = 0.1  # at the ranks' states, while a spare is missing
@@ -118,11 +119,9 @@ class _Manager:
         self._pool.ended(spare, unfit)
         # One that is unfit says so itself.
         if self._pool.given_up and not had_given_up and not unfit:
-            print(
-                f"hvdft: {MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
-                "imported; the job goes on without spares",
-                file=sys.stderr,
-                flush=True,
+            say(
+                f"{MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
+                "imported; the job goes on without spares"
             )
 
 

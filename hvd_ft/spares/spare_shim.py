@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -29,6 +28,7 @@ from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
 from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
 EXIT_FAILED = 1
@@ -59,7 +59,7 @@ def fork_spare_shim(
         ours.close()
         code = _SpareShim(Channel(theirs), dict(env), number).run(argv)
     except Exception as error:
-        print(f"hvdft: the shim of a spare failed: {error!r}", file=sys.stderr, flush=True)
+        say(f"the shim of a spare failed: {error!r}")
     os._exit(code)
 
 

@@ -3,7 +3,6 @@
 import atexit
 import gc
 import os
-import sys
 from functools import cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from horovod.common.exceptions import HorovodInternalError
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
+from hvd_ft.system.say import say
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
@@ -88,10 +88,9 @@ def incarnation() -> int:
 @cache
 def _say_stock() -> None:
     if _horovod.rank() == 0:
-        print(
-            "hvd_ft: no agent, so this is stock Horovod and a dead rank ends the job; start the "
-            "script with 'hvdft run'",
-            file=sys.stderr,
+        say(
+            "no agent, so this is stock Horovod and a dead rank ends the job; start the "
+            "script with 'hvdft run'"
         )
 
 

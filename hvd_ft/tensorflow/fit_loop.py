@@ -7,7 +7,6 @@ at every step, with the iterator the step draws from; so everything that belongs
 callback's hook, the iterator is at hand, and all callbacks are done with the step before.
 """
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.say import say
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
@@ -234,11 +234,10 @@ def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
 
 
 def _say_what_is_not_repeated(data: str) -> None:
-    print(
-        f"hvd_ft: fit reads its data ({data}) by several workers, which draw random numbers in an "
+    say(
+        f"fit reads its data ({data}) by several workers, which draw random numbers in an "
         "order of their own; if it draws any, they are others after a restart: give fit workers=1, "
-        "use_multiprocessing=False",
-        file=sys.stderr,
+        "use_multiprocessing=False"
     )
 
 

@@ -1,6 +1,5 @@
 """`State`: what a training loop of the user's own keeps, in the manner of `hvd.elastic`."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
@@ -105,11 +105,10 @@ class State:
         if worker is None:
             return
         if worker.rank == 0 and worker.incarnation == 0 and counts_in_python(self.optimizer):
-            print(
-                "hvd_ft: the optimizer Nadam counts in Python, which a restarted loop cannot make "
+            say(
+                "the optimizer Nadam counts in Python, which a restarted loop cannot make "
                 "up for, so after a restart its steps are others than they would have been; use "
-                "tf.keras.optimizers.legacy.Nadam, or Model.fit",
-                file=sys.stderr,
+                "tf.keras.optimizers.legacy.Nadam, or Model.fit"
             )
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)

@@ -5,7 +5,6 @@ That is right, but seldom meant.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import monitored_session
 
 from hvd_ft import native
+from hvd_ft.system.say import say
 from hvd_ft.worker import training_loop
 
 
@@ -63,10 +63,9 @@ def _reduces(graph: tf.Graph) -> bool:
 
 @cache
 def _tell() -> None:
-    print(
-        "hvd_ft: this training takes no snapshots, so a restarted rank repeats it from its "
+    say(
+        "this training takes no snapshots, so a restarted rank repeats it from its "
         "beginning, and the log that this needs only grows: give Model.fit the callback "
         "hvd.callbacks.FaultTolerance(), a loop of your own a hvd.State, a session or an Estimator "
-        "the hook hvd.estimator.FaultTolerance()",
-        file=sys.stderr,
+        "the hook hvd.estimator.FaultTolerance()"
     )

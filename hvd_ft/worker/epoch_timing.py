@@ -82,7 +82,7 @@ class EpochClock:
 def describe(lap: Lap) -> str:
     """Returns a lap as one line."""
     return (
-        f"hvd_ft: epoch {lap.end_epoch:.2f}: {lap.epochs:.2f} epochs in {lap.seconds:.3f} s, "
+        f"hvdft: epoch {lap.end_epoch:.2f}: {lap.epochs:.2f} epochs in {lap.seconds:.3f} s, "
         f"{lap.epochs_per_second:.4g} epochs/s"
     )
 

@@ -1,6 +1,5 @@
 """Restart hooks: functions of the user's that are called when a rank dies or is back."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -9,6 +8,7 @@ from typing import TypeVar
 
 from hvd_ft import native
 from hvd_ft.native.types import Event, EventType
+from hvd_ft.system.say import say
 from hvd_ft.system.wait_status import describe
 
 _WAIT_MS = 60_000
@@ -169,4 +169,4 @@ def _call(hook: Callable[[Fact], object], fact: Fact) -> None:
     except Exception as error:
         name = getattr(hook, "__name__", repr(hook))
         reason = f"{type(error).__name__}: {error}"
-        print(f"hvd_ft: the hook {name} failed: {reason}", file=sys.stderr)
+        say(f"the hook {name} failed: {reason}")

@@ -5,7 +5,6 @@ callback or a `State`), so a restarted script finds its snapshots by counting th
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Snapshots
+from hvd_ft.system.say import say
 from hvd_ft.worker.snapshot_format import decode, encode
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
@@ -161,11 +161,10 @@ class TrainingLoop:
         if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
             return
         if (needed := SLOTS * ranks * bytes_needed) > (room := log.bytes_room - log.bytes):
-            print(
-                f"hvd_ft: snapshots of this training need {_mib(needed)} ({SLOTS} of "
+            say(
+                f"snapshots of this training need {_mib(needed)} ({SLOTS} of "
                 f"{_mib(bytes_needed)} for each of {ranks} ranks of this host), but the arena has "
-                f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more",
-                file=sys.stderr,
+                f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more"
             )
 
     def _say_no_room(self, error: HvdFtError) -> None:
@@ -174,11 +173,10 @@ class TrainingLoop:
             return
         self._said_no_room = True
         older = self.worker.snapshot_read(self.number)
-        print(
-            f"hvd_ft: rank {self.worker.rank} goes on with "
+        say(
+            f"rank {self.worker.rank} goes on with "
             f"{'its older snapshot' if older else 'no snapshot'}, so a restart replays more: "
-            f"{error}",
-            file=sys.stderr,
+            f"{error}"
         )
 
     def can_finish(self) -> bool:

@@ -1,6 +1,5 @@
 """Life-lines over real sockets, the rule of the launcher, and the relay of what workers print."""
 
-import contextlib
 import errno
 import os
 import select
@@ -9,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from streams import standard_streams
 
 from hvd_ft.job.lifeline import Answer, LifeLines, ShimStatus
 from hvd_ft.job.settings import Settings
@@ -326,22 +326,6 @@ def test_when_new_agents_are_started() -> None:
 def test_whose_agents_are_lost() -> None:
     assert agents_lost([None, WELL, ORPHANED], 0)
     assert not agents_lost([None, WELL, ORPHANED], 1)  # not yet taken over
-
-
-@contextlib.contextmanager
-def standard_streams() -> Iterator[list[int]]:
-    """Pipes in the place of this process's standard output and error; gives the reading ends."""
-    kept = [os.dup(target) for target in (1, 2)]
-    pipes = [os.pipe() for _ in kept]
-    for (_, end), target in zip(pipes, (1, 2), strict=True):
-        os.dup2(end, target)
-        os.close(end)
-    try:
-        yield [reader for reader, _ in pipes]
-    finally:
-        for saved, target in zip(kept, (1, 2), strict=True):
-            os.dup2(saved, target)
-            os.close(saved)
 
 
 def test_what_is_printed_without_an_agent_is_not_lost() -> None:

@@ -57,7 +57,7 @@ def session():
 for style in sys.argv[2:]:
     {"fit": fit, "loop": loop, "session": session}[style]()
 """
-LINE = "hvd_ft: this training takes no snapshots"
+LINE = "hvdft: this training takes no snapshots"
 
 
 def lines(run_hvdft: RunHvdft, tmp_path: Path, *arguments: str) -> int:

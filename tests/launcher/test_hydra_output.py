@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from test_lifeline import standard_streams
+from streams import standard_streams
 
 from hvd_ft.launcher.hydra_output import HydraFilter, MpirunOutput
 from hvd_ft.system.event_loop import EventLoop

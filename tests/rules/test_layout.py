@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "install": "job system native errors",
     "reports": "job system native errors",
     "shim": "spares job system native errors",
-    "ring": "install native errors",
+    "ring": "install system native errors",
     "launcher": "install job system native errors",
     "tensorflow": "worker system native errors",
     "cluster": "job system errors",
@@ -100,6 +100,15 @@ def room_of(parts: tuple[str, ...], rooms: dict[str, str]) -> str:
     """Returns the room of a module: its longest folder, or name, that the table has; else ""."""
     names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
     return next((name for name in names if name in rooms), "")
+
+
+def test_all_lines_have_one_prefix() -> None:
+    told = re.compile(r"""(?<!\.)print\(\s*f?["'](hvdft|hvd_ft): """)
+    for path in PYTHON:
+        text = path.read_text()
+        assert path.name == "say.py" or not told.search(text), path
+        assert not re.search(r"""["']hvd_ft: """, text), path
+    assert told.search((ROOT / "hvd_ft/system/say.py").read_text())
 
 
 def test_one_folder_calls_c() -> None:

@@ -85,7 +85,7 @@ def test_without_an_agent_init_is_horovods_and_says_so_once(
     ours.init()
     assert begun == [("init", ([0], "dynamic")), ("init", (None, None))]
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("hvd_ft: no agent, so this is stock Horovod")
+    assert line.startswith("hvdft: no agent, so this is stock Horovod")
 
 
 def test_the_exit_is_marked_after_horovods_shutdown(begun: list[Any]) -> None:

@@ -49,7 +49,7 @@ def test_the_tenth_epoch_is_not_just_10() -> None:
 
 def test_a_lap_in_words() -> None:
     lap = Lap(8.98, 10.02, 0, 0, 1.04, 3.25, 0.32)
-    assert describe(lap) == "hvd_ft: epoch 10.02: 1.04 epochs in 3.250 s, 0.32 epochs/s"
+    assert describe(lap) == "hvdft: epoch 10.02: 1.04 epochs in 3.250 s, 0.32 epochs/s"
 
 
 def test_arguments_out_of_range() -> None:

@@ -473,7 +473,7 @@ def test_data_that_is_read_by_several_workers_is_named(capsys: pytest.CaptureFix
     with incarnation(FakeArena(), 0):
         make_model().fit(**data, verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
     [line] = capsys.readouterr().err.splitlines()
-    assert "hvd_ft: fit reads its data (Reordered) by several workers" in line
+    assert "hvdft: fit reads its data (Reordered) by several workers" in line
 
 
 def test_local_sums_of_horovods_optimizer_are_kept() -> None:

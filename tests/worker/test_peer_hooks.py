@@ -91,7 +91,7 @@ def test_a_failing_hook_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with incarnation(FakeArena(events=[event(0, "FAILED", 0, 0, KILLED)]), 1):
         peer_hooks.on_restart(broken)
     err = capsys.readouterr().err
-    assert err == f"hvd_ft: the hook broken failed: ValueError: {KILLED_TEXT}\n"
+    assert err == f"hvdft: the hook broken failed: ValueError: {KILLED_TEXT}\n"
 
 
 class WatchedWorker:

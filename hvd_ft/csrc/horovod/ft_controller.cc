@@ -17,7 +17,7 @@ int IntFromEnv(const char* name, int otherwise) {
 }
 
 std::logic_error Unsupported(const std::string& what) {
-  return std::logic_error("hvd_ft: the ft backend has no " + what +
+  return std::logic_error("hvdft: the ft backend has no " + what +
                           "; run the script on HOROVOD_CONTROLLER=mpi for that");
 }
 

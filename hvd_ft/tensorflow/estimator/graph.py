@@ -5,7 +5,6 @@ drawn, and of shuffle() it saves the whole buffer. So a restarted process draws 
 drawn: exact, and small.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import other_data
 from hvd_ft.tensorflow.variables import byte_count, matched, unique
 
@@ -115,10 +115,9 @@ def _draws(operations: list[tf.Operation]) -> list[str]:
     # To run one that depends on a collective were a collective.
     kept = [op for op in random if not any(map(_is_collective, _ancestors([op])))]
     if unkept := [op.name for op in random if op not in kept]:
-        print(
-            f"hvd_ft: the random numbers of {', '.join(unkept)} depend on a collective, so after "
-            "a restart they are others than they would have been",
-            file=sys.stderr,
+        say(
+            f"the random numbers of {', '.join(unkept)} depend on a collective, so after "
+            "a restart they are others than they would have been"
         )
     return [*names, *(op.name for op in kept)]
 
