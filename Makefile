@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup core horovod demo soak agentsoak network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -45,9 +45,12 @@ sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPL
 	@$(CXX) -std=c++17 -O2 -I$(CSRC) -I$(CSRC)/include tests/core/simulator/ring_sim.cc $(CSRC)/base/reduce.cc -o out/ring_sim
 	@out/ring_sim $(if $(REPLAY),--replay '$(REPLAY)',--minutes $(or $(MINUTES),1) $(SEED))
 
-lint: setup ## ruff, mypy, and the core without a warning
+lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warning
 	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check hvd_ft tests scripts experiments setup.py
 	@$(VENV)/mypy
+	@git ls-files -z '*.h' '*.cc' | xargs -0 $(VENV)/clang-format --dry-run -Werror
+	@echo $(SOURCES) | xargs -n 6 -P 2 $(VENV)/clang-tidy -p build/cmake --quiet
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only \
 	  -I$(CSRC) -I$(CSRC)/include -isystem .venv/include $(SOURCES)
 
@@ -66,6 +69,9 @@ bench: setup ## allreduce and training on ft against stock Horovod, tables and p
 	@$(VENV)/hvdft bench allreduce --tensors 64 --csv out/fused.csv --png out/fused.png
 	@$(VENV)/hvdft bench allreduce --tensors 64 --no-fusion --csv out/unfused.csv --png out/unfused.png
 	@$(VENV)/hvdft bench training --csv out/training.csv --png out/training.png
+
+docs: ## the documentation as a site, in build/site; warnings are errors
+	@$(VENV)/python scripts/build_docs.py
 
 core: ## compile the core, and the ring over MPI
 	@$(VENV)/python setup.py -q build_ext --inplace

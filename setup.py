@@ -162,5 +162,8 @@ setup(
         "setuptools>=65,<81",
         "wheel>=0.40",
     ],
-    extras_require={"test": ["mypy", "pytest", "pytest-timeout", "ruff", "scikit-learn"]},
+    extras_require={
+        "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "scikit-learn"],
+        "docs": ["mkdocs-material>=9.7,<10", "mkdocstrings[python]>=1,<2"],
+    },
 )

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return agent.main(given[1:])
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        options = _parser().parse_args(given)
+        options = parser().parse_args(given)
         code: int = options.handler(options)
         return code
     except HvdFtError as error:
@@ -70,14 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def parser() -> _Parser:
+    """Returns the parser of the whole command line."""
+    root = _Parser(
         prog="hvdft",
         description="Horovod training that goes on when a rank dies.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"hvdft {__version__}")
-    commands = parser.add_subparsers(
+    root.add_argument("--version", action="version", version=f"hvdft {__version__}")
+    commands = root.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
     _add_run(commands)
@@ -105,7 +106,7 @@ def _parser() -> _Parser:
     _add_clean(commands)
     add_bench(commands, _add)
     add_cluster(commands, _add)
-    return parser
+    return root
 
 
 def _add(
@@ -149,7 +150,7 @@ def _add_run(commands: _Commands) -> None:
         action="append",
         default=[],
         help="have a worker die, such as rank=2,step=30,signal=KILL; may be given again "
-        "(docs/usage.md, Drills)",
+        "(docs/how-to/drills.md)",
     )
     run.add_argument(
         "--spares",

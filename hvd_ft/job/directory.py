@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.settings import is_job_id
+from hvd_ft.job.setting_values import is_job_id
 from hvd_ft.system.file_lock import lock_in_time
 
 LOCK_NAME = "lock"

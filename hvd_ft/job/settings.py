@@ -1,17 +1,17 @@
 """The user's settings: the `HOROVOD_FT_*` environment variables, checked in one place."""
 
 import difflib
-import math
+import functools
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import pinning
+from hvd_ft.job import setting_values as values
+from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
-MINIMUM_ARENA_BYTES = 64 << 20
 MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
@@ -26,36 +26,154 @@ INTERNAL = frozenset(
     )
 )
 _PREFIX = "HOROVOD_FT_"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-@dataclass(frozen=True)
+def _pin(env: Mapping[str, str], name: str, default: bool) -> bool:
+    """As hvdft run says; another launcher has perhaps pinned the agents."""
+    return pinning.is_wanted(env) if name in env else default
+
+
+def _setting(
+    read: Callable[..., Any], default: Any, meaning: str, *, shown: str | None = None
+) -> Any:
+    """A field that is the variable HOROVOD_FT_<its name>.
+
+    Args:
+        read: of `setting_values`.
+        default: with an empty environment.
+        meaning: for docs/reference/settings.md.
+        shown: the default as that says it.
+    """
+    words = f"{default:g}" if isinstance(default, float) else f"{default}"
+    return field(
+        default=default, metadata={"read": read, "meaning": meaning, "shown": shown or words}
+    )
+
+
+def variable(setting: Field[Any]) -> str:
+    """Returns the name of a setting's environment variable."""
+    return _PREFIX + setting.name.upper()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the user may set for a job; the defaults are those of an empty environment."""
 
-    arena_dir: str = "/dev/shm"
-    arena_bytes: int | None = None  # None: 3/4 of what is free
-    job: str | None = None  # None: rank 0 makes one up
-    start_timeout_seconds: float = 120.0
-    recovery_timeout_seconds: float = 600.0
-    replay_timeout_seconds: float = 60.0  # by default at most half of the recovery's
-    max_failures: int = 3
-    failure_window_seconds: float = 300.0
-    hang_timeout_seconds: float | None = None  # None: nobody is taken for stuck
-    message_timeout_seconds: float = 600.0
-    topology: str = "hierarchical"
-    endpoints: str = "auto"
-    pin: bool = False  # as hvdft run says; another launcher has perhaps pinned the agents
-    adoption_timeout_seconds: float = 60.0
-    lease_seconds: float = 20.0  # so long a host, or a process of ours, may be silent
-    suspect_seconds: float = 5.0  # by default a quarter of the lease
-    host_timeout_seconds: float = 300.0  # so long a lost host is waited for
-    link_timeout_seconds: float = 30.0  # so long a link may deliver nothing that is on its way
-    stall_warning_seconds: float = 30.0  # 0: never
-    stop_grace_seconds: float = 10.0  # for workers to end after SIGINT
-    shared_dir: str | None = None  # None: agents meet over MPI alone
-    launcher: str | None = None  # where hvdft run listens; None: it has not started the job
-    generation: int = 0  # of the agents, as it has numbered them
+    arena_dir: str = _setting(
+        values.directory, "/dev/shm", "Directory of logs and snapshots.", shown="`/dev/shm`"
+    )
+    arena_bytes: int | None = _setting(
+        values.byte_count,
+        None,
+        "Limit for the whole job on this host; suffixes K, M, G.",
+        shown="3/4 of what is free there",
+    )
+    recovery_timeout_seconds: float = _setting(
+        values.seconds, 600.0, "A rank that died must be back within this time."
+    )
+    replay_timeout_seconds: float = _setting(
+        values.seconds,
+        60.0,
+        "A replaying script that asks for anything but the log's next op is stopped after this "
+        "time.",
+        shown="60, at most half of the recovery timeout",
+    )
+    start_timeout_seconds: float = _setting(
+        values.seconds, 120.0, "All agents must have met within this time."
+    )
+    adoption_timeout_seconds: float = _setting(
+        values.seconds, 60.0, "How long workers wait for new agents after theirs have died."
+    )
+    lease_seconds: float = _setting(
+        values.seconds,
+        20.0,
+        "A host that has not answered for this time is lost, and waited for. An agent or a shim "
+        "that has been silent for this time is killed and replaced.",
+    )
+    suspect_seconds: float = _setting(
+        values.seconds,
+        5.0,
+        "A host that has not answered for this time is named.",
+        shown="a quarter of the lease",
+    )
+    host_timeout_seconds: float = _setting(
+        values.seconds,
+        300.0,
+        "How long a lost host is waited for. Then the job ends and its state stays; see "
+        "[time-outs](../timeouts.md).",
+    )
+    link_timeout_seconds: float = _setting(
+        values.seconds,
+        30.0,
+        "A link between two nodes that delivers nothing of what is on its way for this time is "
+        "broken: new agents are started.",
+    )
+    stall_warning_seconds: float = _setting(
+        functools.partial(values.seconds, zero="no warning"),
+        30.0,
+        "A rank that keeps others waiting for this time is named, with its Python stack; 0: never.",
+    )
+    stop_grace_seconds: float = _setting(
+        values.seconds,
+        10.0,
+        "How long scripts may go on after the user's Ctrl-C, to save what they have.",
+    )
+    shared_dir: str | None = _setting(
+        values.directory,
+        None,
+        "A directory shared by all hosts, in which agents find each other.",
+        shown="none",
+    )
+    max_failures: int = _setting(
+        values.count, 3, "This many failures of one rank, or of agents, are survived …"
+    )
+    failure_window_seconds: float = _setting(
+        values.seconds, 300.0, "… within this time; one more stops the job."
+    )
+    hang_timeout_seconds: float | None = _setting(
+        values.seconds,
+        None,
+        "A worker that does nothing for this time while others wait for it is killed and "
+        "restarted. Make it longer than the longest time between two collectives of a healthy "
+        "rank; multiplied by `HOROVOD_FT_MAX_FAILURES` it must be less than the failure window.",
+        shown="off",
+    )
+    pin: bool = _setting(
+        _pin,
+        False,
+        "`hvdft run` pins each rank to its share of the host's CPUs, within one NUMA node if "
+        "possible, as Intel MPI does; with more ranks than CPUs only if they share them evenly. "
+        "Pinned threads run with `SCHED_BATCH`, so that they do not interrupt each other when "
+        "woken. 0: no pinning; set it where several jobs share a host, or all would take the same "
+        "CPUs.",
+        shown="what `I_MPI_PIN` says, else 1",
+    )
+    topology: str = _setting(
+        functools.partial(values.choice, choices=TOPOLOGIES),
+        TOPOLOGIES[0],
+        "`hierarchical` or `flat`, see [topology](../how-to/tuning.md#topology); `--topology` sets "
+        "it.",
+        shown="`hierarchical`",
+    )
+    endpoints: str = _setting(
+        functools.partial(values.choice, choices=ENDPOINT_CHOICES),
+        ENDPOINT_CHOICES[0],
+        "MPI endpoints of the agent that speaks for its node. `3`: a thread and an endpoint each "
+        "for sending, for receiving and for what nodes tell each other. `1`: one for everything. "
+        "`auto`: 3 where every host has a CPU for each of its ranks and for these three. Rank 0's "
+        "value counts; the job says at its start which it uses, and why if only one.",
+        shown="`auto`",
+    )
+    message_timeout_seconds: float = _setting(
+        values.seconds,
+        600.0,
+        "How long `ft_recv` waits for a [message](../how-to/messages.md). Make it longer than a "
+        "restarted sender takes.",
+    )
+    job: str | None = _setting(values.job_id, None, "")  # None: rank 0 makes one up
+    # Where hvdft run listens; None: it has not started the job.
+    launcher: str | None = _setting(lambda env, name, default: env.get(name) or default, None, "")
+    generation: int = _setting(values.count, 0, "")  # of the agents, as hvdft run has numbered them
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -72,59 +190,19 @@ class Settings:
                 no setting, and the setting that is perhaps meant.
         """
         env = _Read(env)
-        default = cls()
-        recovery = _seconds(
-            env, "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS", default.recovery_timeout_seconds
-        )
-        lease = _seconds(env, "HOROVOD_FT_LEASE_SECONDS", default.lease_seconds)
-        settings = cls(
-            arena_dir=_directory(env, "HOROVOD_FT_ARENA_DIR", default.arena_dir),
-            arena_bytes=_bytes(env, "HOROVOD_FT_ARENA_BYTES"),
-            job=_job(env, "HOROVOD_FT_JOB"),
-            start_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_START_TIMEOUT_SECONDS", default.start_timeout_seconds
-            ),
-            recovery_timeout_seconds=recovery,
-            replay_timeout_seconds=_seconds(
-                env,
-                "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS",
-                min(default.replay_timeout_seconds, recovery / 2),
-            ),
-            max_failures=_count(env, "HOROVOD_FT_MAX_FAILURES", default.max_failures),
-            failure_window_seconds=_seconds(
-                env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS", default.failure_window_seconds
-            ),
-            hang_timeout_seconds=_seconds(env, "HOROVOD_FT_HANG_TIMEOUT_SECONDS", None),
-            message_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS", default.message_timeout_seconds
-            ),
-            topology=_choice(env, "HOROVOD_FT_TOPOLOGY", TOPOLOGIES),
-            endpoints=_choice(env, "HOROVOD_FT_ENDPOINTS", ENDPOINT_CHOICES),
-            pin="HOROVOD_FT_PIN" in env and pinning.is_wanted(env),
-            adoption_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_ADOPTION_TIMEOUT_SECONDS", default.adoption_timeout_seconds
-            ),
-            lease_seconds=lease,
-            suspect_seconds=_seconds(env, "HOROVOD_FT_SUSPECT_SECONDS", lease / 4),
-            host_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_HOST_TIMEOUT_SECONDS", default.host_timeout_seconds
-            ),
-            link_timeout_seconds=_seconds(
-                env, "HOROVOD_FT_LINK_TIMEOUT_SECONDS", default.link_timeout_seconds
-            ),
-            stall_warning_seconds=_seconds(
-                env,
-                "HOROVOD_FT_STALL_WARNING_SECONDS",
-                default.stall_warning_seconds,
-                zero="no warning",
-            ),
-            stop_grace_seconds=_seconds(
-                env, "HOROVOD_FT_STOP_GRACE_SECONDS", default.stop_grace_seconds
-            ),
-            shared_dir=_directory(env, "HOROVOD_FT_SHARED_DIR", None),
-            launcher=env.get("HOROVOD_FT_LAUNCHER") or None,
-            generation=_count(env, "HOROVOD_FT_GENERATION", default.generation),
-        )
+        defaults = {setting.name: setting.default for setting in fields(cls)}
+        read: dict[str, Any] = {}
+        for setting in fields(cls):
+            default = defaults[setting.name]
+            read[setting.name] = setting.metadata["read"](env, variable(setting), default)
+            # These two come before what depends on them.
+            if setting.name == "recovery_timeout_seconds":
+                defaults["replay_timeout_seconds"] = min(
+                    defaults["replay_timeout_seconds"], read[setting.name] / 2
+                )
+            elif setting.name == "lease_seconds":
+                defaults["suspect_seconds"] = read[setting.name] / 4
+        settings = cls(**read)
         _refuse_unknown(env)
         settings._check_order()
         return settings
@@ -229,88 +307,10 @@ def _refuse_unknown(env: _Read) -> None:
             words = {setting.removeprefix(_PREFIX): setting for setting in settings}
             nearest = difflib.get_close_matches(name.removeprefix(_PREFIX), words, n=1)
             remedy = f"is {words[nearest[0]]} meant?" if nearest else "unset it"
-            raise HvdFtError(f"{name} is no setting of hvd_ft: {remedy} (docs/usage.md has them)")
+            raise HvdFtError(
+                f"{name} is no setting of hvd_ft: {remedy} (docs/reference/settings.md has them)"
+            )
 
 
 def _mib(count: int) -> str:
     return f"{count / (1 << 20):.0f} MiB"
-
-
-def _wrong(name: str, value: str, allowed: str) -> HvdFtError:
-    return HvdFtError(f"{name}={value!r} is not allowed: give {allowed}")
-
-
-Place = TypeVar("Place", str, None)
-
-
-def _directory(env: Mapping[str, str], name: str, default: Place) -> str | Place:
-    value = env.get(name)
-    if not value:
-        return default
-    if not os.path.isabs(value):
-        raise _wrong(name, value, "an absolute path")
-    return os.path.normpath(value)
-
-
-def _bytes(env: Mapping[str, str], name: str) -> int | None:
-    value = env.get(name)
-    if not value:
-        return None
-    allowed = "a number of bytes of at least 64M, with or without a suffix K, M or G"
-    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value.strip().upper(), re.ASCII)
-    if match is None:
-        raise _wrong(name, value, allowed)
-    count = int(match[1]) * _UNITS[match[2]]
-    if not MINIMUM_ARENA_BYTES <= count < 1 << 63:
-        raise _wrong(name, value, allowed)
-    return count
-
-
-def _choice(env: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    value = env.get(name) or choices[0]
-    if value not in choices:
-        raise _wrong(name, value, " or ".join(choices))
-    return value
-
-
-def _job(env: Mapping[str, str], name: str) -> str | None:
-    value = env.get(name)
-    if not value:
-        return None
-    if not is_job_id(value):
-        raise _wrong(name, value, "1 to 48 letters and digits")
-    return value
-
-
-def is_job_id(text: str) -> bool:
-    """Tells whether `text` can name a job: it becomes the name of a directory."""
-    return re.fullmatch(r"[A-Za-z0-9]{1,48}", text) is not None
-
-
-Default = TypeVar("Default", float, None)
-
-
-def _seconds(
-    env: Mapping[str, str], name: str, default: Default, zero: str = ""
-) -> float | Default:
-    """Reads a number of seconds; `zero` says what 0 means where it is allowed."""
-    value = env.get(name)
-    if not value:
-        return default
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not (0 < seconds <= 10**7 or (zero and seconds == 0)):
-        none = f", or 0 for {zero}" if zero else ""
-        raise _wrong(name, value, f"a number of seconds above 0 (at most 10000000){none}")
-    return seconds
-
-
-def _count(env: Mapping[str, str], name: str, default: int) -> int:
-    value = env.get(name)
-    if not value:
-        return default
-    if re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is None:
-        raise _wrong(name, value, "a whole number from 0 (never restart) to 9999")
-    return int(value)

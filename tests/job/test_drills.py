@@ -22,7 +22,7 @@ def test_the_points_are_those_of_the_core() -> None:
 
 
 def test_the_documents_name_every_point() -> None:
-    usage = (ROOT / "docs" / "usage.md").read_text()
+    usage = (ROOT / "docs/how-to/drills.md").read_text()
     table = re.findall(r"^\| `([a-z_]+)` \|", usage, re.MULTILINE)
     assert table == [point.name.lower() for point in Point]
 

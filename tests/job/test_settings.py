@@ -7,7 +7,8 @@ import pytest
 from conftest import ROOT
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.settings import INTERNAL, MINIMUM_ARENA_BYTES, Settings
+from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
+from hvd_ft.job.settings import INTERNAL, Settings
 
 MIB = 1 << 20
 Disk = namedtuple("Disk", "f_bavail f_frsize")
@@ -32,7 +33,17 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
         }
     )
-    assert settings == Settings("/tmp", 2048 * MIB, "abc123", 1.5, 60.0, 50.0, 0, 1000.0, 5.0)
+    assert settings == Settings(
+        arena_dir="/tmp",
+        arena_bytes=2048 * MIB,
+        job="abc123",
+        start_timeout_seconds=1.5,
+        recovery_timeout_seconds=60.0,
+        replay_timeout_seconds=50.0,
+        max_failures=0,
+        failure_window_seconds=1000.0,
+        hang_timeout_seconds=5.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +163,7 @@ def test_a_variable_that_is_no_setting_is_refused(name: str, remedy: str) -> Non
 
 def documented() -> set[str]:
     """Returns the variables of the manual's table."""
-    manual = (ROOT / "docs" / "usage.md").read_text()
+    manual = (ROOT / "docs/reference/settings.md").read_text()
     return set(re.findall(r"^\| `(HOROVOD_FT_\w+)` \|", manual, re.MULTILINE))
 
 

@@ -1,0 +1,99 @@
+"""How the values of settings are read from an environment; an empty one counts as unset.
+
+Each function takes the environment, the variable's name and the default. They raise HvdFtError,
+which names the variable, its value and what is allowed.
+"""
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from hvd_ft.errors import HvdFtError
+
+MINIMUM_ARENA_BYTES = 64 << 20
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _wrong(name: str, value: str, allowed: str) -> HvdFtError:
+    return HvdFtError(f"{name}={value!r} is not allowed: give {allowed}")
+
+
+Place = TypeVar("Place", str, None)
+
+
+def directory(env: Mapping[str, str], name: str, default: Place) -> str | Place:
+    """Reads an absolute path."""
+    value = env.get(name)
+    if not value:
+        return default
+    if not os.path.isabs(value):
+        raise _wrong(name, value, "an absolute path")
+    return os.path.normpath(value)
+
+
+def byte_count(env: Mapping[str, str], name: str, default: int | None) -> int | None:
+    """Reads a number of bytes, with or without a suffix."""
+    value = env.get(name)
+    if not value:
+        return default
+    allowed = "a number of bytes of at least 64M, with or without a suffix K, M or G"
+    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value.strip().upper(), re.ASCII)
+    if match is None:
+        raise _wrong(name, value, allowed)
+    count = int(match[1]) * _UNITS[match[2]]
+    if not MINIMUM_ARENA_BYTES <= count < 1 << 63:
+        raise _wrong(name, value, allowed)
+    return count
+
+
+def choice(env: Mapping[str, str], name: str, default: str, *, choices: Sequence[str]) -> str:
+    """Reads one of several words."""
+    value = env.get(name) or default
+    if value not in choices:
+        raise _wrong(name, value, " or ".join(choices))
+    return value
+
+
+def job_id(env: Mapping[str, str], name: str, default: str | None) -> str | None:
+    """Reads what can name a job."""
+    value = env.get(name)
+    if not value:
+        return default
+    if not is_job_id(value):
+        raise _wrong(name, value, "1 to 48 letters and digits")
+    return value
+
+
+def is_job_id(text: str) -> bool:
+    """Tells whether `text` can name a job: it becomes the name of a directory."""
+    return re.fullmatch(r"[A-Za-z0-9]{1,48}", text) is not None
+
+
+Default = TypeVar("Default", float, None)
+
+
+def seconds(env: Mapping[str, str], name: str, default: Default, zero: str = "") -> float | Default:
+    """Reads a number of seconds; `zero` says what 0 means where it is allowed."""
+    value = env.get(name)
+    if not value:
+        return default
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds <= 10**7 or (zero and seconds == 0)):
+        none = f", or 0 for {zero}" if zero else ""
+        raise _wrong(name, value, f"a number of seconds above 0 (at most 10000000){none}")
+    return seconds
+
+
+def count(env: Mapping[str, str], name: str, default: int) -> int:
+    """Reads a number of things."""
+    value = env.get(name)
+    if not value:
+        return default
+    if re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is None:
+        raise _wrong(name, value, "a whole number from 0 (never restart) to 9999")
+    return int(value)

@@ -1,0 +1,180 @@
+"""Writes docs/reference/ from the code: settings, commands, and every message that can be printed.
+
+    make_reference.py            # after a change of one of them; a test compares
+
+The pages are committed, so that they can be read without building the documentation.
+"""
+
+import argparse
+import ast
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+os.environ["COLUMNS"] = "96"  # before argparse looks
+
+from hvd_ft import cli
+from hvd_ft.job.settings import Settings, variable
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "hvd_ft"
+FOLDER = ROOT / "docs" / "reference"
+_NOTE = "<!-- made by scripts/make_reference.py: do not edit -->\n"
+_RAISED = ("HvdFtError", "NoRoomError", "say", "_wrong", "error", "FailedElsewhere", "Refused")
+# What a reader was doing, by the folder of the code that says it.
+_GROUPS = {
+    "install": "Installing",
+    "check": "`hvdft check`",
+    "job": "Starting a job: settings, hosts, files",
+    "launcher": "`hvdft run`, while it watches the job",
+    "agent": "An agent",
+    "shim": "A shim",
+    "spares": "Warm spares",
+    "tensorflow": "Your script, through `hvd_ft.tensorflow`",
+    "worker": "Your script, through any of hvd_ft",
+    "p2p.py": "Messages between ranks",
+    "ring": "The ring alone",
+    "native": "The core, seen from Python",
+    "csrc": "The core and Horovod's ft backend",
+    "reports": "Reports and pictures",
+    "bench": "`hvdft bench`",
+    "cluster": "`hvdft cluster`",
+    "system": "Files and processes",
+    "cli.py": "The command line",
+}
+
+
+def settings_page() -> str:
+    """Returns the page of the settings."""
+    rows = [
+        f"| `{variable(setting)}` | {setting.metadata['shown']} | {setting.metadata['meaning']} |"
+        for setting in fields(Settings)
+        if setting.metadata["meaning"]
+    ]
+    return "\n".join(
+        [
+            _NOTE,
+            "# Settings",
+            "",
+            "Settings are environment variables. `hvdft run` checks them, and how they fit "
+            "together, before it starts anything. A variable whose name begins with `HOROVOD_FT_` "
+            "and is not in this table is refused; the error suggests the nearest name. Times are "
+            "in seconds; how they depend on each other is told in [time-outs](../timeouts.md).",
+            "",
+            "| variable | default | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _commands(command)
+
+
+def commands_page() -> str:
+    """Returns the page of the command line: every command's help."""
+    parts = [_NOTE, "# Commands", "", "Every command explains itself: `hvdft run --help`.", ""]
+    for parser in _commands(cli.parser()):
+        parts += [f"## {parser.prog}", "", "```", parser.format_help().rstrip(), "```", ""]
+    return "\n".join(parts)
+
+
+def _words(node: ast.expr) -> str:
+    """Returns the text of a string in the code; what is filled in is an ellipsis."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _words(node.left) + _words(node.right)
+    return "…"
+
+
+def _of_python(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name in _RAISED:
+                yield _words(node.args[0]) + (
+                    f" is not allowed: give {_words(node.args[2])}"
+                    if name == "_wrong" and len(node.args) > 2
+                    else ""
+                )
+
+
+def _of_c(path: Path) -> Iterator[str]:
+    code = re.sub(r"//.*", "", path.read_text())
+    for call in re.finditer(r"\b(?:fail\(HVDFT_\w+,|FtStop\(|Unsupported\(|stop\()", code):
+        depth, end = 1, call.end()
+        while depth and end < len(code):
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        literals = re.findall(r'"((?:[^"\\]|\\.)*)"(\s*\+|\s*)', code[call.end() : end])
+        start = "the ft backend has no " if call.group().startswith("Unsupported") else ""
+        text = start + "".join(part + ("…" if "+" in joined else "") for part, joined in literals)
+        yield re.sub(r"%[-.*\d]*l*[a-z]?", "…", text)
+
+
+def _messages() -> dict[str, set[str]]:
+    """Returns every message, by its group."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix == ".py":
+            texts = _of_python(path)
+        elif path.suffix in (".cc", ".h"):
+            texts = _of_c(path)
+        else:
+            continue
+        group = path.relative_to(PACKAGE).parts[0]
+        for text in texts:
+            line = re.sub(r"…+", "…", " ".join(text.split()))
+            if len(re.sub(r"[^a-z]", "", line)) > 7:
+                found.setdefault(group, set()).add(line)
+    return found
+
+
+def messages_page() -> str:
+    """Returns the page of all messages."""
+    parts = [
+        _NOTE,
+        "# Messages",
+        "",
+        "Every line that hvd_ft can print, without its prefix `hvdft:`, as the code has it; `…` "
+        "stands for what is filled in. Each names the thing, the reason and what to do. Find yours "
+        "with your browser's search, by words that are not filled in. "
+        "[Troubleshooting](../troubleshooting.md) begins with what you see instead.",
+        "",
+    ]
+    found = _messages()
+    for group, title in _GROUPS.items():
+        if group in found:
+            lines = sorted(found.pop(group), key=str.lower)
+            parts += [f"## {title}", "", *(f"- `` {line} ``" for line in lines), ""]
+    if found:
+        raise SystemExit(f"make_reference: no title for the messages of {', '.join(found)}")
+    return "\n".join(parts)
+
+
+PAGES = {"settings.md": settings_page, "cli.md": commands_page, "messages.md": messages_page}
+
+
+def main() -> None:
+    """Writes the pages."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make())
+
+
+if __name__ == "__main__":
+    main()
