@@ -1,5 +1,5 @@
-// The core with real processes that run a small script and are killed at random moments, as often as
-// it is said. The parent holds the agents and kills.
+// The core with real processes that run a small script and are killed at random moments, as often
+// as it is said. The parent holds the agents and kills.
 //
 //   kill_test RANKS OPS KILLS SEED     (the parent)
 #include <fcntl.h>

@@ -197,7 +197,8 @@ int main(int argc, char** argv) {
   for (size_t r = 0; r < expected.size(); ++r) CHECK(parent.run.results[r] == expected[r]);
   hvdft_observer* observer = hvdft_observer_open(dir);
   std::printf("%d kills, %lu of %lu KiB in use at the end\n", killed,
-              hvdft_observer_used_bytes(observer) >> 10, hvdft_observer_limit_bytes(observer) >> 10);
+              hvdft_observer_used_bytes(observer) >> 10,
+              hvdft_observer_limit_bytes(observer) >> 10);
   hvdft_observer_close(observer);
   for (hvdft_agent* agent : parent.agents) hvdft_agent_close(agent);
   CHECK(std::system(("rm -r " + parent.dir).c_str()) == 0);

@@ -1,6 +1,6 @@
 // Every interleaving of a sender and a receiver that die at every point, with a training loop on
-// both sides, snapshots in it, tags received out of order, and a log that is truncated as it can be: each
-// receive gets its message, once, and nothing is truncated that anybody asks for again.
+// both sides, snapshots in it, tags received out of order, and a log that is truncated as it can
+// be: each receive gets its message, once, and nothing is truncated that anybody asks for again.
 #include "protocol/message_log.h"
 
 #include <array>
@@ -173,7 +173,8 @@ bool receive(const Script& sends, const Script& script, State& state) {
 // Cuts one message more; false if it may not.
 bool settle(State& state) {
   if (state.decided_before == state.sent) return false;
-  Fate fate = fate_of(state.sender.fate(state.decided_before), state.receiver.fate(state.decided_before));
+  Fate fate =
+      fate_of(state.sender.fate(state.decided_before), state.receiver.fate(state.decided_before));
   if (fate == Fate::kOpen) return false;
   if (fate == Fate::kPast) state.log[state.decided_before] = {false, 0, 0};
   ++state.decided_before;
@@ -237,14 +238,14 @@ int main() {
     Script sends, receives;
     uint64_t cut;
   } cases[] = {
-      {{s, s, s}, {r, r, r}, 0},                                    // without a loop all is kept
-      {{s, b, s, p, s, p}, {r, b, r, p, r, p}, 2},                  // but for the first
-      {{b, s, p, s, p, s}, {b, r, r, p, r}, 2},                     // steps of different length
-      {{b, s, p, s, p, b, s, p}, {b, r, p, r, b, r, p}, 2},         // one is between the loops
-      {{s, s1, b, s, p, s1, p}, {r1, b, r, p, r1, r, p}, 2},        // tags out of order, over begins
-      {{b, s, s1, p, s, p}, {r1, b, r, p, r, p}, 1},                // of one end alone: m[2] is truncated
-      {{b, s1, s, s, p}, {b, r, p, r1, r, p}, 3},                   // and over snapshots
-      {{b, s, p, s, p}, {r, r}, 0},                                 // the receiver has no loop
+      {{s, s, s}, {r, r, r}, 0},                              // without a loop all is kept
+      {{s, b, s, p, s, p}, {r, b, r, p, r, p}, 2},            // but for the first
+      {{b, s, p, s, p, s}, {b, r, r, p, r}, 2},               // steps of different length
+      {{b, s, p, s, p, b, s, p}, {b, r, p, r, b, r, p}, 2},   // one is between the loops
+      {{s, s1, b, s, p, s1, p}, {r1, b, r, p, r1, r, p}, 2},  // tags out of order, over begins
+      {{b, s, s1, p, s, p}, {r1, b, r, p, r, p}, 1},          // of one end alone: m[2] is truncated
+      {{b, s1, s, s, p}, {b, r, p, r1, r, p}, 3},             // and over snapshots
+      {{b, s, p, s, p}, {r, r}, 0},                           // the receiver has no loop
   };
   // Who asks for another tag than before is found out, even if there is a message with that tag.
   SeenMessage log[] = {{true, 0, 2}, {true, 1, 1}, {true, 0, 2}};

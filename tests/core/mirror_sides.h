@@ -29,9 +29,7 @@ struct Side {
     };
     renew();
   }
-  ~Side() {
-    CHECK(std::system(("rm -r " + dir).c_str()) == 0);
-  }
+  ~Side() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
   NodeHeader& header() { return node->header(); }
   void feed(const std::string& stream) { receiver->feed(now, stream.data(), stream.size()); }
 

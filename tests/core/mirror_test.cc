@@ -1,5 +1,5 @@
-// Two nodes' arenas in one process, entered by the mirror's streams, which are cut anywhere: what is
-// published in one is found in the other, and never in an order that would mislead.
+// Two nodes' arenas in one process, entered by the mirror's streams, which are cut anywhere: what
+// is published in one is found in the other, and never in an order that would mislead.
 #include <array>
 #include <cstring>
 
@@ -19,8 +19,8 @@ struct Rung {
 };
 Rung rung_by(Side& from, Side& to) {
   auto doorbells = [&] {
-    return std::array{to.node->rank(0).worker_doorbell.load(), to.node->rank(1).worker_doorbell.load(),
-                      to.header().event_doorbell.load()};
+    return std::array{to.node->rank(0).worker_doorbell.load(),
+                      to.node->rank(1).worker_doorbell.load(), to.header().event_doorbell.load()};
   };
   auto before = doorbells();
   carry(from, to);
@@ -176,8 +176,8 @@ void snapshots(Side& zero, Side& one) {
   CHECK(seen.begin == 4 && seen.published == 20);
 }
 
-// Rank 2 sends to rank 0, in a loop with a snapshot at both ends: it arrives once, and all copies of
-// the log are truncated.
+// Rank 2 sends to rank 0, in a loop with a snapshot at both ends: it arrives once, and all copies
+// of the log are truncated.
 void messages(Side& zero, Side& one) {
   Messages sender(*one.node, 2), receiver(*zero.node, 0);
   MessageHead head{};
@@ -211,7 +211,8 @@ void messages(Side& zero, Side& one) {
   sender.snapshot_begins(0, 0);
   sender.snapshot_published(0, 0);
   carry(one, zero);
-  auto copy = PairFile::open(*zero.node, 2, 0, false), origin = PairFile::open(*one.node, 2, 0, false);
+  auto copy = PairFile::open(*zero.node, 2, 0, false),
+       origin = PairFile::open(*one.node, 2, 0, false);
   CHECK(origin->header().receiver.count == 1 && origin->header().receiver.marks(0).past == 1);
   CHECK(copy->header().decided_before == 1 && copy->header().data_hole > 0);
   sender.snapshot_begins(0, 1);  // its owner cuts the origin the next time

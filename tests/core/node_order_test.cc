@@ -22,7 +22,8 @@ void mark(ByteRange part, std::vector<bool>* done) {
   for (uint64_t at = part.from; at < part.to; at += kCacheLine) (*done)[at / kCacheLine] = true;
 }
 
-// With so many segments given there is all of the ring's next input, and with one less there is not.
+// With so many segments given there is all of the ring's next input, and with one less there is
+// not.
 void check_giving(const RingPlan& plan, uint64_t member, const NodeOrder& order) {
   std::vector<uint64_t> place(order.segments);  // of each segment, in the order of giving
   for (uint64_t p = 0; p < order.segments; ++p) {

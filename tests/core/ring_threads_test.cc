@@ -1,6 +1,6 @@
 // The two halves of each member on threads of their own, as drivers have them, a third one that
-// gives the inputs, several ops in flight: for the thread sanitizer above all. It shows that the pair
-// log's two words are all that links the halves, and that nothing is overwritten while it is
+// gives the inputs, several ops in flight: for the thread sanitizer above all. It shows that the
+// pair log's two words are all that links the halves, and that nothing is overwritten while it is
 // being sent.
 #include <atomic>
 #include <cstring>
@@ -80,8 +80,7 @@ void send(Member& member) {
       continue;
     }
     const uint64_t* data = (next.from_input ? op.input : op.result).data();
-    member.successor->from_predecessor.put(
-        {data + next.bytes.from / 8, data + next.bytes.to / 8});
+    member.successor->from_predecessor.put({data + next.bytes.from / 8, data + next.bytes.to / 8});
     member.log.sent.publish(half.sent());
   }
 }

@@ -39,14 +39,14 @@ struct Rank {
   // Of its worker.
   bool alive = true;
   SegmentSchedule schedule;
-  uint64_t begun = 0;  // ops
+  uint64_t begun = 0;     // ops
   bool claiming = false;  // it is at a segment:
   uint64_t number = 0;
   History history;  // so far; of its agent, if it is dead
 
   auto key() const {
-    return std::tie(contributed, slots, alive, schedule.given, schedule.looked, schedule.freed, schedule.taken,
-                    schedule.end, begun, claiming, number, history);
+    return std::tie(contributed, slots, alive, schedule.given, schedule.looked, schedule.freed,
+                    schedule.taken, schedule.end, begun, claiming, number, history);
   }
   bool operator<(const Rank& other) const { return key() < other.key(); }
 };
@@ -133,8 +133,8 @@ void begin(const World& world, Rank& mine) {
   mine.schedule.begin(op, world.first(op), world.segments[op], mine.contributed);
 }
 
-// Its agent finds the worker dead: it does what that had claimed, then the next one starts. An agent
-// that is killed meanwhile leaves that to another, which begins anew.
+// Its agent finds the worker dead: it does what that had claimed, then the next one starts. An
+// agent that is killed meanwhile leaves that to another, which begins anew.
 void take_over_dead(const World& world, State& state, uint64_t r) {
   Rank& dead = state.ranks[r];
   bool done = Stepwise::step(&dead.history, [&](Stepwise& run) {
@@ -223,9 +223,15 @@ int main(int argc, char**) {
   size_t states = 0;
   // Ranks, slots of the window, claims.
   using Case = std::tuple<uint64_t, uint64_t, uint64_t>;
-  for (auto [size, window, claims] :
-       {Case{1, 1, 1}, {1, 2, 2}, {1, 3, 3}, {2, 1, 1}, {2, 1, 2}, {2, 2, 1}, {2, 2, 2}, {3, 1, 1},
-        {3, 2, 2}}) {
+  for (auto [size, window, claims] : {Case{1, 1, 1},
+                                      {1, 2, 2},
+                                      {1, 3, 3},
+                                      {2, 1, 1},
+                                      {2, 1, 2},
+                                      {2, 2, 1},
+                                      {2, 2, 2},
+                                      {3, 1, 1},
+                                      {3, 2, 2}}) {
     if (argc > 1 && size * window > 2) continue;
     uint64_t most = size == 3 ? 2 : size == 2 ? 4 : kMostSegments;
     for (uint64_t first = 1; first < most; ++first) {

@@ -57,7 +57,8 @@ static void ops_between_two_loops_are_kept() {
 // A rank's snapshots of a loop that others have left already still free that loop's ops.
 static void a_late_snapshot_of_the_first_loop_counts() {
   Sequencer s;
-  Sequencer::Truncation freed = s.truncate({{at(0, 4), LoopPosition{true, false, 5, 0}}, {at(0, 2), LoopPosition{}}});
+  Sequencer::Truncation freed =
+      s.truncate({{at(0, 4), LoopPosition{true, false, 5, 0}}, {at(0, 2), LoopPosition{}}});
   CHECK((freed.drop == std::vector<uint64_t>{0, 1}));
   freed = s.truncate({{at(0, 4), LoopPosition{true, false, 5, 0}}, {at(0, 4), LoopPosition{}}});
   CHECK((freed.drop == std::vector<uint64_t>{2, 3}));

@@ -12,14 +12,15 @@
 #include "hvd_ft.h"
 #include "protocol/segments.h"
 
-constexpr uint64_t kTogether = 3;      // ops that are announced, agreed and under way at once
-constexpr uint64_t kPrologue = 3;      // ops before the loop
+constexpr uint64_t kTogether = 3;  // ops that are announced, agreed and under way at once
+constexpr uint64_t kPrologue = 3;  // ops before the loop
 constexpr uint64_t kSnapshotOps = 6;
 
 // Some ops have one segment, some more than the window: kills strike between segments too.
 inline uint64_t elements(uint64_t op) {
   constexpr uint64_t segment = hvdft::kSegmentBytes / sizeof(uint64_t);
-  return op % 5 == 0 ? hvdft::kInputBytes / sizeof(uint64_t) + 2 * segment + 1 : op % 5 * segment / 3 + 1;
+  return op % 5 == 0 ? hvdft::kInputBytes / sizeof(uint64_t) + 2 * segment + 1
+                     : op % 5 * segment / 3 + 1;
 }
 
 // One op under way, and whose it is.
@@ -32,15 +33,16 @@ struct Flight {
     for (uint64_t i = 0; i < bytes / sizeof value; ++i) mine[i] = value;
   }
   static void take(void* self, uint64_t, uint64_t bytes, const void* from) {
-    uint64_t expected =
-        (static_cast<Flight*>(self)->op + 1) * ((1u << hvdft_worker_size()) - 1);
+    uint64_t expected = (static_cast<Flight*>(self)->op + 1) * ((1u << hvdft_worker_size()) - 1);
     auto* result = static_cast<const uint64_t*>(from);
     for (uint64_t i = 0; i < bytes / sizeof expected; ++i) CHECK(result[i] == expected);
   }
 };
 
 // What a worker carries from op to op: wrong after a bad replay.
-inline uint64_t mixed(uint64_t state, uint64_t result) { return state * 6364136223846793005u + result; }
+inline uint64_t mixed(uint64_t state, uint64_t result) {
+  return state * 6364136223846793005u + result;
+}
 
 struct Script {
   uint64_t ops = 0, snapshot_ops = kSnapshotOps;

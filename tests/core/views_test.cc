@@ -57,7 +57,7 @@ void what_is_viewed_stays(Log& log) {
   CHECK(log.views.detach(8) == HVDFT_OK);
   log.write(0, 4 * kPage, 2);  // as when its place is another op's
   CHECK(all(old, 2 * kPage, 1) && all(later, 100, 2));
-  CHECK(log.view(10, 0, 64) == nullptr);              // this page shows something else now, …
+  CHECK(log.view(10, 0, 64) == nullptr);               // this page shows something else now, …
   CHECK(log.view(10, 2 * kPage + 64, 64) == nullptr);  // … and this, in which the view ends
   log.views.release(old);
   const char* again = log.view(11, 0, 3 * kPage);

@@ -9,8 +9,8 @@
 using hvdft::Arenas;
 using hvdft::LogWriter;
 using hvdft::Node;
-using hvdft::RankBlock;
 using hvdft::notify;
+using hvdft::RankBlock;
 
 struct hvdft_agent {
   int rank;
@@ -45,8 +45,10 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
   auto arenas = Arenas::open(dir, job, Node::kAgent, rank);
   if (!arenas) return nullptr;
   if (!arenas->node().is_local(rank)) {
-    hvdft::fail(HVDFT_EINVAL, "rank %d is not where it was: the arenas here are not its; start the "
-                "job again", rank);
+    hvdft::fail(HVDFT_EINVAL,
+                "rank %d is not where it was: the arenas here are not its; start the "
+                "job again",
+                rank);
     return nullptr;
   }
   auto& newest = arenas->node().header().generation;
@@ -54,8 +56,10 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
   while (before < generation && !newest.compare_exchange_weak(before, generation)) {
   }
   if (before > generation) {
-    hvdft::fail(HVDFT_EINVAL, "agents of generation %lu have taken this job over from generation "
-                "%lu", before, generation);
+    hvdft::fail(HVDFT_EINVAL,
+                "agents of generation %lu have taken this job over from generation "
+                "%lu",
+                before, generation);
     return nullptr;
   }
   bool keeps = rank == 0 && !arenas->node().several();
@@ -131,8 +135,7 @@ uint64_t hvdft_agent_event_count(hvdft_agent* agent) {
   return agent->node().header().event_count.load();
 }
 
-int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
-                           int* rank) {
+int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code, int* rank) {
   auto& h = agent->node().header();
   if (h.stop.load(std::memory_order_acquire) == 0) return 0;
   strncpy(out, h.stop_text, static_cast<size_t>(capacity) - 1);

@@ -23,8 +23,10 @@ int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const Fi
   errno = posix_fallocate(fd, 0, static_cast<off_t>(backed));
   if (errno != 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
       pwrite(fd, &header, sizeof header, 0) != sizeof header) {
-    code = fail(HVDFT_ENOSPACE, "%s: cannot be made: %s; free some space or set "
-                "HOROVOD_FT_ARENA_DIR", path.c_str(), strerror(errno));
+    code = fail(HVDFT_ENOSPACE,
+                "%s: cannot be made: %s; free some space or set "
+                "HOROVOD_FT_ARENA_DIR",
+                path.c_str(), strerror(errno));
     unlink(path.c_str());
   }
   close(fd);
@@ -54,18 +56,23 @@ int open_file(const std::string& path, uint64_t magic, const char* job, bool wri
   int code = HVDFT_OK;
   if (fstat(fd, &info) != 0 || pread(fd, header, sizeof *header, 0) != sizeof *header ||
       header->magic != magic) {
-    code = fail(HVDFT_EINVAL, "%s is not an arena of hvd_ft; start the script with 'hvdft run'",
-                name);
+    code =
+        fail(HVDFT_EINVAL, "%s is not an arena of hvd_ft; start the script with 'hvdft run'", name);
   } else if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    code = fail(HVDFT_EINVAL, "arena %s belongs to user %u with mode %o, expected user %u and "
-                "mode 600; remove it and start the job anew", name, info.st_uid,
-                info.st_mode & 0777, geteuid());
+    code = fail(HVDFT_EINVAL,
+                "arena %s belongs to user %u with mode %o, expected user %u and "
+                "mode 600; remove it and start the job anew",
+                name, info.st_uid, info.st_mode & 0777, geteuid());
   } else if (header->version != kLayoutVersion) {
-    code = fail(HVDFT_EINVAL, "arena %s has layout version %u, this hvd_ft has %u; use one "
-                "version of hvd_ft on all sides", name, header->version, kLayoutVersion);
+    code = fail(HVDFT_EINVAL,
+                "arena %s has layout version %u, this hvd_ft has %u; use one "
+                "version of hvd_ft on all sides",
+                name, header->version, kLayoutVersion);
   } else if (job != nullptr && strncmp(header->job, job, sizeof header->job) != 0) {
-    code = fail(HVDFT_EINVAL, "arena %s belongs to job '%.63s', not to '%s'; start the script "
-                "with 'hvdft run'", name, header->job, job);
+    code = fail(HVDFT_EINVAL,
+                "arena %s belongs to job '%.63s', not to '%s'; start the script "
+                "with 'hvdft run'",
+                name, header->job, job);
   }
   if (code == HVDFT_OK) return fd;
   close(fd);
@@ -80,8 +87,11 @@ int Mapping::map(int fd, uint64_t offset, uint64_t bytes, bool writable) {
   void* data = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                     MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
-    return fail(HVDFT_ESYS, "mapping %" PRIu64 " bytes of the arena failed: %s; lower "
-                "HOROVOD_FT_ARENA_BYTES", bytes, strerror(errno));
+    return fail(HVDFT_ESYS,
+                "mapping %" PRIu64
+                " bytes of the arena failed: %s; lower "
+                "HOROVOD_FT_ARENA_BYTES",
+                bytes, strerror(errno));
   }
   data_ = data;
   bytes_ = bytes;
@@ -99,8 +109,11 @@ int Node::create(const std::string& dir, const char* job, int size, int nodes, i
   }
   uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(locals);
   if (limit <= control) {
-    return fail(HVDFT_ENOSPACE, "the arena's limit of %" PRIu64 " bytes is too small, its control "
-                "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES", limit, control);
+    return fail(HVDFT_ENOSPACE,
+                "the arena's limit of %" PRIu64
+                " bytes is too small, its control "
+                "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES",
+                limit, control);
   }
   // The control area and the input areas are charged to the limit by lowering it.
   uint64_t heap = node_offsets(size).heap;
@@ -238,10 +251,13 @@ int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char
   uint64_t before = used.fetch_add(more);
   if (before + more > limit()) {
     used.fetch_sub(more);
-    return fail(HVDFT_ENOSPACE, "%s needs %" PRIu64 " MiB more, but %" PRIu64 " of the arena's "
-                "%" PRIu64 " MiB are in use; raise HOROVOD_FT_ARENA_BYTES or, if the log takes most, take "
-                "snapshots more often (snapshot_steps)", what, (more + (1 << 20) - 1) >> 20, before >> 20,
-                limit() >> 20);
+    return fail(HVDFT_ENOSPACE,
+                "%s needs %" PRIu64 " MiB more, but %" PRIu64
+                " of the arena's "
+                "%" PRIu64
+                " MiB are in use; raise HOROVOD_FT_ARENA_BYTES or, if the log takes most, take "
+                "snapshots more often (snapshot_steps)",
+                what, (more + (1 << 20) - 1) >> 20, before >> 20, limit() >> 20);
   }
   int error;
   do {
@@ -249,9 +265,11 @@ int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char
   } while (error == EINTR);
   if (error == 0) return HVDFT_OK;
   used.fetch_sub(more);
-  return fail(HVDFT_ENOSPACE, "%s needs %" PRIu64 " MiB more, but the arena's filesystem gives "
-              "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR", what,
-              (more + (1 << 20) - 1) >> 20, strerror(error));
+  return fail(HVDFT_ENOSPACE,
+              "%s needs %" PRIu64
+              " MiB more, but the arena's filesystem gives "
+              "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR",
+              what, (more + (1 << 20) - 1) >> 20, strerror(error));
 }
 
 RankFile::~RankFile() {

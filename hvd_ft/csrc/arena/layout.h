@@ -65,18 +65,18 @@ struct RankBlock {
 
   // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
   // dead one.
-  Shared<uint64_t> asleep;  // 1 << 32 | its ticket; 0: awake
+  Shared<uint64_t> asleep;                   // 1 << 32 | its ticket; 0: awake
   alignas(64) Shared<uint64_t> contributed;  // place up to which it has given its input
   alignas(64) Shared<uint64_t> executed;
   Shared<uint64_t> step;
   Shared<uint64_t> enter_request;  // (incarnation + 1) << 40 | log length
-  Shared<uint32_t> orderly_exit;  // incarnation + 1
+  Shared<uint32_t> orderly_exit;   // incarnation + 1
   Shared<uint64_t> mail_sequence;  // odd while the mail is being written
   Shared<uint64_t> mail_term, mail_bytes;
-  Shared<int64_t> pending;    // tensors
-  Shared<uint64_t> left_ns;   // when the latest session ended
-  Shared<uint64_t> left_at;   // the last op, of any incarnation, before which one ended; + 1
-  Shared<uint32_t> sessions;  // ended, each from hvd.init to hvd.shutdown
+  Shared<int64_t> pending;         // tensors
+  Shared<uint64_t> left_ns;        // when the latest session ended
+  Shared<uint64_t> left_at;        // the last op, of any incarnation, before which one ended; + 1
+  Shared<uint32_t> sessions;       // ended, each from hvd.init to hvd.shutdown
   Shared<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];
   Loop loops[kMaxLoops];
@@ -106,9 +106,7 @@ struct RankBlock {
 };
 
 // Ops to which it has given all of its input.
-inline uint64_t ops_contributed(const RankBlock& block) {
-  return op_of(block.contributed.load());
-}
+inline uint64_t ops_contributed(const RankBlock& block) { return op_of(block.contributed.load()); }
 
 struct Event {
   Shared<uint64_t> published;  // number of the event + 1
@@ -123,15 +121,14 @@ struct alignas(64) Claim {
 
 struct NodeHeader {
   FileHeader file;
-  Shared<uint64_t> generation;                  // of the agents, who write it; it only grows
+  Shared<uint64_t> generation;                       // of the agents, who write it; it only grows
   alignas(64) Shared<uint32_t> log_writer_doorbell;  // anyone notifies; see notify_log_writer()
 
-  // Of a job on several nodes: anyone notifies, for one role of the leader, which counts its threads
-  // that sleep in each. `mirror_news` counts changes that other
-  // nodes must see.
+  // Of a job on several nodes: anyone notifies, for one role of the leader, which counts its
+  // threads that sleep in each. `mirror_news` counts changes that other nodes must see.
   alignas(64) Shared<uint32_t> leader_doorbell, mirror_news;
   Shared<uint64_t> mirror_asleep, ring_asleep;
-  PairLog pair_log;                                          // written by them
+  PairLog pair_log;                             // written by them
   alignas(64) Shared<uint64_t> final_segments;  // number: what is taken before is final
 
   Claim claims[kClaims];
@@ -139,13 +136,13 @@ struct NodeHeader {
   // Written by the sequencer.
   alignas(64) Shared<uint64_t> term;
   Shared<uint64_t> log_length;
-  Shared<uint64_t> kept;        // entries of the kept index
-  Shared<uint64_t> truncated;   // records, so far
-  Shared<uint64_t> decided_before;     // op id: those before are truncated or kept
-  Shared<uint64_t> log_bytes;   // of the heap: what truncation can free, …
-  Shared<uint64_t> log_room;    // … and how much of it the limit allows now
-  Shared<uint64_t> answered;    // number of the proposal
-  Shared<uint64_t> backed;      // bytes of the heap that have memory
+  Shared<uint64_t> kept;            // entries of the kept index
+  Shared<uint64_t> truncated;       // records, so far
+  Shared<uint64_t> decided_before;  // op id: those before are truncated or kept
+  Shared<uint64_t> log_bytes;       // of the heap: what truncation can free, …
+  Shared<uint64_t> log_room;        // … and how much of it the limit allows now
+  Shared<uint64_t> answered;        // number of the proposal
+  Shared<uint64_t> backed;          // bytes of the heap that have memory
   // Of the ops that are truncated: where the segments, and inputs, of the next one may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 

@@ -34,8 +34,9 @@ int make(const Node& node, const std::string& path, int source, int dest) {
   node.header().used_bytes.fetch_sub(kHeads);
   if (code != HVDFT_OK) return code;
   unlink(unfinished.c_str());
-  return error == EEXIST ? HVDFT_OK
-                         : fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(error));
+  return error == EEXIST
+             ? HVDFT_OK
+             : fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(error));
 }
 
 template <typename Transfer>
@@ -45,7 +46,8 @@ int transfer_all(uint64_t bytes, Transfer transfer) {
     if (moved > 0) {
       done += static_cast<uint64_t>(moved);
     } else if (moved == 0 || errno != EINTR) {
-      return fail(HVDFT_ESYS, "a message log cannot be read or written: %s; the job's directory was "
+      return fail(HVDFT_ESYS,
+                  "a message log cannot be read or written: %s; the job's directory was "
                   "changed from outside, start the job anew",
                   moved == 0 ? "its end is missing" : strerror(errno));
     }
@@ -60,10 +62,9 @@ PairFile::~PairFile() {
 }
 
 std::unique_ptr<PairFile> PairFile::open(const Node& node, int source, int dest, bool make_it) {
-  std::string path = node.dir() + "/messages-" + std::to_string(source) + "-" +
-                     std::to_string(dest) + ".log";
-  if (make_it && access(path.c_str(), F_OK) != 0 &&
-      make(node, path, source, dest) != HVDFT_OK) {
+  std::string path =
+      node.dir() + "/messages-" + std::to_string(source) + "-" + std::to_string(dest) + ".log";
+  if (make_it && access(path.c_str(), F_OK) != 0 && make(node, path, source, dest) != HVDFT_OK) {
     return nullptr;
   }
   FileHeader header{};
@@ -92,8 +93,10 @@ int PairFile::room(uint64_t bytes, uint64_t* offset) const {
   PairHeader& h = header();
   uint64_t number = sent();
   if (number == kMostMessages) {
-    return fail(HVDFT_ENOSPACE, "rank %u has sent %lu messages to rank %u, and there can be no more "
-                "in a job", h.file.rank, number, h.file.size);
+    return fail(HVDFT_ENOSPACE,
+                "rank %u has sent %lu messages to rank %u, and there can be no more "
+                "in a job",
+                h.file.rank, number, h.file.size);
   }
   *offset = align_up(h.data_end.load(), kCacheLine);
   int code = grow(h.heads_backed, kHeads, (number + 1) * sizeof(MessageHead));
@@ -121,7 +124,7 @@ int PairFile::read(uint64_t offset, char* data, uint64_t bytes) const {
 }
 
 uint64_t PairFile::memory_bytes() const {
-  struct stat info {};
+  struct stat info{};
   fstat(fd_, &info);
   return static_cast<uint64_t>(info.st_blocks) * 512;
 }

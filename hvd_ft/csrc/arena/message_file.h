@@ -17,8 +17,8 @@ constexpr uint64_t kFormBytes = 88;
 
 struct MessageHead {
   Shared<uint64_t> taken;  // written by the receiver; see message_log.h
-  uint64_t number;              // + 1; 0 in a hole
-  uint64_t offset, bytes;       // of the data
+  uint64_t number;         // + 1; 0 in a hole
+  uint64_t offset, bytes;  // of the data
   int32_t tag;
   uint32_t checksum;
   char form[kFormBytes];  // type and shape, readable
@@ -44,7 +44,7 @@ struct PairEnd {
 };
 
 struct PairHeader {
-  FileHeader file;                         // `rank` is the source, `size` the dest
+  FileHeader file;                        // `rank` is the source, `size` the dest
   alignas(64) Shared<uint32_t> doorbell;  // of the receiver; notified when a message is there
   PairEnd sender, receiver;
 

@@ -31,9 +31,8 @@ bool Arenas::all_contributed(uint64_t place) const {
 }
 
 Stage Arenas::stage(const Record& record, uint64_t number) const {
-  return stage_of(number, claim(number).load(std::memory_order_seq_cst), [&] {
-    return all_contributed(place(record.id, number - record.first_segment));
-  });
+  return stage_of(number, claim(number).load(std::memory_order_seq_cst),
+                  [&] { return all_contributed(place(record.id, number - record.first_segment)); });
 }
 
 bool Arenas::is_reduced(uint64_t number) const {
@@ -55,8 +54,8 @@ bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) c
 
 void Arenas::take_over(int rank) const {
   for (Claim& of_some : node_->header().claims) {
-    bool done = hvdft::take_over(of_some.word, rank,
-                                 [&](uint64_t n) { reduce_segment(record_of(n), n); });
+    bool done =
+        hvdft::take_over(of_some.word, rank, [&](uint64_t n) { reduce_segment(record_of(n), n); });
     if (done) node_->notify_ring();
   }
 }

@@ -27,13 +27,14 @@ inline uint64_t now_ns() {
 
 inline void notify(Shared<uint32_t>& doorbell) {
   doorbell.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&doorbell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&doorbell), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+          0);
 }
 
 // The same, where who waits has stored something in `asleep` before: a system call less when it
 // does not sleep. It wakes those who nap with one of these `roles`.
 inline void notify(Shared<uint32_t>& doorbell, const Shared<uint64_t>& asleep,
-                 uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
+                   uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   doorbell.fetch_add(1, std::memory_order_seq_cst);
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&doorbell), FUTEX_WAKE_BITSET, INT_MAX, nullptr,
@@ -52,11 +53,11 @@ inline bool wait_doorbell(Shared<uint32_t>& doorbell, uint32_t ticket, int timeo
 
 // The same for a time that is short, and for notifications for one of these `roles`.
 inline void wait_doorbell_ns(Shared<uint32_t>& doorbell, uint32_t ticket, uint64_t ns,
-                        uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
+                             uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   uint64_t end = now_ns() + ns;
   timespec limit{static_cast<time_t>(end / 1000000000u), static_cast<long>(end % 1000000000u)};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&doorbell), FUTEX_WAIT_BITSET, ticket, &limit, nullptr,
-          roles);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&doorbell), FUTEX_WAIT_BITSET, ticket, &limit,
+          nullptr, roles);
 }
 
 // What collectives wait for mostly comes within microseconds. Until then others may have the

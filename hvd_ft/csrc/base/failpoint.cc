@@ -22,7 +22,7 @@ std::atomic<uint64_t> steps_done{0};
 struct Drill {
   int point = 0;
   int64_t op = -1, step = -1;  // -1: any
-  char way = 0;  // 's' signal, 'x' exit code, 'r' exception, 'p' signal to the shim
+  char way = 0;                // 's' signal, 'x' exit code, 'r' exception, 'p' signal to the shim
   int value = 0;
   std::string text;  // the user's words
   std::atomic<bool> struck{false};
@@ -41,6 +41,7 @@ std::deque<Drill> read_environment() {
   for (std::string entry; std::getline(entries, entry, ';');) {
     Drill& drill = found.emplace_back();
     int end = 0;
+    // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): drills.py has written it
     std::sscanf(entry.c_str(), "%d:%ld:%ld:%c:%d:%n", &drill.point, &drill.op, &drill.step,
                 &drill.way, &drill.value, &end);
     drill.text = entry.substr(static_cast<size_t>(end));

@@ -59,11 +59,15 @@ struct Product {
 };
 struct Min {
   template <typename T>
-  static T apply(T a, T b) { return b < a ? b : a; }
+  static T apply(T a, T b) {
+    return b < a ? b : a;
+  }
 };
 struct Max {
   template <typename T>
-  static T apply(T a, T b) { return a < b ? b : a; }
+  static T apply(T a, T b) {
+    return a < b ? b : a;
+  }
 };
 
 // A cache line, at a multiple of 16 bytes.
@@ -104,10 +108,14 @@ void pass(const T* const* inputs, T* to, uint64_t n, const Finish& finish) {
 template <typename T, typename Op>
 void pass_of(int n_inputs, const T* const* inputs, T* to, uint64_t n, const Finish& finish) {
   switch (n_inputs) {
-    case 1: return pass<T, Op, 1>(inputs, to, n, finish);
-    case 2: return pass<T, Op, 2>(inputs, to, n, finish);
-    case 3: return pass<T, Op, 3>(inputs, to, n, finish);
-    default: return pass<T, Op, 4>(inputs, to, n, finish);
+    case 1:
+      return pass<T, Op, 1>(inputs, to, n, finish);
+    case 2:
+      return pass<T, Op, 2>(inputs, to, n, finish);
+    case 3:
+      return pass<T, Op, 3>(inputs, to, n, finish);
+    default:
+      return pass<T, Op, 4>(inputs, to, n, finish);
   }
 }
 
@@ -225,17 +233,28 @@ template <typename Op>
 void reduce_op(uint32_t dtype, const void* const* inputs, int n, void* result, uint64_t count,
                const Finish& f) {
   switch (dtype) {
-    case HVDFT_UINT8: return reduce_typed<uint8_t, Op>(inputs, n, result, count, f);
-    case HVDFT_INT8: return reduce_typed<int8_t, Op>(inputs, n, result, count, f);
-    case HVDFT_UINT16: return reduce_typed<uint16_t, Op>(inputs, n, result, count, f);
-    case HVDFT_INT16: return reduce_typed<int16_t, Op>(inputs, n, result, count, f);
-    case HVDFT_INT32: return reduce_typed<int32_t, Op>(inputs, n, result, count, f);
-    case HVDFT_INT64: return reduce_typed<int64_t, Op>(inputs, n, result, count, f);
-    case HVDFT_FLOAT16: return reduce_half<Op>(inputs, n, result, count);
-    case HVDFT_FLOAT32: return reduce_typed<float, Op>(inputs, n, result, count, f);
-    case HVDFT_FLOAT64: return reduce_typed<double, Op>(inputs, n, result, count, f);
-    case HVDFT_BOOL: return reduce_typed<bool, Op>(inputs, n, result, count, f);
-    default: return;
+    case HVDFT_UINT8:
+      return reduce_typed<uint8_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT8:
+      return reduce_typed<int8_t, Op>(inputs, n, result, count, f);
+    case HVDFT_UINT16:
+      return reduce_typed<uint16_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT16:
+      return reduce_typed<int16_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT32:
+      return reduce_typed<int32_t, Op>(inputs, n, result, count, f);
+    case HVDFT_INT64:
+      return reduce_typed<int64_t, Op>(inputs, n, result, count, f);
+    case HVDFT_FLOAT16:
+      return reduce_half<Op>(inputs, n, result, count);
+    case HVDFT_FLOAT32:
+      return reduce_typed<float, Op>(inputs, n, result, count, f);
+    case HVDFT_FLOAT64:
+      return reduce_typed<double, Op>(inputs, n, result, count, f);
+    case HVDFT_BOOL:
+      return reduce_typed<bool, Op>(inputs, n, result, count, f);
+    default:
+      return;
   }
 }
 
@@ -249,11 +268,16 @@ uint64_t element_bytes(uint32_t dtype) {
 void reduce(uint32_t dtype, uint32_t op, const void* const* inputs, int n_inputs, void* result,
             uint64_t count, const Finish& f) {
   switch (op) {
-    case HVDFT_SUM: return reduce_op<Sum>(dtype, inputs, n_inputs, result, count, f);
-    case HVDFT_MIN: return reduce_op<Min>(dtype, inputs, n_inputs, result, count, f);
-    case HVDFT_MAX: return reduce_op<Max>(dtype, inputs, n_inputs, result, count, f);
-    case HVDFT_PRODUCT: return reduce_op<Product>(dtype, inputs, n_inputs, result, count, f);
-    default: return;
+    case HVDFT_SUM:
+      return reduce_op<Sum>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_MIN:
+      return reduce_op<Min>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_MAX:
+      return reduce_op<Max>(dtype, inputs, n_inputs, result, count, f);
+    case HVDFT_PRODUCT:
+      return reduce_op<Product>(dtype, inputs, n_inputs, result, count, f);
+    default:
+      return;
   }
 }
 

@@ -23,9 +23,9 @@ template <typename T>
 using Shared = std::atomic<T>;
 #endif
 
-// Copies what somebody else may be overwriting, so that a sequence counter has to tell whether it is
-// torn; and writes what somebody else may be copying so. (H.-J. Boehm, Can Seqlocks Get Along With
-// Programming Language Memory Models?, MSPC 2012.)
+// Copies what somebody else may be overwriting, so that a sequence counter has to tell whether it
+// is torn; and writes what somebody else may be copying so. (H.-J. Boehm, Can Seqlocks Get Along
+// With Programming Language Memory Models?, MSPC 2012.)
 inline void copy_torn(char* to, const char* from, uint64_t bytes) {
   uint64_t at = 0, word;
   for (; at + sizeof word <= bytes; at += sizeof word) {

@@ -21,9 +21,9 @@ namespace common {
 
 class FtController : public Controller, private FtCoordinator {
 public:
-  FtController(FtEngine& engine, int32_t process_set, ResponseCache& response_cache, TensorQueue& tensor_queue,
-               Timeline& timeline, ParameterManager& parameter_manager, GroupTable& group_table,
-               TimelineController& timeline_controller);
+  FtController(FtEngine& engine, int32_t process_set, ResponseCache& response_cache,
+               TensorQueue& tensor_queue, Timeline& timeline, ParameterManager& parameter_manager,
+               GroupTable& group_table, TimelineController& timeline_controller);
   ~FtController() override;
 
   // The set has these ranks; none are all. Returns whether this rank is one of them.
@@ -84,7 +84,7 @@ private:
   };
   FtJoined joined_;
   std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]
-  std::vector<std::string> ready_; // tensors that all ranks have announced
+  std::vector<std::string> ready_;                 // tensors that all ranks have announced
   std::unordered_map<std::string, Agreed> agreed_; // what is about to be proposed
 };
 

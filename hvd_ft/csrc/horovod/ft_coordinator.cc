@@ -1,5 +1,5 @@
-// The coordinator's part of a controller: rank 0 finds out what all ranks of a process set are ready
-// for, and proposes it for the log.
+// The coordinator's part of a controller: rank 0 finds out what all ranks of a process set are
+// ready for, and proposes it for the log.
 #include <numeric>
 #include <unordered_set>
 
@@ -49,8 +49,7 @@ Request FtController::TakeSplits(const Request& announced) {
     auto shape = announced.tensor_shape();
     auto& all = splits_[announced.tensor_name()];
     all.resize(size * size);
-    std::copy(shape.end() - size_, shape.end(),
-              all.begin() + announced.request_rank() * size_);
+    std::copy(shape.end() - size_, shape.end(), all.begin() + announced.request_rank() * size_);
     shape.resize(shape.size() - size);
     request.set_tensor_shape(shape);
   }
@@ -69,9 +68,7 @@ void FtController::FindReadyByJoins() {
   }
 }
 
-bool FtController::AllJoined() const {
-  return joined_.ranks.size() == static_cast<size_t>(size_);
-}
+bool FtController::AllJoined() const { return joined_.ranks.size() == static_cast<size_t>(size_); }
 
 // Ranks that have joined without announcing this tensor before.
 std::vector<int> FtController::Absent(const std::string& name) const {
@@ -192,7 +189,8 @@ void FtController::Fuse(HorovodGlobalState& state, ResponseList& list) {
       continue;
     }
     Response response = Agree(name);
-    // Horovod looks into the queue to fuse allgathers. There is nothing if rank 0 is not in the set.
+    // Horovod looks into the queue to fuse allgathers. There is nothing if rank 0 is not in the
+    // set.
     if (response.response_type() == Response::ALLGATHER && !IsInitialized()) {
       list.add_response(response);
     } else {

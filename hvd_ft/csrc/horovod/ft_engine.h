@@ -1,5 +1,6 @@
 // One session of this rank, from hvd.init to hvd.shutdown: it announces what the script asks for,
-// follows the op log, and executes what that has. Horovod's controllers and operations are handed it.
+// follows the op log, and executes what that has. Horovod's controllers and operations are handed
+// it.
 #ifndef HOROVOD_FT_ENGINE_H
 #define HOROVOD_FT_ENGINE_H
 

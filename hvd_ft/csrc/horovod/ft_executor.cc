@@ -22,20 +22,19 @@ hvdft_record FtExecutor::TakeRecord() {
 }
 
 void FtExecutor::Begin(std::unique_ptr<InFlightOp> op) {
-  hvdft_copies copies{
-      [](void* op, uint64_t from, uint64_t bytes, void* to) {
-        auto& copy = static_cast<InFlightOp*>(op)->copy_in;
-        if (copy) {
-          copy(from, bytes, static_cast<char*>(to));
-        }
-      },
-      [](void* op, uint64_t from, uint64_t bytes, const void* result) {
-        auto& copy = static_cast<InFlightOp*>(op)->copy_out;
-        if (copy) {
-          copy(from, bytes, static_cast<const char*>(result));
-        }
-      },
-      op.get()};
+  hvdft_copies copies{[](void* op, uint64_t from, uint64_t bytes, void* to) {
+                        auto& copy = static_cast<InFlightOp*>(op)->copy_in;
+                        if (copy) {
+                          copy(from, bytes, static_cast<char*>(to));
+                        }
+                      },
+                      [](void* op, uint64_t from, uint64_t bytes, const void* result) {
+                        auto& copy = static_cast<InFlightOp*>(op)->copy_out;
+                        if (copy) {
+                          copy(from, bytes, static_cast<const char*>(result));
+                        }
+                      },
+                      op.get()};
   FtCheck(ft().worker_begin(op->record.id, &copies));
   in_flight_.push_back(std::move(op));
 }

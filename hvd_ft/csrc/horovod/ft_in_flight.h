@@ -16,7 +16,7 @@ namespace common {
 struct InFlightOp {
   // `of`: their tensors are this rank's input, which lies as in `layout`, an empty one.
   InFlightOp(const hvdft_record& record, std::vector<TensorTableEntry> of,
-           FtLayout layout = FtLayout::Packed())
+             FtLayout layout = FtLayout::Packed())
       : record(record), entries(std::move(of)), layout_(std::move(layout)) {
     for (auto& e : entries) {
       tensors += e.callback ? 1 : 0; // none: zeros for others, see FtJoined
@@ -26,8 +26,8 @@ struct InFlightOp {
 
   hvdft_record record;
   std::vector<TensorTableEntry> entries;
-  size_t tensors = 0; // that are pending until it is executed
-  bool of_others = false; // the op of a process set without this rank
+  size_t tensors = 0;         // that are pending until it is executed
+  bool of_others = false;     // the op of a process set without this rank
   bool shown_waiting = false; // in Horovod's timeline
 
   // As in hvdft_copies; without one nothing is copied.

@@ -1,11 +1,11 @@
 // Where the tensors of an op lie in this rank's input, in bytes. Numbers only.
 //
-// Between nodes the ring cuts an op into as many chunks as there are nodes, and each chunk's sums are
-// taken in an order of its own. What is fused with what depends on timing; so that a sum does not,
-// each tensor is truncated by itself: an op lies chunk by chunk, and in each the tensors' parts one after
-// the other. Parts are padded to cache lines, all of a tensor to the same length; so the ring's
-// chunks are exactly these. With one chunk the tensors lie one after the other, each from the
-// beginning of a cache line. What is not reduced lies without any padding.
+// Between nodes the ring cuts an op into as many chunks as there are nodes, and each chunk's sums
+// are taken in an order of its own. What is fused with what depends on timing; so that a sum does
+// not, each tensor is truncated by itself: an op lies chunk by chunk, and in each the tensors'
+// parts one after the other. Parts are padded to cache lines, all of a tensor to the same length;
+// so the ring's chunks are exactly these. With one chunk the tensors lie one after the other, each
+// from the beginning of a cache line. What is not reduced lies without any padding.
 #ifndef HOROVOD_FT_LAYOUT_H
 #define HOROVOD_FT_LAYOUT_H
 

@@ -8,17 +8,19 @@
 namespace horovod {
 namespace common {
 
-struct FtLibrary {
-#define HVDFT_FUNCTIONS(X)                                                                         \
-  X(error) X(worker_open) X(worker_rank) X(worker_size) X(worker_nodes) X(worker_incarnation)      \
-  X(worker_ticket) X(worker_wait) X(worker_waits)                                                  \
-  X(worker_notify) X(worker_term) X(worker_entered) X(worker_enter) X(worker_leave)                   \
-  X(worker_caught_up)                                                                              \
-  X(worker_announce) X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor)        \
-  X(worker_next) X(worker_passed)                                                                  \
-  X(worker_record) X(worker_begin) X(worker_advance) X(worker_owes) X(worker_executed)             \
-  X(worker_view) X(worker_view_release) X(worker_before_detach)                             \
+// What the backend calls; hvd_ft.h declares it.
+// clang-format off
+#define HVDFT_FUNCTIONS(X) \
+  X(error) X(worker_open) X(worker_rank) X(worker_size) X(worker_nodes) X(worker_incarnation) \
+  X(worker_ticket) X(worker_wait) X(worker_waits) X(worker_notify) X(worker_term) \
+  X(worker_entered) X(worker_enter) X(worker_leave) X(worker_caught_up) X(worker_announce) \
+  X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor) X(worker_next) \
+  X(worker_passed) X(worker_record) X(worker_begin) X(worker_advance) X(worker_owes) \
+  X(worker_executed) X(worker_view) X(worker_view_release) X(worker_before_detach) \
   X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal)
+// clang-format on
+
+struct FtLibrary {
 #define HVDFT_MEMBER(name) decltype(&hvdft_##name) name;
   HVDFT_FUNCTIONS(HVDFT_MEMBER)
 #undef HVDFT_MEMBER

@@ -15,8 +15,8 @@ bool FtLogReader::HandOver(bool leaving) {
   return to != nullptr;
 }
 
-// Hands over the log's next op if it is one of the same process set as that before. Returns the set,
-// or nullptr.
+// Hands over the log's next op if it is one of the same process set as that before. Returns the
+// set, or nullptr.
 const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool leaving) {
   while (!change_) { // until that is done it is not known which sets there are
     hvdft_record record;
@@ -56,7 +56,8 @@ const FtProcessSet& FtLogReader::SetOf(int32_t process_set, const hvdft_record& 
   auto found = sets_.find(process_set);
   if (found == sets_.end()) {
     FtStop("op " + std::to_string(record.id) + " is one of process set " +
-           std::to_string(process_set) + ", which this rank has not added; the restarted script "
+           std::to_string(process_set) +
+           ", which this rank has not added; the restarted script "
            "must add and remove process sets outside of training loops");
   }
   return found->second;

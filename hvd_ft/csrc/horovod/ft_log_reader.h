@@ -1,9 +1,9 @@
 // How this rank goes through the op log, which has the ops of all process sets.
 //
-// Every rank goes through the log in order. An op of a set that this rank is in is handed to Horovod
-// when the script has asked for it; another op is passed over: the rank gives nothing and takes
-// nothing, but others can rely on it that it has come to it. A restarted rank does just the same: the
-// log's first part is only older.
+// Every rank goes through the log in order. An op of a set that this rank is in is handed to
+// Horovod when the script has asked for it; another op is passed over: the rank gives nothing and
+// takes nothing, but others can rely on it that it has come to it. A restarted rank does just the
+// same: the log's first part is only older.
 #ifndef HOROVOD_FT_LOG_READER_H
 #define HOROVOD_FT_LOG_READER_H
 

@@ -1,5 +1,5 @@
-// What ranks agree on: this rank announces what it is ready for; rank 0 finds out, for every process
-// set, what all its ranks are ready for, whether it is in there or not.
+// What ranks agree on: this rank announces what it is ready for; rank 0 finds out, for every
+// process set, what all its ranks are ready for, whether it is in there or not.
 #ifndef HOROVOD_FT_NEGOTIATOR_H
 #define HOROVOD_FT_NEGOTIATOR_H
 
@@ -41,7 +41,8 @@ public:
   bool Collect();
   void FollowTerm(uint64_t term);
   // Tensors that are announced together are agreed on together, and fused. So while this process's
-  // other threads, given the CPU, queue more of them it is not yet time; but no longer than a cycle.
+  // other threads, given the CPU, queue more of them it is not yet time; but no longer than a
+  // cycle.
   bool MoreToCome(uint32_t ticket) const;
   void Negotiate(HorovodGlobalState& state);
 

@@ -52,7 +52,8 @@ template <class Operation>
 std::unique_ptr<InFlightOp>
 FtReduction<Operation>::NewReduction(std::vector<TensorTableEntry>& entries,
                                      const Response& response) {
-  auto in_flight = this->NewInFlightOp(entries, FtLayout(static_cast<uint64_t>(ft().worker_nodes())));
+  auto in_flight =
+      this->NewInFlightOp(entries, FtLayout(static_cast<uint64_t>(ft().worker_nodes())));
   InFlightOp& f = *in_flight;
   f.copy_in = [this, &f, prescale = response.prescale_factor()](uint64_t from, uint64_t bytes,
                                                                 char* to) {
@@ -134,8 +135,7 @@ Status FtAllgather::CopyOut(InFlightOp& in_flight, const Response& response) {
   }
   for (size_t rank = 0; rank < size; ++rank) {
     for (size_t e = 0; e < entries.size(); ++e) {
-      auto bytes = static_cast<size_t>(sizes[e][rank]) *
-                   DataType_Size(entries[e].tensor->dtype());
+      auto bytes = static_cast<size_t>(sizes[e][rank]) * DataType_Size(entries[e].tensor->dtype());
       std::memcpy(to[e], from, bytes);
       to[e] += bytes;
       from += bytes;
@@ -179,8 +179,7 @@ uint64_t SliceBegin(const Tensor& tensor, int rank, int size) {
 
 } // namespace
 
-Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries,
-                                const Response& response) {
+Status FtReducescatter::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
   double postscale = response.postscale_factor();
   auto in_flight = NewReduction(entries, response);

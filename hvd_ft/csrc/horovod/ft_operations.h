@@ -1,6 +1,6 @@
-// Horovod's operations through the arena: what is to be copied in and out. The executor carries them
-// out. An op that an earlier incarnation took part in is served the same way; only what is there
-// already is not done again.
+// Horovod's operations through the arena: what is to be copied in and out. The executor carries
+// them out. An op that an earlier incarnation took part in is served the same way; only what is
+// there already is not done again.
 #ifndef HOROVOD_FT_OPERATIONS_H
 #define HOROVOD_FT_OPERATIONS_H
 

@@ -10,8 +10,8 @@ namespace {
 constexpr char kName[] = "hvd_ft.process_sets";
 enum : int64_t { kAdd, kRemove };
 
-// A barrier has no shape, so there it is told what is asked for: what is to be done, and the ranks, or
-// the set's number.
+// A barrier has no shape, so there it is told what is asked for: what is to be done, and the ranks,
+// or the set's number.
 Status Enqueue(TensorQueue& queue, std::vector<int64_t> what) {
   Request request;
   request.set_request_type(Request::BARRIER);
@@ -38,9 +38,7 @@ Status FtRequestRemoval(TensorQueue& queue, int32_t process_set) {
 
 bool FtIsProcessSetChange(const Request& request) { return request.tensor_name() == kName; }
 
-bool FtIsProcessSetChange(const Response& response) {
-  return response.tensor_names()[0] == kName;
-}
+bool FtIsProcessSetChange(const Response& response) { return response.tensor_names()[0] == kName; }
 
 std::string FtProcessSetChange(const Request& request) {
   auto& what = request.tensor_shape();

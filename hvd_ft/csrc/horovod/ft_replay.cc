@@ -126,9 +126,8 @@ void FtReplay::CheckAgainstLog(const FtRequests& requests, int32_t process_set,
       FtStop("rank " + std::to_string(ft().worker_rank()) + " cannot be replayed: op " +
              std::to_string(next.id) + " of " + std::to_string(log_length) + " is '" +
              FirstLine(next.signature) + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
-             std::to_string(static_cast<int>(timeout_.count())) +
-             " the script has asked for '" + mine + "'; " +
-             (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
+             std::to_string(static_cast<int>(timeout_.count())) + " the script has asked for '" +
+             mine + "'; " + (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
     }
   }
 }
@@ -141,8 +140,9 @@ void FtCheckReplayedToTheEnd() {
   hvdft_record next;
   bool truncated = ft().worker_record(done, &next) != HVDFT_OK;
   FtStop("rank " + std::to_string(ft().worker_rank()) +
-         " cannot be replayed: the restarted script ends after " + std::to_string(done) + " collectives, but before its restart it took part in " +
-         std::to_string(before) + "; the next one was " +
+         " cannot be replayed: the restarted script ends after " + std::to_string(done) +
+         " collectives, but before its restart it took part in " + std::to_string(before) +
+         "; the next one was " +
          (truncated ? "in a training loop" : "'" + FirstLine(next.signature) + "'") +
          "; likely a branch on time, files, random numbers or hvd.incarnation(); " +
          kSameCollectives);

@@ -1,5 +1,5 @@
-// Whether a restarted script asks for what the log has. If not the job stops, with a line that tells
-// what is likely the cause.
+// Whether a restarted script asks for what the log has. If not the job stops, with a line that
+// tells what is likely the cause.
 #ifndef HOROVOD_FT_REPLAY_H
 #define HOROVOD_FT_REPLAY_H
 

@@ -9,8 +9,8 @@
 namespace horovod {
 namespace common {
 
-// One line for one tensor, without what may differ between ranks (an allgather's or alltoall's first
-// dimension): "allreduce sum float32 [3, 3] dense/kernel".
+// One line for one tensor, without what may differ between ranks (an allgather's or alltoall's
+// first dimension): "allreduce sum float32 [3, 3] dense/kernel".
 std::string FtSignature(const Request& request);
 
 } // namespace common

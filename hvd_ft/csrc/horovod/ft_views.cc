@@ -39,8 +39,7 @@ private:
   void ReleaseUnusedLocked() {
     auto used = std::partition(all.begin(), all.end(),
                                [](const Held& held) { return held.output->IsUsed(); });
-    std::for_each(used, all.end(),
-                  [](const Held& held) { ft().worker_view_release(held.view); });
+    std::for_each(used, all.end(), [](const Held& held) { ft().worker_view_release(held.view); });
     all.erase(used, all.end());
     limit = std::max<size_t>(64, 2 * all.size());
   }

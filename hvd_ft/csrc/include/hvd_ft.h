@@ -21,11 +21,11 @@ extern "C" {
 
 enum {
   HVDFT_OK = 0,
-  HVDFT_AGAIN = -1,    // not now: wait on the doorbell and try again
-  HVDFT_EINVAL = -2,   // the call or the file is wrong
-  HVDFT_ENOSPACE = -3, // the arena's limit or its filesystem is reached
-  HVDFT_ESTOPPED = -4, // the job is being stopped
-  HVDFT_ESYS = -5,     // the system refused (hvdft_error() has errno's text)
+  HVDFT_AGAIN = -1,      // not now: wait on the doorbell and try again
+  HVDFT_EINVAL = -2,     // the call or the file is wrong
+  HVDFT_ENOSPACE = -3,   // the arena's limit or its filesystem is reached
+  HVDFT_ESTOPPED = -4,   // the job is being stopped
+  HVDFT_ESYS = -5,       // the system refused (hvdft_error() has errno's text)
   HVDFT_ETRUNCATED = -6  // the log no longer has this op
 };
 
@@ -39,21 +39,28 @@ enum {
 
 // Horovod's DataType, value for value (horovod/common/message.h).
 enum {
-  HVDFT_UINT8 = 0, HVDFT_INT8 = 1, HVDFT_UINT16 = 2, HVDFT_INT16 = 3,
-  HVDFT_INT32 = 4, HVDFT_INT64 = 5, HVDFT_FLOAT16 = 6, HVDFT_FLOAT32 = 7,
-  HVDFT_FLOAT64 = 8, HVDFT_BOOL = 9
+  HVDFT_UINT8 = 0,
+  HVDFT_INT8 = 1,
+  HVDFT_UINT16 = 2,
+  HVDFT_INT16 = 3,
+  HVDFT_INT32 = 4,
+  HVDFT_INT64 = 5,
+  HVDFT_FLOAT16 = 6,
+  HVDFT_FLOAT32 = 7,
+  HVDFT_FLOAT64 = 8,
+  HVDFT_BOOL = 9
 };
 
 enum { HVDFT_SUM = 0, HVDFT_MIN = 1, HVDFT_MAX = 2, HVDFT_PRODUCT = 3 };
 
 // State of a rank, as agents and workers publish it.
 enum {
-  HVDFT_STARTING = 0,   // incarnation 0, before it enters the negotiation
+  HVDFT_STARTING = 0,  // incarnation 0, before it enters the negotiation
   HVDFT_RUNNING = 1,
-  HVDFT_WAITING = 2,    // in a collective that a dead rank still owes
-  HVDFT_RESTARTING = 3, // its worker died; the next incarnation is on its way
-  HVDFT_REPLAYING = 4,  // attached again, being served from the log
-  HVDFT_DONE = 5        // its worker ended by itself
+  HVDFT_WAITING = 2,     // in a collective that a dead rank still owes
+  HVDFT_RESTARTING = 3,  // its worker died; the next incarnation is on its way
+  HVDFT_REPLAYING = 4,   // attached again, being served from the log
+  HVDFT_DONE = 5         // its worker ended by itself
 };
 
 // Types of events in the node's event list.
@@ -64,8 +71,8 @@ enum {
   HVDFT_EV_ATTACHED = 3,  // worker attached to the arena    detail: length of the log then
   HVDFT_EV_RESTORED = 4,  // snapshot loaded                 detail: op id it stands at
   HVDFT_EV_JOINED = 5,    // takes part in negotiation again detail: ops replayed
-  HVDFT_EV_WAITED = 6,    // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
-  HVDFT_EV_DONE = 7,      // worker ended by itself          detail: exit status as in wait(2)
+  HVDFT_EV_WAITED = 6,  // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
+  HVDFT_EV_DONE = 7,    // worker ended by itself          detail: exit status as in wait(2)
   HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id it stands at
   HVDFT_EV_ADOPTED = 9,   // a new agent took the rank over  detail: its generation
   HVDFT_EV_RESUMED = 10   // a node's ring goes on           detail: op id << 28 | position
@@ -83,10 +90,10 @@ typedef struct {
 typedef struct {
   uint32_t state;
   uint32_t incarnation;
-  uint64_t pid;         // of the worker, 0 when there is none
-  uint64_t step;        // as the training loop last told it
-  uint64_t executed;    // ops
-  uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
+  uint64_t pid;       // of the worker, 0 when there is none
+  uint64_t step;      // as the training loop last told it
+  uint64_t executed;  // ops
+  uint64_t since_ns;  // when `state` began, CLOCK_MONOTONIC
 } hvdft_status;
 
 // What snapshots have cost a rank, over all its incarnations.
@@ -102,8 +109,8 @@ typedef struct {
 typedef struct {
   uint32_t state;
   uint32_t incarnation;
-  int64_t pending;       // tensors handed to Horovod and not yet executed
-  uint32_t asleep;       // its Horovod thread waits, and nobody has notified it since
+  int64_t pending;  // tensors handed to Horovod and not yet executed
+  uint32_t asleep;  // its Horovod thread waits, and nobody has notified it since
   uint32_t reserved;
   uint64_t contributed;  // ops
   uint64_t executed;     // ops
@@ -111,7 +118,7 @@ typedef struct {
   uint64_t step;
 } hvdft_watch;
 
-// Points in a worker's life at which a drill (hvdft run --inject) can strike; docs/usage.md
+// Points in a worker's life at which a drill (hvdft run --inject) can strike; docs/how-to/drills.md
 // tells where each one is.
 enum {
   HVDFT_AT_START = 0,
@@ -155,8 +162,7 @@ HVDFT_API int hvdft_become_subreaper(void);
 // from `first_local` on.
 HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
                                 int first_local, int locals, uint64_t limit_bytes);
-HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank,
-                                uint64_t limit_bytes);
+HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes);
 
 // A read-only look at a job: launcher, live display, reports.
 typedef struct hvdft_observer hvdft_observer;
@@ -168,7 +174,7 @@ HVDFT_API int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft
 HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out);
 // Copies events [from, from + capacity); returns how many there were.
 HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
-                                int capacity);
+                                    int capacity);
 HVDFT_API uint64_t hvdft_observer_used_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);  // of the newest agents
@@ -177,8 +183,8 @@ HVDFT_API uint64_t hvdft_observer_log_records(hvdft_observer* observer);  // not
 
 // ---------------------------------------------------------------- agent
 typedef struct hvdft_agent hvdft_agent;
-// `generation`: of the agents. The arenas are new in generation 0, else those that older agents have
-// left; they are refused if an agent of a later generation has been there.
+// `generation`: of the agents. The arenas are new in generation 0, else those that older agents
+// have left; they are refused if an agent of a later generation has been there.
 HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
                                         uint64_t generation);
 HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's on one node: the log's thread
@@ -191,7 +197,7 @@ HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* 
 // Waits until the job is stopped (1), all ranks are done (2), another event than the
 // `seen`-th came (3), or the time is over or somebody notified it (0). One call, one thread.
 HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
-HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);   // ends hvdft_agent_wait, from any thread
+HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, from any thread
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself
 // What the worker of the present incarnation said last; "" if nothing.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
@@ -237,12 +243,12 @@ typedef struct {
   // What each rank gives, for HVDFT_CONCAT, and for an HVDFT_REDUCE of some ranks only: all or
   // nothing. Else NULL.
   const uint64_t* block_bytes;
-  const void* response;         // Horovod's Response, serialised; opaque to the core
+  const void* response;  // Horovod's Response, serialised; opaque to the core
   uint64_t response_bytes;
-  const char* signature;        // what was agreed, readable; compared on replay
-  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out; in jobs on one
-  // node only. So what is reduced is multiplied by `factor` before it is there; 1 if it is neither
-  // of HVDFT_FLOAT32 nor _FLOAT64.
+  const char* signature;  // what was agreed, readable; compared on replay
+  // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out; in jobs on
+  // one node only. So what is reduced is multiplied by `factor` before it is there; 1 if it is
+  // neither of HVDFT_FLOAT32 nor _FLOAT64.
   uint32_t viewed;
   double factor;
 } hvdft_op;
@@ -262,7 +268,7 @@ typedef struct {
   uint32_t kind, dtype, reduce, root;
   uint64_t result_bytes;
   const uint64_t* block_bytes;
-  const void* result;           // the node's result, valid once complete
+  const void* result;  // the node's result, valid once complete
   const void* response;
   uint64_t response_bytes;
   const char* signature;
@@ -312,8 +318,8 @@ HVDFT_API void hvdft_worker_stop_for_peer(int rank, const char* wanted);
 // Training loops and their snapshots. Loops are numbered from 0 in the order in which the
 // script begins them; each has two slots.
 HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
-HVDFT_API int hvdft_worker_loop_end(int loop);      // its last snapshot is kept, the other slot freed
-HVDFT_API int hvdft_worker_loop_ended(int loop);    // 1 ended, 0 not
+HVDFT_API int hvdft_worker_loop_end(int loop);    // its last snapshot is kept, the other slot freed
+HVDFT_API int hvdft_worker_loop_ended(int loop);  // 1 ended, 0 not
 // Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
 // What this rank has sent and received till now (hvd_ft_logs.h) belongs to it.
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);

@@ -30,8 +30,8 @@ HVDFT_API int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms
 // Receives it: copies its data.
 HVDFT_API int hvdft_worker_take_message(int source, const hvdft_message* message, void* to);
 
-// What this rank has sent and received since its latest snapshot, and its share of the room that the
-// arena has left: snapshots make room again.
+// What this rank has sent and received since its latest snapshot, and its share of the room that
+// the arena has left: snapshots make room again.
 HVDFT_API void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_bytes);
 
 // ---------------------------------------------------------------- looking
@@ -43,13 +43,14 @@ typedef struct {
   int32_t known, allgather;
   uint64_t step, segment;
 } hvdft_ring_end;
-// Of the node whose first rank this is: what it has received, or sent. 1, or 0: it is no node's first
-// rank, or the job has one node. On other nodes it was so some milliseconds ago.
-HVDFT_API int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_ring_end* out);
+// Of the node whose first rank this is: what it has received, or sent. 1, or 0: it is no node's
+// first rank, or the job has one node. On other nodes it was so some milliseconds ago.
+HVDFT_API int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent,
+                                      hvdft_ring_end* out);
 
 typedef struct {
   uint64_t sent, received;  // messages
-  uint64_t decided_before;         // those before it are dropped, or kept for ever
+  uint64_t decided_before;  // those before it are dropped, or kept for ever
   uint64_t memory_bytes;    // of the log
 } hvdft_pair;
 // 1, or 0 if there are no messages from `source` to `dest`, as this node knows it.

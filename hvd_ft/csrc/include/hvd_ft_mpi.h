@@ -31,8 +31,8 @@ typedef struct {
   uint32_t multithreaded;  // MPI_THREAD_MULTIPLE
   uint32_t endpoints;      // split threads: how many; else 1
   uint32_t reserved;
-  char library[128];       // MPI_Get_library_version
-  char file[512];          // where libmpi was loaded from
+  char library[128];  // MPI_Get_library_version
+  char file[512];     // where libmpi was loaded from
 } hvdft_mpi_facts;
 
 typedef struct hvdft_ring hvdft_ring;
@@ -57,8 +57,7 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 // of nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
-                                int nodes, int communicator, int one_endpoint,
-                                hvdft_leader** out);
+                                int nodes, int communicator, int one_endpoint, hvdft_leader** out);
 // Waits until all leaders have come here and have told each other everything: HVDFT_AGAIN if they
 // have not within timeout_ns. Afterwards the leader does nothing any more.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);

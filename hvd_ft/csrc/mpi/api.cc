@@ -27,8 +27,9 @@ int guarded(Action action) {
     action();
     return HVDFT_OK;
   } catch (const std::bad_alloc&) {
-    return fail(HVDFT_ENOSPACE, "the ring has no memory for its segments; give a smaller "
-                                "segment_bytes");
+    return fail(HVDFT_ENOSPACE,
+                "the ring has no memory for its segments; give a smaller "
+                "segment_bytes");
   } catch (const std::exception& error) {
     return fail(HVDFT_ESYS, "%s", error.what());
   }
@@ -57,9 +58,8 @@ int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes, uint6
   if (variant < HVDFT_RING_SERIAL || variant > HVDFT_RING_ONE_ENDPOINT) {
     return fail(HVDFT_EINVAL, "there is no variant %d of the ring", variant);
   }
-  return guarded([&] {
-    *out = new hvdft_ring{{communicator, variant, segment_bytes, timeout_ns}};
-  });
+  return guarded(
+      [&] { *out = new hvdft_ring{{communicator, variant, segment_bytes, timeout_ns}}; });
 }
 
 // A ring that has failed has transfers on their way, from and to its memory: that has to stay.

@@ -73,9 +73,9 @@ class Endpoint {
 
 // What MPI was started as.
 struct MpiFacts {
-  bool running;       // initialised and not finalised
-  bool multithreaded; // MPI_THREAD_MULTIPLE
-  int endpoints;      // with split threads; else 1
+  bool running;        // initialised and not finalised
+  bool multithreaded;  // MPI_THREAD_MULTIPLE
+  int endpoints;       // with split threads; else 1
   std::string library, file;
 };
 MpiFacts mpi_facts();

@@ -17,7 +17,8 @@ namespace {
 constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
 
 // MPI can only be asked, and others want the CPU: so between two questions there is a nap, the
-// longer the longer nothing has moved. What happens on this node notifies a doorbell, which ends it.
+// longer the longer nothing has moved. What happens on this node notifies a doorbell, which ends
+// it.
 constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
 constexpr uint64_t kLastNs = 500000000;
 
@@ -43,7 +44,7 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   int members = endpoints_[0]->members(), member = endpoints_[0]->member();
   for (int i = 0; i < edge_colours(members); ++i) add(kFirstRingEndpoint + i);
   auto of_edge = [&](int edge) -> Endpoint& {
-    return *endpoints_[static_cast<size_t>(1 + colour_of_edge(edge, members))];
+    return *endpoints_[1 + static_cast<size_t>(colour_of_edge(edge, members))];
   };
   out_ = &of_edge(member);
   in_ = &of_edge((member + members - 1) % members);
@@ -64,7 +65,8 @@ bool Leader::close(uint64_t timeout_ns) {
   auto& doorbell = arenas_->node().header().leader_doorbell;
   notify(doorbell);
   uint64_t end = now_ns() + timeout_ns;
-  while (!mirror_->all_said() && now_ns() < end) wait_doorbell_ns(doorbell, doorbell.load(), kLongestNapNs);
+  while (!mirror_->all_said() && now_ns() < end)
+    wait_doorbell_ns(doorbell, doorbell.load(), kLongestNapNs);
   ending_ = true;
   notify(doorbell);
   for (auto& thread : threads_) thread.join();
@@ -101,7 +103,8 @@ void Leader::start(uint32_t roles, const std::vector<LeaderPart*>& parts) {
 void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
   auto& doorbell = arenas_->node().header().leader_doorbell;
   auto waits = [&] {
-    return std::any_of(parts.begin(), parts.end(), [](auto* part) { return part->waits_for_mpi(); });
+    return std::any_of(parts.begin(), parts.end(),
+                       [](auto* part) { return part->waits_for_mpi(); });
   };
   uint64_t idle_since = 0, last_ns = 0;
   // At the end the last messages have arrived, but MPI has to be asked about them.

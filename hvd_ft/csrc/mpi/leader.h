@@ -1,7 +1,7 @@
 // The leader of a node: the agent that speaks for it to the other nodes. It has the mirror and the
 // ring's two halves, each with a thread and an endpoint of its own; or, where the CPUs are few, one
-// thread and one endpoint for all three. With the mirror there is the op log: its log writer on rank 0's
-// node, a copy on others.
+// thread and one endpoint for all three. With the mirror there is the op log: its log writer on
+// rank 0's node, a copy on others.
 #ifndef HVD_FT_LEADER_H
 #define HVD_FT_LEADER_H
 
@@ -44,7 +44,7 @@ class Leader {
 
   std::unique_ptr<Arenas> arenas_;
   std::optional<LogWriterPart> log_writer_;  // on rank 0's node, …
-  std::optional<LogStore> store_;     // … and on others
+  std::optional<LogStore> store_;            // … and on others
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges

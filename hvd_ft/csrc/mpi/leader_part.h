@@ -25,7 +25,9 @@ class LeaderPart {
 class LogWriterPart : public LeaderPart {
  public:
   explicit LogWriterPart(Node& node)
-      : doorbell_(node.header().log_writer_doorbell), log_writer_(node), seen_(doorbell_.load() - 1) {
+      : doorbell_(node.header().log_writer_doorbell),
+        log_writer_(node),
+        seen_(doorbell_.load() - 1) {
     log_writer_.open();
   }
   bool step(uint64_t now_ns) override;

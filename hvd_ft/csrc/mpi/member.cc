@@ -181,8 +181,9 @@ void RingMember::drive(Half& half) {
     if (half.step()) {
       backoff.reset();
     } else if (!backoff.pause()) {
-      throw RingError("nothing has come or gone for the ring's timeout; see if all members call "
-                      "allreduce, with the same size");
+      throw RingError(
+          "nothing has come or gone for the ring's timeout; see if all members call "
+          "allreduce, with the same size");
     }
   }
 }

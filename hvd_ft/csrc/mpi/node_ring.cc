@@ -24,8 +24,7 @@ const Record* NodeMember::record(uint64_t op) const {
   return op < length ? node().record(op) : nullptr;
 }
 
-uint64_t ReadyInputs::count(const NodeMember& member, const Record& record,
-                            const RingPlan& plan) {
+uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, const RingPlan& plan) {
   if (op_ != record.id) {
     op_ = record.id;
     count_ = 0;
@@ -135,8 +134,8 @@ bool NodeReceiver::expect_next() {
       !(EdgePosition{next.place.op, next.place.position - round} < member_.log().sent.place())) {
     return false;
   }
-  char* to = next.adds ? room(on_their_way_.begun)
-                       : member_.passing(*record_, plan) + next.bytes.from;
+  char* to =
+      next.adds ? room(on_their_way_.begun) : member_.passing(*record_, plan) + next.bytes.from;
   on_their_way_.add(
       {endpoint_.begin_receive(to, next.bytes.bytes(), predecessor()), {next, record_}});
   ahead_.received();
@@ -187,8 +186,8 @@ void NodeReceiver::publish_final(EdgePosition place) {
     RingPlan plan = member_.plan(*record);
     NodeOrder order(plan, member_.number());
     end = record->first_segment + order.final_at(plan, member_.number(), place.position);
-  } else if (place.op > 0 && (record = member_.record(place.op - 1)) != nullptr) {
-    end = record->end_segment();
+  } else if (const Record* before = place.op > 0 ? member_.record(place.op - 1) : nullptr) {
+    end = before->end_segment();
   }
   auto& final_segments = member_.node().header().final_segments;
   if (end > final_segments.load()) {

@@ -1,8 +1,8 @@
 // The ring between nodes: each node's leader is a member. It drives the protocol of ring.h through
 // the ops of the log, one after the other: what workers have reduced in the node's arena goes in,
 // and how far results are final is published there. The two halves have a thread each, and may be
-// in different ops. In a new generation of agents they go on where the arena's pair log says: each edge
-// begins with a greeting, in which the receiver tells the sender what it has.
+// in different ops. In a new generation of agents they go on where the arena's pair log says: each
+// edge begins with a greeting, in which the receiver tells the sender what it has.
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 
@@ -61,7 +61,7 @@ class NodeSender {
  public:
   NodeSender(const NodeMember& member, Endpoint& endpoint);
   bool connect();  // false: not yet; nothing else before
-  bool step();  // does what can be done without waiting; returns whether there was anything
+  bool step();     // does what can be done without waiting; returns whether there was anything
   // Whether it waits for something that MPI brings, and no doorbell tells of.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
   // Has to be called now and then where it does not (endpoint.h).
@@ -103,9 +103,7 @@ class NodeReceiver {
   int predecessor() const {
     return (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
   }
-  char* room(uint64_t number) {
-    return room_.data() + number % kTransfers * kRingSegmentBytes;
-  }
+  char* room(uint64_t number) { return room_.data() + number % kTransfers * kRingSegmentBytes; }
 
   const NodeMember& member_;
   Endpoint& endpoint_;

@@ -37,8 +37,8 @@ ReceivingHalf::ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& 
     : endpoint_(endpoint),
       op_(op),
       room_(room),
-      receiver_(static_cast<uint64_t>(endpoint.member()),
-                static_cast<uint64_t>(endpoint.members()), {0, 0}),
+      receiver_(static_cast<uint64_t>(endpoint.member()), static_cast<uint64_t>(endpoint.members()),
+                {0, 0}),
       ahead_(receiver_) {
   receiver_.begin(op.plan);
   ahead_.begin(op.plan);

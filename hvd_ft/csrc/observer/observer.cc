@@ -51,10 +51,16 @@ int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* 
   return observer->node->read_events(from, out, capacity);
 }
 
-uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) { return observer->node->header().used_bytes.load(); }
+uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) {
+  return observer->node->header().used_bytes.load();
+}
 uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer) { return observer->node->limit(); }
-uint64_t hvdft_observer_generation(hvdft_observer* observer) { return observer->node->header().generation.load(); }
-uint64_t hvdft_observer_log_length(hvdft_observer* observer) { return observer->node->header().log_length.load(); }
+uint64_t hvdft_observer_generation(hvdft_observer* observer) {
+  return observer->node->header().generation.load();
+}
+uint64_t hvdft_observer_log_length(hvdft_observer* observer) {
+  return observer->node->header().log_length.load();
+}
 uint64_t hvdft_observer_log_records(hvdft_observer* observer) {
   auto& h = observer->node->header();
   return h.log_length.load() - h.truncated.load();

@@ -51,8 +51,8 @@ void LogStore::find_gone() {
 
 std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& record,
                                                                uint64_t offset) const {
-  std::vector<std::pair<uint64_t, uint64_t>> places = {
-      {offset, record.bytes()}, {record.result_offset, record.heap_bytes()}};
+  std::vector<std::pair<uint64_t, uint64_t>> places = {{offset, record.bytes()},
+                                                       {record.result_offset, record.heap_bytes()}};
   if (RingPlan plan = node_.plan(record); plan.gathered()) {
     places.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
   } else if (node_.several()) {
@@ -86,8 +86,10 @@ int LogStore::append(const OpHead& op, const char* tail) {
   uint64_t id = length_;
   auto& index = node_.index()[id % kIndexEntries];
   if (index.load(std::memory_order_relaxed) != 0 && node_.record(id - kIndexEntries) != nullptr) {
-    return fail(HVDFT_ENOSPACE, "the op log is full: %lu ops since the last snapshot; take "
-                "snapshots (FaultTolerance callback or state.commit())", kIndexEntries);
+    return fail(HVDFT_ENOSPACE,
+                "the op log is full: %lu ops since the last snapshot; take "
+                "snapshots (FaultTolerance callback or state.commit())",
+                kIndexEntries);
   }
   Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op};
   RingPlan plan = node_.plan(record);
@@ -125,7 +127,8 @@ int LogStore::keep(uint64_t id) {
   NodeHeader& h = node_.header();
   uint64_t kept = h.kept.load(std::memory_order_relaxed);
   if (kept == kKeptEntries) {
-    return fail(HVDFT_ENOSPACE, "the op log is full: more than 65536 collectives outside of "
+    return fail(HVDFT_ENOSPACE,
+                "the op log is full: more than 65536 collectives outside of "
                 "training loops; put them into a loop with snapshots");
   }
   auto& index = node_.index()[id % kIndexEntries];

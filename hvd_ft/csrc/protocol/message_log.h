@@ -23,7 +23,8 @@
 namespace hvdft {
 
 // How far an end has come, as its worker knows it: calls, and the messages they were about. All
-// before `first` are among these, none from `reach` on is. (A sender has no gaps: the three are one.)
+// before `first` are among these, none from `reach` on is. (A sender has no gaps: the three are
+// one.)
 struct LogPosition {
   uint64_t count = 0, first = 0, reach = 0;
 };
@@ -38,10 +39,10 @@ struct SeenMessage {
 };
 
 enum class Finding {
-  kNothing,   // the message has not been sent yet
-  kTaken,     // this receive took it before, in an earlier incarnation
-  kUntaken,   // it is to be taken
-  kDropped    // the script asks for something that lies before its snapshot
+  kNothing,  // the message has not been sent yet
+  kTaken,    // this receive took it before, in an earlier incarnation
+  kUntaken,  // it is to be taken
+  kDropped   // the script asks for something that lies before its snapshot
 };
 
 struct Found {

@@ -34,7 +34,8 @@ struct NodeOrder {
     return first <= last ? last + 1 : segments;
   }
 
-  // So many segments are final, in the order of taking, when `member` has received up to `position`.
+  // So many segments are final, in the order of taking, when `member` has received up to
+  // `position`.
   uint64_t final_at(const RingPlan& plan, uint64_t member, uint64_t position) const {
     uint64_t results = plan.results(position);
     if (results == 0) return 0;

@@ -40,9 +40,7 @@ class PairRecord {
 
   // Everything written before is visible to who sees the place.
   void publish(EdgePosition place) { place_.store(pack(place), std::memory_order_release); }
-  void made_in(uint64_t generation) {
-    generation_.store(generation, std::memory_order_release);
-  }
+  void made_in(uint64_t generation) { generation_.store(generation, std::memory_order_release); }
 
  private:
   Shared<uint64_t> place_{0}, generation_{0};

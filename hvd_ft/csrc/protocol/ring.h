@@ -21,8 +21,8 @@
 // begin() may pass an op by at once (no data, one member): look at begun() again. The halves may
 // be in different ops. Both are values: a copy that is moved on looks ahead.
 //
-// Of a gathered op the chunks have memory of their own. "Input" is the member's own chunk there, what
-// it receives and sends on are others; only their sum goes into the result.
+// Of a gathered op the chunks have memory of their own. "Input" is the member's own chunk there,
+// what it receives and sends on are others; only their sum goes into the result.
 //
 // `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
 // What of the result is final: RingPlan::results(), as far as log.received tells; all of op i

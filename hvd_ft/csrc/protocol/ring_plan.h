@@ -12,10 +12,11 @@
 // sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
 // chunk of its own on and round: the ring can start on the first of them.
 //
-// Of a few bytes hops cost more than bytes do. Such an op is *gathered*: there is no REDUCE_SCATTER,
-// each member's whole input is a chunk of its own, and when all chunks have been round in
-// ALLGATHER each member adds them up, in the order of the ring's sums: for a result does not depend
-// on what an op is fused with. That is half as many hops, with members / 2 times as many bytes.
+// Of a few bytes hops cost more than bytes do. Such an op is *gathered*: there is no
+// REDUCE_SCATTER, each member's whole input is a chunk of its own, and when all chunks have been
+// round in ALLGATHER each member adds them up, in the order of the ring's sums: for a result does
+// not depend on what an op is fused with. That is half as many hops, with members / 2 times as many
+// bytes.
 //
 // Numbers only, all 64 bits wide: bytes, not elements. Cuts are made at cache lines, which
 // elements of 1, 2, 4, 8 or 16 bytes do not straddle.
@@ -31,7 +32,8 @@ namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
 // Of jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, and costs a
-// link's time for more bytes. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200 Mbit/s).
+// link's time for more bytes. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200
+// Mbit/s).
 constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 16 << 10;
 
 enum class Phase { kReduceScatter, kAllgather };
@@ -127,8 +129,7 @@ class RingPlan {
   }
   ByteRange result(uint64_t member, uint64_t i) const {
     if (gathered_) return {0, bytes_};
-    return members_ == 1 ? on_edge(0, i)
-                         : on_edge(edge_to(member), (members_ - 2) * segments_ + i);
+    return members_ == 1 ? on_edge(0, i) : on_edge(edge_to(member), (members_ - 2) * segments_ + i);
   }
 
  private:

@@ -78,8 +78,8 @@ class Sequencer {
  private:
   uint64_t term_ = 0;
   uint64_t log_length_ = 0;
-  size_t loop_ = 0;     // the loop in which the log is being truncated
-  uint64_t next_ = 0;   // first op of which it is not yet decided
+  size_t loop_ = 0;    // the loop in which the log is being truncated
+  uint64_t next_ = 0;  // first op of which it is not yet decided
 };
 
 }  // namespace hvdft

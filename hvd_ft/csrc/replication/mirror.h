@@ -10,17 +10,17 @@
 //                        who has entered, the term, and that the job is to stop
 //
 // Order matters. What a rank has contributed is read after its state, and applied before it: a rank
-// that is seen to be done has contributed what is seen. The term is read before the log, and applied
-// after it (see hvd_ft.h).
+// that is seen to be done has contributed what is seen. The term is read before the log, and
+// applied after it (see hvd_ft.h).
 //
 // Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
 //
-// The agents' next generation begins anew: what was on its way is lost, and what is published in the
-// arenas is told again. What must not come twice, the log's records and events, goes on where the other
-// end says in its hello that it is.
+// The agents' next generation begins anew: what was on its way is lost, and what is published in
+// the arenas is told again. What must not come twice, the log's records and events, goes on where
+// the other end says in its hello that it is.
 //
-// No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread has
-// all its ends of edges.
+// No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread
+// has all its ends of edges.
 #ifndef HVD_FT_MIRROR_H
 #define HVD_FT_MIRROR_H
 

@@ -24,7 +24,7 @@ enum class FrameKind : uint32_t {
   kTaken,    // sequence of the mail that was taken
   kTerm,
   kBye,
-  kPiece,    // of a message between workers; for this and what follows see mirror_messages.cc
+  kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,
   kReceived
 };

@@ -101,8 +101,8 @@ void MessageMirrorSender::collect_piece(int source, int dest, std::string* out) 
   const MessageHead& head = p.file->message(p.number);
   uint64_t bytes = std::min(head.bytes - p.from, kPieceBytes - std::min(kPieceBytes, out->size()));
   if (bytes == 0 && head.bytes > 0) return;
-  PieceFrame frame{static_cast<uint64_t>(dest), p.number, p.from, head.bytes, head.tag,
-                   head.checksum, {}};
+  PieceFrame frame{
+      static_cast<uint64_t>(dest), p.number, p.from, head.bytes, head.tag, head.checksum, {}};
   std::memcpy(frame.form, head.form, kFormBytes);
   std::string data(bytes, '\0');
   if (p.file->read(head.offset + p.from, data.data(), bytes) != HVDFT_OK) {

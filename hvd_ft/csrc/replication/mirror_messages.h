@@ -1,6 +1,6 @@
-// What the mirror brings of message logs (message_file.h): messages to the node of their dest, how far
-// its receives are to that of the source, and what both ends publish of their snapshots, so that
-// every copy is truncated. Rank 0's node, by way of which it goes, has a copy like any other.
+// What the mirror brings of message logs (message_file.h): messages to the node of their dest, how
+// far its receives are to that of the source, and what both ends publish of their snapshots, so
+// that every copy is truncated. Rank 0's node, by way of which it goes, has a copy like any other.
 #ifndef HVD_FT_MIRROR_MESSAGES_H
 #define HVD_FT_MIRROR_MESSAGES_H
 
@@ -21,7 +21,8 @@ class MessageMirrorSender {
   MessageMirrorSender(const Node& node, std::function<bool(int)> beyond)
       : node_(node), beyond_(std::move(beyond)) {}
 
-  // Appends what is new; of messages only a piece at a time, as other things must not wait for them.
+  // Appends what is new; of messages only a piece at a time, as other things must not wait for
+  // them.
   void collect(std::string* out);
   // Whether `rank` has sent messages that have not gone yet.
   bool owes(int rank);

@@ -95,7 +95,8 @@ void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
   if (theirs.generation == node_.header().generation.load()) {
     hello_ = theirs;
   } else {
-    node_.stop(node_.first_local(), 1, "an agent of another generation speaks; start the job again");
+    node_.stop(node_.first_local(), 1,
+               "an agent of another generation speaks; start the job again");
   }
 }
 

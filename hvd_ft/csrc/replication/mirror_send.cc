@@ -44,7 +44,10 @@ bool urgent(const RankFacts& before, const RankFacts& now) {
 }
 
 MirrorSender::MirrorSender(const Node& node, int first, int end)
-    : node_(node), first_(first), end_(end), keeps_log_(node.is_local(0)),
+    : node_(node),
+      first_(first),
+      end_(end),
+      keeps_log_(node.is_local(0)),
       sent_(static_cast<size_t>(node.size())),
       messages_(node, [this](int rank) { return !tells_of(rank); }) {}
 

@@ -76,8 +76,8 @@ void hvdft_worker_stop_for_peer(int rank, const char* wanted) {
   bool done = w.node->rank(rank).state.load() == HVDFT_DONE;
   std::string text = "rank " + std::to_string(rank) +
                      (done ? " has ended, but " : " has called hvd.shutdown(), but ") +
-                     waiting_ranks(w) + " for it in op " + std::to_string(w.log.next()) +
-                     ", '" + wanted + "'; every rank must do the same collectives before it ends";
+                     waiting_ranks(w) + " for it in op " + std::to_string(w.log.next()) + ", '" +
+                     wanted + "'; every rank must do the same collectives before it ends";
   w.node->stop(w.rank, 1, text.c_str());
 }
 

@@ -55,9 +55,11 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   if (id >= hvdft_worker_log_length()) return HVDFT_AGAIN;
   const hvdft::Record* record = w.node->record(id);
   if (record == nullptr) {
-    return fail(HVDFT_ETRUNCATED, "rank %d cannot be replayed: it asks for op %lu, which lies before its "
+    return fail(HVDFT_ETRUNCATED,
+                "rank %d cannot be replayed: it asks for op %lu, which lies before its "
                 "snapshot; a restarted script must reach its training loop (FaultTolerance, "
-                "state.sync()) with the same collectives as before", w.rank, id);
+                "state.sync()) with the same collectives as before",
+                w.rank, id);
   }
   const hvdft::OpHead& op = record->op;
   const char* tail = reinterpret_cast<const char*>(record + 1);

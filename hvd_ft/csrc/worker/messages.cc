@@ -24,8 +24,7 @@ constexpr uint64_t bit_of(int peer) { return uint64_t{1} << peer % 64; }
 
 }  // namespace
 
-Messages::Messages(const Node& node, int rank)
-    : node_(node), rank_(rank), block_(node.rank(rank)) {
+Messages::Messages(const Node& node, int rank) : node_(node), rank_(rank), block_(node.rank(rank)) {
   for (auto& ends : ends_) ends.resize(static_cast<size_t>(node.size()));
 }
 
@@ -110,18 +109,23 @@ int Messages::repeat(const End& end, const MessageHead& head) const {
   uint32_t dest = end.file->header().file.size;
   const char* rule = "a restarted script must send the same messages in the same order";
   if (!end.file->see(number).there) {
-    return fail(HVDFT_ETRUNCATED, "rank %d cannot be replayed: it sends message %lu to rank %u again, "
-                "which lies before its snapshot; %s", rank_, number, dest, rule);
+    return fail(HVDFT_ETRUNCATED,
+                "rank %d cannot be replayed: it sends message %lu to rank %u again, "
+                "which lies before its snapshot; %s",
+                rank_, number, dest, rule);
   }
-  const char* what = sent.tag != head.tag                       ? "its tag"
-                     : std::strcmp(sent.form, head.form) != 0   ? "its type or shape"
-                     : sent.checksum != head.checksum           ? "its data"
-                                                                : nullptr;
+  const char* what = sent.tag != head.tag                     ? "its tag"
+                     : std::strcmp(sent.form, head.form) != 0 ? "its type or shape"
+                     : sent.checksum != head.checksum         ? "its data"
+                                                              : nullptr;
   if (what == nullptr) return 0;
-  return fail(HVDFT_EINVAL, "rank %d cannot be replayed: message %lu to rank %u is not what it sent "
-              "before, %s differs: the log has %s with tag %d and checksum %08x, the script sends %s "
-              "with tag %d and checksum %08x; %s", rank_, number, dest, what, sent.form, sent.tag,
-              sent.checksum, head.form, head.tag, head.checksum, rule);
+  return fail(
+      HVDFT_EINVAL,
+      "rank %d cannot be replayed: message %lu to rank %u is not what it sent "
+      "before, %s differs: the log has %s with tag %d and checksum %08x, the script sends %s "
+      "with tag %d and checksum %08x; %s",
+      rank_, number, dest, what, sent.form, sent.tag, sent.checksum, head.form, head.tag,
+      head.checksum, rule);
 }
 
 int Messages::find(int source, int32_t tag, hvdft_message* out) {
@@ -134,13 +138,16 @@ int Messages::find(int source, int32_t tag, hvdft_message* out) {
   const MessageHead& head = file.message(found.number);
   const char* rule = "a restarted script must receive the same messages in the same order";
   if (found.what == Finding::kDropped) {
-    return fail(HVDFT_ETRUNCATED, "rank %d cannot be replayed: it asks for message %lu of rank %d, which "
-                "lies before its snapshot; %s", rank_, found.number, source, rule);
+    return fail(HVDFT_ETRUNCATED,
+                "rank %d cannot be replayed: it asks for message %lu of rank %d, which "
+                "lies before its snapshot; %s",
+                rank_, found.number, source, rule);
   }
   if (head.tag != tag) {
-    return fail(HVDFT_EINVAL, "rank %d cannot be replayed: its receive %lu from rank %d was of tag "
-                "%d, and now the script asks for tag %d; %s", rank_, end->place.count, source,
-                head.tag, tag, rule);
+    return fail(HVDFT_EINVAL,
+                "rank %d cannot be replayed: its receive %lu from rank %d was of tag "
+                "%d, and now the script asks for tag %d; %s",
+                rank_, end->place.count, source, head.tag, tag, rule);
   }
   *out = {found.number, head.bytes, head.form};
   return HVDFT_OK;
@@ -185,10 +192,11 @@ int Messages::loop_begins(int loop) {
     if (begin.load() == 0) begin.store(mark, std::memory_order_release);
     if (begin.load() == mark) continue;
     const FileHeader& pair = end->file->header().file;
-    return fail(HVDFT_EINVAL, "training loop %d began after %lu messages of rank %u to rank %u, but "
+    return fail(HVDFT_EINVAL,
+                "training loop %d began after %lu messages of rank %u to rank %u, but "
                 "the restarted script reaches it after %lu; the script must send and receive the "
-                "same before the loop on every start", loop, begin.load() - 1, pair.rank, pair.size,
-                mark - 1);
+                "same before the loop on every start",
+                loop, begin.load() - 1, pair.rank, pair.size, mark - 1);
   }
   return HVDFT_OK;
 }
@@ -233,8 +241,8 @@ void catch_up(Worker& w) {
 
 }  // namespace
 
-int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum,
-                      const void* data, uint64_t bytes) {
+int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum, const void* data,
+                      uint64_t bytes) {
   Worker& w = *the_worker();
   if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");
   hvdft::MessageHead head{};
@@ -242,8 +250,10 @@ int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum
   head.tag = tag;
   head.checksum = checksum;
   if (std::strlen(form) >= sizeof head.form) {
-    return fail(HVDFT_EINVAL, "an array of %s has too many dimensions for a message; send it "
-                "reshaped", form);
+    return fail(HVDFT_EINVAL,
+                "an array of %s has too many dimensions for a message; send it "
+                "reshaped",
+                form);
   }
   std::strcpy(head.form, form);
   int code = w.messages.send(dest, head, static_cast<const char*>(data));
@@ -262,8 +272,10 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     catch_up(w);
     if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");
     if (ended) {
-      return fail(HVDFT_EINVAL, "rank %d has ended, but rank %d waits for a message with tag %d from "
-                  "it; a rank must send what others wait for before it ends", source, w.rank, tag);
+      return fail(HVDFT_EINVAL,
+                  "rank %d has ended, but rank %d waits for a message with tag %d from "
+                  "it; a rank must send what others wait for before it ends",
+                  source, w.rank, tag);
     }
     uint64_t now = hvdft::now_ns();
     if (now >= end) return HVDFT_AGAIN;

@@ -23,7 +23,7 @@ void Negotiation::enter(uint64_t log_length) {
 }
 
 int Negotiation::announce(uint64_t term, const void* blob, uint64_t bytes) {
-    RankBlock& block = node_.rank(rank_);
+  RankBlock& block = node_.rank(rank_);
   if (bytes > kMailBytes) {
     return fail(HVDFT_EINVAL, "an announcement of %lu bytes is over the mailbox's %lu", bytes,
                 kMailBytes);
@@ -89,13 +89,23 @@ int Negotiation::write_proposal(const hvdft_op* ops, int count) {
   for (int i = 0; i < count; ++i) {
     const hvdft_op& op = ops[i];
     uint64_t blocks = op.block_bytes != nullptr ? static_cast<uint64_t>(node_.size()) : 0;
-    OpHead head{op.kind, op.dtype, op.reduce, op.root, op.result_bytes, op.response_bytes,
-                std::strlen(op.signature) + 1, blocks, op.factor, op.viewed};
+    OpHead head{op.kind,
+                op.dtype,
+                op.reduce,
+                op.root,
+                op.result_bytes,
+                op.response_bytes,
+                std::strlen(op.signature) + 1,
+                blocks,
+                op.factor,
+                op.viewed};
     uint64_t block_bytes = blocks * sizeof(uint64_t);
     uint64_t tail = head.tail_bytes();
     if (static_cast<uint64_t>(end - at) < sizeof head + tail + 8) {
-      return fail(HVDFT_ENOSPACE, "%d ops agreed at once are over the proposal's %lu bytes; lower "
-                  "HOROVOD_FUSION_THRESHOLD", count, kProposalBytes);
+      return fail(HVDFT_ENOSPACE,
+                  "%d ops agreed at once are over the proposal's %lu bytes; lower "
+                  "HOROVOD_FUSION_THRESHOLD",
+                  count, kProposalBytes);
     }
     std::memcpy(at, &head, sizeof head);
     at += sizeof head;

@@ -6,10 +6,10 @@
 #include "worker/worker.h"
 
 using hvdft::BegunOp;
-using hvdft::overlap;
-using hvdft::failpoint;
-using hvdft::place;
 using hvdft::ByteRange;
+using hvdft::failpoint;
+using hvdft::overlap;
+using hvdft::place;
 using hvdft::Record;
 using hvdft::Step;
 using hvdft::the_worker;
@@ -45,9 +45,8 @@ void give(Worker& w, const Segment& s) {
                         input + (part.from - range.from));
   }
   if (s.in_the_middle()) failpoint(HVDFT_AT_COPY_IN, s.record.id);
-  w.block().contributed.store(
-      hvdft::place_after(s.record.id, s.index, s.record.segments()),
-      std::memory_order_seq_cst);
+  w.block().contributed.store(hvdft::place_after(s.record.id, s.index, s.record.segments()),
+                              std::memory_order_seq_cst);
   if (s.last()) failpoint(HVDFT_AT_CONTRIBUTE, s.record.id);
 }
 
@@ -71,8 +70,7 @@ int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies) {
   Worker& w = *the_worker();
   const Record& record = *w.node->record(id);
   w.begun.push_back({&record, *copies, hvdft::contribution(record, w.rank)});
-  w.schedule.begin(id, record.first_segment, record.segments(),
-               w.block().contributed.load());
+  w.schedule.begin(id, record.first_segment, record.segments(), w.block().contributed.load());
   return HVDFT_OK;
 }
 
@@ -85,9 +83,7 @@ int hvdft_worker_advance(void) {
   auto bytes = [&](uint64_t from, uint64_t last) {
     return Segment(w, last).input_end() - Segment(w, from).input();
   };
-  auto fits = [&](uint64_t from, uint64_t n) {
-    return hvdft::Window{}.fits(from, n, bytes);
-  };
+  auto fits = [&](uint64_t from, uint64_t n) { return hvdft::Window{}.fits(from, n, bytes); };
   bool given = false, reduced = false;  // and nobody has been told
   for (;;) {
     Step step = schedule.next(stage, final, fits);

@@ -32,8 +32,10 @@ int Views::open(const Node& node) {
   void* base = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, node.fd(),
                     static_cast<off_t>(node.heap_offset()));
   if (base == MAP_FAILED) {
-    return fail(HVDFT_ESYS, "mapping %lu bytes of the arena failed: %s; lower "
-                "HOROVOD_FT_ARENA_BYTES", bytes, strerror(errno));
+    return fail(HVDFT_ESYS,
+                "mapping %lu bytes of the arena failed: %s; lower "
+                "HOROVOD_FT_ARENA_BYTES",
+                bytes, strerror(errno));
   }
   node_ = &node;
   base_ = static_cast<char*>(base);
@@ -91,7 +93,8 @@ int Views::detach_locked(uint64_t position) {
 int Views::detach_pages(uint64_t begin, uint64_t end) {
   while (begin < end) {
     auto detached = first_after(detached_, begin, end_of_pages);
-    uint64_t until = detached == detached_.end() ? end : std::min(end, std::max(begin, detached->first));
+    uint64_t until =
+        detached == detached_.end() ? end : std::min(end, std::max(begin, detached->first));
     if (begin < until) {
       int code = copy_pages(begin, until);
       if (code != HVDFT_OK) return code;
@@ -114,8 +117,10 @@ int Views::copy_pages(uint64_t begin, uint64_t end) const {
     }
     munmap(copy, bytes);
   }
-  return fail(HVDFT_ESYS, "no memory (%s) for %lu bytes of results of collectives that the script "
-              "still holds at a snapshot; hold fewer of them", strerror(errno), bytes);
+  return fail(HVDFT_ESYS,
+              "no memory (%s) for %lu bytes of results of collectives that the script "
+              "still holds at a snapshot; hold fewer of them",
+              strerror(errno), bytes);
 }
 
 // If it cannot be done they stay detached, and what will lie there is copied instead of viewed.

@@ -1,8 +1,8 @@
 // Views of the log: a worker's tensors that are results where they lie, instead of copies of them.
 //
 // They are read through a second mapping of the node's heap, in which nothing can be written. What
-// lies before a snapshot may be truncated, and its place be used anew; but never before this rank has
-// published a snapshot there. So before that, what is still viewed is *detached*: its pages get
+// lies before a snapshot may be truncated, and its place be used anew; but never before this rank
+// has published a snapshot there. So before that, what is still viewed is *detached*: its pages get
 // copies of their own, at the same addresses, until nobody views them any more. Mostly there is
 // nothing: gradients do not outlive their step.
 #ifndef HVD_FT_VIEWS_H
@@ -22,8 +22,9 @@ class Views {
   // Maps the heap. Once in a process's life: views may be there till its end.
   int open(const Node& node);
 
-  // Where `bytes`, at least one, at `result` in the node's heap can be read until they are released;
-  // nullptr if one of their pages is detached. They belong to op `id`, and nobody views them yet.
+  // Where `bytes`, at least one, at `result` in the node's heap can be read until they are
+  // released; nullptr if one of their pages is detached. They belong to op `id`, and nobody views
+  // them yet.
   const void* view(uint64_t id, const char* result, uint64_t bytes);
   void release(const void* view);
 
@@ -32,7 +33,8 @@ class Views {
   // Is called before, without a lock.
   void before_detach(void (*release_unused)()) { release_unused_.store(release_unused); }
 
-  // A child has all views, too, but nobody asks it before the log is truncated: so all are detached.
+  // A child has all views, too, but nobody asks it before the log is truncated: so all are
+  // detached.
   void before_fork();
   void after_fork() { mutex_.unlock(); }
 
@@ -53,7 +55,7 @@ class Views {
   const Node* node_ = nullptr;
   char* base_ = nullptr;
   std::map<uint64_t, View> views_;  // by their offset in the heap
-  Places detached_;                    // pages
+  Places detached_;                 // pages
 };
 
 }  // namespace hvdft

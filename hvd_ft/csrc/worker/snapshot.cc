@@ -9,10 +9,10 @@
 #include "worker/worker.h"
 
 using hvdft::fail;
+using hvdft::failpoint;
 using hvdft::Loop;
 using hvdft::Mapping;
 using hvdft::RankBlock;
-using hvdft::failpoint;
 using hvdft::the_worker;
 using hvdft::Worker;
 
@@ -20,8 +20,10 @@ namespace {
 
 Loop* loop_of(int loop) {
   if (loop >= 0 && loop < hvdft::kMaxLoops) return &the_worker()->block().loops[loop];
-  fail(HVDFT_EINVAL, "a script can have %d training loops with snapshots, not more; put them into "
-       "fewer loops", hvdft::kMaxLoops);
+  fail(HVDFT_EINVAL,
+       "a script can have %d training loops with snapshots, not more; put them into "
+       "fewer loops",
+       hvdft::kMaxLoops);
   return nullptr;
 }
 
@@ -73,9 +75,11 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
     loop->begin.store(w.log.cursor() + 1, std::memory_order_release);
     w.node->notify_log_writer();
   } else if (known - 1 != w.log.cursor()) {
-    return fail(HVDFT_EINVAL, "training loop %d began after %lu collectives, but the restarted "
+    return fail(HVDFT_EINVAL,
+                "training loop %d began after %lu collectives, but the restarted "
                 "script reaches it after %lu; the script must do the same collectives before the "
-                "loop on every start", number, known - 1, w.log.cursor());
+                "loop on every start",
+                number, known - 1, w.log.cursor());
   }
   *begin = loop->begin.load() - 1;
   return w.messages.loop_begins(number);
@@ -90,8 +94,8 @@ int hvdft_worker_loop_end(int number) {
   uint64_t offset = hvdft::slot_offset(w.file->limit(), number, slot);
   uint64_t freed = loop->backed[slot].exchange(0);
   if (freed > 0) {
-    fallocate(w.file->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>(offset), static_cast<off_t>(freed));
+    fallocate(w.file->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(freed));
     w.node->header().used_bytes.fetch_sub(freed);
   }
   return HVDFT_OK;
@@ -139,8 +143,7 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   return HVDFT_OK;
 }
 
-int hvdft_worker_snapshot_get(int number, const void** data, uint64_t* bytes,
-                              uint64_t* position) {
+int hvdft_worker_snapshot_get(int number, const void** data, uint64_t* bytes, uint64_t* position) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   uint64_t published = loop->published.load(std::memory_order_acquire);
@@ -179,7 +182,8 @@ void hvdft_worker_log(hvdft_log* out) {
   auto& h = the_worker()->node->header();
   out->bytes = h.log_bytes.load();
   out->bytes_room = h.log_room.load();
-  uint64_t decided_before = h.truncated.load() + h.kept.load();  // before the length, which only grows
+  uint64_t decided_before =
+      h.truncated.load() + h.kept.load();  // before the length, which only grows
   out->ops = h.log_length.load() - decided_before;
   out->ops_room = hvdft::kIndexEntries;
 }

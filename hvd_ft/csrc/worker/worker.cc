@@ -25,8 +25,10 @@ int environment_number(const char* name, int* value) {
   char* end = nullptr;
   long number = text ? std::strtol(text, &end, 10) : -1;
   if (number < 0 || number > INT32_MAX || *end != '\0') {
-    return fail(HVDFT_EINVAL, "%s=%s is not set as an agent sets it; start the script with "
-                "'hvdft run'", name, text ? text : "");
+    return fail(HVDFT_EINVAL,
+                "%s=%s is not set as an agent sets it; start the script with "
+                "'hvdft run'",
+                name, text ? text : "");
   }
   *value = static_cast<int>(number);
   return HVDFT_OK;
@@ -56,7 +58,8 @@ int hvdft_worker_open(void) {
   const char* dir = std::getenv("HOROVOD_FT_DIR");
   const char* job = std::getenv("HOROVOD_FT_JOB");
   if (dir == nullptr || job == nullptr) {
-    return fail(HVDFT_EINVAL, "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent; "
+    return fail(HVDFT_EINVAL,
+                "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent; "
                 "start the script with 'hvdft run'");
   }
   int rank = 0, incarnation = 0;
@@ -68,11 +71,13 @@ int hvdft_worker_open(void) {
   if (!arenas) return HVDFT_EINVAL;
   auto& node = arenas->node();
   if (!node.is_local(rank)) {
-    return fail(HVDFT_EINVAL, "HOROVOD_RANK=%d, but this node has ranks %d to %d; start the script "
-                "with 'hvdft run'", rank, node.first_local(), node.end_local() - 1);
+    return fail(HVDFT_EINVAL,
+                "HOROVOD_RANK=%d, but this node has ranks %d to %d; start the script "
+                "with 'hvdft run'",
+                rank, node.first_local(), node.end_local() - 1);
   }
-  auto worker = std::make_unique<Worker>(std::move(arenas), rank,
-                                         static_cast<uint32_t>(incarnation));
+  auto worker =
+      std::make_unique<Worker>(std::move(arenas), rank, static_cast<uint32_t>(incarnation));
   worker->state.set(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   hvdft::set_failpoint_step(worker->block().step.load());  // where the dead one was
   worker->state.event(HVDFT_EV_ATTACHED, node.header().log_length.load());
@@ -86,9 +91,7 @@ int hvdft_worker_open(void) {
 int hvdft_worker_rank(void) { return the_worker()->rank; }
 int hvdft_worker_size(void) { return the_worker()->node->size(); }
 
-int hvdft_worker_nodes(void) {
-  return static_cast<int>(the_worker()->node->header().file.nodes);
-}
+int hvdft_worker_nodes(void) { return static_cast<int>(the_worker()->node->header().file.nodes); }
 int hvdft_worker_incarnation(void) { return static_cast<int>(the_worker()->incarnation); }
 
 uint32_t hvdft_worker_ticket(void) { return the_worker()->block().worker_doorbell.load(); }
@@ -150,7 +153,8 @@ int hvdft_worker_wait_event(uint64_t seen, int timeout_ms) {
 
 // ---------------------------------------------------------------- views of results
 
-// A rank that is replayed copies: the log may be truncated before a snapshot of an earlier incarnation.
+// A rank that is replayed copies: the log may be truncated before a snapshot of an earlier
+// incarnation.
 const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes) {
   Worker& w = *the_worker();
   if (!w.log.caught_up()) return nullptr;

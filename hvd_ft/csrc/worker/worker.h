@@ -34,7 +34,7 @@ struct Worker {
   const int rank;
   const uint32_t incarnation;
   const std::unique_ptr<Arenas> arenas;
-  Node* const node;      // these two are the arenas'
+  Node* const node;  // these two are the arenas'
   RankFile* const file;
 
   RankState state;

@@ -1,5 +1,5 @@
-// A connection that breaks without a word, and is made again by MPI, loses what was under way: what is
-// sent behind must not be taken for it.
+// A connection that breaks without a word, and is made again by MPI, loses what was under way: what
+// is sent behind must not be taken for it.
 #include "mpi/endpoint.h"
 
 #include "../check.h"

@@ -36,19 +36,19 @@ enum class Action {
   kTell,          // … tells its record to its predecessor, …
   kLearn          // … and learns that of its successor
 };
-constexpr const char* kActionNames[] = {"give",       "read",          "send",  "note-sent",
-                                        "take",       "write",         "write-rest",
-                                        "note-received", "enter",      "tell",  "learn"};
+constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-sent",
+                                        "take",  "write", "write-rest", "note-received",
+                                        "enter", "tell",  "learn"};
 
 // The protocol, and what it must not be: the simulator has to find what is wrong with these.
 enum class Protocol {
   kPairLog,
-  kOneLogPerNode,     // the first seed's attempt 1: each goes on where its own log says
-  kSenderIsTruth,     // of the two records
-  kOldGenerations,    // are accepted
-  kInPlace,           // sums are taken in place
-  kRecordFirst,       // the record is published before the effect is written
-  kTellFirst,         // the record is told before older generations are refused
+  kOneLogPerNode,   // the first seed's attempt 1: each goes on where its own log says
+  kSenderIsTruth,   // of the two records
+  kOldGenerations,  // are accepted
+  kInPlace,         // sums are taken in place
+  kRecordFirst,     // the record is published before the effect is written
+  kTellFirst,       // the record is told before older generations are refused
 };
 constexpr const char* kProtocolNames[] = {"pair-log",        "one-log-per-node", "sender-is-truth",
                                           "old-generations", "in-place",         "record-first",
@@ -61,7 +61,7 @@ struct Fault {
   int member = kEverybody;
   int64_t before = -1;  // the number of an action; -1: an action of this kind
   Action action = Action::kGive;
-  int actor = kEverybody;                 // its member; or anybody's
+  int actor = kEverybody;                    // its member; or anybody's
   std::optional<hvdft::EdgePosition> place;  // or anywhere
   enum Arrives { kNone, kAll, kSome } arrives = kSome;
   bool late = false;
@@ -121,8 +121,10 @@ inline Fault parse_fault(const std::string& who, const std::string& what) {
   for (size_t i = 1; i < parts.size(); ++i) {
     constexpr const char* words[] = {"none", "all", "some", "soon", "late"};
     size_t word = index_of(parts[i], words, std::size(words));
-    if (word < 3) fault.arrives = static_cast<Fault::Arrives>(word);
-    else fault.late = word == 4;
+    if (word < 3)
+      fault.arrives = static_cast<Fault::Arrives>(word);
+    else
+      fault.late = word == 4;
   }
   return fault;
 }
@@ -138,16 +140,18 @@ inline Case parse(const std::string& line) {
       continue;
     }
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-    if (name == "n") made.members = std::stoull(value);
-    else if (name == "seed") made.seed = std::stoull(value);
+    if (name == "n")
+      made.members = std::stoull(value);
+    else if (name == "seed")
+      made.seed = std::stoull(value);
     else if (name == "protocol") {
       made.protocol =
           static_cast<Protocol>(index_of(value, kProtocolNames, std::size(kProtocolNames)));
     } else if (name == "ops") {
       made.ops.clear();
       for (auto& op : split(value, ',')) {
-        made.ops.push_back({op.substr(0, 4) == "f32:", std::stoull(op.substr(4)),
-                            op.back() == 'g'});
+        made.ops.push_back(
+            {op.substr(0, 4) == "f32:", std::stoull(op.substr(4)), op.back() == 'g'});
       }
     } else {
       throw std::invalid_argument("not known: " + name);
@@ -159,9 +163,12 @@ inline Case parse(const std::string& line) {
 inline std::string text_of(const Fault& fault) {
   constexpr const char* arrives[] = {"none", "all", "some"};
   std::ostringstream out;
-  if (!fault.kills) out << "suspect@";
-  else if (fault.member == kEverybody) out << "kill=all@";
-  else out << "kill=" << fault.member << '@';
+  if (!fault.kills)
+    out << "suspect@";
+  else if (fault.member == kEverybody)
+    out << "kill=all@";
+  else
+    out << "kill=" << fault.member << '@';
   if (fault.before >= 0) {
     out << fault.before;
   } else {

@@ -68,8 +68,12 @@ class Checker {
  public:
   // `reference`: the results of an undisturbed run, or none, when this is it.
   Checker(const Case& made, const std::vector<std::string>* reference)
-      : case_(made), reference_(reference), accepted_(made.members),
-        generations_(made.members), entered_(made.members), record_(made.members) {}
+      : case_(made),
+        reference_(reference),
+        accepted_(made.members),
+        generations_(made.members),
+        entered_(made.members),
+        record_(made.members) {}
 
   void enters(uint64_t member, uint64_t generation) {
     if (generation <= entered_[member]) throw Violation("record: a generation is entered twice");

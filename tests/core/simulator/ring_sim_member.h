@@ -30,7 +30,7 @@ struct Arena {
   std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
   std::vector<std::string> input, result;
   std::vector<std::string> chunks;  // of gathered ops, with the own input among them
-  std::vector<std::string> taken;  // results whose memory is used for something else now
+  std::vector<std::string> taken;   // results whose memory is used for something else now
 };
 
 struct Next {
@@ -44,12 +44,17 @@ class Member {
  public:
   Member(uint64_t number, const Case& made, std::vector<Wire>& wires, Checker& checker,
          Random& random)
-      : number_(number), case_(made), wires_(wires), checker_(checker), random_(random),
-        sender_(number), receiver_(number, made.members, {}) {
+      : number_(number),
+        case_(made),
+        wires_(wires),
+        checker_(checker),
+        random_(random),
+        sender_(number),
+        receiver_(number, made.members, {}) {
     for (const SimOp& op : made.ops) {
-      plans_.push_back(op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes,
-                                                     kGatheredBytes)
-                                   : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
+      plans_.push_back(
+          op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes, kGatheredBytes)
+                      : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
       arena_.inputs.push_back(0);
       arena_.input.emplace_back(op.bytes(), kUnused);
       arena_.result.emplace_back(op.bytes(), kUnused);
@@ -107,18 +112,28 @@ class Member {
 
   void perform(Action action) {
     switch (action) {
-      case Action::kGive: return give();
-      case Action::kRead: return read();
-      case Action::kSend: return send();
-      case Action::kNoteSent: return note_sent();
-      case Action::kTake: return take();
-      case Action::kWrite: return write(0, half(incoming_.bytes.bytes()));
+      case Action::kGive:
+        return give();
+      case Action::kRead:
+        return read();
+      case Action::kSend:
+        return send();
+      case Action::kNoteSent:
+        return note_sent();
+      case Action::kTake:
+        return take();
+      case Action::kWrite:
+        return write(0, half(incoming_.bytes.bytes()));
       case Action::kWriteRest:
         return write(half(incoming_.bytes.bytes()), incoming_.bytes.bytes());
-      case Action::kNoteReceived: return note_received();
-      case Action::kEnter: return enter();
-      case Action::kTell: return tell();
-      case Action::kLearn: return learn();
+      case Action::kNoteReceived:
+        return note_received();
+      case Action::kEnter:
+        return enter();
+      case Action::kTell:
+        return tell();
+      case Action::kLearn:
+        return learn();
     }
   }
 
@@ -180,15 +195,14 @@ class Member {
 
   void learn() {
     bool by_receiver = !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
-    sender_.resume(entered_,
-                   by_receiver ? wire_out().told.record : arena_.log.sent.place());
+    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_.log.sent.place());
     arena_.log.sent.made_in(entered_);
     sending_ = 0;
   }
 
   const char* source() const {
     uint64_t op = outgoing_.place.op;
-    auto& from = plans_[op].gathered()   ? arena_.chunks
+    auto& from = plans_[op].gathered()  ? arena_.chunks
                  : outgoing_.from_input ? arena_.input
                                         : arena_.result;
     return from[op].data() + outgoing_.bytes.from;
@@ -279,8 +293,7 @@ class Member {
         auto chunk = [&](uint64_t at) {
           return arena_.chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
         };
-        add(op, i == 1 ? chunk(0) : arena_.result[op].data() + begin, chunk(i), begin,
-            end - begin);
+        add(op, i == 1 ? chunk(0) : arena_.result[op].data() + begin, chunk(i), begin, end - begin);
       }
     }
   }

@@ -16,9 +16,7 @@ struct Outcome {
   uint64_t actions = 0, struck = 0;
   bool well() const { return violation.empty(); }
   // One word: well, or how not.
-  std::string word() const {
-    return well() ? "well" : violation.substr(0, violation.find(':'));
-  }
+  std::string word() const { return well() ? "well" : violation.substr(0, violation.find(':')); }
 };
 
 class Runs {
@@ -47,8 +45,7 @@ class Runs {
     Outcome outcome = run(made);
     if (outcome.well()) return true;
     if (++failures_ <= 10) {
-      std::printf("%s\n  make sim REPLAY='%s'\n", outcome.violation.c_str(),
-                  text_of(made).c_str());
+      std::printf("%s\n  make sim REPLAY='%s'\n", outcome.violation.c_str(), text_of(made).c_str());
       std::fflush(stdout);
     }
     return false;

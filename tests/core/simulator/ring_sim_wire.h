@@ -44,9 +44,7 @@ struct Wire {
   Told told;
   uint64_t received_ops = 0;  // as the receiver's record says: for the test only
 
-  void send(Message message) {
-    channels[message.generation].push_back(std::move(message));
-  }
+  void send(Message message) { channels[message.generation].push_back(std::move(message)); }
 
   // The next one of any channel: old connections may deliver late, but each in its order.
   Message take(Random& random) {

@@ -17,8 +17,12 @@ namespace ring_sim {
 class World {
  public:
   World(const Case& made, const std::vector<std::string>* reference, bool trace = false)
-      : case_(made), trace_(trace), random_(made.seed), checker_(case_, reference),
-        wires_(made.members), pending_(made.faults) {
+      : case_(made),
+        trace_(trace),
+        random_(made.seed),
+        checker_(case_, reference),
+        wires_(made.members),
+        pending_(made.faults) {
     for (uint64_t m = 0; m < made.members; ++m) {
       members_.emplace_back(m, case_, wires_, checker_, random_);
       members_.back().start();
@@ -152,8 +156,7 @@ class World {
 
   void say(uint64_t m, const Next& next) const {
     std::printf("%6lu member %lu %s op %lu position %lu\n", actions_, m,
-                kActionNames[static_cast<size_t>(next.action)], next.place.op,
-                next.place.position);
+                kActionNames[static_cast<size_t>(next.action)], next.place.op, next.place.position);
   }
 
   const Case case_;

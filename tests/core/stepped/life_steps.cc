@@ -9,7 +9,8 @@
 namespace {
 
 constexpr int kRanks = 2;
-constexpr uint64_t kOps = 3 * kTogether;  // the prologue's, the loop's, and more behind its snapshot
+constexpr uint64_t kOps =
+    3 * kTogether;  // the prologue's, the loop's, and more behind its snapshot
 
 void work(const Job& job, int rank, int incarnation) {
   job.become(rank, incarnation);

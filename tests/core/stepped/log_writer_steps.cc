@@ -1,5 +1,5 @@
-// The log's log writer, killed at every store and looked at between any two: who has entered, what is
-// agreed, what is kept and what is truncated.
+// The log's log writer, killed at every store and looked at between any two: who has entered, what
+// is agreed, what is kept and what is truncated.
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -51,7 +51,7 @@ void check_places(const Node& node) {
     check_whole(node, id);
     auto offset = static_cast<uint64_t>(reinterpret_cast<const char*>(record) - node.heap());
     ByteRange places[] = {{record->result_offset, record->result_offset + record->heap_bytes()},
-                      {offset, offset + record->bytes()}};
+                          {offset, offset + record->bytes()}};
     for (ByteRange place : places) {
       for (ByteRange other : taken) CHECK(overlap(place, other).bytes() == 0);
       taken.push_back(place);
@@ -66,9 +66,8 @@ void who_sees_the_term_sees_who_has_joined() {
   RankBlock& block = job.node->rank(1);
   uint64_t before = job.node->header().term, request = uint64_t{1} << 40;
   block.enter_request = request;
-  watched([&] { log_writer.step(); }, [&] {
-    CHECK(job.node->header().term == before || block.entered == request);
-  });
+  watched([&] { log_writer.step(); },
+          [&] { CHECK(job.node->header().term == before || block.entered == request); });
   CHECK(job.node->header().term != before && block.entered == request);
 }
 
@@ -79,11 +78,13 @@ void what_is_answered_is_in_the_log() {
   log_writer.open();
   NodeHeader& h = job.node->header();
   propose(*job.node, h.term, {1000, 70});
-  watched([&] { log_writer.step(); }, [&] { CHECK(h.answered != h.proposed || h.log_length == 2); });
+  watched([&] { log_writer.step(); },
+          [&] { CHECK(h.answered != h.proposed || h.log_length == 2); });
   CHECK(h.answered == h.proposed);
 }
 
-// Whoever sees how long the log is finds its ops, until they are truncated; those that are kept always.
+// Whoever sees how long the log is finds its ops, until they are truncated; those that are kept
+// always.
 void ops_are_there_before_they_count() {
   Job job(2);
   LogStore store(*job.node);
@@ -93,17 +94,19 @@ void ops_are_there_before_they_count() {
       if (id < cut_from || id >= cut_to) check_whole(*job.node, id);
     }
   };
-  watched([&] {
-    for (uint64_t bytes : {1000, 300000, 70}) append(store, bytes);
-    store.publish();
-    CHECK(store.keep(0) == HVDFT_OK);
-    cut_to = 2;
-    store.drop(1);
-    store.decided(2);
-    append(store, 200000);
-    store.publish();
-    store.publish_room();
-  }, look);
+  watched(
+      [&] {
+        for (uint64_t bytes : {1000, 300000, 70}) append(store, bytes);
+        store.publish();
+        CHECK(store.keep(0) == HVDFT_OK);
+        cut_to = 2;
+        store.drop(1);
+        store.decided(2);
+        append(store, 200000);
+        store.publish();
+        store.publish_room();
+      },
+      look);
 }
 
 // It is killed anywhere, and the next one goes on.

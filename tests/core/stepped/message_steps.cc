@@ -1,5 +1,5 @@
-// Messages, their logs and the snapshots that truncate them: both ends are killed at every store, and
-// looked at between any two.
+// Messages, their logs and the snapshots that truncate them: both ends are killed at every store,
+// and looked at between any two.
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -54,14 +54,17 @@ void send_all(const Node& node) {
 void what_is_counted_is_whole() {
   Job job(2);
   auto file = PairFile::open(*job.node, 0, 1, true);
-  watched([&] { send_all(*job.node); }, [&] {
-    for (uint64_t n = 0; n < file->sent(); ++n) {
-      const MessageHead& head = file->message(n);
-      CHECK(file->see(n).there && head.tag == static_cast<int32_t>(n % 3) && head.checksum == n);
-      std::string data(head.bytes, ' ');
-      CHECK(file->read(head.offset, data.data(), head.bytes) == HVDFT_OK && data == data_of(n));
-    }
-  });
+  watched(
+      [&] { send_all(*job.node); },
+      [&] {
+        for (uint64_t n = 0; n < file->sent(); ++n) {
+          const MessageHead& head = file->message(n);
+          CHECK(file->see(n).there && head.tag == static_cast<int32_t>(n % 3) &&
+                head.checksum == n);
+          std::string data(head.bytes, ' ');
+          CHECK(file->read(head.offset, data.data(), head.bytes) == HVDFT_OK && data == data_of(n));
+        }
+      });
   CHECK(file->sent() == kMessages);
 }
 
@@ -88,7 +91,9 @@ bool a_receiver_is_killed(uint64_t at) {
 struct Script {
   uint64_t received = 0;
 
-  std::string content() const { return std::string(8 + 3000 * received, static_cast<char>(received)); }
+  std::string content() const {
+    return std::string(8 + 3000 * received, static_cast<char>(received));
+  }
 
   void snapshot() const {
     void* room;

@@ -1,5 +1,5 @@
-// The mirror: what it brings is looked at between any two of its stores, what it reads changes between
-// any two of its loads, and it is killed at every store.
+// The mirror: what it brings is looked at between any two of its stores, what it reads changes
+// between any two of its loads, and it is killed at every store.
 #include <cstring>
 #include <vector>
 
@@ -60,7 +60,8 @@ bool the_log_writer_acts_at(uint64_t at) {
   Nodes nodes;
   nodes.zero.node->rank(1).state = HVDFT_RUNNING;  // something to tell, whenever it acts
   std::string stream;
-  bool acted = interrupted_at(at, [&] { stream = collected(nodes.zero); }, [&] { grant(nodes.zero); });
+  bool acted =
+      interrupted_at(at, [&] { stream = collected(nodes.zero); }, [&] { grant(nodes.zero); });
   watched([&] { nodes.one.feed(stream); }, [&] { check_granted(nodes.one); });
   if (!acted) grant(nodes.zero);
   watched([&] { carry(nodes.zero, nodes.one); }, [&] { check_granted(nodes.one); });
@@ -87,7 +88,8 @@ void check_events(const Node& node, const std::vector<uint64_t>& expected) {
   for (uint64_t n = 0; n < node.header().event_count; ++n) {
     const Event& slot = node.events()[n];
     if (slot.published != n + 1) continue;
-    if (details.empty() || details.back() != slot.event.detail) details.push_back(slot.event.detail);
+    if (details.empty() || details.back() != slot.event.detail)
+      details.push_back(slot.event.detail);
   }
   CHECK(details == expected);
 }
@@ -99,12 +101,14 @@ void check_log(Side& zero, Side& one) {
   for (uint64_t id : {0, 2, 3, 4}) {
     const Record &mine = *zero.node->record(id), *copy = one.node->record(id);
     CHECK(copy != nullptr && copy->first_segment == mine.first_segment);
-    CHECK(copy->op.result_bytes == mine.op.result_bytes && std::memcmp(copy + 1, "respsig", 8) == 0);
+    CHECK(copy->op.result_bytes == mine.op.result_bytes &&
+          std::memcmp(copy + 1, "respsig", 8) == 0);
   }
 }
 
-// The agents of both nodes are killed while one applies what the other has sent: the log's beginning,
-// or how it goes on. (What is truncated has arrived: the other node's ranks have snapshots behind it.)
+// The agents of both nodes are killed while one applies what the other has sent: the log's
+// beginning, or how it goes on. (What is truncated has arrived: the other node's ranks have
+// snapshots behind it.)
 bool killed_while_it_applies(bool beginning, uint64_t at) {
   Nodes nodes;
   Side &zero = nodes.zero, &one = nodes.one;
@@ -148,5 +152,6 @@ int main() {
     kills += at;
   }
   CHECK(log_writer > 30 && worker > 30 && kills > 60);
-  std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", log_writer, worker, kills);
+  std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", log_writer,
+              worker, kills);
 }

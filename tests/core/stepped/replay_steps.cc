@@ -8,8 +8,8 @@ using namespace hvdft;
 
 namespace {
 
-// What a killed incarnation asked for is not granted to the next one: who was coordinator to the one
-// counts announcements that the other has not made.
+// What a killed incarnation asked for is not granted to the next one: who was coordinator to the
+// one counts announcements that the other has not made.
 void a_join_is_granted_to_the_incarnation_that_asked() {
   Job job(2);
   LogWriter log_writer(*job.node);

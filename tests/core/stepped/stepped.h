@@ -9,8 +9,8 @@
 
 namespace hvdft {
 
-// What a test does at the steps of the code under test: before and after each store (`written`), and
-// before each load. What it accesses itself is no step.
+// What a test does at the steps of the code under test: before and after each store (`written`),
+// and before each load. What it accesses itself is no step.
 inline std::function<void(bool written)> at_step;
 
 inline void step(bool written) {

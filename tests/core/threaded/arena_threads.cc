@@ -1,5 +1,5 @@
-// A job whose workers, log writer and viewers are threads of one process, over one mapping of its arena:
-// so a thread sanitizer sees what processes do to each other.
+// A job whose workers, log writer and viewers are threads of one process, over one mapping of its
+// arena: so a thread sanitizer sees what processes do to each other.
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -47,7 +47,8 @@ void look(const char* dir, const std::atomic<bool>& end) {
   CHECK(observer != nullptr);
   for (uint64_t before = 0; !end.load();) {
     uint64_t length = hvdft_observer_log_length(observer);
-    CHECK(length >= before && hvdft_observer_used_bytes(observer) <= hvdft_observer_limit_bytes(observer));
+    CHECK(length >= before &&
+          hvdft_observer_used_bytes(observer) <= hvdft_observer_limit_bytes(observer));
     before = length;
     std::this_thread::yield();
   }

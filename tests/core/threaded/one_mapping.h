@@ -26,7 +26,7 @@ void* __wrap_mmap(void* address, size_t bytes, int protection, int flags, int fd
   static std::mutex mutex;
   static std::map<std::tuple<dev_t, ino_t, off_t, size_t>, void*> mapped;
   std::lock_guard<std::mutex> guard(mutex);
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0) return MAP_FAILED;
   void*& known = mapped[{info.st_dev, info.st_ino, offset, bytes}];
   if (known != nullptr) return known;
