@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.locality.times import job_seconds, share, timed, wanted_result
+from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 
@@ -49,7 +50,7 @@ class Worker:
     def __init__(self, library: Path) -> None:
         self._core = abi.library()
         # Where core_sum.cc looks for what it calls.
-        ctypes.CDLL(abi.library_path(), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(libraries.library_path(), ctypes.RTLD_GLOBAL)
         self._mine = ctypes.CDLL(str(library))
         self._mine.core_sum.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
         self._check(self._mine.core_open())

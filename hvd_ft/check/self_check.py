@@ -8,11 +8,10 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from hvd_ft import __version__
+from hvd_ft import __version__, libraries
 from hvd_ft.check.two_ranks import run_two_ranks
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import CHECKS, mpi_environment
-from hvd_ft.native import abi
 
 LOAD_SECONDS = 120.0
 _LOAD_MPI_LIBRARY = "from hvd_ft.native import mpi; print(mpi.version())"
@@ -53,7 +52,7 @@ def load_mpi_library() -> str:
     Raises:
         HvdFtError: It cannot be loaded, or is of another version.
     """
-    path = abi.mpi_library_path()
+    path = libraries.mpi_library_path()
     remedy = "install hvd_ft again: pip install . (in a checkout: make core)"
     version = _load(path, [_LOAD_MPI_LIBRARY], remedy)
     if version != __version__:

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hvd_ft import __version__, native
+from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install import horovod_source
 from hvd_ft.install.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 from hvd_ft.job import pinning
-from hvd_ft.native import abi
 
 _MPIEXEC = "mpiexec.hydra"
 _REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
@@ -155,8 +154,10 @@ def check_horovod() -> str:
 
 def check_library() -> str:
     """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
-    path = abi.library_path()
+    path = libraries.library_path()
     _check_file(path)
+    from hvd_ft import native  # needs cffi, which is perhaps what is absent
+
     version = native.version()
     if version != __version__:
         raise HvdFtError(f"{path} is of version {version}, hvd_ft of {__version__}; {_REMEDY}")
@@ -168,7 +169,7 @@ def check_mpi_library() -> str:
 
     It is not loaded: that takes an MPI in the process.
     """
-    path = abi.mpi_library_path()
+    path = libraries.mpi_library_path()
     _check_file(path)
     return path
 

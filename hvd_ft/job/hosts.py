@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hvd_ft.errors import HvdFtError
 
 LOCAL_NAMES = ("localhost", "127.0.0.1")
+_COUNT = re.compile(r"0*[1-9][0-9]{0,5}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -40,7 +41,7 @@ def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
         name, colon, count = entry.partition(":")
         if not _NAME.fullmatch(name):
             raise HvdFtError(f"-H {text}: {name!r} is no name of a host; {remedy}")
-        if colon and not (count.isdecimal() and int(count)):
+        if colon and not _COUNT.fullmatch(count):
             raise HvdFtError(f"-H {text}: {count!r} is no number of slots; {remedy}")
         hosts.append(Host(name, int(count) if colon else 1))
     slots = sum(host.slots for host in hosts)
@@ -59,7 +60,7 @@ def parse_placement(text: str) -> tuple[Host, ...]:
         HvdFtError: It is none.
     """
     counts = text.split("-")
-    if not all(count.isdecimal() and int(count) for count in counts):
+    if not all(map(_COUNT.fullmatch, counts)):
         raise HvdFtError(f"{text!r} is no placement; give the ranks of each node, such as 4-3-1")
     return tuple(Host(f"n{node}", int(count)) for node, count in enumerate(counts))
 

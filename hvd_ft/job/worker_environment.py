@@ -4,9 +4,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
+from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
-from hvd_ft.native import abi
 
 _LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI", "HOROVOD_FT_LAUNCHER")
 
@@ -78,6 +78,6 @@ def worker_environment(
         "HOROVOD_FT_HOMOGENEOUS": str(int(len(set(sizes)) == 1)),
         "HOROVOD_FT_DIR": directory,
         "HOROVOD_FT_JOB": job,
-        "HOROVOD_FT_LIBRARY": abi.library_path(),
+        "HOROVOD_FT_LIBRARY": libraries.library_path(),
         "PYTHONUNBUFFERED": "1",
     }

@@ -5,21 +5,19 @@ libraries. What the names mean is told in the headers; `core.py`, `logs.py` and 
 of them.
 """
 
-import os
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hvd_ft.errors import HvdFtError, NoRoomError
+from hvd_ft.libraries import library_path, mpi_library_path
 
-_PACKAGE = Path(__file__).resolve().parents[1]
 _BUILD = "build it with 'pip install .' or 'make core'"
 
 try:
     from hvd_ft.native._abi import ffi
 except ImportError as _error:
-    raise HvdFtError(f"hvd_ft is not built in {_PACKAGE} ({_error}); {_BUILD}") from None
+    raise HvdFtError(f"hvd_ft is not built ({_error}); {_BUILD}") from None
 
 T = TypeVar("T")
 
@@ -46,16 +44,6 @@ def read(kind: type[T], struct: Any) -> T:
     """
     values = {f.name: f.type(getattr(struct, f.name)) for f in fields(kind)}  # type: ignore
     return kind(**values)
-
-
-def library_path() -> str:
-    """Where libhvd_ft.so lies; HOROVOD_FT_LIBRARY, if an agent set it."""
-    return os.environ.get("HOROVOD_FT_LIBRARY") or str(_PACKAGE / "libhvd_ft.so")
-
-
-def mpi_library_path() -> str:
-    """Where libhvdft_mpi.so lies, which only processes that speak MPI load (`mpi.py`)."""
-    return str(_PACKAGE / "libhvdft_mpi.so")
 
 
 def _load(path: str, remedy: str, *, mpi: bool) -> Any:

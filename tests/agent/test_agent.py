@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
+from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import mpi_environment
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.launcher_processes import is_launcher
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.worker_environment import check_command, worker_environment
-from hvd_ft.native import abi
 
 RunAgents = Callable[..., Ended]
 
@@ -444,6 +444,6 @@ def test_the_workers_environment() -> None:
     assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
     assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
     assert env["HOROVOD_FT_HOMOGENEOUS"] == "0"
-    assert env["HOROVOD_FT_LIBRARY"] == abi.library_path()
+    assert env["HOROVOD_FT_LIBRARY"] == libraries.library_path()
     env = worker_environment({}, rank=4, nodes=Nodes((0, 2, 5)), job="j", directory="/d")
     assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("0", "1")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import _cffi_backend
 import pytest
 from conftest import ROOT
 
@@ -20,6 +21,8 @@ class Environment:
         self.site = prefix / "site-packages"
         self.variables: dict[str, str] = {}
         self.site.mkdir(parents=True)
+        cffi = Path(_cffi_backend.__file__)  # what the core is called with is there
+        (self.site / cffi.name).symlink_to(cffi)
 
     def install(self, name: str, version: str) -> None:
         """Makes what importlib.metadata sees of an installed distribution."""
@@ -166,8 +169,15 @@ def test_core_absent(environment: Environment) -> None:
     expect_one_line(environment.evaluate("environment.check_library()"), "no.so", "make core")
 
 
+def test_cffi_absent(environment: Environment) -> None:
+    for file in environment.site.glob("_cffi_backend*"):
+        file.unlink()
+    found = environment.evaluate("environment.check_library()")
+    expect_one_line(found, "No module named '_cffi_backend'", "pip install .")
+
+
 def test_the_library_over_mpi_absent(environment: Environment) -> None:
-    gone = "setattr(environment.abi, 'mpi_library_path', lambda: '/none/libhvdft_mpi.so')"
+    gone = "setattr(environment.libraries, 'mpi_library_path', lambda: '/none/libhvdft_mpi.so')"
     found = environment.evaluate(f"[{gone}, environment.check_mpi_library()]")
     expect_one_line(found, "/none/libhvdft_mpi.so is not there", "pip install .", "make core")
 
