@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
@@ -59,6 +60,17 @@ _OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator"
 _OF_TENSORFLOW = re.compile(
     r"^(?:import|from) (?:tensorflow|keras|horovod|hvd_ft\.tensorflow)\b", re.MULTILINE
 )
+
+
+# Every run looks at the same cases, however slow the machine is.
+hypothesis.settings.register_profile(
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
