@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hvd_ft"
 FOLDER = ROOT / "docs" / "reference"
 _NOTE = "<!-- made by scripts/make_reference.py: do not edit -->\n"
-_RAISED = ("HvdFtError", "NoRoomError", "say", "_wrong", "error", "FailedElsewhere", "Refused")
+_NOT_PRINTED = ("_setting", "compile", "add_argument", "add_parser", "ArgumentParser", "_add")
+# Code, and commands that are run.
+_OTHER_STRINGS = ("import ", "from ", "ip ", "link ", "qdisc ", "filter ", "action ", "Example:")
+_OF_PARSERS = ("help", "description", "epilog", "metavar", "title")
 # What a reader was doing, by the folder of the code that says it.
 _GROUPS = {
     "install": "Installing",
@@ -98,16 +101,30 @@ def _words(node: ast.expr) -> str:
     return "…"
 
 
+def _own_texts(tree: ast.AST) -> Iterator[ast.expr]:
+    """Goes through the strings of a file, each as a whole, but for those that nobody prints."""
+    if isinstance(tree, ast.JoinedStr | ast.Constant):
+        yield tree
+        return
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
+        yield tree
+        return
+    if isinstance(tree, ast.Call):
+        name = getattr(tree.func, "id", getattr(tree.func, "attr", ""))
+        if name in _NOT_PRINTED:
+            return
+    for child in ast.iter_child_nodes(tree):
+        of_parser = isinstance(child, ast.keyword) and child.arg in _OF_PARSERS
+        docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+        if not of_parser and not docstring:
+            yield from _own_texts(child)
+
+
 def _of_python(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and node.args:
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if name in _RAISED:
-                yield _words(node.args[0]) + (
-                    f" is not allowed: give {_words(node.args[2])}"
-                    if name == "_wrong" and len(node.args) > 2
-                    else ""
-                )
+    for node in _own_texts(ast.parse(path.read_text())):
+        text = _words(node)
+        if text.count(" ") > 3 and not text.lstrip().startswith(_OTHER_STRINGS):
+            yield text
 
 
 def _of_c(path: Path) -> Iterator[str]:
@@ -147,9 +164,9 @@ def messages_page() -> str:
         _NOTE,
         "# Messages",
         "",
-        "Every line that hvd_ft can print, without its prefix `hvdft:`, as the code has it; `…` "
-        "stands for what is filled in. Each names the thing, the reason and what to do. Find yours "
-        "with your browser's search, by words that are not filled in. "
+        "Every line that hvd_ft can print, or a part of one, without its prefix `hvdft:`, as the "
+        "code has it; `…` stands for what is filled in. Each names the thing, the reason and what "
+        "to do. Find yours with your browser's search, by words that are not filled in. "
         "[Troubleshooting](../troubleshooting.md) begins with what you see instead.",
         "",
     ]

@@ -151,7 +151,7 @@ def _allreduce(options: argparse.Namespace) -> int:
     from hvd_ft.bench import allreduce, allreduce_output, output
 
     if options.op == "average" and options.dtype.startswith("int"):
-        raise HvdFtError("--op average of whole numbers is cut off by Horovod, so that no result "
+        raise HvdFtError("--op average of whole numbers is truncated by Horovod, so no result "
                          "is right; give --op sum or another --dtype")  # fmt: skip
     check_writable(options.csv, options.png)
     unit = np.dtype(options.dtype).itemsize * options.tensors

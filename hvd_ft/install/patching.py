@@ -44,7 +44,7 @@ def apply_patch(patch: Path, tree: Path, what: str) -> None:
     parsed = patch_ng.fromfile(str(patch))
     if not parsed or not parsed.apply(strip=1, root=str(tree)):
         raise HvdFtError(
-            f"{patch.name} does not apply to {what}; restore the file, or make the patch anew"
+            f"{patch.name} does not apply to {what}; restore the file, or create the patch again"
         )
 
 

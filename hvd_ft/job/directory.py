@@ -206,7 +206,7 @@ def _check_private(path: str, found: os.stat_result) -> None:
     else:
         return
     raise HvdFtError(
-        f"{path} {reason}: have it removed or set HOROVOD_FT_ARENA_DIR to another directory"
+        f"{path} {reason}: remove it, or set HOROVOD_FT_ARENA_DIR to another directory"
     )
 
 

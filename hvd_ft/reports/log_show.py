@@ -137,7 +137,7 @@ def pairs_table(pairs: Sequence[PairOfRanks]) -> Table:
     """Puts the message logs into a table, a row for each pair of ranks."""
     table = Table(box=None, header_style="")
     table.add_column("messages")
-    for name in ("sent", "received", "on the way", "settled", "MiB"):
+    for name in ("sent", "received", "on the way", "decided", "MiB"):
         table.add_column(name, justify="right")
     for pair in pairs:
         table.add_row(

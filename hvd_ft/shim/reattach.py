@@ -113,7 +113,7 @@ def reattach(
     except (OSError, ValueError) as error:
         channel.close()
         raise HvdFtError(
-            f"the shim of rank {rank} does not take an agent of generation {generation} "
+            f"the shim of rank {rank} refuses an agent of generation {generation} "
             f"({error}): start the job again"
         ) from error
     end.settimeout(None)

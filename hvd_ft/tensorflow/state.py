@@ -81,7 +81,7 @@ class State:
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
             if hasattr(self, name):
-                raise HvdFtError(f"State needs the name {name} itself: give the value another one")
+                raise HvdFtError(f"State reserves the name {name}: give the value another name")
         self._names = tuple(values)
         self._set(values)
 
@@ -107,7 +107,7 @@ class State:
         if worker.rank == 0 and worker.incarnation == 0 and counts_in_python(self.optimizer):
             say(
                 "the optimizer Nadam counts in Python, which a restarted loop cannot make "
-                "up for, so after a restart its steps are others than they would have been; use "
+                "up for, so its steps will differ after a restart; use "
                 "tf.keras.optimizers.legacy.Nadam, or Model.fit"
             )
         self._kept = self._all()

@@ -185,7 +185,7 @@ def test_nothing_of_an_older_generation_is_accepted(
 ) -> None:
     process, path = shim
     assert stat.S_IMODE(os.stat(f"{path}/shim-3").st_mode) == 0o600
-    with pytest.raises(HvdFtError, match="the shim of rank 3 does not take an agent of"):
+    with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
         reattach(path, 3, 0, 20, None)
     assert reattach(path, 2, 1, 20, None) is None
     with socket.socket(socket.AF_UNIX) as stranger:
@@ -247,7 +247,7 @@ def test_a_shim_has_nothing_for_new_agents_before_it_is_told_to_keep(arena_dir: 
     process.watch_job(directory.path)
     process.start("worker", ["true"], {}, "/")
     assert process.channel.receive()
-    with pytest.raises(HvdFtError, match="the shim of rank 3 does not take an agent of"):
+    with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
         reattach(directory.path, 3, 1, 20, None)
     assert process.end(10)
     directory.leave()

@@ -33,6 +33,7 @@ def test_messages_of_all_kinds_are_found() -> None:
     for line in (
         "… is no setting of hvd_ft: … (docs/reference/settings.md has them)",  # Python, raised
         "this training takes no snapshots, so a restarted rank repeats it",  # Python, said
+        "rank … failed again at step … with the same error",  # Python, in a verdict
         "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent",  # C++, the core
         "op … is one of process set …, which this rank has not added",  # C++, Horovod's backend
         "the ft backend has no autotuning (HOROVOD_AUTOTUNE)",

@@ -46,7 +46,7 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
   if (!arenas) return nullptr;
   if (!arenas->node().is_local(rank)) {
     hvdft::fail(HVDFT_EINVAL,
-                "rank %d is not where it was: the arenas here are not its; start the "
+                "rank %d has moved: the arenas on this host belong to other ranks; start the "
                 "job again",
                 rank);
     return nullptr;

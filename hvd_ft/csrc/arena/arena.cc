@@ -61,7 +61,7 @@ int open_file(const std::string& path, uint64_t magic, const char* job, bool wri
   } else if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     code = fail(HVDFT_EINVAL,
                 "arena %s belongs to user %u with mode %o, expected user %u and "
-                "mode 600; remove it and start the job anew",
+                "mode 600; remove it and start the job again",
                 name, info.st_uid, info.st_mode & 0777, geteuid());
   } else if (header->version != kLayoutVersion) {
     code = fail(HVDFT_EINVAL,
@@ -134,7 +134,7 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
   node->dir_ = dir;
   node->fd_ = fd;
   if (header.size < 1 || header.size > kMaxRanks) {
-    fail(HVDFT_EINVAL, "%s/node.arena is damaged; start the job anew", dir.c_str());
+    fail(HVDFT_EINVAL, "%s/node.arena is damaged; start the job again", dir.c_str());
     return nullptr;
   }
   node->offsets_ = node_offsets(static_cast<int>(header.size));
@@ -292,7 +292,7 @@ std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job
   file->fd_ = fd;
   file->limit_ = header.limit_bytes;
   if (header.rank != static_cast<uint32_t>(rank)) {
-    fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job anew", path.c_str(),
+    fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job again", path.c_str(),
          header.rank, rank);
     return nullptr;
   }

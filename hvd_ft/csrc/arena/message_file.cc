@@ -48,7 +48,7 @@ int transfer_all(uint64_t bytes, Transfer transfer) {
     } else if (moved == 0 || errno != EINTR) {
       return fail(HVDFT_ESYS,
                   "a message log cannot be read or written: %s; the job's directory was "
-                  "changed from outside, start the job anew",
+                  "changed from outside, start the job again",
                   moved == 0 ? "its end is missing" : strerror(errno));
     }
   }
@@ -76,7 +76,7 @@ std::unique_ptr<PairFile> PairFile::open(const Node& node, int source, int dest,
     return nullptr;
   }
   if (header.rank != static_cast<uint32_t>(source) || header.size != static_cast<uint32_t>(dest)) {
-    fail(HVDFT_EINVAL, "%s is the log of ranks %u and %u; start the job anew", path.c_str(),
+    fail(HVDFT_EINVAL, "%s is the log of ranks %u and %u; start the job again", path.c_str(),
          header.rank, header.size);
     return nullptr;
   }

@@ -116,8 +116,8 @@ def _draws(operations: list[tf.Operation]) -> list[str]:
     kept = [op for op in random if not any(map(_is_collective, _ancestors([op])))]
     if unkept := [op.name for op in random if op not in kept]:
         say(
-            f"the random numbers of {', '.join(unkept)} depend on a collective, so after "
-            "a restart they are others than they would have been"
+            f"the random numbers of {', '.join(unkept)} depend on a collective, so they "
+            "will differ after a restart"
         )
     return [*names, *(op.name for op in kept)]
 
