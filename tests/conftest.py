@@ -26,6 +26,8 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.install import patching
 
 ROOT = Path(__file__).resolve().parents[1]
+# What takes so long hangs, on however busy a machine; less than pytest's own limit.
+HANG_SECONDS = 600.0
 SCRIPTS = ROOT / "tests" / "jobs" / "scripts"  # training scripts of tests
 
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
@@ -168,7 +170,7 @@ def arena_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
-    """Gives a function `run_hvdft(arguments, timeout=120.0, env=None, program=None)`.
+    """Gives a function `run_hvdft(arguments, timeout=HANG_SECONDS, env=None, program=None)`.
 
     It runs `hvdft`, or the command line `program` in its place, with a hard limit in seconds: only
     what hangs meets it, even on a machine that is busy with other things.
@@ -178,7 +180,7 @@ def run_hvdft(arena_dir: Path) -> Iterator[RunHvdft]:
 
     def run(
         arguments: list[str],
-        timeout: float = 120.0,
+        timeout: float = HANG_SECONDS,
         env: dict[str, str] | None = None,
         program: list[str] | None = None,
     ) -> Ended:
@@ -257,7 +259,7 @@ class Cluster:
     name: str
 
     def hvdft(
-        self, command: str, *arguments: str, timeout: float = 60.0, before: str = ""
+        self, command: str, *arguments: str, timeout: float = HANG_SECONDS, before: str = ""
     ) -> Ended:
         """Runs `hvdft cluster COMMAND` on this cluster, with a hard limit in seconds."""
         program = [sys.executable, "-m", "hvd_ft.cli", "cluster", command, "--name", self.name]
@@ -273,7 +275,7 @@ class Cluster:
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def sh(self, node: str, script: str, timeout: float = 60.0) -> str:
+    def sh(self, node: str, script: str, timeout: float = HANG_SECONDS) -> str:
         """Runs a shell script on a node, which must succeed; returns what it prints."""
         ended = self.hvdft("exec", node, "sh", "-ec", script, timeout=timeout)
         assert ended.code == 0, ended

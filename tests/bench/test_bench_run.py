@@ -38,8 +38,7 @@ def stopped():
 
 # When both sides have been seen stopped, they are taking turns.
 workers = set()
-deadline = time.monotonic() + 60
-while len(workers) < 4 and time.monotonic() < deadline:
+while len(workers) < 4 and driver.is_running():
     workers |= stopped()
     time.sleep(0.05)  # only a parent is told that a process has stopped
 """
@@ -111,7 +110,6 @@ def test_training_and_the_price_of_a_kill(run_hvdft: RunHvdft, tmp_path: Path) -
     ended = run_hvdft(
         ["bench", "training", *TWO, "--models", "digits:20", "--rounds", "1", "--backends", "ft",
          "--snapshot-steps", "4", "--csv", str(table), "--png", str(picture)],
-        timeout=120,
     )  # fmt: skip
     assert ended.code == 0, ended.err
     lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
@@ -140,7 +138,6 @@ def test_nothing_is_left_however_it_ends(
     ended = run_hvdft(
         ["bench", "allreduce", *TWO, "--min-bytes", "64M", "--max-bytes", "64M", "--repeats", "99"],
         program=["sh", "-c", DISTURBED, sys.executable, str(script)],
-        timeout=100,
     )
     assert ended.code == code, ended.err
     assert "Traceback" not in ended.err

@@ -13,6 +13,9 @@ from subprocess import STDOUT
 import pytest
 from conftest import ROOT
 
+# The first one compiles them all, beside other work.
+pytestmark = pytest.mark.timeout(1800)
+
 TESTS = ROOT / "tests" / "core"
 BUILD = ROOT / "build" / "tests"
 CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
@@ -53,7 +56,7 @@ def programs() -> Path:
 def run_test(programs: Path, arena_dir: Path) -> RunTest:
     """Gives a function `run_test(name, *arguments)` that returns a test's output.
 
-    A test that fails or takes longer than 120 s leaves neither a process nor a file behind.
+    A test that fails or takes longer than 600 s leaves neither a process nor a file behind.
     """
 
     def run(name: str, *arguments: object) -> str:
@@ -65,7 +68,7 @@ def run_test(programs: Path, arena_dir: Path) -> RunTest:
             start_new_session=True,
         ) as process:
             try:
-                out, _ = process.communicate(timeout=120)
+                out, _ = process.communicate(timeout=600)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

@@ -192,7 +192,7 @@ def test_a_fresh_environment_runs_a_job_on_two_nodes(installed: Path, elsewhere:
     small_ops = ["20", "65536"]
     with running_cluster("-n", "2") as cluster:
         hvdft = [str(installed / "hvdft"), "run", "-np", "2", "-H", "n0:1,n1:1", "--no-live"]
-        ended = cluster.hvdft("run", "--", *hvdft, "python", SUMS, *small_ops, timeout=120)
+        ended = cluster.hvdft("run", "--", *hvdft, "python", SUMS, *small_ops)
     assert ended.code == 0, ended.err
     assert "libfabric" in ended.err
     sums = [line.split() for line in ended.out.splitlines() if line.startswith("SUMS")]

@@ -46,6 +46,12 @@ def test_every_setting_is_read() -> None:
     )
 
 
+def test_what_follows_from_another_setting() -> None:
+    assert Settings.from_env({"HOROVOD_FT_LEASE_SECONDS": "10"}).suspect_seconds == 2.5
+    recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "40"}
+    assert Settings.from_env(recovery).replay_timeout_seconds == 20.0
+
+
 @pytest.mark.parametrize(
     ("text", "count"), [("67108864", 64 * MIB), ("65536K", 64 * MIB), ("64M", 64 * MIB)]
 )

@@ -47,7 +47,6 @@ def written(run_hvdft: RunHvdft, tmp_path: Path) -> Callable[..., dict[str, list
         inject = [word for drill in drills for word in ("--inject", drill)]
         ended = run_hvdft(
             ["run", "-np", "2", *inject, "sh", "-c", script, "sh", *trace],
-            timeout=240,
             env={"TMPDIR": str(tmpdir), "PYTHONDONTWRITEBYTECODE": "1", **env},
         )
         assert ended.code == 0, ended.err

@@ -26,7 +26,6 @@ def train(
     command = [sys.executable, SCRIPT, ",".join(styles), *arguments]
     ended = run_hvdft(
         ["run", "-np", str(RANKS), *inject, *command],
-        timeout=240,
         env={"HOROVOD_FT_MAX_FAILURES": "10"},
     )
     assert ended.code == 0, ended.err

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import SCRIPTS, Cluster, Ended, Once, RunHvdft, running_cluster
+from conftest import HANG_SECONDS, SCRIPTS, Cluster, Ended, Once, RunHvdft, running_cluster
 from test_recovery import reference, train
 
 from hvd_ft.errors import HvdFtError
@@ -312,7 +312,7 @@ def test_an_op_goes_on_from_where_it_was(
     report = tmp_path / "report.jsonl"
     flags = ["--inject", drill, "--report", str(report)]
     job = [*on_nodes("4-2-2"), *flags, *SUMS, "6", str(16 * MEGABYTE)]
-    ended = slow_cluster.hvdft("run", "--", *job, timeout=240)
+    ended = slow_cluster.hvdft("run", "--", *job)
     assert set(sums(ended, 8).values()) == {0}
     assert generations(ended) == 1
     _, *events, _ = map(json.loads, report.read_text().splitlines())
@@ -331,7 +331,7 @@ def test_small_ops_that_go_round_whole(slow_cluster: Cluster) -> None:
     drills = ["agent=5,step=100", "rank=3,step=300", "mpirun,step=500", "agent=0,step=700"]
     inject = [word for drill in drills for word in ("--inject", drill)]
     job = [*on_nodes("4-2-2"), *inject, *SUMS, "1000", "16384", "50"]
-    ended = slow_cluster.hvdft("run", "--", *job, timeout=180)
+    ended = slow_cluster.hvdft("run", "--", *job)
     assert sums(ended, 8) == {rank: int(rank == 3) for rank in range(8)}
     assert generations(ended) == 3
     await_clear(slow_cluster, 10, ended.err)
@@ -362,7 +362,7 @@ class Background:
 
     def end(self) -> int:
         """Waits for its end; returns its exit code."""
-        self.err += self.process.communicate(timeout=60)[1]
+        self.err += self.process.communicate(timeout=HANG_SECONDS)[1]
         return self.process.returncode
 
 

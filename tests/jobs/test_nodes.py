@@ -60,7 +60,7 @@ def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
     """Runs a job of 8 ranks on a cluster's nodes."""
     hosts = host_list(parse_placement(placement))
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "8", "-H", hosts]
-    ended = cluster.hvdft("run", "--", *hvdft, *arguments, timeout=240)
+    ended = cluster.hvdft("run", "--", *hvdft, *arguments)
     left = "find /dev/shm -path '*hvdft-*/*'; pgrep -f hvd_ft.agent$ || :"
     assert [cluster.sh(node, left) for node in ("n0", "n1", "n2")] == [""] * 3
     return ended

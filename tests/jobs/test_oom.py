@@ -65,7 +65,7 @@ def memory_group() -> Iterator[MemoryGroup]:
 def train(run_hvdft: RunHvdft, report: Path, env: dict[str, str]) -> list[list[str]]:
     """Runs the script on two ranks; returns rank, incarnation and digest of each."""
     flags = ["-np", "2", "--report", str(report)]
-    ended = run_hvdft(["run", *flags, sys.executable, SCRIPT], env=env, timeout=120)
+    ended = run_hvdft(["run", *flags, sys.executable, SCRIPT], env=env)
     assert ended.code == 0, ended.err
     return sorted(line.split()[1:] for line in ended.out.splitlines() if "RESULT" in line)
 

@@ -40,13 +40,13 @@ def results_of(
             if run == "mpi":
                 environment = {**os.environ, **mpi_environment()}
                 arguments = ["-n", str(RANKS), *script]
-                ended = run_hvdft(arguments, timeout=120, env=environment, program=["mpirun"])
+                ended = run_hvdft(arguments, env=environment, program=["mpirun"])
             elif run == "ft":
-                ended = run_hvdft([*hvdft, *script], timeout=120)
+                ended = run_hvdft([*hvdft, *script])
             else:
                 cluster: Cluster = request.getfixturevalue("cluster")
                 hvdft = [sys.executable, "-m", "hvd_ft.cli", *hvdft, "-H", "n0:2,n1:1"]
-                ended = cluster.hvdft("run", "--", *hvdft, *script, timeout=180)
+                ended = cluster.hvdft("run", "--", *hvdft, *script)
             assert ended.code == 0, ended.err
             ranks = [dict(np.load(tmp_path / f"rank-{r}.npz")) for r in range(RANKS)]
             for r in range(RANKS):

@@ -90,7 +90,7 @@ def test_killed_ranks_on_several_nodes(cluster: Cluster, run_hvdft: RunHvdft) ->
     # What ranks 2 and 3 send each other goes by way of another node.
     flags = ["-np", "4", "-H", "n0:2,n1:1,n2:1", *inject]
     command = [sys.executable, "-m", "hvd_ft.cli", "run", *flags, sys.executable, SCRIPT, "loop"]
-    ended = cluster.hvdft("run", "--", *command, timeout=120)
+    ended = cluster.hvdft("run", "--", *command)
     assert sums(ended) == alone
     assert ended.err.count("hvdft: drill:") == len(drills), ended.err
     left = "find /dev/shm -path '*hvdft-*/*'"

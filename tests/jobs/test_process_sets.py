@@ -45,7 +45,7 @@ def test_ranks_that_die_are_replayed_in_their_sets(
 
 def test_a_node_without_a_set_s_ranks_adds_nothing(cluster: Cluster, expected: list[str]) -> None:
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", RANKS, "-H", "n0:2,n1:1"]
-    ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SCRIPT, timeout=180)
+    ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SCRIPT)
     assert ended.code == 0, ended.err
     assert sorted(ended.out.splitlines()) == expected
 

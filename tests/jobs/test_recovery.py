@@ -52,7 +52,6 @@ def train(
     flags = ["-np", str(RANKS[style]), "--report", str(report), *inject, *flags]
     ended = run_hvdft(
         ["run", *flags, sys.executable, SCRIPT, style],
-        timeout=250,
         env={"HOROVOD_FT_MAX_FAILURES": "10", **(env or {})},
     )
     assert ended.code == 0, ended.err

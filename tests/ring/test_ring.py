@@ -22,7 +22,7 @@ def run(run_hvdft: RunHvdft, ranks: int, mode: str, fabrics: str = "shm"):
     ours = {k: v for k, v in env.items() if not k.startswith("I_MPI_THREAD")}
     command = [f"{env['I_MPI_ROOT']}/bin/mpirun", "-n", str(ranks), sys.executable, SCRIPT, mode]
     tcp = {"I_MPI_FABRICS": fabrics, "FI_TCP_IFACE": "lo"}
-    return run_hvdft([], timeout=100.0, env={**ours, **tcp}, program=command)
+    return run_hvdft([], env={**ours, **tcp}, program=command)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])

@@ -29,6 +29,9 @@ using Shared = std::atomic<T>;
 inline void copy_torn(char* to, const char* from, uint64_t bytes) {
   uint64_t at = 0, word;
   for (; at + sizeof word <= bytes; at += sizeof word) {
+#ifdef HVDFT_STEPPED
+    step(false);
+#endif
     word = __atomic_load_n(reinterpret_cast<const uint64_t*>(from + at), __ATOMIC_RELAXED);
     std::memcpy(to + at, &word, sizeof word);
   }
