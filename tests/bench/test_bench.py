@@ -236,7 +236,7 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str], kind: str) -> N
         (["allreduce", "--max-bytes", "lots"], "'lots' is not a number of bytes"),
         (["allreduce", "--min-bytes", "1M", "--max-bytes", "1K"], "less than --min-bytes"),
         (["allreduce", "--dtype", "complex64"], "invalid choice: 'complex64'"),
-        (["allreduce", "--op", "average", "--dtype", "int32"], "cut off by Horovod"),
+        (["allreduce", "--op", "average", "--dtype", "int32"], "truncated by Horovod"),
         (["allreduce", "--warmup", "0"], "'0' is not a number, 1 or more"),
         (["allreduce", "--factor", "1"], "'1' is not a number, 2 or more"),
         (["allreduce", "--csv", "none/x"], "cannot write none/x"),

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/failpoint.h"
-#include "worker/worker.h"
 
 namespace hvdft {
 
@@ -118,30 +117,3 @@ int Negotiation::write_proposal(const hvdft_op* ops, int count) {
 }
 
 }  // namespace hvdft
-
-using hvdft::the_worker;
-
-uint64_t hvdft_worker_term(void) { return the_worker()->negotiation.term(); }
-int hvdft_worker_entered(void) { return the_worker()->negotiation.entered(); }
-
-int hvdft_worker_enter(uint64_t log_length) {
-  the_worker()->negotiation.enter(log_length);
-  return HVDFT_OK;
-}
-
-int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
-  return the_worker()->negotiation.announce(term, blob, bytes);
-}
-
-int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
-  return the_worker()->negotiation.take(rank, term, blob);
-}
-
-int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
-  auto& negotiation = the_worker()->negotiation;
-  for (;;) {
-    uint32_t ticket = hvdft_worker_ticket();
-    if (negotiation.may_propose()) return negotiation.propose(term, ops, count);
-    if (hvdft_worker_wait(ticket, -1) < 0) return HVDFT_ESTOPPED;
-  }
-}

@@ -1,4 +1,5 @@
-// The worker's side of the C ABI: attaching, waiting, what it tells others, views.
+// The worker's side of the C ABI: attaching, waiting, negotiation, the log, what it tells others,
+// views.
 #include "worker/worker.h"
 
 #include <pthread.h>
@@ -110,6 +111,82 @@ int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
 int hvdft_worker_waits(void) { return the_worker()->block().state.load() == HVDFT_WAITING; }
 
 void hvdft_worker_notify(void) { the_worker()->node->notify_worker(the_worker()->rank); }
+
+// ---------------------------------------------------------------- negotiation
+
+uint64_t hvdft_worker_term(void) { return the_worker()->negotiation.term(); }
+int hvdft_worker_entered(void) { return the_worker()->negotiation.entered(); }
+
+int hvdft_worker_enter(uint64_t log_length) {
+  the_worker()->negotiation.enter(log_length);
+  return HVDFT_OK;
+}
+
+int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes) {
+  return the_worker()->negotiation.announce(term, blob, bytes);
+}
+
+int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob) {
+  return the_worker()->negotiation.take(rank, term, blob);
+}
+
+int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count) {
+  auto& negotiation = the_worker()->negotiation;
+  for (;;) {
+    uint32_t ticket = hvdft_worker_ticket();
+    if (negotiation.may_propose()) return negotiation.propose(term, ops, count);
+    if (hvdft_worker_wait(ticket, -1) < 0) return HVDFT_ESTOPPED;
+  }
+}
+
+// ---------------------------------------------------------------- the log
+
+uint64_t hvdft_worker_log_length(void) {
+  return the_worker()->node->header().log_length.load(std::memory_order_acquire);
+}
+
+uint64_t hvdft_worker_cursor(void) { return the_worker()->log.cursor(); }
+uint64_t hvdft_worker_next(void) { return the_worker()->log.next(); }
+void hvdft_worker_caught_up(void) { the_worker()->log.catch_up(); }
+
+int hvdft_worker_record(uint64_t id, hvdft_record* out) {
+  Worker& w = *the_worker();
+  if (id >= hvdft_worker_log_length()) return HVDFT_AGAIN;
+  const hvdft::Record* record = w.node->record(id);
+  if (record == nullptr) {
+    return fail(HVDFT_ETRUNCATED,
+                "rank %d cannot be replayed: it asks for op %lu, which lies before its "
+                "snapshot; a restarted script must reach its training loop (FaultTolerance, "
+                "state.sync()) with the same collectives as before",
+                w.rank, id);
+  }
+  const hvdft::OpHead& op = record->op;
+  const char* tail = reinterpret_cast<const char*>(record + 1);
+  uint64_t block_bytes = op.blocks * sizeof(uint64_t);
+  out->id = id;
+  out->kind = op.kind;
+  out->dtype = op.dtype;
+  out->reduce = op.reduce;
+  out->root = op.root;
+  out->result_bytes = op.result_bytes;
+  out->block_bytes = op.blocks > 0 ? reinterpret_cast<const uint64_t*>(tail) : nullptr;
+  out->result = w.node->heap() + record->result_offset;
+  out->response = tail + block_bytes;
+  out->response_bytes = op.response_bytes;
+  out->signature = tail + block_bytes + op.response_bytes;
+  out->viewed = static_cast<uint32_t>(op.viewed);
+  return HVDFT_OK;
+}
+
+int hvdft_worker_executed(uint64_t id) {
+  the_worker()->log.executed(id);
+  return HVDFT_OK;
+}
+
+int hvdft_worker_passed(uint64_t id) {
+  the_worker()->log.passed(id);
+  return HVDFT_OK;
+}
 
 // ---------------------------------------------------------------- what it tells
 
