@@ -1,4 +1,4 @@
-"""The command line of `hvdft`: its commands, and one line for what goes wrong."""
+"""The command line of `hvdft`: its commands, and errors as one line."""
 
 from __future__ import annotations
 

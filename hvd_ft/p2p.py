@@ -1,4 +1,4 @@
-"""Messages between workers, in the manner of MPI's send and receive, that outlive their ends.
+"""Messages between workers, like MPI's send and receive, that survive their ends.
 
 Every message arrives exactly once, whatever dies between: it lies in a log of the two ranks. A
 restarted worker's repeated sends are skipped, its receives served from the log, up to where it was.

@@ -1,4 +1,4 @@
-"""What a supervisor has its agent do; see supervisor.py."""
+"""The actions that a supervisor can ask of its agent; see supervisor.py."""
 
 import signal
 from collections.abc import Mapping

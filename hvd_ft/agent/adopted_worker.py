@@ -1,4 +1,4 @@
-"""What an agent of a new generation makes of the worker that it finds. Pure.
+"""The verdict of a new generation's agent on the worker that it finds. Pure.
 
 The shim knows what became of the latest worker it was told to start, the arena what the older
 agent had noted of it. That agent may have been killed between any two things it did.

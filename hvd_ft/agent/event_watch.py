@@ -1,4 +1,4 @@
-"""What happens in a job, as a descriptor to wait on beside others."""
+"""The job's events as a descriptor that can be polled beside others."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Agents that were started by the launcher of another MPI, which our MPI knows nothing of.
+"""Detects agents that were started by another MPI's launcher.
 
 To Intel MPI such agents are so many jobs of one rank each, which would all train on their own and
 end well. What the launcher has said of the job in the environment tells it.

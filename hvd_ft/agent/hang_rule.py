@@ -1,4 +1,4 @@
-"""Which worker is stuck: no clock, no I/O, only the rules.
+"""The rule that decides which worker is stuck: no clock, no I/O.
 
 A worker owes the others something when they wait and it does not. One that waits itself, in a
 collective of which it has done its part, sleeps until it is notified: it is not stuck, however long

@@ -1,4 +1,4 @@
-"""Commands that the user wants run when a worker dies or is back (`--on-failure`, `--on-restart`).
+"""The user's hook commands, run when a worker dies or is back (`--on-failure`, `--on-restart`).
 
 The shim runs them, through the shell and in a session of their own, so they end with the job
 and never hold up recovery.

@@ -1,4 +1,4 @@
-"""What all parts of an agent know of its job, from the making of the job's files to its end."""
+"""One agent's place in its job, from the creation of the job's files to its end."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The job's directory and arenas: made by its first agents, found by those of later generations."""
+"""Makes the job's directory and arenas in the first generation; finds them in later ones."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""How the agents of a job meet, and how they part: all the MPI that agents use.
+"""How the agents of a job meet and part: all MPI that agents use.
 
 Between the two an agent makes no MPI call here; the leaders of several nodes have threads of their
 own for that (mpi/leader.h). An MPI call cannot time out, so the shim ends the

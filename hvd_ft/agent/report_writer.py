@@ -1,4 +1,4 @@
-"""The report of a run, JSON Lines: facts of its start, every event, facts of its end."""
+"""Writes the report of a run as JSON Lines: its start, every event, its end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What becomes of a rank whose worker has ended: no process, no clock, only the rules."""
+"""The rule that decides what follows when a worker has ended: no process, no clock."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""How an agent looks after its shim: first orders, beats, and another one in its place."""
+"""How an agent takes care of its shim: first orders, heartbeats, replacement."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where a worker's Python is: its stacks, asked for by a signal and told through a named pipe.
+"""Reads a worker's Python stacks: requested by a signal, received through a named pipe.
 
 The worker has `faulthandler` write them, which needs neither Python's lock nor a debugger. The
 agent makes the pipe, in the job's directory, and reads it beside everything else.

@@ -1,4 +1,4 @@
-"""The watch over one rank's worker that others wait for: says where it is, or has it killed."""
+"""Watches one rank's worker while others wait for it: names its position, or has it killed."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What no allreduce on one node can do without, as long as users hand it tensors of their own.
+"""The copies that no allreduce on one node can avoid while users hand it their own tensors.
 
 Every rank's inputs are read and its outputs are written, through a window that stays in the
 processor's cache. No sum, no other rank, no agreement, no log: so any backend takes longer.

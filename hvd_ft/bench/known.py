@@ -1,4 +1,4 @@
-"""Inputs whose reduction is known exactly, and the count of elements that came out wrong.
+"""Inputs whose reduction is known exactly, and the count of wrong elements.
 
 All are small whole numbers: exact in every type and in every order of summing. An element differs
 from its neighbours, between ranks and with the phase, so that a stale, shifted, missing or doubled

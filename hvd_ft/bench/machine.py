@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""Facts about the machine on which the numbers were measured."""
 
 import os
 import platform

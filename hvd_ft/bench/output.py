@@ -1,4 +1,4 @@
-"""Writing results: what every CSV file and picture has in common."""
+"""What every CSV file and picture of results has in common."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What can be measured, the sizes of a series of measurements, and what is made of the times."""
+"""The operations that can be measured, the sizes of a series, and the statistics of its times."""
 
 import re
 import statistics

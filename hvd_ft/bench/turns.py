@@ -1,4 +1,4 @@
-"""The worker's end: it does what the driver asks, one request after the other."""
+"""The worker's end: carries out the driver's requests one after the other."""
 
 import socket
 from collections.abc import Callable, Iterator

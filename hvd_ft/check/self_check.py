@@ -1,4 +1,4 @@
-"""What `hvdft check` does: looks for everything, loads the libraries, and has two ranks run."""
+"""`hvdft check`: looks for every part, loads the libraries, and has two ranks run."""
 
 import os
 import signal

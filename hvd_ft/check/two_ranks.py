@@ -1,4 +1,4 @@
-"""Two ranks on this host that do one allreduce, as ranks of two hosts would as far as that goes.
+"""Two ranks on this host that do one allreduce, as far as possible like ranks on two hosts.
 
 Each of them is a member of the ring (`--topology flat`), and between them is libfabric, not MPI's
 shared memory.

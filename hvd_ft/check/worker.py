@@ -1,4 +1,4 @@
-"""The worker of `hvdft check`: one allreduce, whose sum is known."""
+"""The worker of `hvdft check`: one allreduce whose sum is known."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a cluster is to be: its name, its nodes and their links, checked. Pure."""
+"""The plan of a cluster: its name, its nodes and their links, checked. Pure."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What mpirun and horovodrun take for ssh: runs a command in another node's exec server."""
+"""The `ssh` that mpirun and horovodrun find: runs a command through another node's exec server."""
 
 import getopt
 import os

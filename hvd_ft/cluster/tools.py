@@ -1,4 +1,4 @@
-"""The programs that a cluster is made with: ip, tc, unshare, nsenter and mount."""
+"""The system programs that a cluster needs: ip, tc, unshare, nsenter and mount."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What hvd_ft needs around it: Intel MPI, TensorFlow, the patched Horovod and our own library.
+"""What hvd_ft requires: Intel MPI, TensorFlow, the patched Horovod and our own libraries.
 
 Everything is looked up without importing TensorFlow or Horovod, so that a check takes no time.
 """

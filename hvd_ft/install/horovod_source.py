@@ -1,4 +1,4 @@
-"""What the patched Horovod is made of, and the key that names one such build.
+"""The sources of the patched Horovod, and the key that identifies a build of them.
 
 The key is a hash over everything that goes into the wheel. The build writes it into the wheel;
 whoever wants to know whether the installed Horovod fits this hvd_ft compares it with

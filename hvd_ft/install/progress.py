@@ -1,4 +1,4 @@
-"""What a long step shows while it runs."""
+"""Progress output of a long step."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""When a process that has promised to say something every second counts as stopped. Pure.
+"""The rule that decides when a process that should report every second has stopped. Pure.
 
 An agent and its shim watch each other so: whoever of the two is stopped (SIGSTOP, a stuck kernel
 call) is killed by the other, and what follows is what follows upon its death.

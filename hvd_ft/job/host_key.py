@@ -1,4 +1,4 @@
-"""What tells a host from all others, and from itself before it was started again."""
+"""Identifies a host, and tells it from the same host before a reboot."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What Intel MPI leaves in shared memory when it is killed while it starts.
+"""Removes files that Intel MPI leaves in shared memory when it is killed during its start.
 
 It makes a small file there, which all ranks map and the first removes; killed in between, it leaves
 the file for ever.

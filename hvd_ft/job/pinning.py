@@ -1,4 +1,4 @@
-"""Which CPUs of its host a rank has: those that Intel MPI would pin it to, were it MPI's process.
+"""The CPUs of a rank: those that Intel MPI would pin it to if it were MPI's process.
 
 Intel MPI pins by default, and stock Horovod's ranks with it. Our agents it must not pin, for they
 would hand that down; so they do it for their workers.

@@ -1,4 +1,4 @@
-"""Training commands that a warm spare can run: a script or a module of this very interpreter."""
+"""Training commands that a warm spare can run: a script or a module of this interpreter."""
 
 import os
 import shutil

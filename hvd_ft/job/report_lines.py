@@ -1,3 +1,3 @@
-"""What the lines of a report are, besides the events of the arena; for its writer and readers."""
+"""The lines of a report besides the arena's events; for its writer and its readers."""
 
 NOTES = ("STACKS",)  # types of what agents add

@@ -1,4 +1,4 @@
-"""What a worker is started with: its command, checked beforehand, and its environment."""
+"""The command and the environment with which a worker is started."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`hvdft clean`: removes what jobs have left that died, and what others may be resumed from."""
+"""`hvdft clean`: removes what dead jobs have left, and what jobs could be resumed from."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Whether new agents are started when mpirun has ended: no process, no clock, only the rules."""
+"""The rule that decides whether new agents are started when mpirun has ended: no clock."""
 
 from __future__ import annotations
 

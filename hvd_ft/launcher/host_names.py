@@ -1,4 +1,4 @@
-"""Whether the hosts of a job are known here, asked before mpirun is; and which one is this."""
+"""Checks that a job's host names are known here, and finds this host among them."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The launcher's watch over hosts, and over the links between nodes: asks, hears, says."""
+"""The launcher's watch over hosts and links: polls them, and reports what it finds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What mpirun prints, on its way to the user: workers' output without Hydra's own.
+"""Separates the workers' output from Hydra's own in what mpirun prints.
 
 When a process dies Hydra prints a page of its own, in which the user has to look for what happened.
 What there is to say the launcher says in a line; Hydra's lines are kept for when it cannot.

@@ -1,4 +1,4 @@
-"""What a job is, checked, and the command line that starts its agents."""
+"""The description of a job, checked, and the command line that starts its agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts of a job still answer: no socket, no clock, only the rules.
+"""The rule that decides which hosts still answer: no socket, no clock.
 
 The launcher asks every host once a second, and each answer renews the host's lease. A host that
 does not answer becomes suspect, then lost. The launcher waits for a lost host, for a limited time,

@@ -1,4 +1,4 @@
-"""Which link between two nodes does not deliver: no MPI, no clock, only the rules.
+"""The rule that decides which link between two nodes is broken: no MPI, no clock.
 
 Every node counts, for each of its links to another node, the transfers over MPI that it has begun,
 those that it is ready for (*posted*), and those that have arrived. Once one end has begun a

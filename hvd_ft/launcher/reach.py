@@ -1,4 +1,4 @@
-"""Whether mpirun can start processes on a host: it is asked to start one that does nothing."""
+"""Probes whether mpirun can start a process on a host."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Whether a job's hosts can be reached at all, while its first agents are on their way."""
+"""Probes a job's hosts while its first agents are being started."""
 
 from collections.abc import Collection, Mapping, Sequence
 

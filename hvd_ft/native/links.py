@@ -1,4 +1,4 @@
-"""Links between nodes, and what their ends have counted."""
+"""Links between nodes, and the transfers that their ends have counted."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The logs that two have together, seen from Python: messages between workers, and a look at logs.
+"""Pair logs and the op log seen from Python: messages between workers, and a look at the logs.
 
 The meaning of every name is told in ``include/hvd_ft_logs.h``. numpy is imported only
 where there are arrays: agents look at logs, and shall stay small.

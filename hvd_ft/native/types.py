@@ -1,4 +1,4 @@
-"""What the core tells of ranks and events: the values of ``hvd_ft.h`` as Python knows them."""
+"""Ranks, events and snapshots as the core reports them: the types of ``hvd_ft.h`` in Python."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""`hvdft log show`: the logs of a job, readable: the op log's head, the ring's edges, messages."""
+"""`hvdft log show`: prints a job's op log, the edges of its ring, and its messages."""
 
 import os
 from collections.abc import Sequence

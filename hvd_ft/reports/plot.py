@@ -1,4 +1,4 @@
-"""A picture of every rank's state over time, in the manner of the paper's figures 9 and 10."""
+"""Draws every rank's state over time, like figures 9 and 10 of the paper."""
 
 from __future__ import annotations
 

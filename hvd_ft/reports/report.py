@@ -1,4 +1,4 @@
-"""What happened in a run: from its events to facts, and from facts to tables.
+"""Turns the events of a run into facts, and facts into tables.
 
 Everything up to the tables is a pure function of the list of events.
 """

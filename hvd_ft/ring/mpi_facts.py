@@ -1,4 +1,4 @@
-"""What MPI was found to be at run time, and whether a ring can have two endpoints there."""
+"""What MPI supports at run time, and whether a ring can have two endpoints."""
 
 import os
 import re

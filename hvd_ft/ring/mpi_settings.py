@@ -1,4 +1,4 @@
-"""What Intel MPI has to be told before MPI_Init, so that a process has endpoints."""
+"""The settings that Intel MPI needs before MPI_Init to have endpoints."""
 
 import contextlib
 import os

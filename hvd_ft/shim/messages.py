@@ -1,4 +1,4 @@
-"""What an agent and its shim say to each other, as containerd's shim has it in its proto file.
+"""The messages between an agent and its shim, in one file like containerd's shim proto.
 
 They go over a channel (system/channel.py) as JSON objects. What does not fit is refused where it is
 read, with the field's name.

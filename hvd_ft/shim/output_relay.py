@@ -1,4 +1,4 @@
-"""What workers print, on its way through the shim to wherever the agent prints.
+"""Relays the workers' output through the shim to the agent's output.
 
 An agent's standard streams end at MPI's launcher, which waits until nobody has them any more, and
 breaks them when it dies. So workers have pipes of the shim's instead, which outlive an agent:

@@ -1,4 +1,4 @@
-"""Where warm spares are found: sockets in the job's directory.
+"""Finds warm spares: sockets in the job's directory.
 
 Their names tell whether the spare is ready; what comes through them is in system/handoff.py.
 """

@@ -1,4 +1,4 @@
-"""How many warm spares are prepared, and when: no process, no clock, only the rules."""
+"""The rule that decides how many warm spares are prepared, and when: no process, no clock."""
 
 from collections.abc import Iterable
 from enum import Enum, auto

@@ -1,4 +1,4 @@
-"""Which of a script's imports a spare may do beforehand: those of installed packages."""
+"""The imports of a script that a spare may do beforehand: those of installed packages."""
 
 import ast
 import importlib.util

@@ -1,4 +1,4 @@
-"""The shim of one warm spare: its parent, who gives it away, and who reaps what it leaves.
+"""The shim of one warm spare: its parent, which hands it over and reaps what it leaves.
 
 It waits at a Unix socket in the job's directory. A shim that has to start a worker again
 connects there, sends the worker's order with its standard streams, and from then on the shim is

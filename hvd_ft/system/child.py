@@ -1,4 +1,4 @@
-"""How a process of the user's begins, whoever starts it."""
+"""How a user's process is started."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Locks of files and directories, waited for no longer than a time."""
+"""Locks of files and directories, with a time limit."""
 
 import fcntl
 import time

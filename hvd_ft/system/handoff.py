@@ -1,4 +1,4 @@
-"""An order to another process of ours, which brings standard streams along, through a socket.
+"""Hands an order and standard streams to another process of ours through a socket.
 
 The order is one JSON message. The socket lies in a directory that only the user can enter, and who
 is at its other end is looked at besides.

@@ -1,4 +1,4 @@
-"""Files without a name, in memory: no directory has to be cleared of them, whoever is killed."""
+"""Unnamed files in memory: nothing is left in a directory when a process is killed."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket."""
+"""The user and process at the other end of a Unix socket."""
 
 import socket
 import struct

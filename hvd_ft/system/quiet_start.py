@@ -1,4 +1,4 @@
-"""To be imported first: Ctrl-C ends us without a traceback, until main() says otherwise."""
+"""To be imported first: Ctrl-C ends us without a traceback until main() takes over."""
 
 import signal
 

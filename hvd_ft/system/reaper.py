@@ -1,4 +1,4 @@
-"""Ends what a process has started, and what that has started, to the last grandchild."""
+"""Kills and reaps all descendants of a process."""
 
 import contextlib
 import os

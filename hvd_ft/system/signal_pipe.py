@@ -1,4 +1,4 @@
-"""Signals as something to wait for beside other descriptors."""
+"""Signals as a descriptor that can be polled beside others."""
 
 import contextlib
 import os

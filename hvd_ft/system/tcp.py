@@ -1,4 +1,4 @@
-"""How soon the kernel notices that nobody is at the other end of a TCP connection."""
+"""Keep-alive and time-out options that reveal a dead peer of a TCP connection."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""How a process has ended, in words."""
+"""Describes how a process has ended."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Files that results go to, whatever lies at their path: nothing, a file, a device, a FIFO.
+"""Writes results to a path, whatever is there: nothing, a file, a device, a FIFO.
 
 A regular file is replaced as a whole, or written as things happen; everything else is written into,
 for a rename would put a regular file in the place of a device. Symbolic links are followed.

@@ -1,4 +1,4 @@
-"""What the other callbacks of a fit or hooks of a session remember: patience, best values, …"""
+"""The plain state of a fit's other callbacks or a session's hooks: patience, best values, …"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Bringing a restarted process's input data to the batch it stopped at."""
+"""Brings a restarted process's input data to the batch where it stopped."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Timing of epochs in TensorFlow: what the hook of sessions and the callback of fit share."""
+"""Timing of epochs in TensorFlow: shared by the hook of sessions and the callback of fit."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Keras's callbacks that write files as training goes: a restarted fit goes on where they were.
+"""Keras's callbacks that write files: a restarted fit continues their files.
 
 A CSVLogger's file is kept whole, as the callback begins it anew. Event files of TensorBoard are cut
 where they were at the snapshot, and what the dead process wrote after that is removed; the

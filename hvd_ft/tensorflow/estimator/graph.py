@@ -1,4 +1,4 @@
-"""What a session's graph consists of for a snapshot: its variables, and what its runs draw.
+"""The variables of a session's graph, and the operations by which its runs draw data.
 
 TensorFlow can save an iterator of tf.data, but not what stateful operations in the pipeline have
 drawn, and of shuffle() it saves the whole buffer. So a restarted process draws again what it had

@@ -1,4 +1,4 @@
-"""Estimators whose variables live in memory, for who does not patch tensorflow_estimator.
+"""Estimators whose variables live in memory, without a patched tensorflow_estimator.
 
 TensorFlow has a file system in memory, `ram://`: a model directory there gives an Estimator all it
 does with checkpoints, and nothing of it reaches a disk. Its event files would grow without end, so
