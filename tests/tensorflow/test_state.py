@@ -175,7 +175,7 @@ def test_bare_variables_are_kept() -> None:
 def test_misuse_is_named() -> None:
     with pytest.raises(HvdFtError, match="model unbuilt is not built"):
         State(keras.Sequential([keras.layers.Dense(1)], name="unbuilt"))
-    with pytest.raises(HvdFtError, match="needs the name commit itself"):
+    with pytest.raises(HvdFtError, match="reserves the name commit"):
         State(commit=1)
     with pytest.raises(HvdFtError, match="snapshot_steps"):
         State(snapshot_steps=0)
