@@ -49,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process when None.
 
     Returns:
-        The exit code: 2 for bad input, for `run` otherwise that of the workers; 74 if all has gone
-        well but a result could not be written.
+        The exit code: 2 for bad input; for `run` otherwise that of the workers; 74 if everything
+        succeeded but a result could not be written.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given[:1] == ["agent"]:  # has its own flags
+        if given[:1] == ["agent"]:  # has flags of its own
             from hvd_ft.agent import main as agent
 
             return agent.main(given[1:])
@@ -306,7 +306,7 @@ def _draw_job(path: str, picture: str, job: str, code: int) -> int:
             raise HvdFtError(f"{path} is not this job's report; see if rank 0's host shares it")
     except HvdFtError as error:
         if code:
-            return code  # it has failed before there was anything to draw
+            return code  # it failed before there was anything to draw
         say(f"there is no picture: {error}")
         return EXIT_NOT_WRITTEN
     try:

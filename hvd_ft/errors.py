@@ -4,9 +4,9 @@
 class HvdFtError(RuntimeError):
     """One line that names the thing, the reason and the remedy.
 
-    The command line prints it without a traceback; in a training script it is raised as it is.
+    The command line prints it without a traceback; in a training script it is raised as usual.
     """
 
 
 class NoRoomError(HvdFtError):
-    """The arena's limit, or its filesystem's, is reached."""
+    """The arena's limit is reached, or its filesystem is full."""

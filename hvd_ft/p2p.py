@@ -1,8 +1,8 @@
-"""Messages between workers, like MPI's send and receive, that survive their ends.
+"""Messages between workers, like MPI's send and receive, that survive the death of either end.
 
-Every message arrives exactly once, whatever dies between: it lies in a log of the two ranks. A
-restarted worker's repeated sends are skipped, its receives served from the log, up to where it was.
-Snapshots of a training loop hold how far a rank has sent and received, too.
+Every message arrives exactly once, whatever dies in between: it is kept in a log of the two ranks.
+Up to where it had come, a restarted worker's repeated sends are skipped, and its receives are
+served from the log. Snapshots of a training loop include how far a rank has sent and received.
 
 Needs no TensorFlow, and no Horovod.
 """
@@ -24,7 +24,7 @@ from hvd_ft.native import logs
 from hvd_ft.worker.exit_reason import keep_last_words
 from hvd_ft.worker.exit_status import prepare_exit
 
-_LOOK_MS = 200  # between two looks for signals that Python has got
+_LOOK_MS = 200  # between two checks for signals
 _TAGS = range(-(1 << 31), 1 << 31)
 
 keep_last_words()
@@ -49,12 +49,12 @@ def size() -> int:
 
 
 def ft_send(array: Any, dest: int, tag: int = 0) -> None:
-    """Sends an array to a rank, without waiting until that receives it.
+    """Sends an array to a rank, without waiting until the rank receives it.
 
     Args:
-        array: a numpy array of numbers or bools, or what numpy makes one of.
-        dest: the rank that gets it.
-        tag: by which it is asked for; 32 bits.
+        array: a numpy array of numbers or bools, or anything that numpy converts to one.
+        dest: the receiving rank.
+        tag: selects the message in `ft_recv`; 32 bits.
 
     Raises:
         HvdFtError: The array cannot be sent or the arena has no room; a restarted script sends
@@ -135,7 +135,7 @@ def _timeout_seconds() -> float:
 
 @contextlib.contextmanager
 def _stopping(worker: native.Worker) -> Iterator[None]:
-    """An error in here would be the same after a restart, so it stops the job."""
+    """Stops the job on an error in the block, which would recur after a restart."""
     try:
         yield
     except HvdFtError as error:

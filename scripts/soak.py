@@ -97,7 +97,7 @@ class Plan:
         self._wait: float | None = None
 
     def due(self, now: float) -> bool:
-        """Tells whether the next strike is due; `now` is in seconds on any steady clock."""
+        """Returns whether the next strike is due; `now` is in seconds on any steady clock."""
         if self._left == 0:
             return False
         if self._wait is None:

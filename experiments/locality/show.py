@@ -37,7 +37,7 @@ def groups(rows: Sequence[Row]) -> dict[Key, list[Row]]:
 
 
 def is_busy(rows: Sequence[Row]) -> bool:
-    """Tells whether the machine had too much else to do."""
+    """Returns whether the machine had too much else to do."""
     share = [row.others / row.seconds / (os.cpu_count() or 1) for row in rows]
     return statistics.median(share) > BUSY
 

@@ -15,12 +15,12 @@ class StartWorker:
 
 @dataclass(frozen=True)
 class WatchWorker:
-    """Watch this worker, from now on, for a stall."""
+    """Watch this worker for a stall from now on."""
 
 
 @dataclass(frozen=True)
 class BeginWorker:
-    """Have a worker begin that was a spare: everybody knows of it now."""
+    """Let the worker that was a spare begin: its pid is published now."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RunHook:
 
     Attributes:
         hook: `on-failure` or `on-restart`.
-        incarnation: of which it tells.
+        incarnation: that the hook is about.
         facts: environment variables for it.
     """
 
@@ -102,7 +102,7 @@ class Say:
 
 @dataclass(frozen=True)
 class SayWhyStopped:
-    """Print why the job stops, if it was this rank that stopped it; once."""
+    """Print once why the job stops, if this rank stopped it."""
 
 
 Action = (

@@ -1,7 +1,7 @@
 """The verdict of a new generation's agent on the worker that it finds. Pure.
 
-The shim knows what became of the latest worker it was told to start, the arena what the older
-agent had noted of it. That agent may have been killed between any two things it did.
+The shim knows what became of the latest worker that it was ordered to start; the arena holds what
+the older agent published of it. That agent may have been killed between any two of its actions.
 """
 
 import signal
@@ -30,7 +30,7 @@ class GoesOn:
 
 @dataclass(frozen=True)
 class HasEnded:
-    """The worker has ended, and that is to be handled now.
+    """The worker has ended, and its end has not been handled yet.
 
     Attributes:
         incarnation: its.
@@ -49,7 +49,7 @@ class HasEnded:
 
 @dataclass(frozen=True)
 class ToStart:
-    """There is none; this incarnation is to be started."""
+    """There is no worker; this incarnation is to be started."""
 
     incarnation: int
 
@@ -62,11 +62,10 @@ class IsDone:
 def reattach_verdict(
     found: FoundWorker | None, arena: Status
 ) -> GoesOn | HasEnded | ToStart | IsDone:
-    """Says what is to be done.
+    """Returns what the new agent has to do.
 
     Args:
-        found: what the shim tells; None if it has started none, or was killed, and its worker
-            with it.
+        found: the shim's report; None if it has started no worker, or was killed together with it.
         arena: the rank's status.
     """
     if arena.state is State.DONE:

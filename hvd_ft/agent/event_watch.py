@@ -15,7 +15,7 @@ class JobNews:
         agent: a rank's side of the core.
 
     Attributes:
-        over: whether the job is stopped or all its ranks are done; then nothing more will come.
+        over: whether the job is stopped or all its ranks are done; no event follows.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -40,7 +40,7 @@ class JobNews:
         return self._descriptor
 
     def take(self) -> None:
-        """Makes it unreadable until the next thing happens."""
+        """Clears the descriptor until the next event."""
         os.eventfd_read(self._descriptor)
 
     def _watch(self) -> None:

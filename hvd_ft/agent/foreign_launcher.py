@@ -1,7 +1,7 @@
 """Detects agents that were started by another MPI's launcher.
 
-To Intel MPI such agents are so many jobs of one rank each, which would all train on their own and
-end well. What the launcher has said of the job in the environment tells it.
+To Intel MPI such agents are separate jobs of one rank each, which would all train on their own and
+succeed. The launcher's variables in the environment reveal it.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from hvd_ft.errors import HvdFtError
 
 
 class Rank0SaysIt(Exception):
-    """The error of all ranks but the launcher's rank 0, which tells the user. They end with code 0.
+    """The error of every rank except the launcher's rank 0, which prints it for the user.
 
-    At the first one that failed the launcher would kill the others, perhaps before rank 0 has said
-    anything.
+    These ranks end with code 0: at the first failure the launcher would kill the others, perhaps
+    before rank 0 has printed anything.
     """
 
 
 @dataclass(frozen=True)
 class Start:
-    """What the launcher that started this process says of it.
+    """The place of this process in its job, according to the launcher.
 
     Attributes:
         launcher: its name.
         rank: of this process.
-        size: of the job; None if it does not say.
+        size: of the job; None if the launcher does not set it.
     """
 
     launcher: str
@@ -33,8 +33,8 @@ class Start:
     size: int | None
 
 
-# Variables of rank and size, in the order in which they count: what is started last, and nearest
-# to the process, comes first. A batch script's own SLURM_NTASKS says nothing of what it starts.
+# Variables of rank and size, in order of precedence: the launcher nearest to the process comes
+# first. SLURM_NTASKS in a batch script says nothing about the processes that the script starts.
 _LAUNCHERS = (
     ("a launcher with a PMI of its own (MPICH's mpiexec, Slurm's srun)", "PMI_RANK", "PMI_SIZE"),
     ("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -44,7 +44,7 @@ _LAUNCHERS = (
 
 
 def start_of(environ: Mapping[str, str]) -> Start | None:
-    """Returns what the launcher says of this process; None if there is none.
+    """Returns this process's place in its job; None without a launcher.
 
     Args:
         environ: of this process.
@@ -57,7 +57,7 @@ def start_of(environ: Mapping[str, str]) -> Start | None:
 
 
 def check_hydra(environ: Mapping[str, str]) -> None:
-    """Checks, before MPI is initialised, that this is not MPICH's mpiexec: Intel MPI would abort.
+    """Checks before MPI_Init that MPICH's mpiexec is not the launcher: Intel MPI would abort.
 
     Args:
         environ: of this process.
@@ -66,7 +66,7 @@ def check_hydra(environ: Mapping[str, str]) -> None:
         HvdFtError: it is; `Rank0SaysIt` in all ranks but its rank 0.
     """
     start = start_of(environ)
-    # Either Hydra has a variable that the other one does not set.
+    # Each of the two Hydras sets a variable that the other does not.
     if start and "HYDI_CONTROL_FD" in environ and "I_MPI_HYDRA_UUID" not in environ:
         start = replace(start, launcher="MPICH's mpiexec")
         raise _refusal(start, "Intel MPI", "whose ranks it cannot start")

@@ -1,15 +1,15 @@
 """The rule that decides which worker is stuck: no clock, no I/O.
 
-A worker owes the others something when they wait and it does not. One that waits itself, in a
-collective of which it has done its part, sleeps until it is notified: it is not stuck, however long
-that takes. So a worker is stuck if for the whole timeout it has done nothing, and
+A worker blocks the others when they wait for it and it does not wait itself. A worker that has
+contributed to a collective and waits for its result sleeps until it is notified: it is not stuck,
+however long that takes. So a worker is stuck if it has done nothing for the whole timeout, and
 
-- it has a collective under way, but does not sleep, or was notified and did not wake up: it is
-  stopped;
+- it has a collective under way, but does not sleep, or was notified and did not wake up: its
+  process is stopped;
 - or it has none under way, and another worker has waited in one for the whole timeout: its script
-  hangs, or it is stopped.
+  hangs, or its process is stopped.
 
-Workers that are being restarted, or are replaying, have the recovery timeout to come back.
+Workers that are being restarted, or are replaying, are given the recovery timeout instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Stuck:
     Attributes:
         seconds: since it last did something.
         waiting: the ranks that have waited for it for the whole timeout; may be none.
-        where: its script is, in words; "" if that is not known.
+        where: the position of its script, in words; "" if it is not known.
     """
 
     seconds: float
@@ -42,7 +42,7 @@ class Stuck:
         return f"was stuck: {text}{f'; {self.where}' if self.where else ''}"
 
     def as_warning(self) -> str:
-        """Returns the same of a worker that is not killed."""
+        """Returns the warning about a worker that is not killed."""
         if not self.waiting:
             return f"has not gone on for {self.seconds:.0f} s: {self.where}"
         return f"has kept {self._ranks} waiting for {self.seconds:.0f} s: {self.where}"
@@ -58,14 +58,14 @@ class HangRule:
 
     Args:
         rank: whose worker it is.
-        timeout_seconds: so long a worker may do nothing.
+        timeout_seconds: how long a worker may do nothing.
     """
 
     def __init__(self, rank: int, timeout_seconds: float) -> None:
         self._rank = rank
         self._timeout = timeout_seconds
         self._last_look = float("-inf")
-        self._seen: dict[int, tuple[Watch, float]] = {}  # by rank: and since when it is so
+        self._seen: dict[int, tuple[Watch, float]] = {}  # by rank, with its time
 
     def observe(self, now: float, ranks: Mapping[int, Watch]) -> Stuck | None:
         """Judges the rank's worker by what is seen of all.
@@ -78,7 +78,7 @@ class HangRule:
             Why the worker is to be killed, or None.
         """
         if now - self._last_look > self._timeout / 2:
-            self._seen.clear()  # the whole machine stood still, and not the workers alone
+            self._seen.clear()  # the whole machine stood still, not only the workers
         self._last_look = now
         for rank, watch in ranks.items():
             if rank not in self._seen or self._seen[rank][0] != watch:

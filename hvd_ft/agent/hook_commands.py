@@ -37,7 +37,7 @@ class Commands:
         self._env = env
         self._generation = generation
         self._started = 0
-        self._deadlines: dict[str, float] = {}  # of those that run, by the name in the shim
+        self._deadlines: dict[str, float] = {}  # running commands, by their names in the shim
         self._late: set[str] = set()
 
     def run(self, hook: str, facts: Mapping[str, str]) -> None:
@@ -57,17 +57,17 @@ class Commands:
 
     @property
     def running(self) -> bool:
-        """Whether a command still runs."""
+        """Whether a command is still running."""
         return bool(self._deadlines)
 
     @property
     def look_at(self) -> float:
-        """When `kill_late` has to be called, on time.monotonic()'s clock."""
+        """When `kill_late` has to be called, on the clock of time.monotonic()."""
         waiting = [at for name, at in self._deadlines.items() if name not in self._late]
         return min(waiting, default=float("inf"))
 
     def kill_late(self) -> None:
-        """Kills the commands whose time is over."""
+        """Kills the commands that have used up their time."""
         now = time.monotonic()
         for name, deadline in self._deadlines.items():
             if deadline <= now and name not in self._late:
@@ -75,12 +75,12 @@ class Commands:
                 self._shim.kill(name, signal.SIGKILL)
 
     def forget(self) -> None:
-        """They have died with their shim."""
+        """Forgets all commands: they have died with their shim."""
         self._deadlines.clear()
         self._late.clear()
 
     def ended(self, name: str, status: int | None, error: str = "") -> str | None:
-        """Takes the shim's report that a command has ended.
+        """Handles the shim's report that a command has ended.
 
         Args:
             name: in the shim.

@@ -32,7 +32,7 @@ def find_files(
             shim.watch_job(path)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(path, KEPT_NAME))  # it is resumed
-            # Its worker has died with the older shim; no process of that may be left.
+            # Its worker has died with the older shim; none of the worker's processes may be left.
             end_rank(job, rendezvous.rank)
 
     rendezvous.agree("the finding of the job's files", join)
@@ -52,8 +52,8 @@ def make_files(
         rendezvous: of all agents.
         hosts: the ranks of each host.
         settings: the user's.
-        shim: clears up when this agent cannot.
-        stack: leaves the files at the job's end.
+        shim: cleans up when this agent cannot.
+        stack: releases the files at the end of the job.
 
     Returns:
         This agent's place in the job.

@@ -43,7 +43,7 @@ from hvd_ft.system.stop_signals import StopSignals, stop_signals
 from hvd_ft.system.writable import check_writable
 
 EXIT_BAD_INPUT = 2
-_SHIM_END_SECONDS = 8.0  # more than the shim gives those that it kills
+_SHIM_END_SECONDS = 8.0  # longer than the shim waits for processes that it kills
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Plan:
         hooks: shell commands by name: `on-failure`, `on-restart`.
         report: file for the job's events, or None.
         drills: deaths of workers, of all ranks.
-        spares: how many processes wait, ready to become a worker.
+        spares: number of warm spares.
         settings: of the user.
     """
 
@@ -76,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The job's exit code, the same on every rank; 2 for bad input.
     """
-    # Until agents can meet signals just end them (quiet_start.py); the shim clears up.
+    # Until agents can meet, a signal simply ends them (quiet_start.py), and the shim cleans up.
     try:
-        native.become_subreaper()  # what a killed shim leaves comes to us
+        native.become_subreaper()  # orphans of a killed shim are re-parented to this process
         shim = _find_shim()
         with contextlib.ExitStack() as stack:
             try:
@@ -90,18 +90,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Rank0SaysIt:
         return 0
     except HvdFtError as error:
-        # Without the core or MPI all ranks come here; without a launcher there is one rank.
+        # Without the core or MPI every rank fails here; without a launcher there is only one rank.
         if launch_rank() == 0:
             say(error)
         return EXIT_BAD_INPUT
 
 
 def _find_shim() -> ShimClient:
-    """Takes over the shim that an older agent has left, or forks one."""
+    """Reattaches to the shim that an older agent has left, or forks one."""
     try:
         settings = Settings.from_env(os.environ)
     except HvdFtError:
-        settings = Settings()  # the error is told when all can be
+        settings = Settings()  # the error is reported when all ranks can exchange theirs
     if settings.generation > 0 and settings.job:
         path = job_path(settings.arena_dir, settings.job)
         try:
@@ -143,13 +143,13 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
     except HvdFtError as error:
         raise problem or error from None
     code = EXIT_BAD_INPUT
-    # From here a signal ends the job, not this agent alone: the others would wait for it. So it is
-    # to the end: Hydra sends it to one after the other, and the first one has ended the job.
+    # From here to the end a signal ends the job, not just this agent, which the others would wait
+    # for. Hydra signals one agent after the other, and the first one has ended the job.
     signals = stack.enter_context(stop_signals())
     try:
         check_launcher(os.environ, rendezvous.size, rendezvous.library)
         rendezvous.agree("the checks at the start", lambda: _raise(problem))
-        assert plan  # as no rank has a problem
+        assert plan  # no rank has reported a problem
         code = _run(rendezvous, plan, shim, signals)
     except FailedElsewhere:
         pass
@@ -254,7 +254,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             code = journal.publish(code, stop[0] if stop else None)
             shim.release(code)
     if supervisor.launcher_lost:
-        # MPI_Finalize would wait for a Hydra that is not there; the shim ends with us.
+        # MPI_Finalize would wait for a Hydra that is gone; the shim ends together with this agent.
         os._exit(code)
     return code
 

@@ -1,4 +1,4 @@
-"""The leaders of a job's nodes: who leads, with how many endpoints, and how they part."""
+"""The leaders of a job's nodes: which agents lead, with how many endpoints, and how they finish."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from hvd_ft.native.core import Observer
 if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader
 
-_THREADS = 3  # of a leader, each with an endpoint, unless it has one for everything
+_THREADS = 3  # of a leader, each with its own endpoint unless one endpoint serves all
 _LEAVE_SECONDS = 10.0
 
 
 def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
-    """Makes the leader of a node, in its first rank's agent; one node needs none. Collective.
+    """Makes the leader of a node, in the agent of its first rank. Collective.
 
     Args:
         rendezvous: of all agents.
@@ -32,7 +32,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         return None
     mine = [settings.endpoints, sorted(os.sched_getaffinity(0))]
     told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
-    asked = told[0][0]  # the same for all, also where they were started differently
+    asked = told[0][0]  # all take rank 0's value, whatever their own settings
     why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else ""
     if asked == "auto":
         why = why_one_endpoint(context.hosts, nodes, [cpus for _, cpus in told])
@@ -40,7 +40,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     if communicator is None:
         return None
     from hvd_ft.native import mpi
-    from hvd_ft.ring import mpi_facts  # needs MPI, and takes its time
+    from hvd_ft.ring import mpi_facts  # loads MPI, which takes time
 
     if rendezvous.rank == 0 and settings.generation == 0:
         mpi_facts.say_once(mpi.facts(), 1 if why else _THREADS, why)
@@ -55,15 +55,15 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
 
 
 def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
-    """Returns why leaders do with one thread and endpoint; "" where each part has its own.
+    """Returns why leaders use a single thread and endpoint; "" where each part has its own.
 
-    Threads that have no CPU of their own wait for each other, and small ops for all of them: with
-    one thread they take a quarter to a half less time (docs/performance.md).
+    Threads without a CPU of their own wait for each other, and small ops wait for all of them: with
+    one thread small ops take a quarter to a half less time (docs/performance.md).
 
     Args:
         hosts: the ranks of each host.
         nodes: the members of the ring.
-        cpus: those that each rank's agent may use.
+        cpus: the CPUs that each rank's agent may use.
     """
     for host in range(len(hosts)):
         ranks = hosts.ranks(host)
@@ -77,7 +77,7 @@ def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) 
 def node_facts(
     leader: "Leader | None", observer: Observer, context: JobContext
 ) -> Callable[[], Any]:
-    """Returns what tells the launcher of a node's links, for link_watch.py; None without a leader.
+    """Returns the state of a node's links, for link_watch.py; None without a leader.
 
     Args:
         leader: of the node, if this agent is it.
@@ -102,7 +102,7 @@ def node_facts(
 
 
 def finalize(rendezvous: Rendezvous, leader: "Leader | None") -> None:
-    """Waits until all agents know that the job is over, and all nodes what has happened."""
+    """Waits until all agents know that the job is over, and all nodes have received every event."""
     rendezvous.exchange("the end of the job", None)
     # A job that is stopped may have an op under way.
     closed = leader is None or leader.close(_LEAVE_SECONDS)

@@ -1,8 +1,7 @@
-"""How the agents of a job meet and part: all MPI that agents use.
+"""How the agents of a job meet and finish: all of the agents' own MPI calls.
 
-Between the two an agent makes no MPI call here; the leaders of several nodes have threads of their
-own for that (mpi/leader.h). An MPI call cannot time out, so the shim ends the
-agent when one takes too long.
+In between, an agent makes no MPI call here; leaders use threads of their own for the ring
+(mpi/leader.h). An MPI call cannot time out, so the shim ends the agent when one takes too long.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ class Rendezvous:
         rank: of this agent.
         size: of the job.
         library: MPI's name and version.
-        nothing_under_way: whether all that leaders have begun over MPI is complete.
+        nothing_under_way: whether every transfer that leaders have begun over MPI is complete.
     """
 
     def __init__(self, shim: ShimClient, timeout_seconds: float, *, flat: bool) -> None:
@@ -35,7 +34,7 @@ class Rendezvous:
         Args:
             shim: keeps the time.
             timeout_seconds: how long MPI_Init may take, and any one call of `exchange` and `agree`.
-            flat: every rank is a member of the ring, those of one host too.
+            flat: whether every rank is a member of the ring, even ranks on the same host.
 
         Raises:
             HvdFtError: MPI cannot be used.
@@ -43,14 +42,14 @@ class Rendezvous:
         self._shim = shim
         self._timeout = timeout_seconds
         self.nothing_under_way = True
-        # Hydra tells both before MPI_Init does.
+        # Hydra sets both before MPI_Init.
         self.rank = launch_rank()
         self.size = int(os.environ.get("PMI_SIZE", "1"))
         with self._in_time("MPI_Init"):
             try:
                 import mpi4py
 
-                # Leaders of nodes have threads that speak MPI; on one node nobody else does.
+                # Leaders of nodes have threads that call MPI; on one node only this thread does.
                 several = int(os.environ.get("MPI_LOCALNRANKS", self.size)) < self.size
                 several = several or (flat and self.size > 1)
                 mpi4py.rc.thread_level = "multiple" if several else "funneled"
@@ -58,7 +57,7 @@ class Rendezvous:
                     os.environ.update(ENDPOINTS)
                 mpi4py.rc.finalize = False
                 with warnings.catch_warnings():
-                    # About other MPIs' launchers: foreign_launcher.py says it in one line.
+                    # Errors of other MPIs' launchers: foreign_launcher.py puts them into one line.
                     warnings.filterwarnings("ignore", "suspicious MPI execution environment")
                     from mpi4py import MPI
             except (ImportError, RuntimeError) as error:
@@ -66,7 +65,7 @@ class Rendezvous:
                 raise HvdFtError(
                     f"MPI does not start ({reason}): run `hvdft check` or start with `hvdft run`"
                 ) from error
-        # What agents tell each other is data, so JSON does and nothing is unpickled.
+        # Agents exchange plain data, so JSON is enough and nothing is unpickled.
         MPI.pickle.__init__(_to_json, _from_json)  # type: ignore[misc]
         self._mpi = MPI
         self._world = MPI.COMM_WORLD
@@ -75,11 +74,11 @@ class Rendezvous:
         self.library: str = MPI.Get_library_version().strip("\0").splitlines()[0]
 
     def exchange(self, what: str, value: Any) -> list[Any]:
-        """Gives every agent the values of all.
+        """Sends a value to every agent, and returns the values of all.
 
         Args:
-            what: what is exchanged, for the error when somebody does not come.
-            value: anything that JSON knows.
+            what: what is exchanged, for the error when an agent does not come.
+            value: anything that JSON can represent.
 
         Returns:
             The values, in the order of ranks.
@@ -92,8 +91,8 @@ class Rendezvous:
         """Has every agent do its part, and waits until all have done it.
 
         Args:
-            what: what is done, for the error when somebody does not come.
-            act: this agent's part; returns anything that JSON knows.
+            what: what is done, for the error when an agent does not come.
+            act: this agent's part; returns anything that JSON can represent.
 
         Returns:
             What `act` returned, in the order of ranks.
@@ -132,7 +131,7 @@ class Rendezvous:
         self._timeout = FINALIZE_TIMEOUT_SECONDS
         with self._in_time("the end of the job"):
             self._world.barrier()
-            # It would wait for transfers that the other end never completes.
+            # MPI_Finalize would wait for transfers that the other end never completes.
             if self.nothing_under_way:
                 self._mpi.Finalize()
 
@@ -151,11 +150,11 @@ class Rendezvous:
 
 
 class FailedElsewhere(HvdFtError):
-    """An error of another rank, which tells the user about it."""
+    """An error of another rank, which prints it for the user."""
 
 
 def launch_rank() -> int:
-    """Returns the rank as Hydra tells it before MPI is there; 0 without Hydra."""
+    """Returns the rank that Hydra sets before MPI is initialised; 0 without Hydra."""
     return int(os.environ.get("PMI_RANK", "0"))
 
 

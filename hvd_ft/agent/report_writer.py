@@ -19,7 +19,7 @@ from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
 class Journal:
     """Writes a job's events while it runs; the arena keeps only the latest.
 
-    An agent of a later generation goes on where the file ends: with the event after its last one.
+    An agent of a later generation continues the file with the event after its last one.
 
     Args:
         path: of the report.
@@ -59,7 +59,7 @@ class Journal:
             )
 
     def add(self, events: Iterable[Event]) -> None:
-        """Takes the events since the last call; the first call of all takes them from number 0."""
+        """Writes the events since the last call; the very first call begins with event 0."""
         self._peak_bytes = max(self._peak_bytes, self._observer.used_bytes)
         for event in events:
             if self._to_skip:
@@ -68,18 +68,17 @@ class Journal:
                 self._add_line({**asdict(event), "type": event.type.name})
 
     def note(self, note: Mapping[str, Any]) -> None:
-        """Takes something that an agent has to tell, beside the events of the arena."""
+        """Writes a note of an agent, beside the events of the arena."""
         self._add_line(dict(note))
 
     def publish(self, exit_code: int, error: str | None) -> int:
-        """Writes the facts of the end, and says if the report could not be written.
+        """Writes the facts of the end; warns if the report could not be written.
 
         Args:
             exit_code: of the job.
             error: why the job was stopped; None if all ranks finished.
 
-        Returns:
-            The exit code that says of both how they went.
+        Returns: The exit code of both, job and report.
         """
         self._add_line(
             {
@@ -105,7 +104,7 @@ class Journal:
             self._complain()
 
     def _complain(self) -> None:
-        """Says why the report is not complete, once; the job goes on."""
+        """Warns once why the report is incomplete; the job goes on."""
         if not self._complained:
             self._complained = True
             say(
@@ -126,9 +125,9 @@ class Journal:
 
 
 def _written(path: str, job: str) -> tuple[int, int]:
-    """Returns the bytes of the whole lines of this job's report, and how many events these are.
+    """Returns the bytes of the complete lines of this job's report, and the number of their events.
 
-    None are left in what is no file, or another job's: it is begun anew.
+    Both are 0 if it is not a regular file or is another job's: it is begun anew.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

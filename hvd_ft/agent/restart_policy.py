@@ -9,7 +9,7 @@ from hvd_ft.job.failure_window import RecentFailures
 from hvd_ft.job.settings import Settings
 from hvd_ft.system.wait_status import describe
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object, in a message: another one each time
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # an object's address in a message, which differs each time
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,8 @@ class Restart:
 class Stop:
     """The job ends.
 
-    Attributes:
-        exit_code: of the job.
-        message: why, in one line.
-        failed: whether the worker failed; else it ended by itself.
+    Attributes: exit_code: of the job. message: why, in one line. failed: whether the worker failed;
+        otherwise it ended by itself.
     """
 
     exit_code: int
@@ -44,8 +42,9 @@ class End:
     Attributes:
         status: as from wait(2).
         orderly: whether the worker announced that it ends by itself.
-        step: at which training step.
-        reason: what is known besides the status: its last words, or that it was stuck; or "".
+        step: of its training loop.
+        reason: what is known besides the status: its last words, or that it was stuck; "" if
+            nothing.
         replayed: ops it has executed.
         owed: ops that its rank has taken part in, in this or an earlier incarnation.
         incarnation: of the worker.
@@ -80,12 +79,12 @@ class RestartPolicy:
         self._last: tuple[str, int] | None = None  # error and step of the latest failure
 
     def remember(self, failures: Sequence[float]) -> None:
-        """Takes the rank's failures that an older agent has seen, on the clock of `ended`."""
+        """Counts the rank's failures that an older agent has seen, on the clock of `ended`."""
         self._failures.add(*failures)
         self._failed |= bool(failures)
 
     def ended(self, end: End, now: float) -> Done | Restart | Stop:
-        """Judges the end of the rank's worker.
+        """Returns what follows from the end of the rank's worker.
 
         Args:
             end: what is known of it.
@@ -128,7 +127,7 @@ class RestartPolicy:
         )
 
     def _repeats(self, end: End) -> bool:
-        """Tells whether the incarnation before failed at this step with this error."""
+        """Returns whether the previous incarnation failed at this step with this error."""
         error = end.reason or ("" if end.attached else str(end))
         known = (_ADDRESS.sub("0x", error), end.step) if error else None
         repeated = known is not None and known == self._last

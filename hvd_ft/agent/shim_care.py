@@ -1,4 +1,4 @@
-"""How an agent takes care of its shim: first orders, heartbeats, replacement."""
+"""The agent's side of its shim's life: first orders, heartbeats, replacement."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from hvd_ft.system.reaper import kill_descendants
 
 
 def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
-    """Tells a new shim whom it has to watch.
+    """Orders a new shim to watch the launcher and this agent.
 
     Args:
         shim: the new one.
@@ -34,7 +34,7 @@ def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
 
 
 class ShimCare:
-    """The care of one shim, while its agent's supervisor runs.
+    """Keeps one shim alive while its agent's supervisor runs.
 
     Args:
         shim: the shim.
@@ -42,7 +42,7 @@ class ShimCare:
         env: of the worker.
         command: of the worker.
         spares: how many warm spares this shim has to have prepared.
-        facts: what the launcher is to know of this node; asked once a second.
+        facts: returns what the launcher should know of this node; called once a second.
         reap: reaps this process's dead children.
     """
 
@@ -68,10 +68,10 @@ class ShimCare:
         self._beat_at = 0.0
 
     def begin(self) -> None:
-        """The job's files are there: from now on the shim may outlive this agent."""
+        """Lets the shim outlive this agent from now on: the job's files are there."""
         settings = self._context.settings
         if settings.launcher and self._shim.found is None:
-            # Longer than the launcher waits for a lost host before it starts new agents.
+            # Longer than the launcher waits for a lost host before starting new agents.
             self._shim.keep(settings.host_timeout_seconds + settings.adoption_timeout_seconds)
         running = self._shim.found.running if self._shim.found else ()
         if self._spares and SPARES not in running:
@@ -81,11 +81,11 @@ class ShimCare:
 
     @property
     def look_at(self) -> float:
-        """When `look` has to be called, on time.monotonic()'s clock."""
+        """When `look` has to be called, on the clock of time.monotonic()."""
         return self._beat_at
 
     def look(self) -> bool:
-        """Says that this agent lives; tells whether the shim did not answer, and was killed."""
+        """Sends this agent's heartbeat; returns whether the shim was silent, and so was killed."""
         now = time.monotonic()
         self._beat_at = now + BEAT_SECONDS
         if self._answers.is_silent(now):
@@ -96,14 +96,14 @@ class ShimCare:
         return False
 
     def answered(self) -> None:
-        """The shim lives."""
+        """Notes the shim's heartbeat."""
         self._answers.heard(time.monotonic())
 
     def replace(self) -> None:
-        """Starts another shim in the place of one that is dead; nothing it had is left then."""
-        kill_descendants(self._reap)  # what it had comes to us, …
+        """Starts another shim in place of a dead one; all that one's processes are gone then."""
+        kill_descendants(self._reap)  # its orphans are re-parented to this process, …
         context = self._context
-        end_rank(context.job, context.rank)  # … but not a worker that was a spare
+        end_rank(context.job, context.rank)  # … except a worker that was a spare
         self._shim.replace()
         watch_over(self._shim, context.settings, context.rank)
         self._shim.watch_job(context.directory)

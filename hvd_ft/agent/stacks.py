@@ -1,7 +1,7 @@
 """Reads a worker's Python stacks: requested by a signal, received through a named pipe.
 
-The worker has `faulthandler` write them, which needs neither Python's lock nor a debugger. The
-agent makes the pipe, in the job's directory, and reads it beside everything else.
+The worker's `faulthandler` writes them, which needs neither Python's lock nor a debugger. The agent
+makes the pipe in the job's directory and reads it in its event loop.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 
 
 def frames(text: str) -> list[str]:
-    """Returns the main thread's frames in what `faulthandler` has written, the innermost first.
+    """Returns the main thread's frames from `faulthandler`'s output, the innermost first.
 
     Args:
         text: of one request or several; the last one counts.
@@ -30,8 +30,8 @@ def frames(text: str) -> list[str]:
 
 
 def why_none(pid: int) -> str:
-    """Says why a process does not write its stacks."""
-    import psutil  # workers need not have it
+    """Returns why a process does not write its stacks."""
+    import psutil  # not in every worker
 
     with contextlib.suppress(psutil.Error):
         state = psutil.Process(pid).status()
@@ -57,7 +57,7 @@ class StackReader:
         self.path = os.path.join(directory, f"stacks-{rank}")
         with contextlib.suppress(FileExistsError):  # an older agent's
             os.mkfifo(self.path, 0o600)
-        # For writing too: so it does not end when a worker does.
+        # Open for writing too, so that it does not end when a worker does.
         self._end = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._text = ""
 

@@ -1,4 +1,4 @@
-"""Watches one rank's worker while others wait for it: names its position, or has it killed."""
+"""Watches one rank's worker while others wait for it: reports where it is, or has it killed."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from hvd_ft.agent import stacks
 from hvd_ft.agent.hang_rule import LOOKS, HangRule, Stuck
 from hvd_ft.job.settings import Settings
 
-_ANSWER_SECONDS = 1.0  # for a worker to write its stacks
-_REST_SECONDS = 0.1  # for the rest of them
+_ANSWER_SECONDS = 1.0  # limit for a worker to write its stacks
+_REST_SECONDS = 0.1  # limit for the rest of them
 _NEVER = float("inf")
 
 
@@ -31,12 +31,12 @@ class StallWatch:
         settings: the limits.
         observer: of the job.
         reader: of the worker's stacks.
-        ask: has the worker write them.
-        warn: tells the user where it is.
-        note: takes the whole stacks, for the report.
+        ask: asks the worker to write them.
+        warn: prints where the worker is.
+        note: writes the whole stacks into the report.
 
     Attributes:
-        look_at: when `look` has to be called, on time.monotonic()'s clock.
+        look_at: when `look` has to be called, on the clock of time.monotonic().
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class StallWatch:
         limits = [limit for limit in (hang, warning) if limit]
         self._every = min(limits) / LOOKS if limits else _NEVER
         self._asked: _Asked | None = None
-        self._warned_of = 0.0  # seconds of the stall that was told last
+        self._warned_of = 0.0  # seconds of the stall that was reported last
         self.look_at = _NEVER
 
     def begin(self) -> None:
-        """Another worker is there."""
+        """Watches another worker from now on."""
         self._asked, self._warned_of = None, 0.0
         self.look_at = time.monotonic() if self._every < _NEVER else _NEVER
 
     def skip(self) -> None:
-        """There is none to look at now."""
+        """Watches none for now."""
         self._asked, self.look_at = None, time.monotonic() + self._every
 
     def on_readable(self) -> None:
-        """The worker has written something."""
+        """Reads what the worker has written."""
         self._reader.read()
         if self._asked:
             answer_by = time.monotonic() + _REST_SECONDS
@@ -83,7 +83,7 @@ class StallWatch:
             self.look_at = answer_by
 
     def look(self, pid: int) -> Stuck | None:
-        """Looks at the ranks, or at what has been asked for.
+        """Judges the ranks, or the stacks that were asked for.
 
         Args:
             pid: of the worker.
@@ -108,7 +108,7 @@ class StallWatch:
         return None
 
     def _request(self, stuck: Stuck, *, kill: bool) -> None:
-        self._reader.take()  # what came too late for another time
+        self._reader.take()  # stacks that came too late for an earlier request
         self._ask()
         self.look_at = time.monotonic() + _ANSWER_SECONDS
         self._asked = _Asked(stuck, kill, self.look_at)
@@ -121,7 +121,7 @@ class StallWatch:
         stuck = replace(asked.stuck, where=where)
         self._note(text or where)
         if asked.kill:
-            self.look_at = _NEVER  # until the next worker is there
+            self.look_at = _NEVER  # until the next worker starts
             return stuck
         lines = "".join(f"\n    {frame}" for frame in found[1:])
         self._warn(f"rank {self._rank} {stuck.as_warning()}{lines}")

@@ -1,8 +1,8 @@
-"""What an agent does about its rank's worker: events in, actions out. Pure.
+"""The state machine that decides what an agent does about its rank's worker. Pure.
 
-The rules of a restart are restart_policy.py's, those of a takeover adopted_worker.py's. This
-machine knows which incarnation runs, and what has to happen by when. supervisor_loop.py waits for
-the events, and carries the actions out in their order.
+Events come in, actions go out. restart_policy.py has the rules of a restart, adopted_worker.py
+those of a takeover. This machine knows which incarnation runs, and what has to happen by when.
+supervisor_loop.py waits for the events and carries out the actions in order.
 
 | event | while | actions |
 |---|---|---|
@@ -46,14 +46,14 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.native.types import BEFORE_INIT, State
 from hvd_ft.system.wait_status import describe
 
-GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the job's end
+GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the end of the job
 _NEVER = float("inf")
 _NS = 1e9
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What the arena tells of the worker.
+    """What the arena says about the worker.
 
     Attributes:
         step: of its training loop.
@@ -107,7 +107,7 @@ class Supervisor:
         self.over = False
         self._shim_lost = False
         self._stuck: Stuck | None = None  # this incarnation, so it was killed
-        self._interrupted = False  # the worker has got the user's SIGINT
+        self._interrupted = False  # whether the worker has received the user's SIGINT
         self._failed_ns = 0  # when the latest worker died
         self._back_by = _NEVER
         self._term_at = _NEVER
@@ -121,16 +121,16 @@ class Supervisor:
 
     @property
     def leave_at(self) -> float:
-        """When the agent leaves even if something of its rank still runs."""
+        """When the agent ends even if a process of its rank still runs."""
         return self._leave_at
 
     @property
     def watched(self) -> bool:
-        """Whether there is a worker that can be stuck."""
+        """Whether there is a worker to watch for a stall."""
         return bool(self.pid) and not self.over and self.attached == self.incarnation
 
     def may_leave(self, now: float, *, hooks_running: bool) -> bool:
-        """Tells whether the job is over and nothing of this rank runs any more, or it is late."""
+        """Whether the agent may end: the job is over, and this rank is quiet or late."""
         if not self.over:
             return False
         running = self.pid is not None or hooks_running
@@ -152,7 +152,7 @@ class Supervisor:
         """This agent goes on where one of an older generation was killed.
 
         Args:
-            past: what that has published.
+            past: what the older agent has published.
             verdict: on the worker it has left.
             facts: of that worker.
             now: the time.
@@ -184,7 +184,7 @@ class Supervisor:
         self.pid = pid
         actions: list[Action] = [NoteStarted(self.incarnation, pid)]
         if spare:
-            # It attaches at once, and has to be known by then.
+            # It attaches at once, and its pid must be published by then.
             text = f"rank {self._rank}: a spare (pid {pid}) has taken over"
             actions += [BeginWorker(), Say(text)]
         return actions
@@ -200,7 +200,7 @@ class Supervisor:
         return []
 
     def worker_rejoined(self, incarnation: int, ops: int, time_ns: int) -> list[Action]:
-        """The worker takes part in the negotiation: after a restart it has replayed `ops`."""
+        """The worker has entered the negotiation: after a restart it has replayed `ops`."""
         if not incarnation == self.incarnation > 0:
             return []
         self._back_by = _NEVER
@@ -259,7 +259,7 @@ class Supervisor:
     def _start(self) -> list[Action]:
         self.pid = 0
         self._stuck = None
-        # A first start finds no spare: those are prepared when all ranks run.
+        # A first start finds no spare: spares are prepared once all ranks run.
         return [StartWorker(self.incarnation, spare=self.incarnation > 0), WatchWorker()]
 
     def _end(self, status: int, facts: WorkerFacts) -> End:
@@ -290,8 +290,8 @@ class Supervisor:
 
         Args:
             old: process id of the one that died.
-            new: of the other one.
-            facts: of the worker that died with the old one.
+            new: of the new one.
+            facts: of the worker that died with the old shim.
             now: the time.
         """
         text = (
@@ -303,7 +303,7 @@ class Supervisor:
         return [Say(text), *self.worker_ended(signal.SIGKILL, int(now * _NS), facts, now)]
 
     def shim_not_replaced(self, why: str) -> list[Action]:
-        """There is no other shim."""
+        """No other shim could be started."""
         self.pid = None
         self._shim_lost = True
         return [StopJob(1, f"the shim of rank {self._rank} was killed, and {why}")]
@@ -311,8 +311,8 @@ class Supervisor:
     # -------------------------------------------------------------- the job
 
     def interrupt(self) -> list[Action]:
-        """The user's Ctrl-C: the script gets to see it, so that it can save what it has."""
-        # A worker that has not attached is still importing, and would print how far it was.
+        """The user's Ctrl-C: passed on to the script, so that it can save its work."""
+        # A worker that has not attached is still importing, and would print a traceback from there.
         if not self.pid or self.attached != self.incarnation:
             return []
         self._interrupted = True
@@ -323,9 +323,9 @@ class Supervisor:
         return [StopJob(128 + number, f"stopped by {number.name}")]
 
     def launcher_died(self, name: str) -> list[Action]:
-        """A process without which the job is to end was killed."""
+        """A process that the job depends on was killed."""
         text = f"{name} was killed, so the job ends"
-        # Told at once: when the first agent has left, Hydra kills the others.
+        # Print it at once: when the first agent has ended, Hydra kills the others.
         return [StopJob(128 + signal.SIGTERM, text), SayWhyStopped()]
 
     def job_over(self, now: float) -> list[Action]:
@@ -346,7 +346,8 @@ class Supervisor:
 
         Args:
             now: the time.
-            state: of the rank in the arena: the list of events may have lost some before we looked.
+            state: of the rank in the arena, as events may have been overwritten before they were
+                read.
         """
         actions: list[Action] = []
         if self._term_at <= now:

@@ -1,4 +1,4 @@
-"""The agent's loop: brings events to its supervisor, and carries out what that decides."""
+"""The agent's loop: feeds events to its supervisor, and carries out the resulting actions."""
 
 import functools
 import os
@@ -57,10 +57,10 @@ class SupervisorLoop:
         agent: this rank's side of the core, with its engine started.
         observer: of the job.
         shim: starts the worker.
-        care: of the shim.
+        care: keeps the shim alive.
         commands: the user's hook commands.
-        journal: takes the events of the whole job; None on all ranks but one.
-        launchers: a pidfd for every process without which the job is to end, with its name.
+        journal: writes the events of the whole job; None on all ranks but one.
+        launchers: a pidfd for every process that the job depends on, with its name.
         signals: those that end the job.
         stacks: of the worker.
     """
@@ -123,7 +123,7 @@ class SupervisorLoop:
             loop.watch(self._stacks, self._stall.on_readable)
             self._care.begin()
             if self._settings.launcher and not self._launchers:
-                os._exit(EXIT_LOST)  # they died before we looked
+                os._exit(EXIT_LOST)  # they died before they were watched
             for pidfd, name in self._launchers.items():
                 watch = loop.watch(pidfd)
                 watch.set(functools.partial(self._on_launcher_died, watch, name))
@@ -184,7 +184,7 @@ class SupervisorLoop:
         self._shim.start(WORKER, list(training.argv), env, os.getcwd(), spare=action.spare)
 
     def _hook_facts(self, action: do.RunHook) -> dict[str, str]:
-        """What a hook command gets to know."""
+        """Returns the environment variables for a hook command."""
         return {
             "HOROVOD_FT_JOB": self._context.job,
             "HOROVOD_FT_RANK": str(self._rank),
@@ -216,7 +216,7 @@ class SupervisorLoop:
     # -------------------------------------------------------------- events
 
     def _take_over(self) -> None:
-        """Goes on where the agent of an older generation was killed."""
+        """Continues from where the agent of an older generation was killed."""
         past = self._observer.events()
         self._events_seen = len(past)
         if self._journal:
@@ -336,7 +336,7 @@ class SupervisorLoop:
 
     def _on_launcher_died(self, watch: Watch, name: str) -> None:
         if self._settings.launcher:
-            os._exit(EXIT_LOST)  # the shim keeps the worker, and hvdft run starts new agents
+            os._exit(EXIT_LOST)  # the shim keeps the worker alive, and hvdft run starts new agents
         watch.end()
         self._carry_out(self._supervisor.launcher_died(name))
         self.launcher_lost = True
@@ -354,7 +354,7 @@ class SupervisorLoop:
         self._carry_out(self._supervisor.time_passed(self._loop.now(), state))
 
     def _look_after(self) -> None:
-        """Looks whether the shim, the worker and hook commands are as they should be."""
+        """Checks the shim, the worker and hook commands for silence, stalls and overrun limits."""
         now = self._loop.now()
         self._commands.kill_late()
         if self._care.look_at <= now and self._care.look():
@@ -372,7 +372,7 @@ class SupervisorLoop:
             self._carry_out(self._supervisor.worker_stuck(stuck))
 
     def _note_stacks(self, text: str) -> None:
-        """Has a worker's stacks written into the report, which the agent of rank 0 writes."""
+        """Sends a worker's stacks to the agent of rank 0, which writes the report."""
         whose = {"rank": self._rank, "incarnation": self._supervisor.incarnation}
         note = {"type": "STACKS", "time_ns": time.monotonic_ns(), **whose, "text": text}
         if self._journal:

@@ -1,1 +1,1 @@
-"""`hvdft bench`: the ft backend against stock Horovod, in one run, the sides taking turns."""
+"""`hvdft bench`: the ft backend against stock Horovod, in one run, taking turns."""

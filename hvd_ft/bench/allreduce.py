@@ -21,7 +21,7 @@ class Plan:
         sizes: Bytes of all tensors of an iteration together.
         dtype: Of `series.DTYPES`.
         op: Of `series.OPS`.
-        tensors: So many are submitted together, each of bytes / tensors.
+        tensors: Number of tensors submitted together, each of bytes / tensors.
         fusion: Whether Horovod may fuse them.
         iterations: Timed ones a turn.
         warmup: Untimed ones before them, at least 1.
@@ -72,7 +72,7 @@ def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
             count = size // np.dtype(plan.dtype).itemsize
             row = Row(size, count, plan.ranks, {name: Times() for name in plan.backends})
             for repeat in range(plan.repeats):
-                # Who goes first alternates too.
+                # The backend that goes first alternates too.
                 order = started if (place + repeat) % 2 == 0 else started[::-1]
                 for side in order:
                     show(rows, f"{size} bytes: {side.name}, turn {repeat + 1} of {plan.repeats}")

@@ -57,7 +57,7 @@ def _csv_line(plan: Plan, row: Row, backend: str) -> list[object]:
 
 
 def picture(plan: Plan, rows: Sequence[Row]) -> Figure:
-    """Draws time against bytes for each backend, and how many times as long as ft it takes."""
+    """Draws time against bytes for each backend, and the ratio of each one's time to ft's."""
     figure = Figure(figsize=(8, 6), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     place = [row.bytes for row in rows]

@@ -1,7 +1,8 @@
 """The copies that no allreduce on one node can avoid while users hand it their own tensors.
 
 Every rank's inputs are read and its outputs are written, through a window that stays in the
-processor's cache. No sum, no other rank, no agreement, no log: so any backend takes longer.
+processor's cache. There is no sum, no other rank, no agreement and no log, so every backend takes
+longer.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +12,13 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# As hvd_ft's core has them (segments.h), which were the quickest of those measured.
+# The size that the core uses (segments.h), the fastest of those measured.
 PIECE_BYTES = 128 << 10
 WINDOW_BYTES = 1 << 20
 
 
 def copying(inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-    """Returns what copies each input into the window, and from there into an output, in pieces.
+    """Returns a function that copies each input into the window, then into an output, in pieces.
 
     Args:
         inputs: One-dimensional, all of one type.

@@ -1,8 +1,8 @@
 """Inputs whose reduction is known exactly, and the count of wrong elements.
 
-All are small whole numbers: exact in every type and in every order of summing. An element differs
-from its neighbours, between ranks and with the phase, so that a stale, shifted, missing or doubled
-contribution shows.
+All inputs are small whole numbers, so results are exact in every type and in every order of
+summing. Elements differ from their neighbours, between ranks and between phases, so a stale,
+shifted, missing or doubled contribution shows.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def contribution(op: str, dtype: str, count: int, rank: int, size: int, *, phase: int) -> Array:
-    """Returns what a rank puts in.
+    """Returns a rank's input.
 
     Args:
         op: one of `series.OPS`.
@@ -27,7 +27,7 @@ def contribution(op: str, dtype: str, count: int, rank: int, size: int, *, phase
 
 
 def result(op: str, dtype: str, count: int, size: int, *, phase: int) -> Array:
-    """Returns what comes out if nothing goes wrong; the arguments are `contribution`'s."""
+    """Returns the correct result; the arguments are those of `contribution`."""
     patterns = np.stack([_pattern(op, rank, size, phase) for rank in range(size)])
     reduced = {
         "sum": patterns.sum(axis=0),
@@ -40,7 +40,7 @@ def result(op: str, dtype: str, count: int, size: int, *, phase: int) -> Array:
 
 
 def count_wrong(op: str, got: Array, expected: Array) -> int:
-    """Returns how many elements differ; an average may be off by what its division rounds."""
+    """Returns how many elements differ; an average may be off by the rounding of its division."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         return int(expected.size)
     if op != "average":
@@ -50,7 +50,7 @@ def count_wrong(op: str, got: Array, expected: Array) -> int:
 
 
 def _pattern(op: str, rank: int, size: int, phase: int) -> Array:
-    # 7 is prime to the powers of two at which buffers are cut.
+    # 7 is coprime to the powers of two at which buffers are split.
     index = np.arange(7 * size) + phase
     if op == "prod":  # one rank's factor is not 1, so the product stays small
         return np.where(index % size == rank, index % 7 + 2, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-_COPY_BYTES = 256 << 20  # far more than caches hold
+_COPY_BYTES = 256 << 20  # far more than fits into caches
 _REPEATS = 5
 
 
@@ -74,7 +74,7 @@ def _copy_gbs(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def _fresh_gbs(count: int) -> float:
-    """Writes memory that the process has just been given; returns the best of some repeats."""
+    """Writes freshly allocated memory; returns the best of some repeats."""
     best = float("inf")
     for _ in range(_REPEATS):
         begin = time.perf_counter()

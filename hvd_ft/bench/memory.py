@@ -7,7 +7,7 @@ import psutil
 from hvd_ft.job.processes import job_processes
 from hvd_ft.native.core import Observer
 
-_EVERY_TICKS = 4  # looking at all mappings takes some milliseconds
+_EVERY_TICKS = 4  # reading all mappings takes some milliseconds
 
 
 class MemoryWatch:
@@ -18,8 +18,8 @@ class MemoryWatch:
 
     Attributes:
         arena_bytes: The most that the job's arenas had in use.
-        agent_bytes: The most that one agent and its shim took, the arenas left out; memory
-            that processes share counts in equal parts (PSS).
+        agent_bytes: The most that one agent and its shim took, without the arenas; shared memory is
+            divided equally among the processes that share it (PSS).
     """
 
     def __init__(self, job_id: str) -> None:
@@ -29,7 +29,7 @@ class MemoryWatch:
         self._ticks = 0
 
     def __call__(self, observer: Observer) -> None:
-        """Looks at the job as it is now."""
+        """Measures the job as it is now."""
         self.arena_bytes = max(self.arena_bytes, observer.used_bytes)
         if self._ticks % _EVERY_TICKS == 0:
             self.agent_bytes = max(self.agent_bytes, *_agents(self._job_id).values(), 0)

@@ -19,7 +19,7 @@ def write_csv(
     columns: Sequence[str],
     lines: Iterable[Sequence[object]],
 ) -> None:
-    """Writes lines under a head of columns, the machine's facts as comments on top.
+    """Writes lines below a header of columns, with the machine's facts as comments on top.
 
     Raises:
         NotWrittenError: The file cannot be written.

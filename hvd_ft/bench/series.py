@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hvd_ft.errors import HvdFtError
 
 BACKENDS = ("ft", "mpi")
-COPIES = "copies"  # no backend: what every backend has to copy, alone
+COPIES = "copies"  # no backend: only the copies that every backend has to make
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 OPS = ("sum", "average", "min", "max", "prod")
 
@@ -19,7 +19,7 @@ def parse_bytes(text: str) -> int:
     """Reads a number of bytes such as `4`, `64K` or `1M`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number of bytes.
     """
     match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", text.strip().upper(), re.ASCII)
     if match is None or int(match[1]) == 0:
@@ -57,15 +57,15 @@ class Times:
     """What was measured of one backend at one size.
 
     Attributes:
-        seconds: Of every iteration, the mean over the ranks.
-        wrong: Elements that came out wrong, of all ranks.
+        seconds: For every iteration, the mean over the ranks.
+        wrong: Wrong elements in the results of all ranks.
     """
 
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0
 
     def add_turn(self, ranks: Sequence[Sequence[float]]) -> None:
-        """Takes the seconds of a turn's iterations, of each rank."""
+        """Adds the seconds of a turn's iterations, from each rank."""
         self.seconds += [statistics.fmean(times) for times in zip(*ranks, strict=True)]
 
     @property
@@ -98,7 +98,7 @@ class Row:
         return self.bytes / self.times[backend].median / 1e9
 
     def busbw(self, backend: str) -> float:
-        """Returns GB/s as nccl-tests has it: algbw · 2(n - 1)/n, comparable for any n."""
+        """Returns GB/s as nccl-tests defines it: algbw · 2(n - 1)/n, comparable for any n."""
         return self.algbw(backend) * 2 * (self.ranks - 1) / self.ranks
 
     def ratio(self, backend: str, to: str) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""The jobs that are compared: all are started, then they take turns.
+"""The jobs that `hvdft bench` compares: all are started, then they take turns.
 
-The workers of a side that is not on turn are stopped (SIGSTOP), because stock Horovod's would poll
-otherwise. However the run ends, all of them are let go on and ended.
+While a job waits for its turn its workers are stopped (SIGSTOP), because stock Horovod's would
+poll. However the run ends, all workers are continued and ended.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
 def stock_environment() -> dict[str, str]:
     """Returns the environment of a stock Horovod job on MPI.
 
-    It is without what hvdft sets for its agents: Intel MPI's own defaults are what stock Horovod
-    is fastest with.
+    It lacks the variables that hvdft sets for its agents: stock Horovod is fastest with Intel MPI's
+    own defaults.
     """
     environment = {**os.environ, **mpi_environment()}
     for name in [name for name in environment if name.startswith("I_MPI_")]:
@@ -61,7 +61,7 @@ class Side:
         self.size = size
         self._log = scratch / f"{name}.log"
         self._address = str(scratch / f"{name}.socket")
-        self._mark = new_job_id()  # in the environment of all that stock mpiexec starts
+        self._mark = new_job_id()  # in the environment of every process that stock mpiexec starts
         self._process: subprocess.Popen[bytes] | None = None
         self._workers: dict[int, tuple[Channel, int]] = {}  # by rank; the descriptor is a pidfd
 
@@ -98,7 +98,7 @@ class Side:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
+                start_new_session=True,  # Ctrl-C reaches this process, which ends the job in order
                 preexec_fn=die_with_parent,  # noqa: PLW1509  (there is no other thread here)
             )
             self._await_workers(listener)
@@ -110,7 +110,7 @@ class Side:
             end, _ = listener.accept()
             channel = Channel(end)
             pidfd = os.pidfd_open(peer_of(end).pid)
-            # Until its hello is here it has no rank, but it has to be ended with the others.
+            # A worker has no rank until its hello arrives, but it has to be ended with the others.
             place = -1 - len(self._workers)
             self._workers[place] = (channel, pidfd)
             rank = self._receive({place}, deadline, "started")[place]["rank"]
@@ -189,11 +189,11 @@ class Side:
             raise self._error(f"the job ended with code {code}")
 
     def close(self) -> None:
-        """Ends whatever is left of the job, stopped or not."""
+        """Ends what is left of the job, stopped or not."""
         self._signal(signal.SIGCONT)
         process = self._process
         if process and process.poll() is None:
-            if self.name == "ft":  # hvdft run clears up after itself; stock mpiexec need not
+            if self.name == "ft":  # hvdft run cleans up after itself; stock mpiexec may not
                 process.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(END_LIMIT_SECONDS)
@@ -239,7 +239,7 @@ def started(
         The sides, their workers stopped: use them within `Side.turn`.
 
     Raises:
-        HvdFtError: Something needed is not there, or a job failed.
+        HvdFtError: A requirement is absent, or a job failed.
     """
     check_environment()
     with contextlib.ExitStack() as stack:
@@ -260,7 +260,7 @@ def started(
 
 @contextlib.contextmanager
 def _one_stop_signal() -> Iterator[None]:
-    """Ends the `with` block on a stop signal; further ones do not disturb the clearing up."""
+    """Ends the `with` block on a stop signal; further ones do not disturb the clean-up."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in heeded:

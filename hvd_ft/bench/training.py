@@ -15,10 +15,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.run import Job, launch
 
 WORKER = "hvd_ft.bench.workers.training"
-# They do not count: TensorFlow traces, and each page of memory costs extra when it is used first,
-# on ft until the log has been cut at the first chosen snapshot.
+# Not counted: TensorFlow traces, and the first use of each page of memory costs extra, on ft until
+# the log is truncated at the first chosen snapshot.
 _WARM_UP_ROUNDS = 3
-_SNAPSHOTS = 3  # a rank has: the loop that warms up leaves one, the one measured has two
+_SNAPSHOTS = 3  # of a rank: the loop that warms up leaves one, the measured loop has two
 
 Show = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class Plan:
         models: Each one's name and its steps a round.
         rounds: Of each side, and of each of the runs with and without a kill.
         snapshot_steps: Steps from one snapshot to the next in the runs with and without a kill;
-            throughput is measured as a user gets it, with the number that is chosen.
+            throughput is measured with the interval that hvd_ft chooses by itself.
         turn_limit_seconds: A round that takes longer fails the run.
     """
 
@@ -50,12 +50,12 @@ class Result:
     """What was measured of one model.
 
     Attributes:
-        images: That all ranks use in a round together.
+        images: Used by all ranks together in a round.
         seconds: By backend, of each round; the slowest rank's.
         undisturbed: Seconds of each ft run in which nothing failed.
         killed: Seconds of each ft run in which one rank was killed; the slowest survivor's.
-        gradient_bytes: A rank reduces in a step.
-        state_bytes: A rank has in a snapshot.
+        gradient_bytes: That a rank reduces in a step.
+        state_bytes: Of a rank's snapshot.
         arena_bytes: The most that was in use.
         arena_bound_bytes: 2 · gradients · steps between snapshots, and the snapshots.
         agent_bytes: The most an agent and its shim took beside the arena.
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the images per second of stock Horovod ft reaches, by the medians."""
+        """ft's images per second relative to stock Horovod's, by the medians."""
         if not {"ft", "mpi"} <= self.seconds.keys():
             return None
         medians = {name: statistics.median(own) for name, own in self.seconds.items()}
@@ -121,7 +121,7 @@ def measure(plan: Plan, show: Show) -> list[Result]:
 def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
-    # One fit from the first round to the last, as a training is.
+    # One fit spans all rounds, as in real training.
     rounds = _WARM_UP_ROUNDS + plan.rounds
     worker = ["--model", model, "--steps", str(steps), "--rounds", str(rounds)]
     with sides.started(plan.backends, plan.ranks, WORKER, worker) as started:
@@ -154,7 +154,7 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
             json.loads((Path(folder) / f"rank-{rank}.json").read_text())
             for rank in range(plan.ranks)
         ]
-    # The clock of the killed rank's second process has begun in the middle.
+    # The clock of the killed rank's second process started in the middle.
     (result.killed if kill else result.undisturbed).append(
         max(each["seconds"] for rank, each in enumerate(ranks) if rank != victim)
     )

@@ -9,9 +9,9 @@ from hvd_ft.system.channel import Channel, Message
 
 
 def connect(path: str) -> Channel:
-    """Connects to the driver's socket. A worker without an agent will die with its parent.
+    """Connects to the driver's socket. A worker without an agent dies with its parent.
 
-    It may be stopped (SIGSTOP) when its launcher dies, and could then not end by itself.
+    It may be stopped (SIGSTOP) when its launcher dies, and then cannot end by itself.
     """
     if native.worker() is None:
         native.die_with_parent()
@@ -21,7 +21,7 @@ def connect(path: str) -> Channel:
 
 
 def requests(channel: Channel, rank: int) -> Iterator[Message]:
-    """Says that this rank is ready, then yields requests until the driver wants no more."""
+    """Reports that this rank is ready, then yields requests until the driver has no more."""
     channel.send({"rank": rank})
     while (messages := channel.receive()) is not None:
         for message in messages:
@@ -31,6 +31,6 @@ def requests(channel: Channel, rank: int) -> Iterator[Message]:
 
 
 def serve(channel: Channel, rank: int, answer: Callable[[Message], dict[str, Any]]) -> None:
-    """Answers requests until the driver wants no more."""
+    """Answers requests until the driver has no more."""
     for message in requests(channel, rank):
         channel.send(answer(message))

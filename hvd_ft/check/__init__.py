@@ -1,1 +1,1 @@
-"""`hvdft check`: whether everything is there and works together."""
+"""`hvdft check`: checks that every part is installed and that they work together."""

@@ -15,7 +15,7 @@ from hvd_ft.install.environment import CHECKS, mpi_environment
 
 LOAD_SECONDS = 120.0
 _LOAD_MPI_LIBRARY = "from hvd_ft.native import mpi; print(mpi.version())"
-# Its TensorFlow has to be there first.
+# TensorFlow has to be loaded before it.
 _LOAD_HOROVOD = "import ctypes, sys, tensorflow; ctypes.CDLL(sys.argv[1]); print()"
 
 
@@ -23,10 +23,9 @@ def check_installation(say: Callable[[str], None]) -> list[str]:
     """Checks an installation.
 
     Args:
-        say: Is called with a line for everything that is found.
+        say: Called with a line for every part that is found.
 
-    Returns:
-        What is wrong, in lines that say what to do; none if everything is there.
+    Returns: The problems, one a line with its remedy; empty if there are none.
     """
     wrong: list[str] = []
 
@@ -76,7 +75,7 @@ def load_horovod() -> str:
 
 
 def _load(library: str, script: list[str], remedy: str) -> str:
-    """Loads a library in a process of its own; returns what that prints."""
+    """Loads a library in a separate process; returns that process's output."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", *script],

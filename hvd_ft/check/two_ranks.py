@@ -1,7 +1,7 @@
-"""Two ranks on this host that do one allreduce, as far as possible like ranks on two hosts.
+"""Runs two ranks on this host that do one allreduce, as much as possible like ranks on two hosts.
 
-Each of them is a member of the ring (`--topology flat`), and between them is libfabric, not MPI's
-shared memory.
+Each of them is a member of the ring (`--topology flat`), and they talk over libfabric, not over
+MPI's shared memory.
 """
 
 import os
@@ -19,17 +19,17 @@ RIGHT = "rank {rank}: the sum is right"
 _ENVIRONMENT = {
     "I_MPI_FABRICS": "ofi",
     "I_MPI_HYDRA_BOOTSTRAP": "fork",
-    "HOROVOD_FT_MAX_FAILURES": "0",  # the first failure tells enough
+    "HOROVOD_FT_MAX_FAILURES": "0",  # the first failure is enough
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-_MPI_FOUND = "hvdft: ring: "  # how the job says what MPI and which fabric it has
+_MPI_FOUND = "hvdft: ring: "  # how the job reports its MPI and fabric
 
 
 def run_two_ranks() -> str:
     """Runs the job; returns what went over which MPI.
 
     Raises:
-        HvdFtError: It failed; what it has printed is on stderr then.
+        HvdFtError: It failed; its output is then on stderr.
     """
     try:
         done = subprocess.run(
@@ -69,7 +69,7 @@ def _show(*outputs: str | bytes | None) -> None:
 
 
 def main() -> int:
-    """Runs the job in the environment at hand; returns its exit code."""
+    """Runs the job in this process's environment; returns its exit code."""
     try:
         with memory_file("localhost:2\n") as machines:
             command = [sys.executable, "-m", WORKER]

@@ -1,9 +1,9 @@
-"""A cluster's directory, and whether the cluster lives.
+"""A cluster's directory, and whether the cluster is alive.
 
 `/run/hvdft-cluster/<name>/` (0700) holds `plan.json`, `hosts`, `bin/ssh`, `log`, the sockets
 `switch`, `n0`, `n1` … and `alive`. That file's flock is held by the switch and by the process above
-each node's init, so it is free when all of them have ended. Who makes or removes a directory holds
-the flock of the one above it.
+each node's init, so it is free when all of them have ended. A process that makes or removes a
+directory holds the flock of the directory above it.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _BASE_LOCK_TIMEOUT_SECONDS = 60.0  # starting or ending a cluster takes a few se
 
 
 class ClusterDir:
-    """The directory of the cluster `name`, which need not be there."""
+    """The directory of the cluster `name`, which need not exist."""
 
     def __init__(self, name: str) -> None:
         check_name(name)
@@ -42,11 +42,11 @@ class ClusterDir:
         return self.path / node
 
     def exists(self) -> bool:
-        """Tells whether the directory is there."""
+        """Returns whether the directory exists."""
         return self.path.is_dir()
 
     def alive(self) -> bool:
-        """Tells whether a process of the cluster lives."""
+        """Returns whether a process of the cluster is alive."""
         try:
             lock = os.open(self.path / "alive", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class ClusterDir:
         except OSError as error:
             raise _refused(self.path, error) from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # others only look, so it is free at once
+            fcntl.flock(lock, fcntl.LOCK_EX)  # others only probe the lock, so it is free at once
             self._fill(plan)
             yield lock
         except OSError as error:
@@ -115,7 +115,7 @@ class ClusterDir:
 
     @property
     def flag(self) -> str:
-        """What to give to `hvdft cluster …` for this cluster, for messages."""
+        """The option of `hvdft cluster …` that selects this cluster, for messages."""
         return "" if self.name == Plan.name else f" --name {self.name}"
 
 
@@ -124,7 +124,7 @@ def changing() -> Iterator[None]:
     """Lets one process at a time make or remove clusters.
 
     Raises:
-        HvdFtError: Another one has been at it for a minute.
+        HvdFtError: Another process has held the lock for a minute.
     """
     try:
         BASE.mkdir(mode=0o700, exist_ok=True)

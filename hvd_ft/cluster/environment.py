@@ -1,4 +1,4 @@
-"""The environment of a command on a node. Pure but for where this Python is."""
+"""The environment of a command on a node. Pure except for this Python's place."""
 
 import sys
 from collections.abc import Mapping
@@ -7,20 +7,20 @@ from hvd_ft.cluster.cluster_dir import ClusterDir
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
-# Whatever the user has set of these wins.
+# Values that the user has set take precedence.
 _MPI = {
-    # Not through the batch system in whose allocation this machine may be.
+    # Do not start through the batch system whose allocation this machine may belong to.
     "I_MPI_HYDRA_BOOTSTRAP": "ssh",
     "FI_PROVIDER": "tcp",
-    # The nodes share this machine's CPUs. Each would pin its ranks to the same first ones, and a
-    # rank that polls would take a CPU from those it waits for.
+    # The nodes share this machine's CPUs. Each node would pin its ranks to the same first CPUs, and
+    # a rank that polls would take a CPU from the ranks it waits for.
     "I_MPI_PIN": "0",
     "I_MPI_THREAD_YIELD": "3",
 }
 
 
 def for_command(home: ClusterDir, given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of a command that somebody outside runs on a node.
+    """Returns the environment of a command that is started on a node from outside.
 
     Args:
         home: The cluster.
@@ -32,11 +32,11 @@ def for_command(home: ClusterDir, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_ssh(home: ClusterDir, user: str, directory: str, shell: str) -> dict[str, str]:
-    """Returns the environment that a command gets through ssh: nothing of the caller's.
+    """Returns the environment of a command started through ssh: it inherits nothing.
 
     Args:
         home: The cluster.
-        user: Who calls.
+        user: The calling user.
         directory: The user's home directory.
         shell: The user's shell.
     """

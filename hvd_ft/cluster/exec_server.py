@@ -1,7 +1,7 @@
-"""How a command enters a node, seen from outside: through a Unix socket, as through ssh.
+"""Runs a command on a node from outside: through a Unix socket, as through ssh.
 
 The node's init starts the command, with the caller's standard streams, and answers with its exit
-code. So a node's processes are no children of another node's, just as on a real cluster.
+code. So a node's processes are never children of another node's, as on a real cluster.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.system.handoff import send_order
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_TIMEOUT_SECONDS = 5.0  # for a node's init to take a command, which it does at once
+_TIMEOUT_SECONDS = 5.0  # limit for a node's init to accept a command, which it does at once
 _CREDENTIALS = "3i"
 
 
@@ -40,15 +40,15 @@ def enter(
         command: Program and arguments.
         environment: The command's whole environment.
         directory: Where it runs.
-        forward: Whether signals that ask us to end are passed on to it, and it is hung up on
-            (SIGHUP) if we are killed. As with ssh it goes on otherwise.
+        forward: Whether signals that ask this process to end are forwarded to the command, and the
+            command gets SIGHUP if this process is killed. Otherwise, as with ssh, it goes on.
 
     Returns:
         Its exit code; 128 + the signal's number when one killed it.
 
     Raises:
         Closed: The node is dead.
-        HvdFtError: It cannot start the command, or died meanwhile.
+        HvdFtError: The node cannot start the command, or died meanwhile.
     """
     order = {
         "command": [*command],
@@ -75,10 +75,10 @@ def enter(
 
 
 def process_behind(server: Path) -> int | None:
-    """Returns the id of an exec server's process; 0 if it cannot be seen from here.
+    """Returns the process id of an exec server; 0 if it is not visible from here.
 
     Returns:
-        None when there is none.
+        None if there is no exec server.
     """
     try:
         with _connected(server) as end:
@@ -104,13 +104,13 @@ def _connected(server: Path) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _forwarding(end: socket.socket, begin: Callable[[], None], forward: bool) -> Iterator[None]:
-    """Sends the signals that we get from now on, after what `begin` sends."""
+    """Forwards the signals that this process receives from now on, after what `begin` sends."""
 
     def send(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             end.send(bytes([number]))
 
-    # What is ignored, as by nohup, stays ignored.
+    # A signal that is ignored, as by nohup, stays ignored.
     ours = FORWARDED if forward else ()
     heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, heeded)

@@ -1,4 +1,4 @@
-"""Faults of a running cluster: links that lose packets or all of them, a new rate, dead nodes."""
+"""Faults of a running cluster: links cut, lossy or slow, connections reset, nodes dead."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _SEGMENTS = 65535  # of a large packet, as devices have it
 
 
 def cut(home: ClusterDir, node: str, direction: str = "both") -> None:
-    """Cuts a node's link: what is sent vanishes, and nobody is told.
+    """Cuts a node's link: packets vanish, and neither end is told.
 
     Args:
         home: The cluster.
@@ -31,7 +31,7 @@ def cut(home: ClusterDir, node: str, direction: str = "both") -> None:
 
 
 def lose(home: ClusterDir, node: str, percent: float) -> None:
-    """Has a node's link lose packets at random, so many percent in each direction."""
+    """Makes a node's link lose packets at random, a percentage in each direction."""
     if not 0 < percent <= 100:
         raise HvdFtError(
             f"{percent:g} % of the packets cannot be lost; give more than 0, up to 100"
@@ -40,14 +40,14 @@ def lose(home: ClusterDir, node: str, percent: float) -> None:
 
 
 def heal(home: ClusterDir, node: str) -> None:
-    """Makes a node's link what it was when the cluster was started."""
+    """Restores a node's link to its state at the cluster's start."""
     pid = _init_of(home, node)
     _end_losing(home, node, pid)
     _shape(home, node, pid, home.plan())
 
 
 def set_rate(home: ClusterDir, node: str, rate: str) -> None:
-    """Gives a node's link another rate in each direction, such as `1mbit`."""
+    """Sets the rate of a node's link in each direction, such as `1mbit`."""
     plan = replace(home.plan(), rate=rate)
     plan.check()
     _shape(home, node, _init_of(home, node), plan)
@@ -60,9 +60,9 @@ def reset(home: ClusterDir, node: str) -> None:
 
 
 def kill(home: ClusterDir, node: str) -> None:
-    """Kills a node as a power failure does: processes, shared memory and network at once."""
+    """Kills a node as a power failure would: processes, shared memory and network at once."""
     pid = _init_of(home, node)
-    cut(home, node)  # or its dying processes would take leave of their peers
+    cut(home, node)  # or its dying processes would close their connections
     pidfd = os.pidfd_open(pid)
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -95,7 +95,7 @@ def _set_segments(home: ClusterDir, node: str, pid: int, count: int) -> None:
 
 def _shape(home: ClusterDir, node: str, pid: int, plan: Plan) -> None:
     for device, process in ((DEVICE, pid), (node, _switch_of(home))):
-        with contextlib.suppress(HvdFtError):  # it may have no rate
+        with contextlib.suppress(HvdFtError):  # the link may have no rate
             tools.batch("tc", [f"qdisc del dev {device} root"], process)
         tools.batch("tc", shaping(plan, device, delayed=device == DEVICE), process)
 

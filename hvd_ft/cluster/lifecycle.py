@@ -21,10 +21,10 @@ _TICK_SECONDS = 0.02
 
 
 def up(plan: Plan) -> None:
-    """Starts a cluster; what a dead one of that name has left is removed first.
+    """Starts a cluster; the remains of a dead cluster of that name are removed first.
 
     Args:
-        plan: What it is to be.
+        plan: The cluster to start.
 
     Raises:
         HvdFtError: It is up already, or cannot be made; then nothing is left of it.
@@ -47,7 +47,7 @@ def up(plan: Plan) -> None:
 
 
 def down(name: str) -> None:
-    """Ends a cluster with every process on its nodes, or removes what a dead one has left.
+    """Ends a cluster with every process on its nodes, or removes the remains of a dead one.
 
     Raises:
         HvdFtError: There is none, or it does not end within 15 s.
@@ -64,7 +64,8 @@ def _start(home: ClusterDir, plan: Plan) -> None:
     with home.created(plan) as lock, home.log.open("wb") as log:
         switch = subprocess.Popen(
             ["unshare", "--net", *tools.python("hvd_ft.cluster.switch"), home.name, f"{lock}"],
-            # It outlives us, so it keeps nothing of ours: no terminal, directory or setting.
+            # The switch outlives this process, so it inherits nothing: no terminal, directory or
+            # setting.
             cwd="/",
             env=tools.clean_environment(),
             stdin=subprocess.DEVNULL,
@@ -73,7 +74,7 @@ def _start(home: ClusterDir, plan: Plan) -> None:
             pass_fds=(lock,),
             start_new_session=True,
         )
-    switch.returncode = 0  # nobody waits for it
+    switch.returncode = 0  # it is never waited for
     assert switch.stdout
     with switch.stdout:
         if select.select([switch.stdout], [], [], START_TIMEOUT_SECONDS)[0]:
@@ -88,7 +89,7 @@ def _start(home: ClusterDir, plan: Plan) -> None:
 
 
 def _end(home: ClusterDir) -> None:
-    """Kills the switch, and its nodes with it, until nothing of them is left."""
+    """Kills the switch, and its nodes with it, and waits until every process is gone."""
     deadline = time.monotonic() + END_TIMEOUT_SECONDS
     while home.alive():
         if time.monotonic() > deadline:
@@ -98,7 +99,7 @@ def _end(home: ClusterDir) -> None:
             )
         for server in (home.switch_socket, *home.path.glob("n[0-9]*")):
             _kill_behind(server)
-        time.sleep(_TICK_SECONDS)  # they are not our children: nothing tells of their end
+        time.sleep(_TICK_SECONDS)  # they are not our children: no event reports their end
     home.remove()
 
 

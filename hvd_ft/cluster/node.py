@@ -1,7 +1,7 @@
 """A node's init process: process 1 of its own namespaces, which all end with it.
 
 The switch starts it under `unshare`. It makes the node look like a host, prints one line when that
-is done, and then starts the commands that come to its exec server, as long as its stdin is open.
+is done, and then starts the commands that its exec server receives, as long as its stdin is open.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from hvd_ft.system.handoff import receive_order
 
 READY = "ready"
 _ORDER_TIMEOUT_SECONDS = 2.0
-# /sys shows the network of who mounts it. Control groups are found below it.
+# /sys shows the network of the process that mounts it. Control groups are found below it.
 _MOUNTS = """
 mount --rbind /sys/fs/cgroup "$1/cgroup"
 mount -t sysfs sysfs /sys
@@ -40,7 +40,7 @@ ip link set lo up
 
 def main() -> None:
     """Runs the node `argv[2]` of the cluster `argv[1]`."""
-    default_signals()  # for process 1 that means that its own node cannot end it
+    default_signals()  # for process 1 this means that a signal from its own node cannot end it
     home, node = ClusterDir(sys.argv[1]), sys.argv[2]
     try:
         _become_host(home, node)
@@ -64,8 +64,8 @@ def listen(server: Path) -> socket.socket:
 def _become_host(home: ClusterDir, node: str) -> None:
     socket.sethostname(node)
     run("sh", "-ec", _MOUNTS, "sh", os.fspath(home.path), node)
-    # A machine may have chosen bbr, which paces and probes: not the link's rate but its own would
-    # be measured.
+    # The machine may use bbr, which paces and probes: a test would measure bbr's rate, not the
+    # link's.
     for control in ("cubic", "reno"):
         with contextlib.suppress(OSError):
             Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(control)
@@ -73,7 +73,7 @@ def _become_host(home: ClusterDir, node: str) -> None:
 
 
 class _Init:
-    """Starts commands, tells their ends, and reaps every orphan of the node."""
+    """Starts commands, reports their ends, and reaps every orphan of the node."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._callers: dict[int, socket.socket] = {}  # by the command's process id
@@ -89,7 +89,7 @@ class _Init:
         self._selector.register(woken, selectors.EVENT_READ, lambda: self._reap(woken))
 
     def serve(self) -> None:
-        """Goes on until the switch has died."""
+        """Runs until the switch has died."""
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -99,7 +99,7 @@ class _Init:
         caller.settimeout(_ORDER_TIMEOUT_SECONDS)
         try:
             order, streams = receive_order(caller)
-        except OSError:  # one that only looked whether we are here
+        except OSError:  # a probe that only checked whether this node is up
             caller.close()
             return
         try:
@@ -125,7 +125,7 @@ class _Init:
                 os.close(stream)
 
     def _listen_to(self, caller: socket.socket, pid: int, hang_up: bool) -> None:
-        """Passes on the signals that the caller got, or sees that it has died."""
+        """Forwards the signals that the caller received, or notices that it has died."""
         try:
             numbers = caller.recv(64)
         except OSError:

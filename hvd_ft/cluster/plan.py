@@ -12,7 +12,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)")
 _BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6}
-# tbf passes no packet larger than its burst; with offloading a packet has up to 64 KiB.
+# tbf drops packets larger than its burst; with offloading a packet has up to 64 KiB.
 _BURST_BYTES_AT_LEAST = 128 << 10
 _QUEUE_BYTES = 16 << 20
 _QUEUE_PACKETS = 100_000
@@ -25,7 +25,7 @@ class Plan:
     """A cluster.
 
     Attributes:
-        name: Tells clusters apart.
+        name: Distinguishes clusters.
         size: Number of nodes; they are called n0, n1, and so on.
         rate: Of each node's link in each direction, such as `1gbit`; None is unlimited.
         delay: From one node to another, such as `5ms`; None is none.
@@ -37,7 +37,7 @@ class Plan:
     delay: str | None = None
 
     def check(self) -> None:
-        """Raises HvdFtError if there can be no such cluster."""
+        """Raises HvdFtError if such a cluster is not possible."""
         check_name(self.name)
         if not 1 <= self.size <= NODES_AT_MOST:
             raise HvdFtError(f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes")
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The nodes' addresses by their names; clusters may share them, being apart."""
+        """The nodes' addresses by their names; isolated clusters may share addresses."""
         return {node: f"{_SUBNET}.{index + 1}" for index, node in enumerate(self.nodes)}
 
     @property
@@ -71,7 +71,7 @@ class Plan:
 
 
 def check_name(name: str) -> None:
-    """Raises HvdFtError unless `name` may be a cluster's."""
+    """Raises HvdFtError unless `name` is valid for a cluster."""
     if not _NAME.fullmatch(name):
         raise HvdFtError(
             f"--name {name!r}: give 1 to 32 lower-case letters, digits and dashes, no dash first"
@@ -79,12 +79,12 @@ def check_name(name: str) -> None:
 
 
 def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
-    """Returns the lines for `tc -batch` that give one end of a link its rate and delay.
+    """Returns the lines for `tc -batch` that set the rate and delay of one end of a link.
 
     Args:
         plan: The cluster.
-        device: The end, which limits what it sends.
-        delayed: Whether it delays that too: one end of a path does.
+        device: The end, whose rate limits what it sends.
+        delayed: Whether it adds the delay too; one end of each path does.
     """
     place, lines = "root", []
     if delayed and plan.delay:
@@ -101,13 +101,14 @@ def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
 
 
 def losing(percent: float, ways: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the lines for `ip -batch` and `tc -batch` that have a node's link lose packets.
+    """Returns the lines for `ip -batch` and `tc -batch` that make a node's link lose packets.
 
-    What is lost goes through a device of the node that leads nowhere; so nobody is told, as would
-    be if a queue dropped it. Classic BPF chooses it at random, for many kernels lack netem.
+    Lost packets go to a device of the node that leads nowhere, so that the sender is not told, as
+    it would be if a queue dropped them. Classic BPF chooses it at random, for many kernels lack
+    netem.
 
     Args:
-        percent: So many packets; 100: all of them.
+        percent: Share of lost packets; 100: all of them.
         ways: `egress`: those that the node sends, `ingress`: those that are sent to it.
     """
     bound = min(round(percent / 100 * 2**32), 2**32 - 1)

@@ -15,17 +15,17 @@ from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
 _PORT = 22
-FAILED = 255  # ssh's exit code when it is ssh that fails
+FAILED = 255  # ssh's exit code when ssh itself fails
 _OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 
 
 @dataclass(frozen=True)
 class Call:
-    """What ssh is asked for.
+    """A call of ssh.
 
     Attributes:
         host: A name or an address.
-        command: Words that a shell gets as one line; none starts the shell alone.
+        command: Words that a shell receives as one line; none: an interactive shell.
         input: Whether the command reads our stdin.
     """
 
@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str]) -> Call:
     """Reads ssh's command line; options may stand before the host and right after it.
 
     Raises:
-        HvdFtError: It is none of ssh's.
+        HvdFtError: It is not a command line of ssh.
     """
     try:
         options, rest = getopt.getopt(list(arguments), _OPTIONS)
@@ -60,7 +60,7 @@ def node_of(plan: Plan, host: str, here: str) -> str:
         here: This host's name, for `localhost`.
 
     Raises:
-        HvdFtError: There is no such node.
+        HvdFtError: No node has that name.
     """
     names = {address: node for node, address in plan.addresses.items()}
     names |= {"localhost": here, "127.0.0.1": here}
@@ -71,7 +71,7 @@ def node_of(plan: Plan, host: str, here: str) -> str:
 
 
 def check_reachable(node: str, address: str) -> None:
-    """Checks that packets get there and back, for the exec server is not reached over the network.
+    """Checks that packets get there and back, as the exec server is not reached over the network.
 
     Raises:
         HvdFtError: They do not, within the kernel's time for a connection.
@@ -79,7 +79,7 @@ def check_reachable(node: str, address: str) -> None:
     try:
         socket.create_connection((address, _PORT)).close()
     except ConnectionRefusedError:
-        pass  # nobody listens there: that was an answer
+        pass  # connection refused: the node has answered
     except OSError as error:
         raise HvdFtError(
             f"connect to host {node} port {_PORT}: {error.strerror or error}"
@@ -101,7 +101,7 @@ def main() -> int:
         shell = user.pw_shell or "/bin/sh"
         command = [shell, "-c", " ".join(call.command)] if call.command else [shell]
         environment = for_ssh(home, user.pw_name, user.pw_dir, shell)
-        # sshd would not hear of a signal to its client either.
+        # sshd does not notice a signal to its client either.
         return enter(home.exec_socket(node), command, environment, user.pw_dir, forward=False)
     except HvdFtError as error:
         print(f"ssh: {error}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The switch: the process that has the bridge in its network namespace and builds the cluster.
+"""The switch: the process that holds the bridge in its network namespace and builds the cluster.
 
-It prints one line when all is done. It holds the stdin of every node's init, so whatever ends the
-switch ends them all.
+It prints one line when all is done. It holds the stdin of every node's init, so the nodes end when
+the switch ends.
 """
 
 import os
@@ -19,14 +19,14 @@ from hvd_ft.errors import HvdFtError
 def main() -> None:
     """Builds the cluster `argv[1]`, whose lock is the descriptor `argv[2]`, and holds it."""
     home, lock = ClusterDir(sys.argv[1]), int(sys.argv[2])
-    # Kept: who connects learns our process id.
+    # Kept open: a client that connects learns this process's id.
     server = listen(home.switch_socket)
     try:
         nodes = _build(home, home.plan(), lock)
     except HvdFtError as error:
         print(error, flush=True)
         sys.exit(1)
-    print(READY, flush=True)  # fails if who started us has died, and then all of us end
+    print(READY, flush=True)  # fails if the starter has died: then the cluster ends
     os.dup2(2, 1)
     for node in nodes:
         node.wait()
@@ -59,7 +59,7 @@ def _start(home: ClusterDir, node: str, lock: int) -> "subprocess.Popen[str]":
 
 
 def _connect(plan: Plan, node: str, address: str, pid: int) -> None:
-    """Lays the link between the bridge and a node, whose init is `pid`."""
+    """Connects the bridge to the node whose init is `pid`."""
     batch(
         "ip",
         [

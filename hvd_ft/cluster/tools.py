@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hvd_ft.cluster.plan import Plan, shaping
 from hvd_ft.errors import HvdFtError
 
-# The process above the new one waits for its end, and takes it along when it is killed.
+# The parent of the new process waits for its end, and when killed takes it along.
 UNSHARE = (
     *("unshare", "--net", "--uts", "--mount", "--ipc"),
     *("--pid", "--mount-proc", "--fork", "--kill-child"),
@@ -31,28 +31,28 @@ def program_path() -> str:
 
 
 def python(module: str) -> list[str]:
-    """Returns the start of a command line that runs a module of ours.
+    """Returns the beginning of a command line that runs a module of hvd_ft.
 
-    The directory that it runs in, whatever lies there, is no place for modules.
+    No module is imported from the directory that it runs in.
     """
     return [sys.executable, "-P", "-m", module]
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns the environment of the cluster's own processes: where programs and modules are."""
+    """Returns the environment of the cluster's own processes: PATH and PYTHONPATH."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**kept, "PATH": program_path(), "LC_ALL": "C.UTF-8"}
 
 
 def run(*command: str, text: str = "") -> None:
-    """Runs a program to its end, which takes it milliseconds.
+    """Runs a program to its end, which takes milliseconds.
 
     Args:
         command: Program and arguments.
         text: Its stdin.
 
     Raises:
-        HvdFtError: It fails, with the first line of what it says.
+        HvdFtError: It fails; with the first line of its output.
     """
     try:
         subprocess.run(
@@ -74,15 +74,15 @@ def run(*command: str, text: str = "") -> None:
 
 
 def batch(program: str, lines: Sequence[str], pid: int | None = None) -> None:
-    """Has ip or tc do several things in one network namespace.
+    """Runs several commands of ip or tc in one network namespace.
 
     Args:
         program: `ip` or `tc`.
-        lines: What to do.
-        pid: A process in that namespace; ours when None.
+        lines: The commands.
+        pid: A process in that namespace; None: this process.
 
     Raises:
-        HvdFtError: One of them fails; those before it are done.
+        HvdFtError: A command fails; those before it have taken effect.
     """
     inside = ["nsenter", f"--net=/proc/{pid}/ns/net"] if pid is not None else []
     if lines:
@@ -90,7 +90,7 @@ def batch(program: str, lines: Sequence[str], pid: int | None = None) -> None:
 
 
 def check(plan: Plan) -> None:
-    """Checks that such a cluster can be made here, by trying it in namespaces thrown away at once.
+    """Checks that such a cluster can be made here, by trying it in temporary namespaces.
 
     Raises:
         HvdFtError: It cannot.
@@ -121,7 +121,7 @@ def check(plan: Plan) -> None:
 
 
 def check_root() -> None:
-    """Raises HvdFtError unless we are root."""
+    """Raises HvdFtError unless this process is root's."""
     if os.geteuid() != 0:
         raise HvdFtError("hvdft cluster makes network namespaces and mounts; run it as root")
 

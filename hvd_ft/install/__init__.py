@@ -1,1 +1,1 @@
-"""What hvd_ft needs around it, built and checked: environment, patched Horovod, patches."""
+"""Builds and checks what hvd_ft depends on: environment, patched Horovod, patches."""

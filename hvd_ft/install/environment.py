@@ -1,6 +1,6 @@
-"""What hvd_ft requires: Intel MPI, TensorFlow, the patched Horovod and our own libraries.
+"""Finds and checks the requirements: Intel MPI, TensorFlow, the patched Horovod, the libraries.
 
-Everything is looked up without importing TensorFlow or Horovod, so that a check takes no time.
+Everything is looked up without importing TensorFlow or Horovod, so that a check is fast.
 """
 
 import os
@@ -20,13 +20,13 @@ _REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
 _ONE_HOST = {
     # Inside a Slurm, LSF or PBS allocation mpirun would start the ranks through it.
     "I_MPI_HYDRA_BOOTSTRAP": "fork",
-    # No network provider has to be found and started.
+    # Saves the search for a network provider and its start.
     "I_MPI_FABRICS": "shm",
 }
 
 
 # Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's.
-# TensorFlow loads OpenMP, so that the threading runtime has to be named.
+# TensorFlow loads OpenMP, so the threading runtime has to be named.
 ENDPOINTS = {
     "I_MPI_THREAD_SPLIT": "1",
     "I_MPI_THREAD_RUNTIME": "generic",
@@ -35,7 +35,7 @@ ENDPOINTS = {
 
 
 def mpi_environment(one_host: bool = True) -> dict[str, str]:
-    """Returns the variables that mpirun and the agents need, so that the user sources nothing.
+    """Returns the variables that mpirun and the agents need: the user sources no script.
 
     Args:
         one_host: Whether all ranks run on this host.
@@ -50,14 +50,14 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
     return {
         "I_MPI_ROOT": str(root),
         "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
-        # A Horovod built against an Intel MPI outside the environment finds it by this.
+        # Lets a Horovod that was built against an Intel MPI outside the environment find it.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
         **(_ONE_HOST if one_host else {"FI_PROVIDER": os.environ.get("FI_PROVIDER") or "tcp"}),
         **ENDPOINTS,
-        # An agent that waits in MPI would take a whole CPU from the workers, by polling
+        # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",
-        # ... and hand its own CPU mask down to its worker, which it pins itself.
+        # ... and pass its own CPU mask on to its worker, which the agent pins itself.
         "I_MPI_PIN": "0",
         "HOROVOD_FT_PIN": str(int(pinning.is_wanted(os.environ))),
     }
@@ -68,12 +68,12 @@ def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:
 
     Args:
         size: How many.
-        environment: The whole one of the command; Intel MPI is found by its PATH.
+        environment: The command's whole environment; Intel MPI is found by its PATH.
 
     Raises:
         HvdFtError: Intel MPI is not there.
     """
-    # mpirun is a shell script around this program; without the shell we see how it ends.
+    # mpirun is a shell script around this program; without the shell its exit status is visible.
     mpiexec = shutil.which(_MPIEXEC, path=environment.get("PATH"))
     if mpiexec is None:
         raise HvdFtError(
@@ -83,7 +83,7 @@ def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:
 
 
 def mpi_root() -> Path:
-    """Returns the directory of Intel MPI: this environment, or else what I_MPI_ROOT says.
+    """Returns the directory of Intel MPI: in this environment, otherwise I_MPI_ROOT.
 
     Raises:
         HvdFtError: there is no Intel MPI in either.
@@ -100,13 +100,12 @@ def mpi_root() -> Path:
 
 
 def check_environment() -> dict[str, str]:
-    """Checks that everything a job needs is there and fits.
+    """Checks that everything a job needs is installed in fitting versions.
 
-    Returns:
-        What was found: the thing's name and its version or place.
+    Returns: The parts found: each one's name and its version or place.
 
     Raises:
-        HvdFtError: something is absent or does not fit; one line says what to do.
+        HvdFtError: a part is absent or does not fit; its line gives the remedy.
     """
     return {name: check() for name, check in CHECKS.items()}
 
@@ -118,7 +117,7 @@ def check_mpi() -> str:
 
 
 def check_tensorflow() -> str:
-    """Returns TensorFlow's version; raises HvdFtError when it is not the one we build for."""
+    """Returns TensorFlow's version; raises HvdFtError when it is not the required one."""
     version = horovod_source.tensorflow_version()
     if version == TENSORFLOW_VERSION:
         return version
@@ -156,7 +155,7 @@ def check_library() -> str:
     """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
     path = libraries.library_path()
     _check_file(path)
-    from hvd_ft import native  # needs cffi, which is perhaps what is absent
+    from hvd_ft import native  # needs cffi, which may be the absent part
 
     version = native.version()
     if version != __version__:
@@ -167,7 +166,7 @@ def check_library() -> str:
 def check_mpi_library() -> str:
     """Returns the place of libhvdft_mpi.so; raises HvdFtError when it is absent.
 
-    It is not loaded: that takes an MPI in the process.
+    It is not loaded, as that requires MPI in the process.
     """
     path = libraries.mpi_library_path()
     _check_file(path)

@@ -27,7 +27,7 @@ from hvd_ft.system.file_lock import lock_in_time
 from hvd_ft.system.say import say
 
 _COMPILED = re.compile(r"\[ *(\d+%)\] (?:Building|Linking) CXX .*/(.+)$")
-_BUILD_LOCK_SECONDS = 1200.0  # a build takes 90 s on 2 cores, and there may be a slower machine
+_BUILD_LOCK_SECONDS = 1200.0  # a build takes 90 s on 2 cores; allow for slower machines
 _TREE = f"horovod-{HOROVOD_VERSION}"
 
 
@@ -70,7 +70,7 @@ def build(force: bool = False, progress: Progress | None = None) -> bool:
 
 def _build_wheel(cache: Path, key: str, mpi_root: Path, log: Path, progress: Progress) -> Path:
     work = cache / "work"
-    shutil.rmtree(work, ignore_errors=True)  # an interrupted build may have left it
+    shutil.rmtree(work, ignore_errors=True)  # left by an interrupted build
     work.mkdir()
     tree = _unpack(_download(cache, log, progress), work)
     progress.stage("patching")
@@ -133,7 +133,7 @@ def _add_sources(tree: Path, key: str) -> None:
 
 def _compile_environment(mpi_root: Path, tree: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
-    # Source paths in log lines start at the tree, wherever it was built.
+    # Makes source paths in log lines start at the tree, wherever it was built.
     flags = f"{env.get('CXXFLAGS', '')} {shlex.quote(f'-ffile-prefix-map={tree}={_TREE}')}"
     return env | {
         "HOROVOD_WITH_MPI": "1",
@@ -218,8 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: the command line; that of the process by default.
 
-    Returns:
-        0, or after an error, of which it has printed the line, another number.
+    Returns: 0, or another number after printing an error.
     """
     parser = argparse.ArgumentParser(prog="hvdft build-horovod", description=__doc__)
     parser.add_argument("--force", action="store_true", help="build again in any case")

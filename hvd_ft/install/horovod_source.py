@@ -1,8 +1,8 @@
 """The sources of the patched Horovod, and the key that identifies a build of them.
 
 The key is a hash over everything that goes into the wheel. The build writes it into the wheel;
-whoever wants to know whether the installed Horovod fits this hvd_ft compares it with
-`build_key()`, without importing Horovod.
+comparing it with `build_key()` shows whether the installed Horovod fits this hvd_ft, without
+importing Horovod.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ def installed_key() -> str | None:
     """Returns the key that the installed Horovod was built with.
 
     Returns:
-        None when no Horovod is installed, "" when hvd_ft did not build it.
+        None if no Horovod is installed, "" if hvd_ft did not build it.
 
     Raises:
         HvdFtError: its marker file cannot be read.

@@ -1,8 +1,8 @@
-"""The patches in `patches/`, and how they get into an unpacked tree or an installed package.
+"""Applies the patches in `patches/` to an unpacked tree or an installed package.
 
-An installed package is patched in place: `hvdft patch`. What a file is (as released, or patched) is
-told by the hash that pip has noted for it, of the file itself or of what taking the patch back
-gives; so nothing has to be remembered, and a file that somebody else has changed is left alone.
+An installed package is patched in place: `hvdft patch`. A file's state (released or patched)
+follows from the hash that pip has recorded: it matches either the file or the file with the patch
+reverted. So no state has to be stored, and a file with other changes is left alone.
 """
 
 import base64
@@ -19,14 +19,14 @@ import patch_ng
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.patch_files import patches
 
-PACKAGE, VERSION = "tensorflow_estimator", "2.15.0"  # what `hvdft patch` patches
+PACKAGE, VERSION = "tensorflow_estimator", "2.15.0"  # the package that `hvdft patch` patches
 
 
 class State(Enum):
-    """Of an installed package."""
+    """The state of an installed package."""
 
     STOCK = "not patched"
-    MIXED = "patched in part"  # the process that was at it has been killed
+    MIXED = "patched in part"  # the patching process was killed
     PATCHED = "patched"
 
 
@@ -52,7 +52,7 @@ class InstalledPackage:
     """The package in the active environment that `hvdft patch` patches.
 
     Raises:
-        HvdFtError: it is not there, is another release, or has been changed by somebody else.
+        HvdFtError: it is absent, is another release, or has other changes.
     """
 
     def __init__(self) -> None:
@@ -70,17 +70,17 @@ class InstalledPackage:
 
     @property
     def state(self) -> State:
-        """What was found."""
+        """The package's state when it was found."""
         if self._found == self._stock:
             return State.STOCK
         return State.PATCHED if self._found == self._patched else State.MIXED
 
     def apply(self) -> int:
-        """Patches each file that is not patched yet, whole or not at all; returns their number."""
+        """Patches each file that is not patched yet, atomically; returns their number."""
         return self._become(self._patched)
 
     def revert(self) -> int:
-        """Makes each file again what was released, whole or not at all; returns their number."""
+        """Restores each file to its release, atomically; returns their number."""
         return self._become(self._stock)
 
     def _become(self, wanted: dict[str, bytes]) -> int:
@@ -105,7 +105,7 @@ class InstalledPackage:
             ) from None
 
     def _taken_back(self, name: str, data: bytes, released: str, scratch: Path) -> bytes:
-        """Returns a file as it was released, given what it is now."""
+        """Returns a file as it was released, given its present contents."""
         if _hash(data) == released:
             return data
         copy = scratch / name
@@ -147,7 +147,7 @@ def _target(item: patch_ng.Patch) -> str:
 
 
 def _released_hashes(names: list[str]) -> dict[str, str]:
-    """What pip has noted about the files when it installed them."""
+    """The files' hashes, which pip recorded when it installed them."""
     try:
         found = metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
@@ -172,14 +172,14 @@ def _released_hashes(names: list[str]) -> dict[str, str]:
 
 
 def _hash(data: bytes) -> str:
-    """As in a wheel's list of files."""
+    """Returns a hash as in a wheel's list of files."""
     return base64.urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Puts a new file in the place of another: who reads sees the one or the other, never a part.
+    """Replaces a file atomically: a reader sees the old or the new one, never a part.
 
-    It is a new file also where pip has linked the package to a cache.
+    If pip has linked the file to a cache, the cached file stays unchanged.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -23,7 +23,7 @@ class Progress:
         self._print(text, clear="\r\x1b[K" if self._live else "", end="\n")
 
     def detail(self, text: str) -> None:
-        """Shows what is being done within the stage."""
+        """Shows a detail of the stage."""
         if self._live:
             self._print(text[:60], clear="\r\x1b[K", end="")
         elif time.monotonic() - self._last_line > self._QUIET_SECONDS:

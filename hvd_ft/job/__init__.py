@@ -1,1 +1,1 @@
-"""What every process of a job knows: settings, directory, placement, life-line."""
+"""Shared by all processes of a job: settings, directory, placement, life-line."""

@@ -1,7 +1,7 @@
 """The rule that decides when a process that should report every second has stopped. Pure.
 
-An agent and its shim watch each other so: whoever of the two is stopped (SIGSTOP, a stuck kernel
-call) is killed by the other, and what follows is what follows upon its death.
+An agent and its shim watch each other in this way: if one of them is stopped (SIGSTOP, a stuck
+kernel call) the other kills it, and then handles its death as any other.
 """
 
 BEAT_SECONDS = 1.0
@@ -9,10 +9,10 @@ _NEVER = float("inf")
 
 
 class Beats:
-    """What is heard of one process.
+    """The heartbeats of one process.
 
     Args:
-        lease_seconds: so long it may be silent.
+        lease_seconds: how long it may be silent.
     """
 
     def __init__(self, lease_seconds: float) -> None:
@@ -21,11 +21,11 @@ class Beats:
         self._looked = 0.0
 
     def heard(self, now: float) -> None:
-        """It has said something, or the watching begins."""
+        """Notes a heartbeat, or the beginning of the watch."""
         self._heard = self._looked = now
 
     def stop(self) -> None:
-        """Nothing more is expected of it."""
+        """Ends the watch."""
         self._heard = None
 
     @property
@@ -34,7 +34,7 @@ class Beats:
         return _NEVER if self._heard is None else self._looked + self._lease / 4
 
     def is_silent(self, now: float) -> bool:
-        """Tells whether it has been silent for too long.
+        """Returns whether it has been silent for too long.
 
         Args:
             now: seconds on any steady clock.
@@ -42,6 +42,6 @@ class Beats:
         if self._heard is None:
             return False
         if now - self._looked > self._lease / 2:
-            self._heard = now  # we stood still ourselves, with the whole machine perhaps
+            self._heard = now  # this process stood still itself, perhaps with the whole machine
         self._looked = now
         return now - self._heard > self._lease

@@ -1,10 +1,10 @@
 """Job directories: made, locked, and removed by the last process of the job.
 
 `<arena directory>/hvdft-<uid>/<job>/` holds the files of one job, among them `lock`. Every agent
-and shim of the job holds that file's flock shared for as long as it lives; who can take it
-exclusively knows that the job is dead and may remove the directory. Making a directory and
-sweeping take the flock of the user's directory, so that a sweep never sees a directory that is
-there but not yet locked.
+and shim of the job holds a shared flock on that file for as long as it lives; a process that gets
+the exclusive flock knows that the job is dead and may remove the directory. Creating a directory
+and sweeping take the flock of the user's directory, so that a sweep never sees a new directory that
+is not yet locked.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from hvd_ft.job.setting_values import is_job_id
 from hvd_ft.system.file_lock import lock_in_time
 
 LOCK_NAME = "lock"
-KEPT_NAME = "kept"  # the file that says that the directory outlives its job
+KEPT_NAME = "kept"  # the file that marks a directory that outlives its job
 _USER_LOCK_TIMEOUT_SECONDS = 30.0
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -41,7 +41,7 @@ class JobDirectory:
             job: the job's id, letters and digits.
 
         Raises:
-            HvdFtError: a job of that id is there, or the directory cannot be made safely.
+            HvdFtError: a job of that id exists, or the directory cannot be created safely.
         """
         with _locked_user_directory(arena_dir) as user_dir:
             path = job_path(arena_dir, job)
@@ -64,10 +64,10 @@ class JobDirectory:
 
     @classmethod
     def join(cls, path: str) -> "JobDirectory":
-        """Takes a shared lock on a directory that another process of the job has made.
+        """Takes a shared lock on a directory that another process of the job has created.
 
         Raises:
-            HvdFtError: the directory is gone, which means that the job is.
+            HvdFtError: the directory is gone, and so is the job.
         """
         name = os.path.join(path, LOCK_NAME)
         try:
@@ -87,10 +87,10 @@ class JobDirectory:
         return cls(path, lock)
 
     def leave(self, files_stay: bool = False) -> bool:
-        """Gives the lock back; the last process of the job removes the directory.
+        """Releases the lock; the last process of the job removes the directory.
 
         Args:
-            files_stay: whether the directory stays, whoever leaves last: the job may be resumed.
+            files_stay: whether the directory stays even then, so that the job can be resumed.
 
         Returns:
             Whether this was the last one.
@@ -98,8 +98,8 @@ class JobDirectory:
         if files_stay:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(os.path.join(self.path, KEPT_NAME), os.O_CREAT | os.O_EXCL, 0o600))
-        # flock() gives up the shared lock before it tries for the exclusive one, so of several
-        # processes that leave at once one always gets it.
+        # flock() releases the shared lock before it tries for the exclusive one, so if several
+        # processes leave at once one of them always gets it.
         last = _try_exclusive(self._lock)
         if last and not os.path.exists(os.path.join(self.path, KEPT_NAME)):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -118,22 +118,22 @@ def user_path(arena_dir: str) -> str:
 
 
 def job_path(arena_dir: str, job: str) -> str:
-    """Returns the directory of a job, which need not be there."""
+    """Returns the directory of a job, which need not exist."""
     if not is_job_id(job):
         raise HvdFtError(f"{job!r} is no job id: give 1 to 48 letters and digits")
     return os.path.join(user_path(arena_dir), job)
 
 
 def sweep_stale(arena_dir: str, *, but: str | None = None, only: str | None = None) -> list[str]:
-    """Removes the directories that dead jobs of this user left behind.
+    """Removes the directories left behind by this user's dead jobs.
 
     Args:
         arena_dir: where arenas live.
-        but: the id of a job whose directory stays.
+        but: the id of a job whose directory is kept.
         only: the id of the only job whose directory is removed; None: any.
 
     Returns:
-        The ids of those jobs, for the caller to tell.
+        The ids of those jobs, for the caller to report.
 
     Raises:
         HvdFtError: the user's directory is not safe or cannot be locked.
@@ -154,7 +154,7 @@ def _is_dead(path: str) -> bool:
     try:
         lock = os.open(os.path.join(path, LOCK_NAME), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return True  # its maker died before it made the lock: we hold the lock that makers take
+        return True  # its creator died before locking it: creators take the lock that is held here
     except OSError:
         return False
     try:
@@ -173,7 +173,7 @@ def _try_exclusive(lock: int) -> bool:
 
 @contextlib.contextmanager
 def _locked_user_directory(arena_dir: str) -> Iterator[int]:
-    """Makes and checks the user's directory; yields its descriptor, locked exclusively."""
+    """Creates and checks the user's directory; yields its descriptor, locked exclusively."""
     path = user_path(arena_dir)
     try:
         os.mkdir(path, 0o700)

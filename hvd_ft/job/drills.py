@@ -1,4 +1,4 @@
-"""Drills: at which point of a worker's life a process of the job is to die (`--inject`).
+"""Drills (`--inject`): a process of the job dies at a point of a worker's life. Pure.
 
 Texts in, texts out.
 """
@@ -11,19 +11,19 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
 
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
-_OTHERS = ("agent", "shim", "mpirun")  # that can die instead of a worker
+_OTHERS = ("agent", "shim", "mpirun")  # processes that can die instead of a worker
 _OLD_KEYS = {"nursery": "shim"}  # names of earlier versions
 _KEYS = ("rank", *_OTHERS, "incarnation", "point", "op", "step", "signal", "exit", "raise")
 _WORDS = ("raise", "mpirun")  # have no value
 # What a worker signals to its shim, which then kills its agent, stops it, or kills mpirun.
 AGENT_DIES, MPIRUN_DIES, AGENT_STOPS = signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN + 6
 _POINTS = {point.name.lower(): point for point in Point}
-# Those that end a process, or stop it.
+# Signals that end a process, or stop it.
 _SIGNALS = {
     name: signal.Signals[f"SIG{name}"]
     for name in ("ABRT", "BUS", "FPE", "HUP", "ILL", "INT", "KILL", "QUIT", "SEGV", "STOP", "TERM")
 }
-# Where Python runs, so that an exception can be raised there and ends the script.
+# Points in Python code, where an exception can be raised that ends the script.
 _RAISING = (Point.START, Point.ATTACH, Point.STEP, Point.SNAPSHOT_WRITE)
 _UNATTACHED = (Point.START, Point.ATTACH)  # no op and no step is known there
 _MAX = (1 << 31) - 1
@@ -37,11 +37,11 @@ class Drill:
         text: as the user gave it.
         rank: of the worker.
         incarnation: of the worker.
-        point: where it strikes, …
-        op: … if this op is at hand, or any if None, …
-        step: … and so many steps of the loop are done, or any if None.
+        point: the point where it strikes, …
+        op: … during this op; None: any, …
+        step: … after so many steps of the loop; None: any.
         way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: by a signal to its
-            shim, which dies of it, or heeds it.
+            shim, which dies of it or handles it.
         value: the signal's number or the exit code.
     """
 
@@ -62,7 +62,7 @@ def parse(text: str) -> Drill:
         text: such as `rank=2,step=30,signal=KILL`.
 
     Raises:
-        HvdFtError: it is not a drill; says what is allowed.
+        HvdFtError: it is not a drill; the message lists what is allowed.
     """
     given = _pairs(text)
     way, value = _way(text, given)
@@ -89,7 +89,7 @@ def parse(text: str) -> Drill:
 
 
 def renamed(text: str) -> str | None:
-    """Returns a line about a word of a drill that has another name now; None if there is none."""
+    """Returns a line about a renamed word in a drill; None if there is none."""
     for word in text.split(","):
         key = word.partition("=")[0]
         if key in _OLD_KEYS:
@@ -109,7 +109,7 @@ def check_ranks(drills: Iterable[Drill], size: int) -> None:
 
 
 def drill_environment(drills: Sequence[Drill], rank: int, incarnation: int) -> dict[str, str]:
-    """Returns what is added to the environment of one worker so that it does its drills."""
+    """Returns the environment variables for one worker's drills."""
     entries = [
         f"{drill.point}:{_or_any(drill.op)}:{_or_any(drill.step)}"
         f":{drill.way}:{drill.value}:{drill.text}"
@@ -184,7 +184,7 @@ def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
 
 
 def _signal_to_shim(text: str, given: dict[str, str]) -> int:
-    """Returns what has another process than the worker die, or stop."""
+    """Returns the way in which another process than the worker dies or stops."""
     (other, *more) = [key for key in _OTHERS if key in given]
     strange = {"incarnation", "exit", "raise", *(() if other == "mpirun" else ("rank",))}
     name = given.get("signal", "KILL").removeprefix("SIG")

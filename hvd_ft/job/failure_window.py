@@ -1,4 +1,4 @@
-"""How many failures are too many: HOROVOD_FT_MAX_FAILURES within a time. Pure."""
+"""Counts failures against HOROVOD_FT_MAX_FAILURES within its time window. Pure."""
 
 from collections import deque
 
@@ -18,13 +18,13 @@ class RecentFailures:
         self._times: deque[float] = deque()
 
     def add(self, *times: float) -> None:
-        """Counts failures, the oldest first; those too long before the last one are forgotten."""
+        """Counts failures, the oldest first; those too long before the last one are dropped."""
         self._times.extend(times)
         while self._times and self._times[0] < self._times[-1] - self._window:
             self._times.popleft()
 
     def too_many(self) -> bool:
-        """Tells whether there are more than the limit."""
+        """Returns whether there are more than the limit."""
         return len(self._times) > self._limit
 
     def __str__(self) -> str:

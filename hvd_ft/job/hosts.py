@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class Host:
-    """A host and how many ranks it takes."""
+    """A host and its number of slots for ranks."""
 
     name: str
     slots: int
@@ -27,13 +27,13 @@ def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
 
     Args:
         text: The list.
-        size: The job's number of ranks, for which there have to be slots.
+        size: The job's number of ranks, all of which need slots.
 
     Returns:
         The hosts in their order, which is that of the ranks.
 
     Raises:
-        HvdFtError: It is no such list, or has too few slots.
+        HvdFtError: It is not such a list, or has too few slots.
     """
     remedy = f"give hosts and slots, such as -H localhost:{size}"
     hosts = []
@@ -57,7 +57,7 @@ def parse_placement(text: str) -> tuple[Host, ...]:
         text: The placement.
 
     Raises:
-        HvdFtError: It is none.
+        HvdFtError: It is not a placement.
     """
     counts = text.split("-")
     if not all(map(_COUNT.fullmatch, counts)):
@@ -66,10 +66,10 @@ def parse_placement(text: str) -> tuple[Host, ...]:
 
 
 def host_list(hosts: Sequence[Host]) -> str:
-    """Returns the hosts as `-H` takes them."""
+    """Returns the hosts in the form of `-H`."""
     return ",".join(map(str, hosts))
 
 
 def machine_file(hosts: Sequence[Host]) -> str:
-    """Returns the text of the file that tells mpirun the hosts, each with its own slots."""
+    """Returns the text of mpirun's machine file: the hosts, each with its slots."""
     return "".join(f"{host}\n" for host in hosts)

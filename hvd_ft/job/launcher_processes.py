@@ -1,9 +1,9 @@
 """The launchers above an agent: horovodrun, the mpirun script, Hydra's mpiexec and its proxy.
 
-The first two start a further process and wait for it. A signal that ends them alone (`kill`, a
-scheduler) does not reach that process, so the job would go on with nobody waiting for it. Hydra's
-own two take the agents along when they are killed, but not always: a proxy that is writing to a
-dead mpiexec just ends.
+The first two start another process and wait for it. A signal that ends only them (`kill`, a
+scheduler) does not reach that process, so the job would go on unattended. Hydra's own two usually
+take the agents along when they are killed, but not always: a proxy that is writing to a dead
+mpiexec just ends.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def launchers_above() -> dict[int, str]:
     """Returns a pidfd for every launcher above the calling process, with its name and id."""
     found = {}
     for process in psutil.Process().parents():
-        # A process of another user, or one that has just ended, is left out.
+        # A process of another user, or one that has just ended, is skipped.
         with contextlib.suppress(psutil.Error, OSError):
             if is_launcher(process.cmdline()):
                 found[os.pidfd_open(process.pid)] = f"{process.name()} (pid {process.pid})"
@@ -28,11 +28,11 @@ def launchers_above() -> dict[int, str]:
 
 
 def strike(drill: int, agent: int) -> None:
-    """Does a drill: kills or stops an agent, or kills the mpirun above it.
+    """Executes a drill: kills or stops an agent, or kills the mpirun above it.
 
     Args:
         drill: one of `AGENT_DIES`, `AGENT_STOPS` and `MPIRUN_DIES`.
-        agent: its process id. On a host where mpirun does not run its proxy dies in its place.
+        agent: its process id. On a host without mpirun its proxy is killed instead.
     """
     with contextlib.suppress(psutil.Error):
         victim = psutil.Process(agent)
@@ -44,11 +44,11 @@ def strike(drill: int, agent: int) -> None:
 
 
 def is_launcher(argv: list[str]) -> bool:
-    """Tells a launcher by its command line.
+    """Recognises a launcher by its command line.
 
     Args:
         argv: such as `["/bin/sh", "/opt/mpi/bin/mpirun", "-np", "4"]`, or `["/bin/sh", "-c",
-            "mpirun …"]`, which is what horovodrun becomes.
+            "mpirun …"]`, as started by horovodrun.
     """
     names = [os.path.basename(word) for word in argv[:2]]
     if names == ["sh", "-c"]:

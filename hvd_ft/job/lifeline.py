@@ -1,11 +1,11 @@
-"""Life-lines: the connections that shims, on all nodes, have to the launcher of their job.
+"""Life-lines: the connections from the shims on all nodes to the launcher of their job.
 
-Over its line a shim says whether it has an agent. When an agent has died the launcher so knows
-that workers wait for new agents; when the launcher has died all shims see the end of their
-lines, and that nobody listens any more, and end the job. Once a second the launcher asks each host,
-which renews the host's lease (leases.py).
+A shim reports over its line whether it has an agent. So when an agent has died the launcher knows
+that workers wait for new agents. When the launcher has died, all shims see their lines end and
+their connections refused, and end the job. Once a second the launcher asks each host, whose answer
+renews the host's lease (leases.py).
 
-Both sides show that they know the key that the launcher has made up for its job. They say:
+Both sides prove that they know the key that the launcher has generated for its job. Messages:
 
 launcher: (nonce)           shim: (nonce, proof)
 launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code), whenever it
@@ -13,8 +13,8 @@ launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code),
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
           (interrupt)                (interrupted): the worker has got SIGINT
           (stop)                     the number of the signal that ends the job
-          (note)                     what rank 0's agent is to write into the report
-          (over)                     nobody comes any more; whether the job's files are to stay
+          (note) something that rank 0's agent writes into the report (over)
+          nobody comes any more; whether the job's files are to stay
 shim:  (note)
 """
 
@@ -34,13 +34,13 @@ from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
 
 CONNECT_SECONDS = 2.0  # for a connection, and for each message of its beginning
-_MAXIMUM_STRANGERS = 64  # connections that have not shown that they know the key
+_MAXIMUM_STRANGERS = 64  # connections that have not proved to know the key
 _KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
 class ShimStatus:
-    """What the shim at the other end of a line has said last.
+    """The latest message of the shim at the other end of a line.
 
     Attributes:
         rank: whose shim it is.
@@ -58,10 +58,10 @@ class ShimStatus:
 
     @classmethod
     def of(cls, message: Message) -> ShimStatus:
-        """Reads what a shim says.
+        """Parses a shim's message.
 
         Raises:
-            ValueError, KeyError, TypeError: it is something else.
+            ValueError, KeyError, TypeError: it is not such a message.
         """
         code = message["exit_code"]
         return cls(
@@ -75,12 +75,11 @@ class ShimStatus:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a shim has answered.
+    """A shim's answer.
 
     Attributes:
         host: where it is.
-        number: of the question.
-        facts: what its agent has counted last; None if that leads no node.
+        number: of the question. facts: its agent's latest counts; None if the agent leads no node.
     """
 
     host: str
@@ -89,20 +88,21 @@ class Answer:
 
 
 class LifeLines:
-    """The launcher's ends.
+    """The launcher's ends of all lines.
 
     Args:
-        loop: hears what is said, and answers those who connect.
-        one_host: whether all ranks are on this host; else shims on other hosts connect, to this
+        loop: receives messages and accepts connections.
+        one_host: whether all ranks are on this host; otherwise shims on other hosts connect to this
             host's name.
-        lease_seconds: so long a host may be silent before its lines end.
+        lease_seconds: how long a host may be silent before its lines end.
 
     Attributes:
-        address: what a shim has to be told: host, port and key.
-        exit_code: of the job, once a shim has told it.
+        address: host, port and key, for the shims.
+        exit_code: of the job, once a shim has reported it.
         hosts: the ranks of each host that has ever had a line.
-        hung_up: the hosts whose last line was ended by themselves: nothing of the job lives there.
-        interrupted: the ranks whose workers have got SIGINT.
+        hung_up: the hosts that ended their last line themselves: no process of the job is left
+            there.
+        interrupted: the ranks whose workers have received SIGINT.
     """
 
     def __init__(self, loop: EventLoop, one_host: bool, lease_seconds: float) -> None:
@@ -113,7 +113,7 @@ class LifeLines:
         self._listener.settimeout(CONNECT_SECONDS)
         self._listening = loop.watch(self._listener, self._accept)
         self._watches: dict[Channel, Watch] = {}
-        self._nonces: dict[Channel, str] = {}  # of strangers
+        self._nonces: dict[Channel, str] = {}  # unproven connections
         self._shims: dict[Channel, ShimStatus | None] = {}
         self._answers: list[Answer] = []
         self.exit_code: int | None = None
@@ -125,11 +125,11 @@ class LifeLines:
 
     @property
     def shims(self) -> list[ShimStatus | None]:
-        """What the shims said last that have a line; None for one that has said nothing yet."""
+        """The latest status of each shim that has a line; None before its first message."""
         return list(self._shims.values())
 
     def ask(self, number: int, silent: Collection[str]) -> None:
-        """Asks every host, by its first rank that has a line; a silent one by all of them.
+        """Asks every host, through its first rank with a line; a silent one through all ranks.
 
         Args:
             number: of the question.
@@ -148,7 +148,7 @@ class LifeLines:
             self._send(channel, {"ask": number})
 
     def take_answers(self) -> list[Answer]:
-        """Returns what has been answered since the last call."""
+        """Returns the answers since the last call."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -159,7 +159,7 @@ class LifeLines:
                 self._send(channel, message)
 
     def close(self) -> None:
-        """Ends all lines, and with them what still runs of the job."""
+        """Ends all lines, which ends what is left of the job."""
         self._listening.end()
         self._listener.close()
         for channel in [*self._nonces, *self._shims]:
@@ -168,7 +168,7 @@ class LifeLines:
     def _send(self, channel: Channel, message: Message) -> None:
         try:
             channel.send(message)
-        except OSError:  # it has ended, or nobody has read it for long
+        except OSError:  # it has ended, or has not been read for long
             self._end(channel)
 
     def _accept(self) -> None:
@@ -190,7 +190,7 @@ class LifeLines:
             messages = channel.receive()
             for message in messages or ():
                 self._understand(channel, message)
-        except (OSError, ValueError, KeyError, TypeError):  # the network's, or a stranger's
+        except (OSError, ValueError, KeyError, TypeError):  # an error of the network, or a stranger
             self._end(channel)
         else:
             if messages is None:
@@ -224,7 +224,7 @@ class LifeLines:
                 self._pass_on(message)
 
     def _note(self, channel: Channel, shim: ShimStatus) -> None:
-        # A line that the network has torn may still look whole at this end.
+        # A line broken by the network may still look intact at this end.
         for other, known in list(self._shims.items()):
             if other is not channel and known and known.rank == shim.rank:
                 self._end(other)
@@ -232,23 +232,24 @@ class LifeLines:
         self.hung_up.discard(shim.host)
         self.hosts.setdefault(shim.host, set()).add(shim.rank)
         if shim.exit_code is not None:
-            # All say the same, but that rank 0's agent may add that it could not write the report.
+            # All report the same code, except that rank 0's agent may add that the report was not
+            # written.
             self.exit_code = self.exit_code or shim.exit_code
 
     def _pass_on(self, message: Message) -> None:
-        """Hands a note to the shim of rank 0, whose agent writes the report."""
+        """Forwards a note to the shim of rank 0, whose agent writes the report."""
         for channel, shim in list(self._shims.items()):
             if shim and shim.rank == 0:
                 self._send(channel, {"note": message["note"]})
 
 
 def proof(key: str, who: str, nonce: str) -> str:
-    """Returns what shows that somebody knows the job's key.
+    """Returns the proof of knowing the job's key.
 
     Args:
         key: that of the job.
-        who: `shim` or `launcher`: so nobody can send back what it was sent.
-        nonce: what the other side has made up.
+        who: `shim` or `launcher`, so that a proof cannot be sent back to its sender.
+        nonce: the other side's random bytes.
     """
     return hmac.digest(key.encode(), f"{who} {nonce}".encode(), "sha256").hex()
 

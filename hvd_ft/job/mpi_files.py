@@ -1,7 +1,7 @@
 """Removes files that Intel MPI leaves in shared memory when it is killed during its start.
 
-It makes a small file there, which all ranks map and the first removes; killed in between, it leaves
-the file for ever.
+It creates a small file there, which all ranks map and the first rank removes; if it is killed in
+between, the file stays for ever.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _PATTERN = "Intel_MPI_*"
 
 
 def sweep() -> list[str]:
-    """Removes Intel MPI's files that are this user's and that no process has.
+    """Removes this user's files of Intel MPI that no process uses.
 
     Returns:
         The names of the removed files.
@@ -36,9 +36,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def _files_in_use() -> Iterator[str]:
-    """Yields the files that processes have open or mapped; other users' cannot have ours."""
+    """Yields the files that this user's processes have open or mapped; others cannot use them."""
     for process in Path("/proc").glob("[0-9]*"):
-        # Who makes such a file has it open, then mapped, then closed: so look in this order.
+        # A process opens such a file, then maps it, then closes it: so look in this order.
         with contextlib.suppress(OSError):
             for descriptor in (process / "fd").iterdir():
                 with contextlib.suppress(OSError):

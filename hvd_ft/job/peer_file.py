@@ -1,8 +1,8 @@
-"""How agents of a generation find each other in a directory that all nodes share.
+"""Lets the agents of a generation find each other through a directory that all nodes share.
 
-There is one small file for a job: its id, the generation, and what each rank has to tell. Who
-enters itself takes a lock, writes the file anew as a whole and renames it; so nobody reads half of
-it, and since job and generation are in it nobody takes what is old for new. Without such a
+There is one small file for a job: its id, the generation, and each rank's facts. An agent enters
+itself under a lock by writing a whole new file and renaming it, so a partial file is never read;
+and since the file names job and generation, an old one is never taken for new. Without such a
 directory agents learn the generation from their launcher and the rest over MPI.
 """
 
@@ -23,12 +23,12 @@ _LOCK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Peers:
-    """What the file says.
+    """The file's contents.
 
     Attributes:
         job: id of the job.
         generation: of the agents.
-        ranks: what each has told, by rank.
+        ranks: each rank's facts, by rank.
     """
 
     job: str
@@ -36,7 +36,7 @@ class Peers:
     ranks: dict[int, Any] = field(default_factory=dict)
 
     def entered(self, rank: int, facts: Any) -> "Peers":
-        """Returns the same with one more rank."""
+        """Returns the same contents with one more rank."""
         return Peers(self.job, self.generation, {**self.ranks, rank: facts})
 
 
@@ -62,15 +62,14 @@ class PeerFile:
             generation: of the caller.
             rank: of the caller.
             size: of the job.
-            facts: what the others get to know; anything that JSON knows.
+            facts: for the other ranks; anything that JSON can represent.
             timeout_seconds: how long to wait for the others.
 
-        Returns:
-            What all have told, in the order of ranks.
+        Returns: The facts of all ranks, in their order.
 
         Raises:
-            HvdFtError: there are agents of a later generation, somebody did not come in time, or
-                the directory cannot be used.
+            HvdFtError: there are agents of a later generation, a rank did not come in time, or the
+                directory cannot be used.
         """
         try:
             with self._locked():
@@ -84,7 +83,7 @@ class PeerFile:
                         f"rank {rank} waited {timeout_seconds:g} s for rank {missing} in "
                         f"{self._path}: see if HOROVOD_FT_SHARED_DIR is the same on all nodes"
                     )
-                time.sleep(_LOOK_SECONDS)  # a network's filesystem tells nobody of changes
+                time.sleep(_LOOK_SECONDS)  # a network filesystem does not notify of changes
                 peers = self._current(generation)
         except OSError as error:
             raise HvdFtError(
@@ -100,7 +99,7 @@ class PeerFile:
                 os.unlink(path)
 
     def _current(self, generation: int) -> Peers:
-        """Returns what is there of this generation."""
+        """Returns the contents if they are of this generation."""
         found = self._read()
         if found is None or found.job != self._job or found.generation < generation:
             return Peers(self._job, generation)
@@ -118,12 +117,12 @@ class PeerFile:
             ranks = {int(rank): facts for rank, facts in content["ranks"].items()}
             return Peers(str(content["job"]), int(content["generation"]), ranks)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # not there yet, or nothing of ours
+            return None  # not there yet, or not readable as such a file
 
     def _write(self, peers: Peers) -> None:
         draft = f"{self._path}.new"
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)  # of one that was killed while it had the lock
+            os.unlink(draft)  # left by a process that was killed while it held the lock
         with open(draft, "x", encoding="ascii", opener=_private) as file:
             json.dump(vars(peers), file)
             file.flush()

@@ -1,7 +1,7 @@
-"""The CPUs of a rank: those that Intel MPI would pin it to if it were MPI's process.
+"""The CPUs of a rank: those to which Intel MPI would pin it if it were an MPI process.
 
-Intel MPI pins by default, and stock Horovod's ranks with it. Our agents it must not pin, for they
-would hand that down; so they do it for their workers.
+Intel MPI pins by default, so stock Horovod's ranks are pinned. It must not pin agents, whose
+workers would inherit the agent's CPUs; so agents pin their workers themselves.
 """
 
 import contextlib
@@ -12,19 +12,19 @@ from pathlib import Path
 
 from hvd_ft.job.placement import Nodes
 
-VARIABLE = "HOROVOD_FT_CPUS"  # in a worker's environment: its CPUs, with commas between
+VARIABLE = "HOROVOD_FT_CPUS"  # in a worker's environment: its CPUs, separated by commas
 _SYSTEM = Path("/sys/devices/system/cpu")
-_OFF = ("0", "off", "no", "disable")  # as Intel MPI has it
+_OFF = ("0", "off", "no", "disable")  # as for Intel MPI
 
 
 def is_wanted(environ: Mapping[str, str]) -> bool:
-    """Tells whether the user wants ranks to be pinned: HOROVOD_FT_PIN, or I_MPI_PIN, or yes."""
+    """Returns whether to pin ranks: HOROVOD_FT_PIN, otherwise I_MPI_PIN, otherwise yes."""
     said = environ.get("HOROVOD_FT_PIN") or environ.get("I_MPI_PIN") or "1"
     return said.lower() not in _OFF
 
 
 def environment(rank: int, hosts: Nodes) -> dict[str, str]:
-    """Returns what is added to a worker's environment so that it is pinned.
+    """Returns the environment variables that pin a worker.
 
     Args:
         rank: of the worker, on this host.
@@ -38,11 +38,11 @@ def environment(rank: int, hosts: Nodes) -> dict[str, str]:
 def share_of(cpus: Sequence[int], index: int, ranks: int) -> Sequence[int]:
     """Returns one rank's share of a host's CPUs.
 
-    With more ranks than CPUs, so that some would have to do with less than others, all have all.
+    With more ranks than CPUs, which could not be shared evenly, every rank has all CPUs.
 
     Args:
-        cpus: those that are near each other together.
-        index: of the rank, among those of the host.
+        cpus: of the host, neighbours next to each other.
+        index: of the rank among those of the host.
         ranks: of the host.
     """
     if ranks <= len(cpus):
@@ -51,15 +51,15 @@ def share_of(cpus: Sequence[int], index: int, ranks: int) -> Sequence[int]:
 
 
 def pin(environ: Mapping[str, str]) -> None:
-    """Pins this process, with all threads that it has, if a worker's environment says so.
+    """Pins this process with all its threads, if the worker's environment asks for it.
 
-    On CPUs that they share none of these threads, when it is woken, interrupts another one: each
-    runs until it waits. Horovod's would otherwise be interrupted by each result that it hands to
-    TensorFlow (docs/performance.md).
+    Its threads also stop interrupting each other when they wake up: each runs until it waits.
+    Otherwise every result that Horovod's thread hands to TensorFlow would interrupt that thread
+    (docs/performance.md).
     """
     if cpus := environ.get(VARIABLE):
         for thread in map(int, os.listdir("/proc/self/task")):
-            with contextlib.suppress(OSError):  # it has ended, or the CPUs were taken away
+            with contextlib.suppress(OSError):  # the thread has ended, or the CPUs were taken away
                 os.sched_setaffinity(thread, map(int, cpus.split(",")))
                 os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
 

@@ -1,4 +1,4 @@
-"""Which ranks are on which node: from where the agents find themselves. Pure."""
+"""Determines which ranks are on which node, from the agents' hosts. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Nodes:
             hosts: the host of every rank.
 
         Raises:
-            HvdFtError: the ranks of a host do not follow each other.
+            HvdFtError: the ranks of a host are not consecutive.
         """
         firsts = [r for r, host in enumerate(hosts) if r == 0 or hosts[r - 1] != host]
         for first in firsts:
@@ -36,7 +36,7 @@ class Nodes:
         return cls((*firsts, len(hosts)))
 
     def apart(self) -> "Nodes":
-        """Returns the nodes if every rank were one of its own."""
+        """Returns the nodes for the flat topology, with every rank a node of its own."""
         return Nodes(tuple(range(self.firsts[-1] + 1)))
 
     def __len__(self) -> int:

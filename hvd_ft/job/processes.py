@@ -1,4 +1,4 @@
-"""The processes of a job, found by the job's id in their environment, and their end."""
+"""Finds the processes of a job by the job's id in their environment, and ends them."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import psutil
 
 from hvd_ft.system.say import say
 
-_EXECVE_SECONDS = 0.005  # takes longer than what is between a new program and its environment
+_EXECVE_SECONDS = 0.005  # longer than a new program takes to have its environment
 KILL_LIMIT_SECONDS = 10.0  # for processes to be gone after SIGKILL
 
 
@@ -29,16 +29,16 @@ def job_processes(job_id: str) -> list[psutil.Process]:
 
 
 def _environ(process: psutil.Process) -> dict[str, str]:
-    """Returns the environment; in the middle of an execve, and of the kernel's own, it is empty."""
+    """Returns the environment; it is empty during an execve, and for kernel threads."""
     environ = process.environ()
     if not environ and process.exe():
-        time.sleep(_EXECVE_SECONDS)  # no event tells of its end
+        time.sleep(_EXECVE_SECONDS)  # its end is not reported by any event
         environ = process.environ()
     return dict(environ)
 
 
 def end_rank(job_id: str, rank: int) -> None:
-    """Kills what is left of a rank's worker, and waits until it is dead."""
+    """Kills what is left of a rank's worker, and waits until that is dead."""
     left = []
     for process in job_processes(job_id):
         with contextlib.suppress(psutil.Error):
@@ -49,9 +49,9 @@ def end_rank(job_id: str, rank: int) -> None:
 
 
 def end_processes(job_id: str, patience_seconds: float) -> None:
-    """Waits for a job's processes to end by themselves, then kills those that have not.
+    """Waits for a job's processes to end by themselves, then kills the rest.
 
-    Those that are not gone 10 s after the first SIGKILL are named on stderr.
+    Processes that are not gone 10 s after the first SIGKILL are named on stderr.
 
     Args:
         job_id: Of the job.
@@ -59,7 +59,7 @@ def end_processes(job_id: str, patience_seconds: float) -> None:
     """
     _await_ends(job_processes(job_id), time.monotonic() + patience_seconds)
     deadline = time.monotonic() + KILL_LIMIT_SECONDS
-    # A process may have started another one before it was killed, so look until there is none.
+    # A process may have started another one before it was killed, so repeat until there is none.
     while (left := job_processes(job_id)) and time.monotonic() < deadline:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -71,7 +71,7 @@ def end_processes(job_id: str, patience_seconds: float) -> None:
 
 
 def _await_ends(processes: Sequence[psutil.Process], deadline: float) -> None:
-    """Waits until processes, anybody's, have ended, or until `time.monotonic()`'s deadline."""
+    """Waits until processes have ended, children or not, or until a `time.monotonic()` deadline."""
     # psutil.wait_procs() would wait for zombies, which some containers keep for ever.
     for process in processes:
         with contextlib.suppress(ProcessLookupError):

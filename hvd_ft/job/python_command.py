@@ -12,12 +12,12 @@ from hvd_ft.errors import HvdFtError
 
 @dataclass(frozen=True)
 class PythonCommand:
-    """What `python [-u] script.py …` or `python [-u] -m module …` is to run.
+    """The program of `python [-u] script.py …` or `python [-u] -m module …`.
 
     Attributes:
         target: the script's path, or the module's name.
         is_module: which of the two.
-        arguments: what follows.
+        arguments: the program's arguments.
     """
 
     target: str
@@ -32,7 +32,7 @@ class PythonCommand:
             command: its words.
 
         Raises:
-            HvdFtError: a spare could not run it.
+            HvdFtError: a spare cannot run it.
         """
         program, *words = command
         if not _is_this_python(program):

@@ -1,3 +1,3 @@
-"""The lines of a report besides the arena's events; for its writer and its readers."""
+"""The lines of a report besides the arena's events, for its writer and its readers."""
 
-NOTES = ("STACKS",)  # types of what agents add
+NOTES = ("STACKS",)  # types of the lines that agents add

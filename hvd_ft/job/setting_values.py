@@ -57,7 +57,7 @@ def choice(env: Mapping[str, str], name: str, default: str, *, choices: Sequence
 
 
 def job_id(env: Mapping[str, str], name: str, default: str | None) -> str | None:
-    """Reads what can name a job."""
+    """Reads a job id."""
     value = env.get(name)
     if not value:
         return default
@@ -67,7 +67,7 @@ def job_id(env: Mapping[str, str], name: str, default: str | None) -> str | None
 
 
 def is_job_id(text: str) -> bool:
-    """Tells whether `text` can name a job: it becomes the name of a directory."""
+    """Returns whether `text` is a valid job id: it becomes the name of a directory."""
     return re.fullmatch(r"[A-Za-z0-9]{1,48}", text) is not None
 
 

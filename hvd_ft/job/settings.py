@@ -29,7 +29,7 @@ _PREFIX = "HOROVOD_FT_"
 
 
 def _pin(env: Mapping[str, str], name: str, default: bool) -> bool:
-    """As hvdft run says; another launcher has perhaps pinned the agents."""
+    """Reads HOROVOD_FT_PIN: hvdft run sets it, as another launcher may have pinned the agents."""
     return pinning.is_wanted(env) if name in env else default
 
 
@@ -42,7 +42,7 @@ def _setting(
         read: of `setting_values`.
         default: with an empty environment.
         meaning: for docs/reference/settings.md.
-        shown: the default as that says it.
+        shown: the default as it is shown there.
     """
     words = f"{default:g}" if isinstance(default, float) else f"{default}"
     return field(
@@ -186,8 +186,8 @@ class Settings:
             The settings, each within its range.
 
         Raises:
-            HvdFtError: names the variable, its value and what is allowed; or a variable that is
-                no setting, and the setting that is perhaps meant.
+            HvdFtError: names the variable, its value and what is allowed; or an unknown variable,
+                and the setting that is probably meant.
         """
         env = _Read(env)
         defaults = {setting.name: setting.default for setting in fields(cls)}
@@ -246,7 +246,7 @@ class Settings:
             )
 
     def arena_limit_bytes(self) -> int:
-        """Returns how many bytes the arenas of the job may take on this node.
+        """Returns the limit of the job's arenas on this node, in bytes.
 
         Raises:
             HvdFtError: the arena directory is missing, not writable, full or too small.
@@ -272,7 +272,7 @@ class Settings:
                 f"{_mib(free)} free: free some, enlarge it or ask for less"
             )
         if limit < MINIMUM_ARENA_BYTES:
-            # Only the default can be below the minimum: the parser refuses a smaller setting.
+            # Only the default can be below the minimum: the parser refuses smaller settings.
             raise HvdFtError(
                 f"{self.arena_dir} has only {_mib(free)} free and hvd_ft takes 3/4 of it, at least "
                 f"{_mib(MINIMUM_ARENA_BYTES)}: free some, enlarge it (docker: --shm-size) or set "
@@ -282,7 +282,7 @@ class Settings:
 
 
 class _Read(Mapping[str, str]):
-    """An environment that remembers which variables it was asked for."""
+    """An environment that records which variables were read."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -300,7 +300,7 @@ class _Read(Mapping[str, str]):
 
 
 def _refuse_unknown(env: _Read) -> None:
-    """Refuses names that begin as a setting does and that nobody reads."""
+    """Refuses variables with a setting's prefix that are not settings."""
     settings = {name for name in env.asked - INTERNAL if name.startswith(_PREFIX)}
     for name in sorted(env):
         if name.startswith(_PREFIX) and name not in settings | INTERNAL:

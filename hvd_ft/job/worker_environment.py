@@ -1,4 +1,4 @@
-"""The command and the environment with which a worker is started."""
+"""The command and the environment of a worker."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def check_command(command: Sequence[str]) -> None:
         command: its words.
 
     Raises:
-        HvdFtError: there is none, or the program or its Python script is not there.
+        HvdFtError: there is none, or the program or its Python script does not exist.
     """
     if not command:
         raise HvdFtError("no training command: give it last, as in: hvdft agent python train.py")
@@ -31,7 +31,7 @@ def check_command(command: Sequence[str]) -> None:
 
 
 def _python_script(command: Sequence[str]) -> str | None:
-    """Returns the script that a Python interpreter is told to run, if any."""
+    """Returns the script of a Python command line, if any."""
     if not os.path.basename(command[0]).startswith("python"):
         return None
     words = iter(command[1:])
@@ -51,7 +51,7 @@ def worker_environment(
     """Returns the environment of a worker, but for its incarnation.
 
     Args:
-        environ: of the agent; what the launcher put there for MPI is taken out.
+        environ: of the agent; the launcher's variables for MPI are removed.
         rank: of the worker.
         nodes: of the job.
         job: id of the job.
@@ -63,7 +63,7 @@ def worker_environment(
     node = nodes.node_of(rank)
     local = nodes.ranks(node)
     sizes = [len(nodes.ranks(other)) for other in range(len(nodes))]
-    # As Horovod counts them: the nodes that have a rank of this local rank.
+    # Counted as in Horovod: the nodes that have this local rank.
     across = [other for other, size in enumerate(sizes) if size > local.index(rank)]
     return {
         **kept,

@@ -1,4 +1,4 @@
-"""`hvdft clean`: removes what dead jobs have left, and what jobs could be resumed from."""
+"""`hvdft clean`: removes the files of dead jobs, including jobs that could be resumed."""
 
 import os
 import subprocess
@@ -15,13 +15,13 @@ def clean(job: str | None) -> list[str]:
     """Removes the directories of dead jobs on this host.
 
     Args:
-        job: the id of the only one to be removed; None: all dead ones.
+        job: the id of the only job to remove; None: all dead jobs.
 
     Returns:
         The ids of those that were removed.
 
     Raises:
-        HvdFtError: that job still runs here, or the directory cannot be used.
+        HvdFtError: that job is still running here, or the directory cannot be used.
     """
     arena_dir = Settings.from_env(os.environ).arena_dir
     removed = sweep_stale(arena_dir, only=job)
@@ -34,7 +34,7 @@ def clean(job: str | None) -> list[str]:
 
 
 def clean_hosts(job: str | None, hosts: Sequence[Host]) -> int:
-    """Does the same on other hosts, by mpirun, whose output is ours; returns its exit code."""
+    """Does the same on other hosts through mpirun; returns its exit code."""
     environment = {**os.environ, **mpi_environment(one_host=False)}
     names = ",".join(host.name for host in hosts)
     command = [*mpiexec_command(len(hosts), environment), "-ppn", "1", "-hosts", names]

@@ -1,4 +1,4 @@
-"""The rule that decides whether new agents are started when mpirun has ended: no clock."""
+"""The rule that decides whether new agents are started after mpirun has ended. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Over:
 
 @dataclass(frozen=True)
 class NotYet:
-    """It cannot be told before more is heard of the shims."""
+    """Undecided until more is heard from the shims."""
 
 
 class GenerationPolicy:
@@ -49,17 +49,17 @@ class GenerationPolicy:
         over: bool = False,
         counts: bool = True,
     ) -> Again | Over | NotYet:
-        """Judges the end of an mpirun; to be asked until it says something else than `NotYet`.
+        """Judges the end of an mpirun; to be called until it returns something else than `NotYet`.
 
         Args:
-            shims: what the job's shims have said.
+            shims: the latest status of the job's shims.
             now: seconds on any steady clock.
-            over: whether the user has stopped the job, or a shim has told its exit code.
-            counts: whether this end is a failure of agents; else hosts or links are the cause.
+            over: whether the user has stopped the job, or a shim has reported its exit code.
+            counts: whether this end is a failure of agents; otherwise hosts or links are the cause.
         """
         if not shims or over:
             return Over()
-        # A shim that leaves in good order says nothing: its line ends.
+        # A shim that leaves in good order sends nothing: its line ends.
         if not any(shim and shim.orphaned for shim in shims):
             return NotYet()
         if not counts:
@@ -74,12 +74,12 @@ class GenerationPolicy:
 
 
 def agents_lost(shims: Sequence[ShimStatus | None], generation: int) -> bool:
-    """Tells whether an agent of this generation has died, whatever mpirun knows of it."""
+    """Returns whether an agent of this generation has died, whether or not mpirun has noticed."""
     return any(h and h.orphaned and h.generation == generation for h in shims)
 
 
 def agents_late(shims: Sequence[ShimStatus | None], generation: int) -> bool:
-    """Tells whether a shim still waits for its agent of this generation.
+    """Returns whether a shim is still waiting for its agent of this generation.
 
     Hydra does not see the death of one that has not yet begun with MPI.
     """

@@ -15,15 +15,15 @@ _SSH_SECONDS = 10.0
 
 
 def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
-    """Checks that the names of hosts lead to addresses, as far as it is us who look them up.
+    """Checks that host names resolve, as far as this host is the one that resolves them.
 
     Args:
         hosts: of the job.
-        environ: in which mpirun will run. Only where it starts other hosts by ssh, as it does by
-            default, are names looked up by this host.
+        environ: in which mpirun will run. Names are resolved by this host only if mpirun starts
+            other hosts by ssh, as it does by default.
 
     Raises:
-        HvdFtError: a name is not known.
+        HvdFtError: a name is unknown.
     """
     if environ.get("I_MPI_HYDRA_BOOTSTRAP", "ssh") not in ("ssh", "rsh"):
         return
@@ -41,7 +41,7 @@ def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
 
 
 def is_this_host(name: str) -> bool:
-    """Tells whether a host's name means this host: one can listen at its address then."""
+    """Returns whether a host's name means this host: then one can listen at its address."""
     if name in (*LOCAL_NAMES, socket.gethostname()):
         return True
     try:
@@ -59,7 +59,7 @@ def is_this_host(name: str) -> bool:
 
 
 def _why_unknown(name: str) -> str:
-    """Returns why a name leads to no address; "" if it does."""
+    """Returns why a name does not resolve; "" if it does."""
     try:
         socket.getaddrinfo(name, None)
     except (OSError, UnicodeError) as error:
@@ -68,12 +68,12 @@ def _why_unknown(name: str) -> str:
 
 
 def _ssh_knows(ssh: str, name: str) -> bool:
-    """Tells whether ssh has an address of its own for a name, or reaches it by another host."""
+    """Returns whether ssh is configured with another address, or another host, for a name."""
     program = shutil.which(ssh)
     if program is None:
         return False
     if os.path.basename(program) != "ssh":
-        return True  # it may know anything
+        return True  # its configuration is unknown
     try:
         done = subprocess.run(
             [program, "-G", name],

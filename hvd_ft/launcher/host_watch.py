@@ -14,11 +14,11 @@ from hvd_ft.native.links import MIRROR, Counts, End
 
 @dataclass(frozen=True)
 class NewAgents:
-    """The generation of agents at hand is to be replaced.
+    """The present generation of agents is to be replaced.
 
     Attributes:
         why: in words.
-        counts: whether that is a failure of agents, which may not come again and again.
+        counts: whether that is a failure of agents, which counts against the limit.
     """
 
     why: str
@@ -27,7 +27,7 @@ class NewAgents:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Hosts have been waited for in vain.
+    """Hosts did not come back in time.
 
     Attributes:
         why: in one line.
@@ -43,7 +43,7 @@ class HostWatch:
         lines: to the shims.
         settings: the limits.
         name_of: the user's name for the host of a rank; None where the user gave none.
-        say: tells the user a line.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -63,24 +63,23 @@ class HostWatch:
         self._ask_at = 0.0
         self._generation = 0
         self._links = LinkWatch(settings.link_timeout_seconds)
-        self._nodes: dict[int, tuple[str, Any]] = {}  # host, and what its leader has told last
+        self._nodes: dict[int, tuple[str, Any]] = {}  # host, and the latest counts of its leader
         self.lost_one = False  # in this generation
 
     def begin(self, generation: int) -> None:
-        """Agents of another generation are started."""
+        """Another generation of agents is started."""
         self._generation = generation
         self._links = LinkWatch(self._settings.link_timeout_seconds)
         self._nodes = {}
         self.lost_one = False
 
     def look(self, now: float) -> NewAgents | GiveUp | None:
-        """Asks, when it is time, and judges what has been heard.
+        """Asks the hosts when it is time, and judges their answers.
 
         Args:
             now: time.monotonic()'s.
 
-        Returns:
-            What is to be done, if anything.
+        Returns: What is to be done; None: nothing.
         """
         if now >= self._ask_at:
             self._ask(now)
@@ -99,15 +98,15 @@ class HostWatch:
         return None
 
     def is_silent(self, host: str) -> bool:
-        """Tells whether a host does not answer."""
+        """Returns whether a host does not answer."""
         return host in self._leases.silent
 
     def gone(self) -> list[str]:
-        """Returns the hosts that have said goodbye: all their lines have ended at their end."""
+        """Returns the hosts that have said goodbye: they have ended all of their lines."""
         return [host for host in self._lines.hosts if host in self._lines.hung_up]
 
     def forget(self, host: str) -> None:
-        """Ends the lease of a host; its next answer begins another."""
+        """Ends the lease of a host; its next answer begins another one."""
         self._leases.forget([host])
 
     @property
@@ -122,7 +121,7 @@ class HostWatch:
         return f"host {self.name(host)} ({'ranks' if len(ranks) > 1 else 'rank'} {numbers})"
 
     def name(self, host: str) -> str:
-        """Returns the name under which the user, and mpirun, know a host."""
+        """Returns the name of a host for the user and for mpirun."""
         ranks = self._lines.hosts.get(host, ())
         return (self._name_of(min(ranks)) if ranks else None) or host_name(host)
 
@@ -149,7 +148,7 @@ class HostWatch:
         return [node for node, (host, _) in self._nodes.items() if self.is_silent(host)]
 
     def _tell(self, change: Change) -> bool:
-        """Says what has become of a host; tells whether it was lost and answers again."""
+        """Reports a change of a host; returns whether the host was lost and answers again."""
         host = self.describe(change.host)
         if change.lease is Lease.SUSPECT:
             self._say(f"{host} does not answer")

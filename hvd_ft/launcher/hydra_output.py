@@ -1,7 +1,7 @@
 """Separates the workers' output from Hydra's own in what mpirun prints.
 
-When a process dies Hydra prints a page of its own, in which the user has to look for what happened.
-What there is to say the launcher says in a line; Hydra's lines are kept for when it cannot.
+When a process dies Hydra prints a page of its own, in which the cause is hard to find. The launcher
+reports the cause in one line instead; Hydra's lines are kept for when it cannot.
 """
 
 import os
@@ -21,31 +21,30 @@ _NO_TARGET = -1
 
 
 class TakesLines(Protocol):
-    """Something that shows a job's output."""
+    """A display of a job's output."""
 
     def output(self, line: str) -> None:
-        """Is called with every line the job writes."""
+        """Called with every line that the job writes."""
 
 
 class HydraFilter:
-    """Takes Hydra's lines out of a stream. Pure.
+    """Removes Hydra's lines from a stream. Pure.
 
     Attributes:
-        kept: the last of them.
+        kept: the last of these lines.
     """
 
     def __init__(self) -> None:
         self.kept: deque[str] = deque(maxlen=_LINES_KEPT)
         self._held = b""  # the beginning of a line, which may be Hydra's, …
-        self._before = b""  # … and the lines before it, which are if a banner follows
-        self._inside = False  # a line of which the beginning has gone on
+        self._before = b""  # … and the lines before it, which are Hydra's if a banner follows
+        self._inside = False  # the rest of a line whose beginning was passed on
         self._in_banner = False
 
     def feed(self, data: bytes) -> bytes:
-        """Takes the next bytes.
+        """Filters the next bytes.
 
-        Returns:
-            What is to be shown, at once; the beginning of a line that may be Hydra's is held back.
+        Returns: The bytes to show now; the beginning of a line that may be Hydra's is held back.
         """
         shown = b""
         *lines, rest = (self._held + data).split(b"\n")
@@ -64,7 +63,7 @@ class HydraFilter:
         return shown
 
     def rest(self) -> bytes:
-        """Returns what was held back, at the end of the stream."""
+        """Returns the bytes that were held back, at the end of the stream."""
         rest, self._held, self._inside = self._take_before() + self._held, b"", False
         return rest
 
@@ -103,7 +102,7 @@ class HydraFilter:
 
 
 class _Stream:
-    """One stream of mpirun's, to a descriptor; never waits for who reads it."""
+    """One stream of mpirun's, copied to a descriptor without waiting for that one's reader."""
 
     def __init__(self, loop: EventLoop, target: int) -> None:
         self.filter = HydraFilter()
@@ -120,7 +119,7 @@ class _Stream:
         self._reading = self._loop.watch(source, self._move)
 
     def _move(self) -> bool:
-        """Passes on what can be passed on without waiting; returns whether there was anything."""
+        """Copies as much as possible without waiting; returns whether there was anything."""
         if self._pending:
             moved = bool(select.select([], [self._target], [], 0)[1]) and self._write()
         else:
@@ -129,13 +128,13 @@ class _Stream:
         return moved
 
     def _watch(self) -> None:
-        """Waits for what can be done next: to read, or to write what was read."""
+        """Waits for the next possible step: to read, or to write what was read."""
         if self._reading is not None:
             self._reading.set(on_readable=None if self._pending else self._move)
         self._writing.set(on_writable=self._move if self._pending else None)
 
     def finish(self) -> None:
-        """Reads what is there: not to the end, for a stray process may have the pipe."""
+        """Reads what is there, not to the end, as a stray process may hold the pipe open."""
         while self._read():
             pass
         self._pending += self.filter.rest()
@@ -162,7 +161,7 @@ class _Stream:
     def _write(self) -> bool:
         try:
             written = os.write(self._target, self._pending[: select.PIPE_BUF])
-        except OSError:  # nobody reads any more
+        except OSError:  # the reader is gone
             written = len(self._pending)
         self._pending = self._pending[written:]
         return True
@@ -175,7 +174,7 @@ class _Stream:
 
 
 class _Lines(_Stream):
-    """A stream of which a display shows the lines."""
+    """A stream whose lines a display shows."""
 
     def __init__(self, loop: EventLoop, display: TakesLines) -> None:
         super().__init__(loop, _NO_TARGET)
@@ -204,10 +203,10 @@ class _Lines(_Stream):
 
 
 class MpirunOutput:
-    """What one mpirun after the other prints.
+    """The output of one mpirun after the other.
 
     Args:
-        loop: passes it on.
+        loop: copies it.
         display: shows it line by line; None: it goes to our own standard output and error.
     """
 
@@ -217,7 +216,7 @@ class MpirunOutput:
             if display is not None
             else [_Stream(loop, target) for target in (1, 2)]
         )
-        # Both together where they are shown together.
+        # One filter for both streams if they are shown together.
         self.stderr = subprocess.PIPE if display is None else subprocess.STDOUT
 
     @property
@@ -226,14 +225,14 @@ class MpirunOutput:
         return [line for stream in self._streams for line in stream.filter.kept]
 
     def attach(self, mpirun: "subprocess.Popen[bytes]") -> None:
-        """Takes the pipes of a process that was started with `stdout=PIPE` and our `stderr`."""
+        """Reads the pipes of a process that was started with `stdout=PIPE` and our `stderr`."""
         for stream, pipe in zip(self._streams, (mpirun.stdout, mpirun.stderr), strict=False):
             assert pipe is not None
             stream.attach(os.dup(pipe.fileno()))
             pipe.close()
 
     def finish(self) -> None:
-        """Takes what an mpirun that has ended has left."""
+        """Reads what an mpirun that has ended has left."""
         for stream in self._streams:
             stream.finish()
 

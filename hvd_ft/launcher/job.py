@@ -25,17 +25,17 @@ class Job:
     Attributes:
         size: Number of ranks.
         command: The worker's command line, such as `["python", "train.py"]`.
-        on_failure: Shell command that the agent runs when its worker has died, or None.
-        on_restart: Shell command that the agent runs when its worker is back, or None.
+        on_failure: Shell command that is run when a worker has died, or None.
+        on_restart: Shell command that is run when a worker is back, or None.
         report: File for the events of the run, one JSON object a line, or None.
         inject: Drills, such as `rank=2,step=30,signal=KILL`.
-        spares: How many processes wait on the node, ready to become a worker.
-        machine_file: File with the hosts and their slots, as mpirun takes it; None when all ranks
-            are on this host.
-        hosts: What that file says.
-        topology: `hierarchical` or `flat`; None: as the environment says.
+        spares: Number of warm spares on the node.
+        machine_file: mpirun's file with the hosts and their slots; None when all ranks are on this
+            host.
+        hosts: The hosts in that file.
+        topology: `hierarchical` or `flat`; None: taken from the environment.
         id: The job's id; its directory is named after it.
-        resume: Whether a job of that id was ended because of a lost host, and is to go on.
+        resume: Whether to resume the job of that id, which was ended because of a lost host.
     """
 
     size: int
@@ -52,13 +52,13 @@ class Job:
     resume: bool = False
 
     def host_of(self, rank: int) -> str | None:
-        """Returns the name that the user has given the host of a rank; None: none."""
+        """Returns the user's name for the host of a rank; None if there is none."""
         slots = [host.name for host in self.hosts for _ in range(host.slots)]
         return slots[rank] if rank < len(slots) else None
 
 
 def check_job(job: Job) -> None:
-    """Checks what can be checked of a job before anything is started.
+    """Checks as much of a job as possible before anything is started.
 
     Args:
         job: What to run.
@@ -70,7 +70,7 @@ def check_job(job: Job) -> None:
         raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
     check_ranks([parse(text) for text in job.inject], job.size)
     environment = job_environment(job)
-    # The agents find the command by the job's PATH, in which this Python's programs come first.
+    # The agents search for the command in the job's PATH, where this Python's programs come first.
     found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
     check_command([found or job.command[0], *job.command[1:]] if job.command else [])
     if job.spares:
@@ -80,7 +80,7 @@ def check_job(job: Job) -> None:
 
 
 def job_environment(job: Job) -> dict[str, str]:
-    """Returns the whole environment in which mpirun and the agents of a job run."""
+    """Returns the whole environment of mpirun and the agents of a job."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
     return {**os.environ, **environment, **topology, "HOROVOD_FT_JOB": job.id}

@@ -1,4 +1,4 @@
-"""The rule that decides which hosts still answer: no socket, no clock.
+"""The rule that decides which hosts still answer. Pure.
 
 The launcher asks every host once a second, and each answer renews the host's lease. A host that
 does not answer becomes suspect, then lost. The launcher waits for a lost host, for a limited time,
@@ -15,7 +15,7 @@ ASK_SECONDS = 1.0
 
 
 class Lease(Enum):
-    """What is known of a host."""
+    """The state of a host."""
 
     VALID = "answers"
     SUSPECT = "does not answer"
@@ -28,9 +28,8 @@ class Change:
 
     Attributes:
         host: its name.
-        lease: what it has now.
-        before: what it had.
-        seconds: since its last answer; when it answers again, for how long it did not.
+        lease: its present state. before: its previous state.
+        seconds: since its last answer; if it answers again, how long it was silent.
     """
 
     host: str
@@ -43,7 +42,7 @@ class Change:
 class _Host:
     answered: float
     lease: Lease = Lease.VALID
-    silent_since: float = 0.0  # if it is silent
+    silent_since: float = 0.0  # of its silence
 
 
 class HostLeases:
@@ -65,19 +64,19 @@ class HostLeases:
 
         Args:
             host: its name.
-            now: seconds on any steady clock, when it was asked what it has answered.
+            now: seconds on any steady clock, when the answered question was asked.
         """
         known = self._hosts.setdefault(host, _Host(now))
         known.answered = max(known.answered, now)
 
     def look(self, now: float) -> list[Change]:
-        """Finds the hosts whose lease is another than at the last look.
+        """Finds the hosts whose lease has changed since the last look.
 
         Args:
             now: seconds on the same clock; to be called about once in `ASK_SECONDS`.
         """
         if now - self._looked > self._suspect and self._looked > 0:
-            # We stood still ourselves, and could not hear anybody.
+            # This process stood still itself, and could not receive answers.
             for host in self._hosts.values():
                 host.answered = max(host.answered, now - ASK_SECONDS)
         self._looked = now
@@ -99,13 +98,13 @@ class HostLeases:
 
     @property
     def silent(self) -> Mapping[str, Lease]:
-        """The hosts that do not answer, as of the last look."""
+        """The silent hosts, as of the last look."""
         return {
             name: host.lease for name, host in self._hosts.items() if host.lease is not Lease.VALID
         }
 
     def given_up(self, now: float) -> dict[str, float]:
-        """Returns the hosts that were waited for in vain: for how many seconds, by name."""
+        """Returns the hosts that did not come back in time: their seconds of silence, by name."""
         return {
             name: now - host.answered
             for name, host in self._hosts.items()

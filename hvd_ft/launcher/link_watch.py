@@ -1,9 +1,9 @@
-"""The rule that decides which link between two nodes is broken: no MPI, no clock.
+"""The rule that decides which link between two nodes is broken. Pure.
 
 Every node counts, for each of its links to another node, the transfers over MPI that it has begun,
 those that it is ready for (*posted*), and those that have arrived. Once one end has begun a
-transfer and the other is ready for it, only MPI has to do something. If nothing arrives for the
-whole time limit, the link has broken, though neither MPI nor TCP may have noticed.
+transfer and the other is ready for it, delivering it is up to MPI alone. If nothing arrives for the
+whole time limit, the link is broken, even if neither MPI nor TCP has noticed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,16 +33,16 @@ class LinkWatch:
     """The links of one generation of agents.
 
     Args:
-        timeout_seconds: how long a link may deliver nothing that is on its way.
+        timeout_seconds: how long a link may deliver nothing while a transfer is under way.
     """
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout = timeout_seconds
         self._counts: dict[End, Counts] = {}
-        self._waits: dict[End, tuple[int, float]] = {}  # what has arrived, and since when no more
+        self._waits: dict[End, tuple[int, float]] = {}  # arrivals, and time of the last
 
     def counted(self, ends: Mapping[End, Counts]) -> None:
-        """Takes what a node has counted last."""
+        """Takes a node's latest counts."""
         self._counts.update(ends)
 
     def look(self, now: float, silent: Iterable[int] = ()) -> Broken | None:
@@ -50,7 +50,7 @@ class LinkWatch:
 
         Args:
             now: seconds on any steady clock.
-            silent: nodes that do not answer; what is known of them is old.
+            silent: nodes that do not answer, so their counts are old.
         """
         ignored = set(silent)
         for end, counts in self._counts.items():

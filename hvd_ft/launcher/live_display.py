@@ -1,4 +1,4 @@
-"""Shows a running job: a live line per rank on a terminal, otherwise a line per change."""
+"""Shows a running job: a live line per rank on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LiveDisplay:
         self._live = live
 
     def update(self, observer: Ranks) -> None:
-        """Draws the lines again."""
+        """Redraws the lines."""
         self._live.update(ranks_table(observer, time.monotonic_ns()), refresh=True)
 
     def output(self, line: str) -> None:
@@ -84,7 +84,7 @@ class PlainDisplay:
         self._seen: dict[int, tuple[State, int]] = {}
 
     def update(self, observer: Ranks) -> None:
-        """Prints the ranks whose state or incarnation is another than at the last call."""
+        """Prints the ranks whose state or incarnation has changed since the last call."""
         for rank in range(observer.size):
             status = observer.status(rank)
             now = (status.state, status.incarnation)
@@ -98,7 +98,7 @@ class PlainDisplay:
             self._seen[rank] = now
 
     def output(self, line: str) -> None:
-        """Is never called: the job writes to our own output itself."""
+        """Never called: the job writes to this process's output itself."""
         raise AssertionError(line)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from hvd_ft.install.environment import mpiexec_command
 from hvd_ft.launcher.hydra_output import HydraFilter
 
-_SECONDS = 15.0  # for ssh to give up, or say so
+_SECONDS = 15.0  # limit for ssh to give up or report
 _MAX_REASON = 200
 
 
 class Probe:
-    """A try to reach a host, the way in which mpirun would.
+    """An attempt to reach a host in the same way as mpirun.
 
     Args:
         host: its name.
@@ -37,7 +37,7 @@ class Probe:
         )
 
     def result(self) -> str | None:
-        """Returns why it cannot be reached, "" if it can; None: it is not known yet."""
+        """Returns why it cannot be reached, "" if it can; None while that is not known."""
         if self._process.poll() is None:
             if time.monotonic() < self._deadline:
                 return None
@@ -52,7 +52,7 @@ class Probe:
         return said[:_MAX_REASON] or f"mpirun ended with exit code {self._process.returncode}"
 
     def close(self) -> None:
-        """Ends the try."""
+        """Ends the attempt."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -60,7 +60,7 @@ class Probe:
 
 
 class Probes:
-    """Tries to reach several hosts at once.
+    """Attempts to reach several hosts at once.
 
     Args:
         hosts: their names.
@@ -72,10 +72,10 @@ class Probes:
         self.unreachable: dict[str, str] = {}
 
     def poll(self) -> bool:
-        """Takes what is known by now: why a host cannot be reached, in `unreachable`.
+        """Collects results: `unreachable` has the reasons by host.
 
         Returns:
-            Whether all is known.
+            Whether all results are known.
         """
         for probe in list(self._waiting):
             reason = probe.result()
@@ -87,7 +87,7 @@ class Probes:
         return not self._waiting
 
     def close(self) -> None:
-        """Ends the tries."""
+        """Ends the attempts."""
         for probe in self._waiting:
             probe.close()
         self._waiting = []

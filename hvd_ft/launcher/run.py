@@ -39,24 +39,24 @@ from hvd_ft.system.stop_signals import StopSignals, stop_signals
 from hvd_ft.system.wait_status import describe_code
 
 TICK_SECONDS = 0.25
-# Agents and shims have shorter limits of their own; these are for when they fail.
-STOP_LIMIT_SECONDS = 10.0  # between the end of workers' grace and killing mpirun
-INTERRUPT_SECONDS = 1.0  # for the workers to get SIGINT, before the job is stopped
+# Agents and shims have shorter limits of their own; these apply when those fail.
+STOP_LIMIT_SECONDS = 10.0  # from the end of the workers' grace to killing mpirun
+INTERRUPT_SECONDS = 1.0  # limit for the workers to receive SIGINT before the job is stopped
 CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
-STARTS_IN_ADOPTION = 3  # so many attempts to start agents, while shims wait for one
-HEAR_LIMIT_SECONDS = 5.0  # for shims to say that they have lost their agents
+STARTS_IN_ADOPTION = 3  # attempts to start agents while shims wait for one
+HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
 
 
 class Display(Protocol):
     """Shows a running job."""
 
     def update(self, observer: Observer) -> None:
-        """Is called about 4 times a second once the job's arena is there."""
+        """Called about 4 times a second once the job's arena exists."""
 
     def output(self, line: str) -> None:
-        """Is called with every line the job writes, if `takes_output` is true."""
+        """Called with every line that the job writes, if `takes_output` is true."""
 
     takes_output: bool
 
@@ -66,20 +66,20 @@ def launch(
 ) -> int:
     """Runs a job to its end.
 
-    When agents, or mpirun, have died before the job has ended, agents of a new generation are
-    started, which take over what those have left.
+    When agents or mpirun die before the job has ended, a new generation of agents is started, which
+    takes over the running workers.
 
-    On SIGINT, SIGTERM and SIGHUP the job is asked to end; on a second one, or when it has not
-    ended in time, it is killed. No process of the job is left when this returns, and no file,
-    unless a lost host ended the job: then its state stays for `Job.resume`.
+    On SIGINT, SIGTERM or SIGHUP the job is asked to end; on a second signal, or if it does not end
+    in time, it is killed. When this returns no process of the job is left, and no file unless a
+    lost host ended the job: then its state is kept for `Job.resume`.
 
     Args:
         job: What to run.
         display: Shows the job while it runs.
-        watch: Is called about 4 times a second with an observer of the running job.
+        watch: Called about 4 times a second with an observer of the running job.
 
     Returns:
-        The workers' exit code; 128 + the signal's number when a signal ended us or mpirun.
+        The workers' exit code; 128 + the signal's number if a signal ended this process or mpirun.
 
     Raises:
         HvdFtError: The job cannot be started.
@@ -130,13 +130,13 @@ class _Run:
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
-        self._asked = 0  # signals that have been heeded
+        self._asked = 0  # signals that have been handled
         self._next_tick = loop.timer(self._on_tick)
         self._next_tick.set(0.0)
-        self._stop = loop.timer(self._stop_workers)  # when they have had their SIGINT
+        self._stop = loop.timer(self._stop_workers)  # when the workers' time to handle SIGINT ends
         self._deadline = loop.timer(self._kill)  # of mpirun
-        self._why_ended = ""  # mpirun, if it was us
-        self._counts = True  # as a failure of agents, if it ends
+        self._why_ended = ""  # mpirun, if this process killed it
+        self._counts = True  # whether its end counts as a failure of agents
         self._no_start = ""  # why the job's agents could not be started
 
     def follow(self) -> int:
@@ -189,7 +189,7 @@ class _Run:
             stdout=subprocess.PIPE,
             stderr=self.output.stderr,
             start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
-            # So that the job ends even if we are killed; there is no other thread here.
+            # The job ends even if this process is killed; there is no other thread here.
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
         self.output.attach(self.mpirun)
@@ -243,7 +243,7 @@ class _Run:
         self._kill()
 
     def _judge(self) -> Again | Over:
-        """Finds out whether the job has ended with its mpirun."""
+        """Determines whether the job has ended with its mpirun."""
         deadline = self.loop.now() + HEAR_LIMIT_SECONDS
         counts = self._counts and not self.hosts.lost_one
         self._next_tick.clear()
@@ -264,7 +264,7 @@ class _Run:
             self._next_tick.set(self.loop.now())
 
     def _await_hosts(self) -> Over | None:
-        """Waits until new agents can be started on all hosts; tells if that is in vain."""
+        """Waits until new agents can be started on all hosts; returns the reason if they cannot."""
         environment = job_environment(self.job)
         while self.job.machine_file is not None:
             names = {self.hosts.name(host): host for host in self.hosts.gone()}
@@ -275,7 +275,7 @@ class _Run:
                 return given_up
             for name, host in names.items():
                 if name not in reasons:
-                    self.hosts.forget(host)  # only our processes are gone; new ones can be started
+                    self.hosts.forget(host)  # it is alive; only the job's processes are gone
                 elif host in self.hosts.gone():
                     return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
             if not self.hosts.any_silent:
@@ -284,7 +284,7 @@ class _Run:
         return None
 
     def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-        """Tries hosts out; returns why those cannot be reached that cannot."""
+        """Probes hosts; returns the reasons of those that cannot be reached."""
         probes = Probes(hosts, environment)
         while not probes.poll() and not self.signals.received:
             self.loop.run_once()
@@ -336,22 +336,22 @@ class _Run:
         self.lifelines.tell({"stop": int(self.signals.received[0])})
 
     def _all_here(self) -> bool:
-        """Tells whether all agents have begun; before that there is nothing to end in order."""
+        """Returns whether all agents have begun; before that nothing can end in order."""
         return sum(shim is not None for shim in self.lifelines.shims) >= self.job.size
 
     def _kill(self) -> None:
-        """Kills what we started; shims see it."""
+        """Kills mpirun; shims notice it."""
         if self.mpirun is None or self.mpirun.poll() is not None:
             return
         with contextlib.suppress(psutil.Error):
-            # Such as the ssh to a host that does not answer, which would not notice.
+            # Such as the ssh to a silent host, which would not notice.
             for child in psutil.Process(self.mpirun.pid).children():
                 child.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.mpirun.pid, signal.SIGKILL)
 
     def _why_not_started(self, code: int) -> str:
-        """Finds out why an mpirun has failed of whose agents nothing was heard."""
+        """Determines why an mpirun has failed whose agents were never heard of."""
         if code == 0 or self.signals.received or self.lifelines.hosts:
             return ""
         assert self.start
@@ -381,14 +381,14 @@ class _Run:
         return code
 
     def clear(self) -> None:
-        """Waits until every process of the job has ended, kills what has not, removes files."""
+        """Waits until every process of the job has ended, kills the rest, removes files."""
         if self.observer:
             self.observer.close()
         self._kill()
         if self.mpirun is not None:
             self.mpirun.wait()
         self.lifelines.tell({"over": True, "files_stay": self.files_stay})
-        self.lifelines.close()  # shims that wait for agents end, on all nodes
+        self.lifelines.close()  # on all nodes, shims that wait for agents end
         if self.mpirun is None:
             return
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hvd_ft.job.hosts import Host
 from hvd_ft.launcher.reach import Probes
 
-_SECONDS = 10.0  # for agents to be there, before their hosts are tried out
+_SECONDS = 10.0  # limit for agents to begin before their hosts are probed
 
 
 class StartWatch:
@@ -24,14 +24,13 @@ class StartWatch:
         self._probes: Probes | None = None
 
     def look(self, now: float, here: Collection[int]) -> str:
-        """Looks who is there.
+        """Checks which agents have begun.
 
         Args:
             now: seconds on the same clock.
             here: the ranks whose agents have begun.
 
-        Returns:
-            Why the job cannot start, in a line; "" if that is not known.
+        Returns: Why the job cannot start, in one line; "" if no reason is known.
         """
         if self._probes is None and now >= self._try_at:
             missing = [host for host, ranks in _ranks(self._hosts) if not ranks & set(here)]
@@ -42,19 +41,19 @@ class StartWatch:
         return cannot_reach(self._hosts, self._probes.unreachable)
 
     def find_out(self) -> Probes:
-        """Tries all hosts out now, for mpirun has failed."""
+        """Probes all hosts now, as mpirun has failed."""
         self.close()
         self._probes = Probes([host for host, _ in _ranks(self._hosts)], self._environment)
         return self._probes
 
     def close(self) -> None:
-        """Ends what is being tried."""
+        """Ends the probes."""
         if self._probes is not None:
             self._probes.close()
 
 
 def cannot_reach(hosts: Sequence[Host], reasons: Mapping[str, str]) -> str:
-    """Says in a line which host cannot be reached, and why; "" if all can."""
+    """Returns a line that names the hosts that cannot be reached, and why; "" if all can."""
     for name, ranks in _ranks(hosts):
         if name in reasons:
             numbers = ", ".join(map(str, sorted(ranks)))

@@ -1,8 +1,7 @@
 """The core's C functions, structures and constants, as the headers in `csrc/include` declare them.
 
-Nothing is declared again here: `setup.py` makes `_abi.py` of the headers when it compiles the
-libraries. What the names mean is told in the headers; `core.py`, `logs.py` and `mpi.py` make Python
-of them.
+Nothing is declared again here: `setup.py` generates `_abi.py` from the headers when it compiles the
+libraries. The headers document the names; `core.py`, `logs.py` and `mpi.py` wrap them in Python.
 """
 
 from dataclasses import fields
@@ -21,17 +20,18 @@ except ImportError as _error:
 
 T = TypeVar("T")
 
-# So the functions of libhvdft_mpi.so begin, which are declared with those of libhvd_ft.so.
+# Prefixes of the functions of libhvdft_mpi.so, which are declared together with those of
+# libhvd_ft.so.
 _MPI = ("hvdft_ring_", "hvdft_leader_")
 
 
 def constant(name: str) -> int:
-    """The value of an enumerator of the headers."""
+    """Returns the value of an enumerator of the headers."""
     return int(ffi.integer_const(name))
 
 
 def text(pointer: Any) -> str:
-    """A C string."""
+    """Returns a C string as a str."""
     return bytes(ffi.string(pointer)).decode(errors="replace")
 
 
@@ -39,7 +39,8 @@ def read(kind: type[T], struct: Any) -> T:
     """Copies a C structure.
 
     Args:
-        kind: a dataclass; its fields are called as the structure's are, and convert their values.
+        kind: a dataclass; its fields have the names of the structure's, and their types convert the
+            values.
         struct: a pointer to the structure, or the structure.
     """
     values = {f.name: f.type(getattr(struct, f.name)) for f in fields(kind)}  # type: ignore
@@ -80,15 +81,15 @@ def mpi_library() -> Any:
 
 
 def error() -> str:
-    """What the core's last failure in this thread was."""
+    """Returns the core's last error in this thread."""
     return text(library().hvdft_error())
 
 
 def checked(code: int) -> int:
-    """Returns what a function of the core returned.
+    """Checks a return value of the core, and returns it.
 
     Raises:
-        NoRoomError: The arena's limit, or its filesystem, is reached.
+        NoRoomError: The arena's limit is reached, or its filesystem is full.
         HvdFtError: It failed otherwise.
     """
     if code < 0:

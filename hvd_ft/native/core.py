@@ -1,6 +1,6 @@
 """The core, seen from Python.
 
-Every name here stands for one in ``include/hvd_ft.h``, where its meaning is told; failures raise
+Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
 """
 
@@ -23,13 +23,13 @@ from hvd_ft.native.types import (
     Watch,
 )
 
-Buffer = Any  # whatever memoryview() takes
+Buffer = Any  # anything that memoryview() accepts
 
 _EVENTS_AT_ONCE = 1024
 
 
 def version() -> str:
-    """The core's version; equal to the package's if both are of one build."""
+    """The core's version; equal to the package's if both are of the same build."""
     return abi.text(abi.library().hvdft_version())
 
 
@@ -71,7 +71,7 @@ def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
 
 
 def _events(read: Any, start: int) -> list[Event]:
-    """All events from number ``start`` on, so many that the next one is ``start + len()``."""
+    """All events from number ``start`` on; the next one is number ``start + len()``."""
     out = ffi.new("hvdft_event[]", _EVENTS_AT_ONCE)
     events: list[Event] = []
     while True:
@@ -91,14 +91,14 @@ class Observer:
             raise HvdFtError(abi.error())
 
     def close(self) -> None:
-        """Unmaps the arena; the observer is of no use afterwards."""
+        """Unmaps the arena; the observer cannot be used afterwards."""
         if self._handle:
             abi.library().hvdft_observer_close(self._handle)
             self._handle = None
 
     @property
     def handle(self) -> Any:
-        """For the core's functions that are not told of here (``logs.py``)."""
+        """For functions of the core that are wrapped elsewhere (``logs.py``)."""
         return self._handle
 
     @property
@@ -189,13 +189,13 @@ class Agent:
         return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
 
     def last_words(self) -> str:
-        """Why the present incarnation failed, in its own words; "" if it said none."""
+        """Why the present incarnation failed, in its own words; "" if it left none."""
         text = ffi.new("char[]", 512)
         abi.library().hvdft_agent_last_words(self._handle, text, len(text))
         return abi.text(text)
 
     def fatal_text(self) -> tuple[str, int, int] | None:
-        """Message, exit code and rank of what stopped the job; None while it is not stopped."""
+        """Message, exit code and rank of the job's stop; None while it is not stopped."""
         text, code, rank = ffi.new("char[]", 1024), ffi.new("int *"), ffi.new("int *")
         if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):
             return None
@@ -212,10 +212,10 @@ def in_job() -> bool:
 
 
 def failpoint(point: Point, op: int = 0) -> None:
-    """Passes a point of this worker's life, about op ``op``.
+    """Passes a failpoint of this worker, about op ``op``.
 
     Raises:
-        RuntimeError: a drill says so; other drills end the process.
+        RuntimeError: a drill orders it; other drills end the process.
     """
     if abi.library().hvdft_failpoint(point, op):
         raise RuntimeError(f"a drill (--inject) at the point {point.name.lower()}")
@@ -226,12 +226,12 @@ def worker() -> "Worker | None":
     """This process's attachment to its job, or None when no agent started it.
 
     Raises:
-        HvdFtError: an agent's environment is there, but its arena is missing or not this job's.
+        HvdFtError: an agent has set the environment, but its arena is missing or not this job's.
     """
     if not in_job():
         return None
     failpoint(Point.ATTACH)
-    offer_stacks()  # before the agent knows of us, and may ask
+    offer_stacks()  # before the agent knows this process, and may ask for its stacks
     abi.checked(abi.library().hvdft_worker_open())
     return Worker()
 
@@ -270,13 +270,13 @@ class Worker:
         return bool(abi.checked(abi.library().hvdft_worker_loop_ended(loop)))
 
     def snapshot_room(self, loop: int, size: int) -> memoryview:
-        """Gives room for the loop's next snapshot; valid until it is published."""
+        """Returns room for the loop's next snapshot; valid until that is published."""
         room = ffi.new("void **")
         abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, room))
         return memoryview(ffi.buffer(room[0], size)).cast("B")
 
     def snapshot_publish(self, loop: int, size: int, position: int) -> None:
-        """Publishes what was written there: the state when the cursor was at ``position``."""
+        """Publishes the snapshot written there: the state at cursor ``position``."""
         abi.checked(abi.library().hvdft_worker_snapshot_publish(loop, size, position))
 
     def snapshot_read(self, loop: int) -> memoryview | None:
@@ -288,15 +288,15 @@ class Worker:
         return memoryview(ffi.buffer(data[0], size[0])).cast("B").toreadonly()
 
     def jump(self, loop: int) -> None:
-        """Goes on after the loop's latest snapshot."""
+        """Continues after the loop's latest snapshot."""
         abi.checked(abi.library().hvdft_worker_jump(loop))
 
     def count_snapshots(self, more: Snapshots) -> None:
-        """Adds to what this rank's snapshots have cost (``count`` counts itself)."""
+        """Adds to the cost of this rank's snapshots (``count`` counts by itself)."""
         abi.library().hvdft_worker_count_snapshots(ffi.new("hvdft_snapshots *", asdict(more)))
 
     def log(self) -> Log:
-        """What the op log holds now."""
+        """The op log's present size and room."""
         out = ffi.new("hvdft_log *")
         abi.library().hvdft_worker_log(out)
         return abi.read(Log, out)
@@ -308,16 +308,16 @@ class Worker:
         return int(own[0]), int(share[0])
 
     def set_step(self, step: int) -> None:
-        """Tells which training step this is, for the live display."""
+        """Publishes the number of the training step, for the live display."""
         abi.library().hvdft_worker_set_step(step)
         failpoint(Point.STEP, self.cursor())
 
     def orderly_exit(self) -> None:
-        """The script ends by itself; whatever its exit code, it is not to be restarted."""
+        """Announces that the script ends by itself: whatever its exit code, it is not restarted."""
         abi.library().hvdft_worker_orderly_exit()
 
     def last_words(self, text: str) -> None:
-        """Why this process is about to fail, in one line; the first one counts."""
+        """Publishes why this process is about to fail, in one line; the first one counts."""
         abi.library().hvdft_worker_last_words(text.encode(errors="replace"))
 
     def fatal(self, message: str) -> None:
@@ -337,5 +337,5 @@ class Worker:
         return _events(abi.library().hvdft_worker_events, start)
 
     def wait_event(self, seen: int, timeout_ms: int) -> bool:
-        """Waits until more than ``seen`` events have happened; False when time is over."""
+        """Waits until more than ``seen`` events have happened; False if the time is over."""
         return bool(abi.library().hvdft_worker_wait_event(seen, timeout_ms))

@@ -1,4 +1,4 @@
-"""Links between nodes, and the transfers that their ends have counted."""
+"""Links between nodes, and their ends' counts of transfers."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ class Counts(NamedTuple):
 
     Attributes:
         begun: sent, or on their way, from this end.
-        posted: from the other end, that this end is ready for or has taken.
+        posted: transfers from the other end that this end is ready for or has taken.
         arrived: from the other end.
     """
 

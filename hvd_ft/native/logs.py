@@ -1,7 +1,7 @@
-"""Pair logs and the op log seen from Python: messages between workers, and a look at the logs.
+"""Pair logs and the op log seen from Python: messages between workers, and reading the logs.
 
-The meaning of every name is told in ``include/hvd_ft_logs.h``. numpy is imported only
-where there are arrays: agents look at logs, and shall stay small.
+``include/hvd_ft_logs.h`` documents every name. numpy is imported only where there are arrays:
+agents read logs, and should stay small.
 """
 
 import zlib
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Message:
-    """A message that has come.
+    """A message that has arrived.
 
     Attributes:
         number: in the log of its pair of ranks.
         bytes: of its data.
-        form: type and shape, as the sender told them.
+        form: type and shape, as the sender gave them.
     """
 
     number: int
@@ -47,7 +47,7 @@ def send(dest: int, tag: int, form: str, data: "np.ndarray") -> bool:
 
 
 def await_message(source: int, tag: int, timeout_ms: int) -> Message | None:
-    """Waits for what the next receive gets; None if it does not come within the time."""
+    """Waits for the message of the next receive; None if it does not arrive in time."""
     out = ffi.new("hvdft_message *")
     code = abi.library().hvdft_worker_await_message(source, tag, timeout_ms, out)
     if code == abi.constant("HVDFT_AGAIN"):
@@ -64,11 +64,11 @@ def take_message(source: int, message: Message, to: "np.ndarray") -> None:
 
 @dataclass(frozen=True)
 class EdgeEnd:
-    """How far an edge of the ring between nodes has come, as one of its ends has noted it.
+    """The progress of an edge of the ring between nodes, as noted by one of its ends.
 
     Attributes:
         op: all ops before it are through.
-        position: of this op, so many segments.
+        position: number of segments of this op that are through.
         place: the same as phase, step and segment; None when the log does not have the op.
     """
 
@@ -94,8 +94,8 @@ class PairOfRanks:
         dest: rank that receives.
         sent: messages.
         received: messages.
-        decided_before: so many messages, from the first on, are dropped, or kept for the whole job.
-        memory_bytes: that the log takes on this node.
+        decided_before: messages before this one are dropped, or kept for the whole job.
+        memory_bytes: of the log, on this node.
     """
 
     source: int
@@ -107,7 +107,7 @@ class PairOfRanks:
 
 
 def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | None:
-    """What the node whose first rank this is has sent or received; None if it is no such rank."""
+    """Sent or received progress of the node whose first rank this is; None for other ranks."""
     out = ffi.new("hvdft_ring_end *")
     if not abi.checked(abi.library().hvdft_observer_ring_end(observer.handle, rank, sent, out)):
         return None
@@ -125,7 +125,7 @@ def pair_of_ranks(observer: native.Observer, source: int, dest: int) -> PairOfRa
 
 
 def signature(observer: native.Observer, op: int) -> str | None:
-    """What was agreed about an op; None if the log does not have it any more."""
+    """The signature of an op; None if the log no longer has it."""
     text = ffi.new("char[]", 4096)
     if not abi.library().hvdft_observer_op(observer.handle, op, text, len(text)):
         return None

@@ -1,7 +1,7 @@
 """The ring over MPI, seen from Python: the only file that uses its C functions.
 
-Every name here stands for one in ``include/hvd_ft_mpi.h``. It is apart from
-`hvd_ft.native` because its library needs MPI, and must not even be looked for in a worker.
+Every name here stands for one in ``include/hvd_ft_mpi.h``. It is separate from `hvd_ft.native`
+because its library needs MPI, and a worker must not even look for it.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What MPI was started as.
+    """How MPI was initialised.
 
     Attributes:
         running: It is initialised and not finalised.
         multithreaded: With MPI_THREAD_MULTIPLE.
-        endpoints: With split threads so many, else 1.
+        endpoints: Number of split threads; 1 without them.
         library: Its name and version.
         file: Where it was loaded from.
     """
@@ -45,7 +45,7 @@ def _checked(code: int) -> None:
 
 
 def _handle(communicator: int) -> int:
-    """MPI's handle, which mpi4py tells as an unsigned number."""
+    """MPI's handle, which mpi4py returns as an unsigned number."""
     return int(ffi.cast("int", communicator))
 
 
@@ -55,7 +55,7 @@ def version() -> str:
 
 
 def facts() -> Facts:
-    """Returns what MPI was started as."""
+    """Returns how MPI was initialised."""
     out = ffi.new("hvdft_mpi_facts *")
     mpi_library().hvdft_ring_facts(out)
     return Facts(
@@ -68,7 +68,7 @@ def facts() -> Facts:
 
 
 class Member:
-    """This process's member of a ring; making, using and closing it are collective."""
+    """This process's member of a ring; creating, using and closing it are collective."""
 
     def __init__(
         self, communicator: int, variant: int, segment_bytes: int, timeout_ns: int
@@ -95,7 +95,7 @@ class Member:
 
 
 class Leader:
-    """The leader of a node: its mirror and its member of the ring. Making it is collective.
+    """The leader of a node: its mirror and its member of the ring. Creating it is collective.
 
     Args:
         directory: of the job, on this node.
@@ -134,7 +134,7 @@ class Leader:
         self._links = ffi.new("hvdft_link[]", len(firsts) + 1)
 
     def links(self) -> dict[End, Counts]:
-        """Returns what has been counted of this node's links, until `close` is called."""
+        """Returns the counts of this node's links; not after `close`."""
         count = mpi_library().hvdft_leader_links(self._handle, self._links, len(self._links))
         return {
             End(self._node, link.peer, _KINDS[link.kind]): Counts(
@@ -144,10 +144,10 @@ class Leader:
         }
 
     def close(self, timeout_seconds: float) -> bool:
-        """Waits until all leaders are here and all nodes know everything; ends the leader.
+        """Waits until all leaders have called this and all nodes are up to date; ends the leader.
 
         Returns:
-            Whether they were here within the time.
+            Whether that happened in time.
         """
         code = mpi_library().hvdft_leader_close(self._handle, round(timeout_seconds * 1e9))
         return bool(code == 0)

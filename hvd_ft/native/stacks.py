@@ -5,16 +5,16 @@ import faulthandler
 import os
 import signal
 
-# One that scripts, Slurm and TensorFlow leave alone.
+# A signal that scripts, Slurm and TensorFlow do not use.
 SIGNAL = signal.SIGRTMIN + 5
 VARIABLE = "HOROVOD_FT_STACKS"
 
 
 def offer_stacks() -> None:
-    """From now on this process writes its stacks when its agent asks for them."""
+    """Makes this process write its stacks whenever its agent asks for them."""
     path = os.environ.get(VARIABLE)
     if path:
-        # It is never read again here; a writer that nobody reads must not wait.
+        # This process never reads it; without a reader a writer must not wait.
         with contextlib.suppress(OSError):
             end = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             faulthandler.register(SIGNAL, file=end, all_threads=True)

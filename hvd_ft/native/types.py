@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from hvd_ft.native.abi import constant
 
-# So last words begin if the script has not come that far.
+# Prefix of last words if the script has not begun.
 BEFORE_INIT = "before hvd.init(): "
 
 
@@ -21,7 +21,7 @@ class State(IntEnum):
 
 
 class EventType(IntEnum):
-    """What happened to a rank; ``include/hvd_ft.h`` tells what each one's detail means."""
+    """What happened to a rank; ``include/hvd_ft.h`` documents each type's detail."""
 
     LOST = constant("HVDFT_EV_LOST")
     STARTED = constant("HVDFT_EV_STARTED")
@@ -66,9 +66,9 @@ class Point(IntEnum):
 
 
 class WaitResult(IntEnum):
-    """Why :meth:`Agent.wait` came back."""
+    """Why :meth:`Agent.wait` returned."""
 
-    NOTHING = 0  # woken for somebody else's sake, or the time is over
+    NOTHING = 0  # woken for another reason, or the time is over
     STOPPED = 1
     ALL_DONE = 2
     EVENT = 3
@@ -87,7 +87,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Status:
-    """A rank, as it stands now. ``pid`` is its worker's, 0 when there is none."""
+    """The present state of a rank. ``pid`` is its worker's, 0 if there is none."""
 
     state: State
     incarnation: int
@@ -99,13 +99,13 @@ class Status:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """What snapshots have cost a rank, over all its incarnations.
+    """The cost of a rank's snapshots, over all its incarnations.
 
     Attributes:
         count: snapshots published.
         steps: from the latest one to the next, as chosen; 0 before the first.
         training_ns: time in training loops.
-        stall_ns: of this, time in which training stood still for snapshots.
+        stall_ns: part of this for which training stood still for snapshots.
         copy_ns: CPU time of the thread that copies while training goes on.
     """
 
@@ -118,7 +118,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Log:
-    """What the op log holds that snapshots can cut, and how much of that there is room for."""
+    """The part of the op log that snapshots can truncate, and the room for it."""
 
     bytes: int
     bytes_room: int
@@ -128,7 +128,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Watch:
-    """What tells whether a rank's worker gets on; `asleep`: it waits, not yet notified."""
+    """Counters that show a worker's progress; `asleep`: it waits and is not yet notified."""
 
     state: State
     incarnation: int

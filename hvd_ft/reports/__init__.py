@@ -1,1 +1,1 @@
-"""Reading a run afterwards or from outside: report, picture, log."""
+"""Reads a run afterwards or from outside: report, picture, log."""

@@ -19,7 +19,7 @@ from hvd_ft.native.logs import EdgeEnd, PairOfRanks
 
 @dataclass(frozen=True)
 class Node:
-    """A member of the ring: a node, by its first rank, and its ends of two edges."""
+    """A member of the ring: a node, named by its first rank, and its ends of two edges."""
 
     first: int
     received: EdgeEnd
@@ -28,14 +28,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Logs:
-    """What there is to show of a job.
+    """The contents of a job's logs.
 
     Attributes:
-        ops: that were agreed on.
-        held: of these the log still has.
-        last: what was agreed about the last of them; "" if that is cut.
+        ops: number of agreed ops. held: how many of them the log still has.
+        last: signature of the last op; "" if it is truncated.
         ring: the nodes in their order; empty if there is one.
-        pairs: of ranks between which there are messages.
+        pairs: pairs of ranks with messages.
     """
 
     ops: int
@@ -49,7 +48,7 @@ def show(job: str | None, console: Console) -> None:
     """Prints the logs of a job that runs on this node.
 
     Args:
-        job: its id or its directory; None: the only job that runs here.
+        job: its id or its directory; None: the only job running here.
         console: where to.
 
     Raises:
@@ -92,7 +91,7 @@ def running_jobs(arena_dir: str) -> list[str]:
 
 
 def read(observer: native.Observer) -> Logs:
-    """Reads a job's logs, as they are at this moment."""
+    """Reads a job's logs in their present state."""
     ranks = range(observer.size)
     ops = observer.log_length
     nodes = []
@@ -112,7 +111,7 @@ def read(observer: native.Observer) -> Logs:
 
 
 def op_log_line(logs: Logs) -> str:
-    """Says in a line how long the op log is, and what came last."""
+    """Returns a line with the op log's length and its last op."""
     text = f"op log: {logs.ops} ops, of which {logs.held} are held"
     first, *more = logs.last.splitlines() or [""]
     others = f" and {len(more)} more" if more else ""
@@ -122,8 +121,8 @@ def op_log_line(logs: Logs) -> str:
 def ring_table(ring: Sequence[Node]) -> Table:
     """Puts the pair logs of the ring between nodes into a table, a row for each edge.
 
-    The receiver's place is the truth: from there the edge would go on. What the sender believes is
-    ahead of it by what is on its way.
+    The receiver's position is the truth: from there the edge would continue. The sender's position
+    is ahead of it by the segments under way.
     """
     table = Table("edge", "sent up to", "received up to", box=None, header_style="")
     for i, node in enumerate(ring):

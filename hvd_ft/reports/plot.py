@@ -33,7 +33,7 @@ def states_figure(
     Args:
         events: The events of the run.
         kills: For (rank, incarnation) the time of its kill, CLOCK_MONOTONIC ns, where known;
-            otherwise the mark stands where the death was detected.
+            otherwise the mark is at the time of detection.
 
     Returns:
         The figure, with one axes.

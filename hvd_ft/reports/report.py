@@ -26,7 +26,7 @@ PARTS = ("detect", "process start", "import", "restore", "replay", "total")
 
 @dataclass(frozen=True)
 class Interval:
-    """A stretch of time in which a rank was in one state. Times are CLOCK_MONOTONIC, in ns."""
+    """A period in which a rank was in one state. Times are CLOCK_MONOTONIC, in ns."""
 
     rank: int
     state: State
@@ -40,9 +40,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Failure:
-    """The death of one worker, and the way back of its rank. Times are CLOCK_MONOTONIC, in ns.
+    """The death of one worker, and the recovery of its rank. Times are CLOCK_MONOTONIC, in ns.
 
-    A time is None when the run ended, or the rank died again, before it came to that.
+    A time is None if the run ended, or the rank died again, before.
     """
 
     rank: int
@@ -90,7 +90,7 @@ class Failure:
 
     @property
     def times(self) -> dict[str, float | None]:
-        """Where the time went, in seconds, by the names of PARTS; then the total."""
+        """The durations in seconds, by the names of PARTS; then the total."""
         parts = (self.detect, self.process_start, self.script_start, self.restore, self.replay)
         return dict(zip(PARTS, (*parts, self.total), strict=True))
 
@@ -107,7 +107,7 @@ def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class Report:
-    """What `hvdft run --report FILE` writes.
+    """The contents of a file written by `hvdft run --report FILE`.
 
     Attributes:
         facts: Of the whole job. Of its start: `job`, `size`, `version`, `date`, `command`, and the
@@ -120,7 +120,7 @@ class Report:
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended in order; else it still runs, or what wrote this was killed."""
+        """Whether the job has ended in order; otherwise it still runs, or its writer was killed."""
         return "exit_code" in self.facts
 
 
@@ -128,10 +128,10 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     """Reads a report, JSON Lines: facts of the job's start, every event, facts of its end.
 
     Args:
-        path: The file. Of an unfinished report the last line may have been cut off.
+        path: The file. The last line of an unfinished report may be incomplete.
 
     Raises:
-        HvdFtError: The file is not there or is not a report.
+        HvdFtError: The file does not exist or is not a report.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             if "type" in fields and facts:
                 if fields["type"] not in NOTES:
                     events.append(_event(fields))
-            elif "job" in fields:  # a later generation of agents tells a FIFO everything again
+            elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 facts, events = fields, []
             elif "exit_code" in fields and facts:
                 facts = {**facts, **fields}
@@ -162,7 +162,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
 
 
 def headline(report: Report) -> str:
-    """Returns in one line what was run, when and where, and how it ended."""
+    """Returns one line with the run's command, time, hosts and end."""
     facts = report.facts
     by_host = groupby(facts.get("hosts", ()))
     hosts = ",".join(f"{host}:{len(list(ranks))}" for host, ranks in by_host)
@@ -189,7 +189,7 @@ def _event(fields: dict[str, Any]) -> Event:
 def failures(
     events: Sequence[Event], kills: Mapping[tuple[int, int], int] | None = None
 ) -> list[Failure]:
-    """Finds every death of a worker and how its rank came back.
+    """Finds every death of a worker and its rank's recovery.
 
     Args:
         events: The events of the run.
@@ -236,7 +236,7 @@ def _of(events: Iterable[Event], kind: EventType) -> list[Event]:
 
 
 def _charge_waits(found: Sequence[Failure], waited: Iterable[Event]) -> list[dict[int, float]]:
-    """Charges each wait to one failure: the one it overlaps longest, of equals the later."""
+    """Charges each wait to the failure that it overlaps longest, the later one of equals."""
     charged: list[dict[int, float]] = [{} for _ in found]
     for wait in waited:
         start_ns, end_ns = wait.time_ns - wait.detail, wait.time_ns
@@ -253,13 +253,13 @@ def _charge_waits(found: Sequence[Failure], waited: Iterable[Event]) -> list[dic
 
 
 def intervals(events: Sequence[Event]) -> list[Interval]:
-    """Tells the state of every rank over the run.
+    """Returns the state of every rank over the run.
 
     Args:
         events: The events of the run.
 
     Returns:
-        The intervals, by rank and time; those of one rank follow each other without a gap.
+        The intervals, by rank and time; those of one rank are contiguous.
     """
     end_ns = max((event.time_ns for event in events), default=0)
     found: list[Interval] = []
@@ -286,7 +286,7 @@ def _intervals_of_rank(rank: int, own: Sequence[Event], end_ns: int) -> list[Int
             state = State.REPLAYING
         elif event.type is EventType.WAITED:
             start_ns = event.time_ns - event.detail
-            # What happened meanwhile was part of the wait; what it interrupted goes on after it.
+            # Events during the wait were part of it; the interrupted state continues after it.
             before = changes[-1][1] if changes else State.STARTING
             changes = [change for change in changes if change[0] < start_ns]
             changes.append((start_ns, State.WAITING))
@@ -339,7 +339,7 @@ def failures_table(found: Sequence[Failure]) -> Table:
 
 
 def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Lays out what snapshots have cost, one rank a row.
+    """Lays out the cost of snapshots, one rank a row.
 
     Args:
         ranks: The facts of every rank, from a report.
@@ -351,7 +351,7 @@ def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
     for name in ("rank", "taken", "every … steps", "training stood", "copied beside it"):
         table.add_column(name, justify="left" if name == "rank" else "right")
     for facts in ranks:
-        costs = facts.get("snapshots", {})  # reports of older versions have none
+        costs = facts.get("snapshots", {})  # absent in reports of older versions
         if costs.get("count") and costs["training_ns"]:
             table.add_row(
                 str(facts["rank"]),

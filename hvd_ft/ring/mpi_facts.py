@@ -1,4 +1,4 @@
-"""What MPI supports at run time, and whether a ring can have two endpoints."""
+"""Determines what MPI supports at run time, and whether a ring can have two endpoints."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _MOST_CPUS = 1 << 16
 
 
 def why_one_endpoint(facts: Facts, members: int) -> str:
-    """Returns why a ring of so many members cannot have two endpoints a member; "" if it can."""
+    """Returns why a ring of this size cannot have two endpoints a member; "" if it can."""
     if not facts.multithreaded:
         return "MPI was started without MPI_THREAD_MULTIPLE"
     if facts.endpoints < (ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS):
@@ -28,7 +28,7 @@ def why_one_endpoint(facts: Facts, members: int) -> str:
 
 
 def why_one_thread(comm: Any) -> str:
-    """Returns why two threads a member would not pay on this node; "" if they would.
+    """Returns why two threads a member would be slower on this node; "" if they would not.
 
     Args:
         comm: An mpi4py communicator of the ring's members; collective.
@@ -37,7 +37,7 @@ def why_one_thread(comm: Any) -> str:
 
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     members = node.size
-    # Pinned or not: all that any of them may use.
+    # All CPUs that any of the members may use, pinned or not.
     cpus = np.zeros(_MOST_CPUS, np.uint8)
     cpus[list(os.sched_getaffinity(0))] = 1
     node.Allreduce(MPI.IN_PLACE, cpus, MPI.MAX)
@@ -50,14 +50,14 @@ def why_one_thread(comm: Any) -> str:
 
 @cache
 def providers() -> tuple[str, ...]:
-    """Returns the libfabric providers that MPI has loaded; none: it uses shared memory."""
+    """Returns the libfabric providers that MPI has loaded; empty if it uses shared memory."""
     maps = Path("/proc/self/maps").read_text()
     return tuple(sorted(set(re.findall(r"/lib(\w+)-fi\.so", maps))))
 
 
 @cache
 def say_once(facts: Facts, endpoints: int, why: str) -> None:
-    """Tells the user in one line; once in a process for the same findings."""
+    """Prints one line for the user; once in a process for the same findings."""
     kind = Path(facts.file).parent.name
     if kind not in ("release_mt", "debug", "debug_mt"):
         kind = "release"

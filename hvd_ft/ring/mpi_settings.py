@@ -7,30 +7,30 @@ from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
 
-# One for each of the two colours of edges, and, as an odd ring has, for its last edge; and number
-# 0, which stays with the program's own communicators.
+# One for each of the two colours of edges, one for the last edge of an odd ring, and number 0,
+# which is left to the program's own communicators.
 ENDPOINTS = 4
 _SPLIT = {
     "I_MPI_THREAD_SPLIT": "1",
-    # Named, because a process may have OpenMP in it, which Intel MPI would ask for threads.
+    # Explicit, because Intel MPI would ask OpenMP for threads if the process has loaded it.
     "I_MPI_THREAD_RUNTIME": "generic",
     "I_MPI_THREAD_MAX": str(ENDPOINTS),
 }
-# MPI's own blocking calls yield: a wait that polls takes the core from those it waits for.
+# MPI's own blocking calls yield: a polling wait takes the core from the processes it waits for.
 _PATIENT = {"I_MPI_THREAD_YIELD": "3"}
 
 
 def prepare(endpoints: int = 2) -> None:
     """Sets the environment for MPI_Init; call it before `from mpi4py import MPI`.
 
-    Variables that are set already stay as they are, but for those that split threads.
+    Variables that are set already stay unchanged, except those that split threads.
 
     Args:
-        endpoints: 2, a send and a receive endpoint for each process; or 1, MPI as it is without
-            split threads, which the ring variant `threads` needs.
+        endpoints: 2, a send and a receive endpoint for each process; or 1, MPI without split
+            threads, which the ring variant `threads` needs.
 
     Raises:
-        HvdFtError: MPI is running already, or `endpoints` is neither 1 nor 2.
+        HvdFtError: MPI is already initialised, or `endpoints` is neither 1 nor 2.
     """
     if endpoints not in (1, 2):
         raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1 or 2")
@@ -48,13 +48,13 @@ def prepare(endpoints: int = 2) -> None:
 
 
 def mpi_is_running() -> bool:
-    """Tells whether mpi4py has initialised MPI."""
+    """Returns whether mpi4py has initialised MPI."""
     module = sys.modules.get("mpi4py.MPI")
     return module is not None and bool(module.Is_initialized())
 
 
 def _root() -> dict[str, str]:
-    """Returns where Intel MPI lies, which it does not find itself when it came by pip."""
+    """Returns the place of Intel MPI, which it does not find itself if it was installed by pip."""
     from hvd_ft.install.environment import mpi_root
 
     with contextlib.suppress(HvdFtError):
@@ -65,8 +65,8 @@ def _root() -> dict[str, str]:
 def _provider() -> dict[str, str]:
     """Returns libfabric's provider for Ethernet.
 
-    Intel MPI's own choice there, tcp;ofi_rxm, cannot be split. Where there is a fast fabric, the
-    choice is left to Intel MPI and the user.
+    Intel MPI's own choice for it, tcp;ofi_rxm, cannot be split. With a fast fabric the choice is
+    left to Intel MPI and the user.
     """
     asked = os.environ.get("FI_PROVIDER", "tcp") != "tcp"
     fast = any(Path("/sys/class/infiniband").glob("*"))

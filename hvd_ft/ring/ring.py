@@ -19,23 +19,24 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "floa
           "bool")  # fmt: skip
 VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
 
-# `endpoints` where there can only be MPI's own one, and `endpoints` with a single one.
+# `endpoints` if only MPI's own endpoint is available, and `endpoints` with a single one.
 _ONE_THREAD, _ONE_ENDPOINT = constant("HVDFT_RING_ONE_THREAD"), constant("HVDFT_RING_ONE_ENDPOINT")
 _OP_NAMES = {"prod": "product"}
 
-_kept: list[object] = []  # what MPI may still write to after a failure
+_kept: list[object] = []  # memory that MPI may still write to after a failure
 
 
 class Ring:
     """A ring of all processes of a communicator, in the order of their ranks.
 
     Making and closing a ring and every call of `allreduce` are collective. A process may have
-    several rings; one thread at a time may use any of those with endpoints, which they share.
+    several rings. Those with endpoints share them, so only one thread at a time may use any of
+    these rings.
 
     Attributes:
         variant: As asked for.
-        endpoints: In use: 2, a thread and an endpoint for each direction, or 1.
-        why: Why there is only one endpoint though one was not asked for, else "".
+        endpoints: Number in use: 2, a thread and an endpoint for each direction, or 1.
+        why: Why there is only one endpoint although one was not requested; otherwise "".
     """
 
     def __init__(
@@ -46,19 +47,19 @@ class Ring:
         variant: str = "endpoints",
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Makes the ring's communicators and its thread. Says once what MPI was found to be.
+        """Creates the ring's communicators and its thread. Prints once what MPI supports.
 
         Args:
             comm: An mpi4py intracommunicator, such as `MPI.COMM_WORLD`. It is duplicated.
-            endpoints: Of the variant `endpoints`: 2, or 1 to have one thread drive both
-                directions on one endpoint; None: 2 where every member has two CPUs to itself,
-                otherwise 1. With less than that to be had there is one. `why` tells the reason.
-            segment_bytes: The most that a message carries, at least 1; rounded up to cache lines.
-                `serial` and `irecv_send_wait` send whole chunks.
+            endpoints: Of the variant `endpoints`: 2, or 1, with one thread that drives both
+                directions on one endpoint; None: 2 if every member has two CPUs to itself,
+                otherwise 1. If MPI cannot provide two, there is one; `why` has the reason.
+            segment_bytes: The largest message, at least 1; rounded up to cache lines. `serial` and
+                `irecv_send_wait` send whole chunks.
             variant: `endpoints`; `threads`, the same two threads on one endpoint;
                 `irecv_send_wait`, the ring of baidu-allreduce; `serial`, in which sending and
                 receiving never overlap. The last two are for comparisons.
-            timeout_seconds: After so long without any movement `allreduce` fails. The variants for
+            timeout_seconds: `allreduce` fails after so long without progress. The variants for
                 comparisons have no timeout.
 
         Raises:
@@ -78,7 +79,7 @@ class Ring:
         self.endpoints, self.why = 1, ""
         number = constant(f"HVDFT_RING_{variant.upper()}")
         if variant == "endpoints":
-            # The same on all members, also where they were started differently.
+            # All members use rank 0's values, even if they were started with other settings.
             lack = _any_reason(comm, mpi_facts.why_one_endpoint(facts, comm.size))
             choose = not lack and endpoints is None
             few = _any_reason(comm, mpi_facts.why_one_thread(comm)) if choose else ""
@@ -94,7 +95,7 @@ class Ring:
         self._member: mpi.Member | None = mpi.Member(
             handle, number, segment_bytes, round(timeout_seconds * 1e9)
         )
-        atexit.register(self.close)  # its thread must not outlive MPI
+        atexit.register(self.close)  # the ring's thread must not outlive MPI
 
     def allreduce(self, array: np.ndarray, op: str = "sum") -> np.ndarray:
         """Reduces the arrays of all members elementwise; all get the result, in place.
@@ -113,7 +114,7 @@ class Ring:
 
         Raises:
             HvdFtError: An argument is wrong; or a member did not come within the timeout, or came
-                with another size: the ring cannot be used any more then.
+                with another size: then the ring cannot be used any more.
         """
         if self._member is None:
             raise HvdFtError("the ring is closed: make a new one")
@@ -129,7 +130,7 @@ class Ring:
         return array
 
     def close(self) -> None:
-        """Frees what the ring has; collective."""
+        """Frees the ring's resources; collective."""
         if self._member is not None:
             atexit.unregister(self.close)
             self._member.close()
@@ -196,7 +197,7 @@ def _handle(comm: Any) -> int:
 
 
 def _is_first() -> bool:
-    """Tells whether this process speaks for all."""
+    """Returns whether this process prints for all."""
     from mpi4py import MPI
 
     return bool(MPI.COMM_WORLD.rank == 0)

@@ -1,6 +1,6 @@
 """The processes of one shim: the worker, the spare manager, hook commands.
 
-They have names. When one of a family's names dies, what it has left behind is killed too.
+They have names. When a named process dies, the processes that it has left behind are killed too.
 """
 
 import contextlib
@@ -32,15 +32,14 @@ _FAMILIES = {WORKER, SPARES}
 
 
 class Children:
-    """What a shim has started and not yet reaped.
+    """The processes that a shim has started and not yet reaped.
 
     Args:
-        loop: tells what becomes of a spare.
-        relay: where their output goes.
-        report: tells the agent what becomes of them.
+        loop: watches the connection to a spare.
+        relay: receives their output. report: sends a report to the agent.
 
     Attributes:
-        worker: what the next agent has to know of the latest worker; None: there was none.
+        worker: the latest worker, for the next agent; None if there was none.
     """
 
     def __init__(
@@ -50,26 +49,26 @@ class Children:
         self._relay = relay
         self._tell = report
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._taken: TakenSpare | None = None  # the worker, if it was a spare
+        self._taken: TakenSpare | None = None  # the worker's connection, if it was a spare
         self.worker: FoundWorker | None = None
 
     @property
     def names(self) -> list[str]:
-        """Of those that run, but for a worker that was a spare."""
+        """Names of the running processes, except a worker that was a spare."""
         return list(self._children)
 
     def start(self, order: Start, directory: str | None) -> None:
-        """Starts a process, or has a spare become it.
+        """Starts a process, or turns a spare into it.
 
         Args:
             order: what to start.
-            directory: of the job, where spares are found.
+            directory: of the job, with the spares' sockets.
         """
         if not (order.spare and directory and self._take_spare(order, directory)):
             self._start(order)
 
     def go(self) -> None:
-        """Has a worker begin that was a spare."""
+        """Lets the worker that was a spare begin."""
         if self._taken and not self._taken.begun:
             self._taken.go()
 
@@ -95,7 +94,7 @@ class Children:
         return Reattached(os.getpid(), self.worker, self.names)
 
     def reap(self) -> None:
-        """Reaps and reports what has died, and kills what families have left."""
+        """Reaps and reports dead processes, and kills the processes that they have left behind."""
         if _FAMILIES & self._reap():
             self._kill_descendants({child.pid for child in self._children.values()})
 
@@ -145,7 +144,7 @@ class Children:
             self.worker = FoundWorker(int(order.env.get("HOROVOD_FT_INCARNATION", 0)))
 
     def _take_spare(self, order: Start, directory: str) -> bool:
-        """Has a spare become the worker; False if there is none that fits."""
+        """Turns a spare into the worker; False if no spare fits."""
         self._taken = TakenSpare.take(directory, order.argv, order.env, order.cwd, self._relay.ends)
         if self._taken is None:
             return False
@@ -155,7 +154,7 @@ class Children:
         return True
 
     def _on_taken(self) -> None:
-        """Reads what the spare shim says of the worker that was a spare."""
+        """Reads the spare shim's report on the worker that was a spare."""
         assert self._taken is not None
         if (end := self._taken.ended()) is not None:
             self._watch.end()
@@ -169,15 +168,15 @@ class Children:
             self._tell(Unkillable(unkillable))
 
     def _reap(self) -> set[str]:
-        """Reaps all that has died; returns and reports those that the agent knows by name."""
+        """Reaps all dead processes; returns and reports those that the agent knows by name."""
         names = set()
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:
                 pid, status = reaped
                 for name in [name for name, child in self._children.items() if child.pid == pid]:
-                    # Popen must not wait for a process that is reaped.
+                    # Popen must not wait for a process that is already reaped.
                     self._children.pop(name).returncode = os.waitstatus_to_exitcode(status)
-                    self._relay.flush()  # what it said before what is said of it
+                    self._relay.flush()  # its output goes before the report of its end
                     self._report(Exited(name, pid, status, time.monotonic_ns()))
                     names.add(name)
         return names

@@ -1,7 +1,7 @@
-"""The agent's handle on its shim, the small process that starts its processes and reaps them.
+"""The agent's handle on its shim, the small process that starts and reaps its processes.
 
-The agent forks it before MPI is initialised (forking later is unsafe with RDMA providers), or, in a
-new generation, takes over the one that an older agent has left. shim.py is what it does.
+The agent forks it before MPI is initialised (forking later is unsafe with RDMA providers) or, in a
+new generation, reattaches to the one that an older agent has left. shim.py is the shim itself.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ class ShimClient:
 
     Attributes:
         pid: of the shim.
-        channel: readable when `receive` has something to say.
-        found: what it reported about the worker when it was taken over; None if it is new.
+        channel: readable when `receive` has something to return.
+        found: its report on the worker when it was reattached; None if it is new.
     """
 
     def __init__(self, pid: int, channel: Channel, found: Reattached | None = None) -> None:
@@ -48,9 +48,9 @@ class ShimClient:
         return cls(pid, Channel(ours))
 
     def replace(self) -> None:
-        """Starts another shim in the place of one that was killed.
+        """Starts another shim in place of one that was killed.
 
-        By executing a new program, not by forking: this process speaks MPI by now.
+        It executes a new program instead of forking, as this process uses MPI by now.
         """
         self.channel.close()
         if self._is_ours:
@@ -76,13 +76,13 @@ class ShimClient:
         lease_seconds: float,
         launcher: str | None,
     ) -> "ShimClient | None":
-        """Takes over the shim that an older agent of this rank has left; None if there is none.
+        """Reattaches to the shim that an older agent of this rank has left; None if there is none.
 
         Args:
             directory: of the job.
             rank: of this agent.
             generation: of this agent.
-            lease_seconds: so long this agent may be silent.
+            lease_seconds: how long this agent may be silent.
             launcher: its address.
 
         Raises:
@@ -95,7 +95,7 @@ class ShimClient:
         return cls(found.shim, channel, found)
 
     def watch_job(self, directory: str) -> None:
-        """Has the shim lock the job's directory, and clear it at the end if it is the last."""
+        """Orders the shim to lock the job's directory, and as the last one to remove it."""
         self._order(messages.EnterJob(directory))
 
     def attend(
@@ -108,38 +108,38 @@ class ShimClient:
         lease_seconds: float,
         host_timeout_seconds: float,
     ) -> None:
-        """Has the shim watch the launcher, and this agent from its first `beat` on.
+        """Orders the shim to watch the launcher, and this agent from its first `beat` on.
 
         Args:
             rank: of this agent.
             host: where it is.
             generation: of this agent.
-            launcher: its address (lifeline.py); None: there is none to which lines lead.
-            lease_seconds: so long this agent, or the way to the launcher, may be silent.
-            host_timeout_seconds: so long the launcher waits for a lost host.
+            launcher: its address (lifeline.py); None if it has no life-lines.
+            lease_seconds: how long this agent, or the connection to the launcher, may be silent.
+            host_timeout_seconds: how long the launcher waits for a lost host.
         """
         self._order(
             messages.Attend(rank, host, generation, launcher, lease_seconds, host_timeout_seconds)
         )
 
     def keep(self, seconds: float) -> None:
-        """Has the shim live on without an agent, and wait for the next for so long."""
+        """Orders the shim to outlive its agent, and to wait so long for the next one."""
         self._order(messages.Keep(seconds))
 
     def beat(self, facts: Any) -> None:
-        """Says that this agent lives, and what it has counted; the shim answers `beat`."""
+        """Sends this agent's heartbeat and counts; the shim answers `BeatHeard`."""
         self._order(messages.Beat(facts))
 
     def note(self, note: Message) -> None:
-        """Sends something for the report to the agent of rank 0, by way of the launcher."""
+        """Sends a line for the report to the agent of rank 0, through the launcher."""
         self._order(messages.Note(note))
 
     def interrupted(self) -> None:
-        """Says that the worker has got the user's SIGINT."""
+        """Reports that the worker has received the user's SIGINT."""
         self._order(messages.Interrupted())
 
     def release(self, exit_code: int) -> None:
-        """Ends what `keep` began: the job is over."""
+        """Ends the effect of `keep`: the job is over."""
         self._order(messages.Release(exit_code))
 
     def start(
@@ -152,44 +152,43 @@ class ShimClient:
         self._order(messages.Start(name, argv, env, cwd, spare))
 
     def go(self) -> None:
-        """Has a worker begin that was reported as a spare: not before everybody knows of it."""
+        """Lets a worker that was reported as a spare begin; not before its pid is published."""
         self._order(messages.Begin())
 
     def kill(self, name: str, number: int) -> None:
-        """Sends a signal to the process group of that name, if it still runs."""
+        """Sends a signal to the process group of that name, if it is still running."""
         self._order(messages.Kill(name, number))
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal to the process of that name alone, if it still runs."""
+        """Sends a signal to only the process of that name, if it is still running."""
         self._order(messages.SignalOne(name, number))
 
     def kill_itself(self) -> None:
-        """Kills the shim, which does not answer; its worker dies with it."""
+        """Kills the silent shim; its worker dies with it."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
     def limit(self, seconds: float, text: str) -> None:
-        """Has the shim say `text` and kill the agent unless `unlimit` comes within the time.
+        """Orders the shim to print `text` and kill the agent unless `unlimit` comes in time.
 
         A thread of the agent could not: MPI_Init and MPI_Finalize hold Python's lock.
         """
         self._order(messages.Limit(seconds, text))
 
     def unlimit(self) -> None:
-        """Ends what `limit` began."""
+        """Ends the effect of `limit`."""
         self._order(messages.Limit(None))
 
     def receive(self) -> list[Report] | None:
-        """Reads what the shim has reported, waiting if nothing is there.
+        """Reads the shim's reports, waiting if there are none.
 
-        Returns:
-            The reports that are complete now, perhaps none; None when the shim is gone.
+        Returns: The complete reports, possibly none; None if the shim is gone.
         """
         wires = self.channel.receive()
         return None if wires is None else [messages.parse_report(wire) for wire in wires]
 
     def _order(self, order: Order) -> None:
-        # Of a dead shim the agent learns by the end of what it receives.
+        # The agent notices a dead shim by the end of its stream.
         with contextlib.suppress(OSError):
             self.channel.send(messages.to_wire(order))
 

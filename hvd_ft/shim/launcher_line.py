@@ -1,4 +1,4 @@
-"""A shim's end of its life-line. It never waits, for the shim has other things to do."""
+"""A shim's end of its life-line. It never blocks, as the shim has other things to do."""
 
 import contextlib
 import errno
@@ -20,8 +20,8 @@ _KEY_BYTES = 32
 class _State(Enum):
     DOWN = 0
     CONNECTING = 1
-    GREETING = 2  # connected; the launcher's nonce is to come
-    PROVING = 3  # we have shown that we know the key; its proof is to come
+    GREETING = 2  # connected, awaiting the launcher's nonce
+    PROVING = 3  # our proof is sent, awaiting the launcher's
     OPEN = 4
 
 
@@ -30,21 +30,21 @@ class LauncherLine:
 
     Args:
         loop: keeps it going.
-        address: of the launcher, as it has told it.
-        shim: what the launcher has to know of it.
+        address: of the launcher, as given by it.
+        shim: its status for the launcher.
         lease_seconds: after which an unreachable launcher ends the connection.
-        known: whether the launcher has been reached there before: then nobody who listens there now
-            means that it is dead. Otherwise the address may be wrong.
-        silence_seconds: so long the launcher may be out of reach.
-        on_order: called with what the launcher says.
-        on_dead: called when the launcher is dead: nobody listens any more where it did.
-        on_lost: called when it was out of reach for too long.
+        known: whether the launcher has been reached there before: then a refused connection means
+            that it is dead. Otherwise the address may be wrong.
+        silence_seconds: how long the launcher may be out of reach.
+        on_order: called with each message of the launcher. on_dead: called when the launcher is
+            dead: its address refuses connections. on_lost: called when it was out of reach for too
+            long.
 
     Attributes:
         address: as above.
         known: whether it has been reached, as above.
-        silent_since: since when it cannot be reached, on the loop's clock; None: it can.
-        problem: why it could not be reached the last time.
+        silent_since: since when it cannot be reached, on the loop's clock; None if it can.
+        problem: why the last attempt to reach it failed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LauncherLine:
 
     @property
     def generation(self) -> int:
-        """Of the shim's agent."""
+        """The generation of the shim's agent."""
         return self._told.generation
 
     @property
@@ -97,11 +97,11 @@ class LauncherLine:
     def tell(
         self, *, orphaned: bool, generation: int | None = None, exit_code: int | None = None
     ) -> None:
-        """Tells the launcher how the shim is: now, or when the line is there again.
+        """Sends the shim's status to the launcher: now, or when the line is up again.
 
         Args:
             orphaned: whether its agent is dead.
-            generation: of its new agent; None: it has no other.
+            generation: of its new agent; None: unchanged.
             exit_code: of the job, if it is over.
         """
         told = self._told
@@ -111,7 +111,7 @@ class LauncherLine:
             self.send(vars(self._told))
 
     def send(self, message: Message) -> None:
-        """Sends a message, or drops it if there is no line."""
+        """Sends a message; drops it if the line is down."""
         if self._line is not None and self._state is _State.OPEN:
             try:
                 self._line.send(message)
@@ -156,7 +156,7 @@ class LauncherLine:
         self._state = _State.CONNECTING
         self._again.set(self._loop.now() + CONNECT_SECONDS)
         try:
-            # Once: a name service that cannot be reached would hold us up.
+            # Only once: an unreachable name service would block the shim.
             self._host = socket.gethostbyname(self._host)
             self._socket = socket.socket()
             self._socket.setblocking(False)
@@ -169,26 +169,26 @@ class LauncherLine:
             self._drop(error)
 
     def _drop(self, error: OSError) -> None:
-        """Ends what there is of a line, and tries again in a while."""
+        """Ends the line, if any, and schedules another attempt."""
         self._hang_up()
         self.problem = error
         if self.silent_since is None:
             self._begin_silence()
-            self._again.set(self._loop.now())  # mostly the launcher's end, or a moment's trouble
+            self._again.set(self._loop.now())  # usually the launcher's end, or a passing problem
         else:
             self._again.set(self._loop.now() + _TRY_AGAIN_SECONDS)
         if self.known and error.errno == errno.ECONNREFUSED:
             self._on_dead()
 
     def _go_on(self) -> list[Message]:
-        """Takes the next step of the connection; returns what the launcher says."""
+        """Takes the next step of the connection; returns the launcher's messages."""
         assert self._socket is not None
         assert self._watch is not None
         if self._state is _State.CONNECTING:
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, os.strerror(code))
-            self._socket.settimeout(CONNECT_SECONDS)  # for what is sent
+            self._socket.settimeout(CONNECT_SECONDS)  # for sending
             self._line = Channel(self._socket)
             self._state = _State.GREETING
             self._watch.set(on_readable=self._on_ready)

@@ -1,7 +1,7 @@
 """The messages between an agent and its shim, in one file like containerd's shim proto.
 
-They go over a channel (system/channel.py) as JSON objects. What does not fit is refused where it is
-read, with the field's name.
+They go over a channel (system/channel.py) as JSON objects. A malformed message is refused by its
+reader, with the field's name.
 """
 
 from typing import Any
@@ -29,8 +29,8 @@ class Attend(_Order):
         rank: of the agent.
         host: where it is.
         generation: of it.
-        launcher: the launcher's address; None: there is none to which lines lead.
-        lease: seconds for which the agent, or the way to the launcher, may be silent.
+        launcher: the launcher's address; None if it has no life-lines.
+        lease: seconds for which the agent, or the connection to the launcher, may be silent.
         host_timeout: seconds for which the launcher waits for a lost host.
     """
 
@@ -43,25 +43,25 @@ class Attend(_Order):
 
 
 class EnterJob(_Order):
-    """Lock the job's directory, and clear it at the end if this shim is the last one there."""
+    """Lock the job's directory, and remove it at the end if this shim is the last one there."""
 
     directory: str
 
 
 class Keep(_Order):
-    """Live on for so long without an agent, and wait for the next one."""
+    """Outlive the agent, and wait for the next one for so long."""
 
     seconds: float
 
 
 class Release(_Order):
-    """The job is over, with this exit code: what `Keep` began ends."""
+    """The job is over, with this exit code: ends the effect of `Keep`."""
 
     exit_code: int
 
 
 class Start(_Order):
-    """Start a process in a session of its own, or with `spare` have a warm spare become it."""
+    """Start a process in a session of its own, or with `spare` turn a warm spare into it."""
 
     name: str
     argv: list[str]
@@ -71,7 +71,7 @@ class Start(_Order):
 
 
 class Begin(_Order):
-    """Have a worker begin that was a spare."""
+    """Let the worker that was a spare begin."""
 
 
 class Kill(_Order):
@@ -82,17 +82,17 @@ class Kill(_Order):
 
 
 class SignalOne(_Order):
-    """Send a signal to the process of that name alone."""
+    """Send a signal to only the process of that name."""
 
     name: str
     signal: int
 
 
 class Limit(_Order):
-    """Say the text and kill the agent unless the next limit comes within the time.
+    """Print the text and kill the agent unless another `Limit` comes in time.
 
     Attributes:
-        seconds: of time; None: there is no limit any more.
+        seconds: of time; None: no limit any more.
         text: why.
     """
 
@@ -101,19 +101,19 @@ class Limit(_Order):
 
 
 class Beat(_Order):
-    """The agent lives, and has counted this; the shim answers `BeatHeard`."""
+    """The agent's heartbeat, with its counts; the shim answers `BeatHeard`."""
 
     facts: Any
 
 
 class Note(_Order):
-    """Send this to the agent of rank 0, which writes it into the report."""
+    """Send this to the agent of rank 0, for the report."""
 
     note: dict[str, Any]
 
 
 class Interrupted(_Order):
-    """The worker has got the user's SIGINT."""
+    """The worker has received the user's SIGINT."""
 
 
 class End(_Order):
@@ -141,7 +141,7 @@ Order = (
 
 
 class Started(_Report):
-    """A process runs. `time_ns` is CLOCK_MONOTONIC's; `spare`: it was one."""
+    """A process is running. `time_ns` is CLOCK_MONOTONIC's; `spare`: whether it was a spare."""
 
     name: str
     pid: int
@@ -157,7 +157,7 @@ class Refused(_Report):
 
 
 class Exited(_Report):
-    """A process has ended, with a status as from wait(2)."""
+    """A process has ended, with a status as in wait(2)."""
 
     name: str
     pid: int
@@ -166,13 +166,13 @@ class Exited(_Report):
 
 
 class Unkillable(_Report):
-    """These processes do not die of SIGKILL."""
+    """These processes have not died of SIGKILL."""
 
     pids: list[int]
 
 
 class BeatHeard(_Report):
-    """The shim lives."""
+    """The shim's answer to a heartbeat."""
 
 
 class Interrupt(_Report):
@@ -180,25 +180,25 @@ class Interrupt(_Report):
 
 
 class StopAsked(_Report):
-    """The job is to end because of this signal."""
+    """The job should end because of this signal."""
 
     signal: int
 
 
 class NoteTaken(_Report):
-    """Another agent has sent this for the report."""
+    """A line for the report, from another agent."""
 
     note: dict[str, Any]
 
 
 class FoundWorker(msgspec.Struct):
-    """What became of the latest worker that the shim was told to start.
+    """The state of the latest worker that the shim was ordered to start.
 
     Attributes:
         incarnation: its.
         pid: its; 0: it could not be started.
-        begun: whether it was told to begin: a spare waits for that.
-        end: status, as from wait(2), and time (CLOCK_MONOTONIC, ns); None: it lives.
+        begun: whether it was ordered to begin, for which a spare waits. end: status as in wait(2),
+            and time (CLOCK_MONOTONIC, ns); None if it is alive.
     """
 
     incarnation: int
@@ -208,12 +208,11 @@ class FoundWorker(msgspec.Struct):
 
 
 class Takeover(msgspec.Struct):
-    """What a new agent sends first, at the socket of reattach.py, with its standard streams.
+    """The first message of a new agent, at the socket of reattach.py, with its standard streams.
 
     Attributes:
-        generation: of it.
-        lease: seconds for which it may be silent.
-        launcher: its address; another one than before if the job is resumed.
+        generation: of it. lease: seconds for which it may be silent. launcher: its address, which
+            is new if the job is resumed.
     """
 
     generation: int
@@ -226,7 +225,7 @@ class Reattached(_Report):
 
     Attributes:
         shim: process id of the shim.
-        worker: the latest; None: there was none.
+        worker: the latest one; None if there was none.
         running: the names of processes that run.
     """
 
@@ -249,36 +248,36 @@ Report = (
 
 
 def to_wire(message: Order | Report | Takeover) -> Message:
-    """Returns the message as a channel sends it."""
+    """Returns the message in the form that a channel sends."""
     wire: Message = msgspec.to_builtins(message)
     return wire
 
 
 def parse_order(wire: Message) -> Order:
-    """Reads what an agent has sent.
+    """Parses an agent's message.
 
     Raises:
-        ValueError: it is no order.
+        ValueError: it is not an order.
     """
     order: Order = _parse(wire, Order)
     return order
 
 
 def parse_report(wire: Message) -> Report:
-    """Reads what a shim has sent.
+    """Parses a shim's message.
 
     Raises:
-        ValueError: it is no report.
+        ValueError: it is not a report.
     """
     report: Report = _parse(wire, Report)
     return report
 
 
 def parse_takeover(wire: Message) -> Takeover:
-    """Reads what a new agent sends first.
+    """Parses the first message of a new agent.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is another message.
     """
     takeover: Takeover = _parse(wire, Takeover)
     return takeover

@@ -1,8 +1,8 @@
 """Relays the workers' output through the shim to the agent's output.
 
-An agent's standard streams end at MPI's launcher, which waits until nobody has them any more, and
-breaks them when it dies. So workers have pipes of the shim's instead, which outlive an agent:
-what they print while there is none waits there.
+An agent's standard streams lead to MPI's launcher, which waits until every holder has closed them,
+and breaks them when it dies. So workers get the shim's pipes instead, which outlive an agent:
+output printed while there is no agent waits there.
 """
 
 import contextlib
@@ -13,26 +13,26 @@ import time
 
 from hvd_ft.system.event_loop import EventLoop
 
-_ROOM_BYTES = 1 << 20  # so much can wait before who prints has to
-_CHUNK_BYTES = select.PIPE_BUF  # so much a pipe that is writable takes at once, in one piece
+_ROOM_BYTES = 1 << 20  # this much output can wait before its writer blocks
+_CHUNK_BYTES = select.PIPE_BUF  # a writable pipe accepts this much at once
 _FLUSH_SECONDS = 2.0
 _FLUSH_LIMIT_SECONDS = 10.0
-_REST_SECONDS = 0.02  # for the rest of a line to come
-_LOST_SECONDS = 10.0  # for an agent to die, when nobody reads its output any more
+_REST_SECONDS = 0.02  # limit for the rest of a line to come
+_LOST_SECONDS = 10.0  # limit for an agent to die when its output is no longer read
 _TARGETS = (1, 2)
 
 
 class OutputRelay:
     """Two pipes, for the standard output and the standard error of all that a shim starts.
 
-    When nobody reads any more what is passed on, it waits for a new reader (`attach`), but not for
-    long: then it is lost.
+    When the reader is gone, output waits for a new one (`attach`), but not for long: then it is
+    lost.
 
     Args:
-        loop: passes on what is printed.
+        loop: moves the output.
 
     Attributes:
-        ends: the descriptors that children get as theirs.
+        ends: the descriptors that children get as standard output and error.
     """
 
     def __init__(self, loop: EventLoop) -> None:
@@ -53,7 +53,7 @@ class OutputRelay:
         self._watch()
 
     def attach(self, descriptors: list[int]) -> None:
-        """Has everything go to these descriptors from now on, as this process's own 1 and 2."""
+        """Sends everything to these descriptors, which become this process's own 1 and 2."""
         for descriptor, target in zip(descriptors, _TARGETS, strict=True):
             os.dup2(descriptor, target)
             os.close(descriptor)
@@ -62,7 +62,7 @@ class OutputRelay:
         self._watch()
 
     def detach(self) -> None:
-        """Lets everything wait; this process's own output is lost meanwhile."""
+        """Holds everything back; this process's own output is lost meanwhile."""
         self._attached = False
         self._lost.clear()
         self._watch()
@@ -72,7 +72,7 @@ class OutputRelay:
         os.close(nowhere)
 
     def move(self) -> bool:
-        """Passes on what can be passed on without waiting; returns whether there was anything."""
+        """Moves as much as possible without waiting; returns whether there was anything."""
         moved = False
         for reader, target in self._targets.items():
             if not self._attached:
@@ -81,11 +81,11 @@ class OutputRelay:
                 self._pending[reader] = _read(reader)
             pending = self._pending[reader]
             if pending and select.select([], [target], [], 0)[1]:
-                # Whole lines, as the lines of several ranks come together.
+                # Whole lines, as the output of several ranks is merged.
                 end = pending.rfind(b"\n", 0, _CHUNK_BYTES) + 1
                 try:
                     written = os.write(target, pending[: end or _CHUNK_BYTES])
-                except OSError:  # nobody reads any more
+                except OSError:  # the reader is gone
                     self.detach()
                     self._lost.set(self._loop.now() + _LOST_SECONDS)
                     break
@@ -95,7 +95,7 @@ class OutputRelay:
         return moved
 
     def flush(self) -> None:
-        """Passes on all that has been printed, unless nobody takes it for 2 s; within 10 s."""
+        """Moves all output, within 10 s, and gives up if none is read for 2 s."""
         limit = time.monotonic() + _FLUSH_LIMIT_SECONDS
         deadline = time.monotonic() + _FLUSH_SECONDS
         while True:
@@ -111,11 +111,11 @@ class OutputRelay:
                 return
 
     def _give_up(self) -> None:
-        """Has everything be lost from now on."""
+        """Drops everything from now on."""
         self.attach([os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) for _ in _TARGETS])
 
     def _watch(self) -> None:
-        """Waits for what can be done next with each stream: to read, or to write what was read."""
+        """Waits for the next possible step of each stream: to read, or to write what was read."""
         for reader, pending in self._pending.items():
             may_read, may_write = self._attached and not pending, self._attached and pending
             self._readers[reader].set(on_readable=self.move if may_read else None)
@@ -123,7 +123,7 @@ class OutputRelay:
 
 
 def _read(reader: int) -> bytes:
-    """Returns what is there. Unbuffered Python prints a line, then its end: that is waited for."""
+    """Returns what is there. Waits for a newline, which unbuffered Python writes separately."""
     data = b""
     left, deadline = 0.0, time.monotonic() + _REST_SECONDS
     while select.select([reader], [], [], left)[0] and (more := os.read(reader, _ROOM_BYTES)):

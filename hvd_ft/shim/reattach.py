@@ -1,8 +1,8 @@
-"""How an agent of a new generation takes over the shim that an older one has left.
+"""How an agent of a new generation reattaches to the shim that an older one has left.
 
-The shim listens at a socket in the job's directory. The new agent sends its generation, and its
-standard streams; the shim, if the generation is new, answers with what became of the worker, and
-the connection is then the channel between the two.
+The shim listens at a socket in the job's directory. The new agent sends its generation and its
+standard streams. If the generation is new, the shim answers with the worker's state, and the
+connection becomes the channel between the two.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from hvd_ft.system.handoff import (
     socket_path,
 )
 
-# A shim that kills the children of a worker that has just died may take some seconds.
+# A shim that is killing the descendants of a dead worker may take some seconds.
 _ANSWER_SECONDS = 15.0
 
 
 class ReattachSocket:
-    """The shim's end: a socket at which new agents connect.
+    """The shim's end: a socket to which new agents connect.
 
     Args:
         directory: of the job.
@@ -38,7 +38,7 @@ class ReattachSocket:
         try:
             with socket_path(directory, _name(rank)) as path:
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)  # of a shim that was killed
+                    os.unlink(path)  # left by a shim that was killed
                 self._listener.bind(path)
         finally:
             os.umask(mask)
@@ -85,7 +85,7 @@ def reattach(
         rank: of the caller.
         generation: of the caller.
         lease_seconds: so long the caller may be silent.
-        launcher: its address; another one than before if the job is resumed.
+        launcher: its address, which is new if the job is resumed.
 
     Returns:
         The channel, and the shim's first report; None if there is no shim.

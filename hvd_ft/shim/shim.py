@@ -1,20 +1,21 @@
 """The shim: the small process that starts an agent's processes and reaps them.
 
-It lives in a session of its own, so it outlives an agent that is killed, or that Hydra kills
-together with the agent's session: the agent's socket then ends. If it has been told to keep, it
-lets its processes live and waits for an agent of the next generation (reattach.py). Otherwise it
-kills what it started, clears the job directory if it is the last one there, and goes. It is a
-subreaper, so all that its children leave behind, even in sessions of their own, comes to it.
+It has a session of its own, so it outlives an agent that is killed, even together with the agent's
+session by Hydra: then the agent's socket ends. After an order to keep, the shim lets its processes
+live and waits for an agent of the next generation (reattach.py). Otherwise it kills what it
+started, removes the job directory if it is the last one there, and ends. It is a subreaper, so all
+that its children leave behind, even in sessions of their own, comes to it.
 
-An agent that is stopped it kills (beats.py). When nobody listens any more where the launcher did
-(launcher_line.py), or the launcher says that the job is over, it ends everything. A launcher that
-cannot be reached may live: so it waits as long as the launcher would wait for this host, and then
-ends its processes, but leaves the job's files, from which the job can be resumed.
+An agent that is stopped it kills (beats.py). When the launcher's address refuses connections
+(launcher_line.py), or the launcher reports that the job is over, the shim ends everything. A
+launcher that cannot be reached may be alive: so the shim waits as long as the launcher would wait
+for this host, then ends its processes, but keeps the job's files, from which the job can be
+resumed.
 
-A worker can be a warm spare: then the spare's shim (spare_shim.py) is its parent and reaps it,
-and the shim passes orders and reports on.
+A worker can be a former warm spare: then the spare's shim (spare_shim.py) is its parent and reaps
+it, and this shim forwards orders and reports.
 
-What agent and shim say to each other is in messages.py.
+messages.py defines the messages between agent and shim.
 """
 
 import contextlib
@@ -44,14 +45,14 @@ from hvd_ft.system.peer_credentials import peer_of
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
-_DEATH_SECONDS = 5.0  # for an agent to die of SIGKILL
-_WARN_SECONDS = 5.0  # for the launcher to be reached the first time, before that is told
+_DEATH_SECONDS = 5.0  # limit for an agent to die of SIGKILL
+_WARN_SECONDS = 5.0  # limit for reaching the launcher for the first time, before a warning
 _DRILLS = {AGENT_DIES, AGENT_STOPS, MPIRUN_DIES}
 _NEVER = float("inf")
 
 
 def live(end: socket.socket, agent: int) -> NoReturn:
-    """The life of the shim process; never returns to the agent's code.
+    """Runs the shim process; never returns to the agent's code.
 
     Args:
         end: of the channel to the agent.
@@ -64,7 +65,7 @@ def live(end: socket.socket, agent: int) -> NoReturn:
         native.become_subreaper()
         _Shim(Channel(end), agent).run()
         code = 0
-    except Exception as error:  # the agent sees the socket end; this says why
+    except Exception as error:  # the agent only sees the socket end; this prints why
         say(f"the shim failed: {error!r}")
     finally:
         os._exit(code)
@@ -84,14 +85,14 @@ class _Shim:
         self._agent_pid = agent
         self._agent: int | None = os.pidfd_open(agent)  # None: it has ended
         self._beats: Beats | None = None  # of the agent
-        self._facts: Any = None  # what it has counted last
+        self._facts: Any = None  # its latest counts
         self._relay = OutputRelay(self._loop)
         self._children = Children(self._loop, self._relay, self._report)
         self._job: JobDirectory | None = None
         self._rank, self._host = 0, ""
         self._launcher: LauncherLine | None = None
-        self._silence_seconds = _NEVER  # so long the launcher may be out of reach
-        self._keep_seconds: float | None = None  # so long it waits for a next agent; None: not
+        self._silence_seconds = _NEVER  # how long the launcher may be out of reach
+        self._keep_seconds: float | None = None  # for a next agent; None: no wait
         self._over = False
         self._files_stay = False
         self._limit_text = ""
@@ -105,7 +106,7 @@ class _Shim:
         self._take_agent(channel)
 
     def run(self) -> None:
-        """Follows agents' orders until the job is over or nobody comes, then ends everything."""
+        """Follows agents' orders until the job is over or no agent comes, then ends everything."""
         try:
             self._loop.run(until=lambda: self._over)
         finally:
@@ -115,7 +116,7 @@ class _Shim:
                 self._job.leave(files_stay=self._files_stay)
             if self._launcher is not None:
                 self._launcher.close()
-            mpi_files.sweep()  # an agent that was killed in MPI_Init may have left one
+            mpi_files.sweep()  # an agent that was killed in MPI_Init may have left a file
 
     def _on_signals(self) -> None:
         numbers = self._signals.take()
@@ -141,7 +142,7 @@ class _Shim:
                 signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
 
     def _leave_files(self) -> None:
-        """Ends without having been told that the job is over: it can be resumed."""
+        """Ends although the job is not over: it can be resumed."""
         self._end_agent()
         self._over = self._files_stay = True
 
@@ -208,12 +209,12 @@ class _Shim:
         self._limit_text = text
         self._limit.set(self._loop.now() + seconds if seconds else _NEVER)
         if self._beats:
-            self._beats.stop()  # it is in MPI, which lets Python do nothing else
+            self._beats.stop()  # it is in MPI, which holds Python's lock
 
     def _enter_job(self, directory: str) -> None:
         try:
             self._job = JobDirectory.join(directory)
-        except HvdFtError:  # it has ended while we started in the place of another shim
+        except HvdFtError:  # it ended while this shim was replacing another one
             self._over = True
             return
         reattach_socket = ReattachSocket(directory, self._rank)
@@ -242,7 +243,7 @@ class _Shim:
             launcher,
             ShimStatus(self._rank, self._host, generation, orphaned=False),
             lease_seconds,
-            known=generation > 0,  # it has been there, or it could not start this agent
+            known=generation > 0,  # it was reached before, as it started this agent
             silence_seconds=self._silence_seconds,
             on_order=self._follow_launcher,
             on_dead=self._on_launcher_dead,
@@ -279,13 +280,13 @@ class _Shim:
         self._beats = Beats(takeover.lease)
         if self._launcher and takeover.launcher in (None, self._launcher.address):
             self._launcher.tell(orphaned=False, generation=takeover.generation)
-        elif takeover.launcher is not None:  # another one: the job is resumed
+        elif takeover.launcher is not None:  # a new launcher: the job is resumed
             self._connect(takeover.launcher, takeover.generation, takeover.lease)
         self._relay.attach(streams[1:])
         self._report(self._children.found())
 
     def _end_agent(self) -> None:
-        """Sees to it that an older agent, if it still lives, touches the arenas no more."""
+        """Makes sure that an older agent, if still alive, does not touch the arenas any more."""
         if self._agent is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -295,11 +296,11 @@ class _Shim:
         self._agent = None
         if self._channel is not None:
             self._agent_watch.end()
-            self._channel.close()  # not before: it would take us for dead, and start another
+            self._channel.close()  # not earlier: it would start another shim
             self._channel = None
 
     def _report(self, report: Report) -> None:
-        # Of the agent's death we learn by the end of its socket.
+        # The agent's death shows as the end of its socket.
         if self._channel is not None:
             with contextlib.suppress(OSError):
                 self._channel.send(messages.to_wire(report))
@@ -327,7 +328,7 @@ class _Shim:
 
     def _on_launcher_dead(self) -> None:
         if not self._over:
-            self._end_agent()  # or it might hold the job's directory when we leave
+            self._end_agent()  # or it might still hold the job's directory when this shim leaves
             self._over = True
 
     def _check_launcher(self) -> None:

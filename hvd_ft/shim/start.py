@@ -1,4 +1,4 @@
-"""Starts the shim that takes the place of one that was killed: `FD AGENT_PID`."""
+"""Starts the shim that replaces one that was killed: `FD AGENT_PID`."""
 
 import socket
 import sys

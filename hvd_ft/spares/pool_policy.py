@@ -1,15 +1,15 @@
-"""The rule that decides how many warm spares are prepared, and when: no process, no clock."""
+"""The rule that decides how many warm spares are prepared, and when. Pure."""
 
 from collections.abc import Iterable
 from enum import Enum, auto
 
 from hvd_ft.native.types import State
 
-MAXIMUM_EARLY_DEATHS = 3  # of spares that were killed while they were being prepared
+MAXIMUM_EARLY_DEATHS = 3  # limit of spares that were killed while being prepared
 
 
 class Phase(Enum):
-    """What a spare is doing."""
+    """The phase of a spare."""
 
     PREPARING = auto()
     READY = auto()
@@ -20,7 +20,7 @@ class SparePool:
     """The spares of one node.
 
     Args:
-        size: how many are to wait.
+        size: number of spares that should wait.
     """
 
     def __init__(self, size: int) -> None:
@@ -31,17 +31,17 @@ class SparePool:
 
     @property
     def wants_one(self) -> bool:
-        """Whether to prepare a spare: one after the other, as importing takes a CPU for seconds."""
+        """Whether to prepare another spare: one at a time, as importing takes a CPU for seconds."""
         phases = list(self._phases.values())
         waiting = sum(phase is not Phase.WORKING for phase in phases)
         return not self.given_up and waiting < self._size and Phase.PREPARING not in phases
 
     def started(self, spare: int) -> None:
-        """A process is there and begins to import."""
+        """A process has started and begins to import."""
         self._phases[spare] = Phase.PREPARING
 
     def ready(self, spare: int) -> None:
-        """It has imported everything; perhaps it has been taken already."""
+        """It has imported everything; it may have been taken already."""
         self._early_deaths = 0
         if self._phases[spare] is Phase.PREPARING:
             self._phases[spare] = Phase.READY
@@ -63,15 +63,16 @@ class SparePool:
 
 
 def may_prepare(states: Iterable[State]) -> bool:
-    """Tells whether preparing a spare holds up nobody: no rank is on its way to the others."""
+    """Returns whether preparing a spare delays no rank: none is recovering."""
     on_their_way = {State.STARTING, State.RESTARTING, State.REPLAYING}
     return not on_their_way.intersection(states)
 
 
 def fits(spare: dict[str, str], worker: dict[str, str]) -> bool:
-    """Tells whether a spare with one environment can stand for a worker with another.
+    """Returns whether a spare with one environment can become a worker with another.
 
-    Libraries read theirs when they are loaded, Horovod's variables when it is initialised.
+    Libraries read their variables when they are loaded; Horovod reads its own when it is
+    initialised.
     """
     return _of_libraries(spare) == _of_libraries(worker)
 

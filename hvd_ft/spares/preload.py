@@ -1,4 +1,4 @@
-"""The imports of a script that a spare may do beforehand: those of installed packages."""
+"""The imports of a script that a spare may execute beforehand: those of installed packages."""
 
 import ast
 import importlib.util
@@ -17,8 +17,8 @@ def imported_modules(source: Path, directory: str) -> list[str]:
         directory: what the script has first in sys.path; what is found there is the user's.
 
     Returns:
-        Absolute module names, `from` imports without their names. A file that cannot be parsed has
-        none; Python will say more about it.
+        Absolute module names, `from` imports without their names. None for a file that cannot be
+        parsed; Python will report the error.
     """
     found: dict[str, None] = {}
     sources = [source]
@@ -64,7 +64,7 @@ def installed(modules: Iterable[str], directory: str) -> list[str]:
 
 
 def is_in(directory: str, name: str) -> bool:
-    """Tells whether a directory in sys.path would give a module of that name."""
+    """Returns whether a directory in sys.path has a module of that name."""
     path = os.path.join(directory, name)
     return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))
 

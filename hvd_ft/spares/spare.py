@@ -1,9 +1,9 @@
 """A warm spare: a process that has imported TensorFlow and waits to become a worker.
 
 Its shim (`spare_shim.py`) starts it with the descriptor of a socket and the modules to import.
-It imports them, says `ready`, and waits. What comes then is the worker's command, environment,
+It imports them, sends `ready`, and waits. Then it receives the worker's command, environment,
 working directory, and standard streams; with these it runs the script as `python script.py` would.
-It makes no TensorFlow context before, so the script can still set threads and determinism.
+It creates no TensorFlow context before, so the script can still set threads and determinism.
 """
 
 import builtins
@@ -36,14 +36,14 @@ def main() -> None:
     """
     descriptor, directory, needed, *modules = sys.argv[1:]
     end = socket.socket(fileno=int(descriptor))
-    gc.disable()  # imports make much and leave no garbage: a fifth of their time would be for it
+    gc.disable()  # imports make no garbage; collecting takes a fifth of their time
     _prepare(directory, needed.split(","), modules)
     gc.freeze()
     gc.enable()
     try:
         Channel(end).send({"report": "ready"})
         order, streams = receive_order(end)
-    except OSError:  # the shim is gone: nobody will need us
+    except OSError:  # the shim is gone: this spare will not be needed
         os._exit(0)
     end.close()
     for number, stream in enumerate(streams):
@@ -66,7 +66,7 @@ def _prepare(directory: str, needed: list[str], modules: list[str]) -> None:
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception:  # the script may know what to do about it
+        except Exception:  # the script may handle the error
             continue
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -84,7 +84,7 @@ def _unfit(reason: str) -> None:
 
 
 def _begin() -> None:
-    """Does what importing hvd_ft does in a worker, which was too early in this process."""
+    """Repeats the effects of importing hvd_ft in a worker, for which this process was too early."""
     keep_last_words()
     if "HOROVOD_FT_INJECT" in os.environ:
         native.failpoint(native.Point.START)
@@ -99,7 +99,7 @@ def _run(target: str, is_module: bool, arguments: list[str], directory: str) -> 
         else:
             _run_script(os.path.abspath(target))
     except BaseException:
-        hook = sys.excepthook  # perhaps the script's
+        hook = sys.excepthook  # possibly the script's
 
         def from_the_script(
             kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -108,7 +108,7 @@ def _run(target: str, is_module: bool, arguments: list[str], directory: str) -> 
             hook(kind, error, error.__traceback__)
 
         sys.excepthook = from_the_script
-        raise  # so that Python handles SystemExit and KeyboardInterrupt as ever
+        raise  # so that Python handles SystemExit and KeyboardInterrupt as usual
 
 
 class _ScriptLoader(SourceFileLoader):
@@ -117,8 +117,8 @@ class _ScriptLoader(SourceFileLoader):
 
 
 def _run_script(path: str) -> None:
-    # runpy.run_path() would take the module away when the script's last line is done, before its
-    # threads and atexit handlers are.
+    # runpy.run_path() would remove the module after the script's last line, while threads and
+    # atexit handlers still need it.
     main = ModuleType("__main__")
     loader = _ScriptLoader("__main__", path)
     vars(main).update(__file__=path, __loader__=loader, __builtins__=builtins, __cached__=None)

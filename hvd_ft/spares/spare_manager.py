@@ -24,7 +24,7 @@ from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 
 _NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
-_LOOK_AGAIN_SECONDS = 0.1  # at the ranks' states, while a spare is missing
+_LOOK_AGAIN_SECONDS = 0.1  # between looks at the ranks' states, while a spare is missing
 _OF_A_RANK = {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_FT_DIR"}
 
 
@@ -32,7 +32,7 @@ def manager_command(count: int, command: Sequence[str]) -> list[str]:
     """Returns the command line of a spare manager; it is to run in the job's directory.
 
     Args:
-        count: how many spares are to wait.
+        count: number of spares that should wait.
         command: of the worker.
     """
     module = "hvd_ft.spares.spare_manager"
@@ -40,7 +40,7 @@ def manager_command(count: int, command: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Keeps spares until it is killed, or has given up and said so."""
+    """Keeps spares ready until it is killed, or has given up with a message."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)
     parser.add_argument("cwd", help="the worker's")
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def spare_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns a worker's environment without what tells which rank it is."""
+    """Returns a worker's environment without the variables of its rank."""
     return {name: value for name, value in env.items() if name not in _OF_A_RANK}
 
 
@@ -78,7 +78,7 @@ class _Manager:
         self._number = 0
 
     def run(self) -> None:
-        """Prepares spares until it has given up and none is left."""
+        """Prepares spares until it gives up and none is left."""
         with EventLoop() as loop:
             self._prepare = loop.timer(lambda: self._start_spares(loop))
             self._prepare.set(loop.now())
@@ -117,7 +117,7 @@ class _Manager:
         unfit = os.waitstatus_to_exitcode(status) == EXIT_UNFIT
         had_given_up = self._pool.given_up
         self._pool.ended(spare, unfit)
-        # One that is unfit says so itself.
+        # An unfit spare reports that itself.
         if self._pool.given_up and not had_given_up and not unfit:
             say(
                 f"{MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
@@ -126,7 +126,7 @@ class _Manager:
 
 
 def _kill_orphans(shims: set[int]) -> None:
-    """Ends what came to us because a shim was killed before it could kill it."""
+    """Ends the orphans of a shim that was killed before it could end them."""
 
     def reap() -> None:
         for child in psutil.Process().children():

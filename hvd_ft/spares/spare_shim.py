@@ -1,11 +1,11 @@
-"""The shim of one warm spare: its parent, which hands it over and reaps what it leaves.
+"""The shim of one warm spare: its parent, which hands it over and reaps its orphans.
 
-It waits at a Unix socket in the job's directory. A shim that has to start a worker again
-connects there, sends the worker's order with its standard streams, and from then on the shim is
-to that worker what a shim is: it reports over the connection how the worker starts and ends,
-passes signals on, and ends everything when the connection ends. The socket's name tells whether
-the spare is ready; one that still imports can be taken too, for what it has to import a new process
-would have to import from the beginning.
+It waits at a Unix socket in the job's directory. A shim that has to restart a worker connects there
+and sends the worker's order with its standard streams. From then on the spare's shim acts as the
+worker's: it reports over the connection how the worker starts and ends, forwards signals, and ends
+everything when the connection ends. The socket's name tells whether the spare is ready; a spare
+that is still importing can be taken too, as a new process would have to import everything from the
+beginning.
 
 Orders:         (target, is_module, arguments, env, cwd) with the streams; then go, and kill(signal)
 Reports:        started(pid, time_ns)   exited(status, time_ns)
@@ -37,15 +37,14 @@ EXIT_FAILED = 1
 def fork_spare_shim(
     argv: Sequence[str], env: Mapping[str, str], number: int
 ) -> tuple[int, Channel]:
-    """Forks a shim, in whose working directory, the job's, its socket will lie.
+    """Forks a shim; its socket is created in its working directory, which is the job's.
 
     Args:
         argv: starts the spare, but for the descriptor of its socket.
         env: of the spare.
         number: of the spare in its job.
 
-    Returns:
-        The shim's id, and what it tells.
+    Returns: The shim's process id, and its stream of reports.
     """
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -75,7 +74,7 @@ class _SpareShim:
         self._deaths = SignalPipe([signal.SIGCHLD])
 
     def run(self, argv: Sequence[str]) -> int:
-        """Starts the spare and sees it through; returns the shim's exit code."""
+        """Starts the spare and serves it to its end; returns the shim's exit code."""
         ours, theirs = socket.socketpair()
         spare = subprocess.Popen(
             [*argv[:3], str(theirs.fileno()), *argv[3:]],
@@ -108,7 +107,7 @@ class _SpareShim:
     # -------------------------------------------------------------- before it is taken
 
     def _wait_for_taker(self, loop: EventLoop) -> None:
-        """Runs until a shim has taken the spare, or the spare, or its manager, is dead."""
+        """Runs until a shim has taken the spare, or until the spare or its manager is dead."""
         listener = socket.socket(socket.AF_UNIX)
         name = f"{PREPARING}{self._number}"
 
@@ -119,7 +118,7 @@ class _SpareShim:
                 os.rename(name, name := f"{READY}{self._number}")
                 self._tell(self._manager, {"report": "ready"})
 
-        # Nobody sees it before it listens, nor after it is taken.
+        # The socket is visible only while it is listening and not taken.
         listener.bind(f"new-{self._number}")
         listener.listen()
         os.rename(f"new-{self._number}", name)
@@ -162,7 +161,7 @@ class _SpareShim:
     # -------------------------------------------------------------- afterwards
 
     def _serve(self, loop: EventLoop, taker: Channel) -> None:
-        """Passes signals on until the worker is dead or the shim that took it is gone."""
+        """Forwards signals until the worker is dead or the shim that took it is gone."""
 
         def on_orders() -> None:
             messages = taker.receive()
@@ -176,7 +175,7 @@ class _SpareShim:
 
     def _follow(self, message: Message) -> None:
         if message["do"] == "go":
-            with contextlib.suppress(OSError):  # a spare that has just died: we shall see it
+            with contextlib.suppress(OSError):  # a spare that has just died
                 send_order(self._spare, self._order, self._streams)
             for stream in self._streams:
                 os.close(stream)
@@ -200,5 +199,5 @@ class _SpareShim:
                     self._status, self._ended_ns = reaped[1], time.monotonic_ns()
 
     def _tell(self, whom: Channel, message: Message) -> None:
-        with contextlib.suppress(OSError):  # who is gone need not know
+        with contextlib.suppress(OSError):  # the other end is gone
             whom.send(message)

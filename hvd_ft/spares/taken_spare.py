@@ -1,4 +1,4 @@
-"""A warm spare that has become this rank's worker, as the rank's shim sees it."""
+"""The rank's shim's view of a warm spare that has become this rank's worker."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from hvd_ft.spares.handover import takeable
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, send_order, socket_path
 
-_DEATH_SECONDS = 5.0  # for the spare to die when its shim is gone
+_DEATH_SECONDS = 5.0  # limit for the spare to die when its shim is gone
 
 
 class TakenSpare:
@@ -42,7 +42,7 @@ class TakenSpare:
         cwd: str,
         outputs: Sequence[int],
     ) -> "TakenSpare | None":
-        """Has a spare get ready to run a command.
+        """Takes a spare and prepares it to run a command.
 
         Args:
             directory: of the job.
@@ -52,7 +52,7 @@ class TakenSpare:
             outputs: its standard output and standard error; its input is the caller's.
 
         Returns:
-            The worker, or None if no spare is there that fits.
+            The worker, or None if no spare fits.
         """
         names = takeable(os.listdir(directory))
         if not names:
@@ -89,17 +89,17 @@ class TakenSpare:
                 pidfd = os.pidfd_open(started[0]["pid"])
                 end.settimeout(None)
                 return cls(connection, started[0], pidfd)
-        except OSError:  # somebody else was faster, or it has died
+        except OSError:  # another shim was faster, or it has died
             pass
         connection.close()
         return None
 
     def fileno(self) -> int:
-        """Returns the descriptor to wait on: readable when `ended` has something to say."""
+        """Returns the descriptor to wait on: readable when `ended` has something to read."""
         return self._connection.fileno()
 
     def go(self) -> None:
-        """Has it begin, now that everybody knows of it."""
+        """Lets it begin, now that its pid is published."""
         self.begun = True
         with contextlib.suppress(OSError):
             self._connection.send({"do": "go"})
@@ -110,12 +110,12 @@ class TakenSpare:
             self._connection.send({"do": "kill", "signal": number})
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the worker alone."""
+        """Sends a signal to only the worker."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
 
     def ended(self) -> tuple[int, int] | None:
-        """Reads what the shim says.
+        """Reads the spare shim's report.
 
         Returns:
             Once the worker is dead, its status as from wait(2) and when it died (CLOCK_MONOTONIC,
@@ -131,7 +131,7 @@ class TakenSpare:
         return None
 
     def end(self) -> None:
-        """Ends the worker, if it still lives, and waits until it is dead."""
+        """Ends the worker, if it is still alive, and waits until it is dead."""
         self._connection.close()
         if not select.select([self._pidfd], [], [], 0)[0]:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Waiting for a file, such as a spare's socket: for scripts that try something out."""
+"""Waits for a file, such as a spare's socket: for scripts of tests and experiments."""
 
 import fcntl
 import os
@@ -9,19 +9,19 @@ from pathlib import Path
 
 
 def await_file(path: Path, timeout_seconds: float) -> bool:
-    """Waits until a file is there; call it in the main thread. SIGIO is ignored afterwards.
+    """Waits until a file exists; call it in the main thread. SIGIO is ignored afterwards.
 
     Args:
-        path: Of the file; its directory has to be there.
+        path: Of the file; its directory has to exist.
         timeout_seconds: How long at most.
 
     Returns:
-        Whether the file is there.
+        Whether the file exists.
     """
     deadline = time.monotonic() + timeout_seconds
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    # A handler in Python writes to the pipe, whichever thread the kernel has chosen.
+    # Python's handler writes to the pipe, whichever thread receives the signal.
     signal.signal(signal.SIGIO, lambda *_: None)
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
@@ -35,6 +35,6 @@ def await_file(path: Path, timeout_seconds: float) -> bool:
         return True
     finally:
         signal.set_wakeup_fd(wakeup)
-        signal.signal(signal.SIGIO, signal.SIG_IGN)  # one may be on its way; its default is death
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # one may be pending, and by default it kills
         for descriptor in (directory, reader, writer):
             os.close(descriptor)

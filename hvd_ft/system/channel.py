@@ -24,7 +24,7 @@ class Channel:
         self._received = bytearray()
 
     def fileno(self) -> int:
-        """Returns the descriptor to wait on: readable when `receive` has something to say."""
+        """Returns the descriptor to wait on: readable when `receive` has something to read."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -43,11 +43,10 @@ class Channel:
     def receive(self) -> list[Message] | None:
         """Reads once from the socket, waiting if nothing is there.
 
-        Returns:
-            The messages that are complete now, perhaps none; None when the other end is gone.
+        Returns: The complete messages, possibly none; None if the other end is gone.
 
         Raises:
-            ValueError: what came is not a message.
+            ValueError: the bytes are not a message.
         """
         try:
             data = self._socket.recv(_READ_BYTES)

@@ -1,4 +1,4 @@
-"""The loop of every process of ours that waits for several things: descriptors and deadlines."""
+"""The event loop of every process that waits for several descriptors and deadlines."""
 
 import contextlib
 import selectors
@@ -10,18 +10,20 @@ _NEVER = float("inf")
 
 
 class HasDescriptor(Protocol):
-    """A socket, or whatever else can be waited for."""
+    """A socket, or anything else that can be waited for."""
 
     def fileno(self) -> int:
         """Returns the descriptor."""
 
 
 class Watch:
-    """What the loop does when a descriptor is ready.
+    """The callbacks for a descriptor.
 
     Attributes:
-        on_readable: called when there is something to read, or the other end is gone; None: not.
-        on_writable: called when there is room to write, or the other end is gone; None: not.
+        on_readable: called when there is something to read, or the other end is gone; None: no
+            callback.
+        on_writable: called when there is room to write, or the other end is gone; None: no
+            callback.
     """
 
     def __init__(self, loop: "EventLoop", descriptor: int) -> None:
@@ -35,7 +37,7 @@ class Watch:
         on_readable: Callable[[], object] | None = None,
         on_writable: Callable[[], object] | None = None,
     ) -> None:
-        """Replaces both callbacks; with none of them the descriptor is not watched."""
+        """Replaces both callbacks; without any the descriptor is not watched."""
         self.on_readable, self.on_writable = on_readable, on_writable
         self._loop._apply(self, self._descriptor)
 
@@ -45,10 +47,10 @@ class Watch:
 
 
 class Timer:
-    """What the loop does at some time.
+    """A callback for a certain time.
 
     Attributes:
-        at: when, on the loop's clock; infinity: it is not set.
+        at: the time, on the loop's clock; infinity: not set.
     """
 
     def __init__(self, callback: Callable[[], object]) -> None:
@@ -56,29 +58,29 @@ class Timer:
         self.at = _NEVER
 
     def set(self, at: float) -> None:
-        """Has the callback be called once, at that time or soon after it."""
+        """Schedules the callback once, at that time or soon after it."""
         self.at = at
 
     def clear(self) -> None:
-        """Has it not be called."""
+        """Cancels the callback."""
         self.at = _NEVER
 
 
 class EventLoop:
-    """Calls back when a descriptor is ready, and when a time has come.
+    """Calls back when a descriptor is ready, and when a deadline has come.
 
     It uses poll(2): standard output can be a file, which epoll(7) refuses, and dup2(2) replaces
-    descriptors without epoll's knowledge. What happens in a round to a watch or a timer (it is
-    ended, or set anew) counts in this round already.
+    descriptors without epoll's knowledge. A change to a watch or a timer (ended, or set anew) takes
+    effect in the same round.
 
     Args:
-        clock: returns seconds; time.monotonic() unless a test has its own.
+        clock: returns seconds; time.monotonic() except in tests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
         self._selector = selectors.PollSelector()
-        self._watches: dict[int, Watch] = {}  # by descriptor: the one that waits
+        self._watches: dict[int, Watch] = {}  # the active watch of each descriptor
         self._timers: list[Timer] = []
 
     def __enter__(self) -> "EventLoop":
@@ -88,7 +90,7 @@ class EventLoop:
         self.close()
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Drops all watches and timers."""
         self._selector.close()
         self._watches.clear()
         self._timers.clear()
@@ -102,7 +104,8 @@ class EventLoop:
         """Watches a descriptor.
 
         Args:
-            source: the descriptor, or what has one; it has to stay open until `Watch.end`.
+            source: the descriptor, or an object that has one; it has to stay open until
+                `Watch.end`.
             on_readable: called when there is something to read.
             on_writable: called when there is room to write.
 
@@ -121,7 +124,7 @@ class EventLoop:
 
     @contextlib.contextmanager
     def timeout(self, callback: Callable[[], object], at: float) -> Iterator[Timer]:
-        """Has the callback be called at that time, unless the block has ended before."""
+        """Schedules the callback for that time, unless the block ends before."""
         timer = self.timer(callback)
         timer.set(at)
         try:
@@ -135,10 +138,10 @@ class EventLoop:
             self.run_once()
 
     def run_once(self, most_seconds: float = _NEVER) -> None:
-        """Waits for something to do, and does all that there is to do then.
+        """Waits for something to do, and does all of it.
 
         Args:
-            most_seconds: so long it waits at most.
+            most_seconds: how long to wait at most.
         """
         first = min((timer.at for timer in self._timers), default=_NEVER)
         left = min(most_seconds, max(0.0, first - self.now()))

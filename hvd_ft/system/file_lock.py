@@ -9,16 +9,16 @@ _LOOK_SECONDS = 0.02
 
 
 def lock_in_time(descriptor: int, timeout_seconds: float, what: str, remedy: str) -> None:
-    """Locks what is open for its opener alone; closing it takes the lock away.
+    """Locks an open file exclusively; closing it releases the lock.
 
     Args:
         descriptor: of the open file or directory.
-        timeout_seconds: how long to wait for others that have the lock.
+        timeout_seconds: how long to wait for other holders of the lock.
         what: what is waited for, for the error.
-        remedy: what the user can do then.
+        remedy: what the user can do, for the error.
 
     Raises:
-        HvdFtError: Others had it all the time.
+        HvdFtError: The lock was held for the whole time.
         OSError: The filesystem has no locks.
     """
     deadline = time.monotonic() + timeout_seconds

@@ -1,7 +1,7 @@
 """Hands an order and standard streams to another process of ours through a socket.
 
-The order is one JSON message. The socket lies in a directory that only the user can enter, and who
-is at its other end is looked at besides.
+The order is one JSON message. The socket lies in a directory that only the user can enter; in
+addition the user at its other end is checked.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from hvd_ft.system.channel import Message
 from hvd_ft.system.peer_credentials import peer_of
 
-TIMEOUT_SECONDS = 2.0  # for either side to send what it owes the other
+TIMEOUT_SECONDS = 2.0  # limit for either side to send its part
 STREAMS = 3
 _HEADER = struct.Struct("!I")
 _MAXIMUM_BYTES = 16 << 20
@@ -29,7 +29,7 @@ def send_order(end: socket.socket, order: Message, streams: Sequence[int]) -> No
         streams: descriptors of stdin, stdout and stderr.
 
     Raises:
-        OSError: the other end is gone, or does not read within the socket's timeout.
+        OSError: the other end is gone, or does not read within the timeout.
     """
     body = json.dumps(order).encode("ascii")
     # Descriptors come with the first bytes; the rest may take several writes.
@@ -38,16 +38,16 @@ def send_order(end: socket.socket, order: Message, streams: Sequence[int]) -> No
 
 
 def receive_order(end: socket.socket) -> tuple[Message, list[int]]:
-    """Receives what `send_order` sent.
+    """Receives an order of `send_order`.
 
     Args:
         end: a connected, blocking Unix stream socket.
 
     Returns:
-        The order, and the streams' descriptors, which are the caller's now.
+        The order, and the streams' descriptors, which the caller now owns.
 
     Raises:
-        OSError: the other end is gone, is late, or sends something else.
+        OSError: the other end is gone, is late, or does not send an order.
     """
     header, streams, _, _ = socket.recv_fds(end, _HEADER.size, STREAMS)
     try:
@@ -70,7 +70,7 @@ def receive_order(end: socket.socket) -> tuple[Message, list[int]]:
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raises PermissionError unless the process at the other end is the same user's."""
+    """Raises PermissionError unless the process at the other end belongs to the same user."""
     user = peer_of(connection).user
     if user != os.geteuid():
         raise PermissionError(f"user {user} is at the other end")
@@ -78,9 +78,9 @@ def check_peer(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def socket_path(directory: str, name: str) -> Iterator[str]:
-    """Yields a path of a socket that is short enough.
+    """Yields a path of a socket that is short enough for connect(2).
 
-    It may have 107 bytes only, and a directory's may be longer.
+    It may have only 107 bytes, and the directory's path may be longer.
     """
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

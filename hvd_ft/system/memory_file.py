@@ -1,4 +1,4 @@
-"""Unnamed files in memory: nothing is left in a directory when a process is killed."""
+"""Unnamed files in memory: no file is left behind when a process is killed."""
 
 import contextlib
 import os
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def memory_file(text: str = "") -> Iterator[str]:
-    """Makes a file that lives as long as the `with` block, and no longer than this process.
+    """Creates a file that exists as long as the `with` block, and no longer than this process.
 
     Args:
-        text: What is in it.
+        text: Its contents.
 
     Yields:
-        Its path, for this process and all others of this user on this host.
+        Its path, valid for all processes of this user on this host.
     """
     descriptor = os.memfd_create("hvdft")
     try:

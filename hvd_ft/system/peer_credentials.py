@@ -15,7 +15,7 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Asks the kernel who has connected."""
+    """Asks the kernel for the process at the other end."""
     told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(told)
     return Peer(pid, user)

@@ -1,4 +1,4 @@
-"""To be imported first: Ctrl-C ends us without a traceback until main() takes over."""
+"""To be imported first: Ctrl-C ends the process without a traceback until main() takes over."""
 
 import signal
 

@@ -15,14 +15,14 @@ def kill_descendants(reap: Callable[[], object], spared: Collection[int] = ()) -
     """Kills all descendants of the calling process, which has to be a subreaper.
 
     Args:
-        reap: reaps the children that are dead, without waiting.
+        reap: reaps the dead children, without waiting.
         spared: children that stay alive, with all of their descendants.
 
     Returns:
-        The ids of processes that did not die within 5 s: normally none.
+        The ids of processes that did not die within 5 s; normally none.
     """
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    # In rounds: while one process is killed another one may start a third.
+    # In rounds: while one process is being killed another one may start a third.
     while living := _descendants(spared):
         for process in living:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -9,12 +9,12 @@ _CHUNK_BYTES = 4096
 
 
 class SignalPipe:
-    """A pipe that is readable when one of these signals has come to this process.
+    """A pipe that is readable when this process has received one of these signals.
 
-    SIGCHLD among them tells of orphans too, for which nobody has a pidfd.
+    SIGCHLD also covers orphans, for which there is no pidfd.
 
     Args:
-        numbers: of the signals; they do nothing else from now on.
+        numbers: of the signals, which have no other effect from now on.
     """
 
     def __init__(self, numbers: Iterable[int]) -> None:
@@ -28,7 +28,7 @@ class SignalPipe:
         return self._reader
 
     def take(self) -> set[int]:
-        """Returns the signals that have come since the last call."""
+        """Returns the signals received since the last call."""
         with contextlib.suppress(BlockingIOError):
             return set(os.read(self._reader, _CHUNK_BYTES))
         return set()

@@ -9,10 +9,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """Those that have come to this process, to be waited for as a descriptor that is readable.
+    """The stop signals that this process has received, as a descriptor that can be waited for.
 
     Args:
-        arriving: where the interpreter writes the numbers of signals; does not block.
+        arriving: the pipe to which the interpreter writes signal numbers; does not block.
     """
 
     def __init__(self, arriving: socket.socket) -> None:
@@ -25,7 +25,7 @@ class StopSignals:
 
     @property
     def received(self) -> list[signal.Signals]:
-        """All until now, in their order; afterwards the descriptor is not readable."""
+        """All signals so far, in order; afterwards the descriptor is not readable."""
         with contextlib.suppress(BlockingIOError):
             while numbers := self._arriving.recv(64):
                 self._received += [signal.Signals(n) for n in numbers if n in STOP_SIGNALS]

@@ -4,10 +4,10 @@ import socket
 
 
 def set_timeouts(connection: socket.socket, seconds: float) -> None:
-    """Has a connection end with an error when the other host does not answer.
+    """Makes a connection fail when the other host does not answer.
 
-    The kernel asks an idle connection's other end four times within the limit. Without this it
-    would ask after two hours, and repeat for a quarter of an hour what nobody acknowledges.
+    The kernel probes an idle connection four times within the limit. By default it would probe
+    after two hours, and retransmit unacknowledged data for a quarter of an hour.
 
     Args:
         connection: a TCP socket, connected or not.

@@ -1,4 +1,4 @@
-"""Describes how a process has ended."""
+"""Describes the end of a process in words."""
 
 import os
 import signal

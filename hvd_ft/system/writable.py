@@ -1,7 +1,7 @@
-"""Writes results to a path, whatever is there: nothing, a file, a device, a FIFO.
+"""Writes results to a path, whatever it is: nothing yet, a file, a device, a FIFO.
 
-A regular file is replaced as a whole, or written as things happen; everything else is written into,
-for a rename would put a regular file in the place of a device. Symbolic links are followed.
+A regular file is replaced as a whole, or written as events happen. Anything else is written to in
+place, as a rename would replace a device by a regular file. Symbolic links are followed.
 """
 
 import contextlib
@@ -16,25 +16,25 @@ from pathlib import Path
 from hvd_ft.errors import HvdFtError
 
 EXIT_NOT_WRITTEN = 74  # EX_IOERR of sysexits.h
-READER_SECONDS = 10.0  # for the reader of a FIFO to come, and to take what is left
-_PENDING_BYTES = 16 << 20  # that may wait for it
+READER_SECONDS = 10.0  # limit for the reader of a FIFO to come, and to read the rest
+_PENDING_BYTES = 16 << 20  # bytes that may wait for the reader
 _LOOK_SECONDS = 0.05
-# None of these blocks: a FIFO without a reader fails with ENXIO, a full one with EAGAIN.
+# Opening and writing never block: a FIFO without a reader fails with ENXIO, a full one with EAGAIN.
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotWrittenError(HvdFtError):
-    """A result could not be written; a command that has gone well otherwise ends with code 74."""
+    """A result could not be written; a command that succeeded otherwise ends with code 74."""
 
 
 def check_writable(*paths: str | None) -> None:
-    """Checks that files can be written, before all the work.
+    """Checks that files can be written, before the work begins.
 
     Args:
-        paths: Of the files; None stands for one that is not wanted.
+        paths: Of the files; None for a file that is not requested.
 
     Raises:
-        HvdFtError: One of them cannot.
+        HvdFtError: A file cannot be written.
     """
     for path in filter(None, paths):
         if reason := _why_not_writable(path):
@@ -42,14 +42,14 @@ def check_writable(*paths: str | None) -> None:
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a whole file: a regular one appears, or changes, at once.
+    """Writes a whole file; a regular file appears, or changes, atomically.
 
     Args:
         path: Where to.
         data: All of it.
 
     Raises:
-        NotWrittenError: It cannot be written; of a regular file the old one is still there.
+        NotWrittenError: It cannot be written; a regular file keeps its old contents.
     """
     name = os.fspath(path)
     try:
@@ -65,14 +65,14 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 class Output:
-    """A file that is written as things happen.
+    """A file that is written as events happen.
 
-    Writing neither waits nor raises: what the reader of a FIFO has not taken waits in memory, and
-    after an error nothing more is written.
+    Writing neither blocks nor raises: data that the reader of a FIFO has not read yet is kept in
+    memory, and after an error nothing more is written.
 
     Args:
         path: Of the file.
-        keep_bytes: How much stays of what is there, in a regular file.
+        keep_bytes: How much of a regular file's present contents is kept.
         private: Whether a new file is for its owner only.
 
     Attributes:
@@ -88,7 +88,7 @@ class Output:
         self.error = ""
 
     def write(self, data: bytes) -> None:
-        """Writes what can be written at once."""
+        """Writes as much as possible without blocking."""
         if not self.error:
             self._pending += data
             self._try()
@@ -97,7 +97,7 @@ class Output:
         """Writes the rest and closes the file.
 
         Raises:
-            NotWrittenError: Not everything could be written; or not within 10 s, to a FIFO.
+            NotWrittenError: Not everything could be written, or to a FIFO not within 10 s.
         """
         deadline = time.monotonic() + READER_SECONDS
         while self._pending and not self.error:
@@ -106,7 +106,7 @@ class Output:
                 self.error = f"nobody has read it for {READER_SECONDS:g} s"
                 break
             if self._file is None:
-                time.sleep(_LOOK_SECONDS)  # nothing tells that a FIFO has a reader
+                time.sleep(_LOOK_SECONDS)  # a FIFO does not report that it has a reader
             else:
                 select.select([], [self._file], [], left)
             self._try()
@@ -142,7 +142,7 @@ class Output:
 
 
 def _why_not_writable(path: str) -> str:
-    """Returns why a file cannot be written; "" if it seems that it can."""
+    """Returns why a file cannot be written; "" if it probably can."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def _why_not_writable(path: str) -> str:
 
 
 def _replaced_by_rename(path: str) -> str | None:
-    """Returns the path of the regular file, there or not yet, behind all links; else None."""
+    """Returns the regular file behind all links, which need not exist yet; otherwise None."""
     target = os.path.realpath(path)
     if not os.access(os.path.dirname(target), os.W_OK | os.X_OK):
         return None
@@ -173,7 +173,7 @@ def _replaced_by_rename(path: str) -> str | None:
         return target
     if not stat.S_ISREG(found.st_mode):
         return None
-    # Behind /dev/fd/3 there may be a file that has no name any more.
+    # /dev/fd/3 may refer to a file that has no name any more.
     with contextlib.suppress(OSError):
         if os.path.samestat(found, os.stat(target)):
             return target
@@ -191,7 +191,7 @@ def _replace(target: str, data: bytes) -> None:
                 os.fchown(file.fileno(), before.st_uid, before.st_gid)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())  # some filesystems tell only now that they are full
+            os.fsync(file.fileno())  # some filesystems report only now that they are full
         os.replace(draft, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

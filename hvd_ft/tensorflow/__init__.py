@@ -22,6 +22,6 @@ import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's 
 
 
 def __getattr__(name: str) -> Any:
-    if name == "estimator":  # only who uses it has to wait for its import
+    if name == "estimator":  # imported on first use, as the import is slow
         return importlib.import_module("hvd_ft.tensorflow.estimator")
-    return getattr(_horovod, name)  # what a star import leaves out
+    return getattr(_horovod, name)  # not included in a star import

@@ -1,4 +1,4 @@
-"""Starting Horovod under an agent, and ending in an orderly way."""
+"""Starts Horovod under an agent, and ends it in order."""
 
 import atexit
 import gc
@@ -32,8 +32,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     """Initialises Horovod, as `horovod.tensorflow.init` does; without an agent it is just that.
 
     Args:
-        comm: see Horovod; under an agent it has to be left out.
-        process_sets: see Horovod; under an agent none can be made of an MPI communicator.
+        comm: see Horovod; must be omitted under an agent. process_sets: see Horovod; under an agent
+            not from an MPI communicator.
 
     Raises:
         HvdFtError: an MPI communicator is given under an agent, or autotuning is on.
@@ -65,7 +65,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
 
 def barrier() -> None:
-    """Waits until every rank is here; the ranks' order of collectives has to be the same.
+    """Waits until every rank has called it; all ranks need the same order of collectives.
 
     Raises:
         HorovodInternalError: Horovod is not initialised, or is shut down meanwhile.
@@ -75,7 +75,7 @@ def barrier() -> None:
 
 
 def enabled() -> bool:
-    """Tells whether this process has an agent, so that training outlives its death."""
+    """Returns whether this process has an agent, so that training survives its death."""
     return native.worker() is not None
 
 
@@ -96,12 +96,12 @@ def _say_stock() -> None:
 
 @cache
 def _leave_modules_out_of_collections() -> None:
-    # They are most of a process's objects, and they stay. To look at them all takes 0.3 s, in which
-    # the other ranks wait: now and then in training, and twice when the interpreter ends.
+    # They are most of a process's objects, and they stay. A garbage collection of them takes 0.3 s,
+    # for which the other ranks wait: now and then in training, and twice when the interpreter ends.
     gc.freeze()
 
 
 @cache
 def _prepare_end(worker: native.Worker) -> None:
-    # Registered after Horovod's shutdown, so it comes before.
+    # Registered after Horovod's shutdown, so it runs before it.
     atexit.register(lambda: native.failpoint(Point.END, worker.cursor()))

@@ -1,9 +1,9 @@
-"""Names the variables of a broadcast by their place in the list.
+"""Names the variables of a broadcast by their position in the list.
 
-Horovod names them as the variables are called. But TensorFlow runs one traced graph for all lists
-of the same types and shapes, so the names are those of the first such list in this process: of
-another one in a restarted process, which passes the trainings that had ended without their
-broadcasts. Collectives of another name are other collectives.
+Horovod uses the variables' own names. But TensorFlow runs one traced graph for all lists of the
+same types and shapes, with the names of the first such list in this process. In a restarted process
+that is another list, as it passes over finished trainings without their broadcasts; and collectives
+with other names are different collectives.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ _make_stock = horovod.tensorflow.functions._make_broadcast_group_fn
 
 
 def name_broadcasts_by_place() -> None:
-    """Puts our way of broadcasting variables in the place of Horovod's, for eager mode."""
+    """Replaces Horovod's broadcast of variables in eager mode."""
     horovod.tensorflow.functions._make_broadcast_group_fn = lambda: (
         _broadcast_group if tf.executing_eagerly() else _make_stock()
     )

@@ -10,10 +10,10 @@ from hvd_ft.worker.snapshot_format import encode
 
 
 class CallbackState:
-    """The plain attributes of callbacks or hooks, as far as they change.
+    """The plain attributes of callbacks or hooks that change.
 
     Args:
-        callbacks: of the fit or session, none of them having seen an epoch or a step yet.
+        callbacks: of the fit or session, before their first epoch or step.
     """
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
@@ -24,17 +24,17 @@ class CallbackState:
             self._callbacks[f"{name}/{seen[name]}"] = callback
             seen[name] += 1
         self._initial = {key: _encoded(callback) for key, callback in self._callbacks.items()}
-        # What holds other things now, such as contexts to be left, may be an empty list later.
+        # An attribute that holds other objects now, such as contexts to be left, may be an empty
+        # list later.
         self._others = {
             key: vars(callback).keys() - self._initial[key].keys()
             for key, callback in self._callbacks.items()
         }
 
     def changes(self) -> dict[str, dict[str, Any]]:
-        """Returns by callback and attribute what a snapshot can keep and is no more as at first.
+        """Returns the changed values that a snapshot can hold, by callback and attribute.
 
-        What has not changed is what the script says, and it may say something else to a
-        restarted process.
+        Unchanged values come from the script, which may set other ones in a restarted process.
         """
         return {
             key: {
@@ -46,7 +46,7 @@ class CallbackState:
         }
 
     def restore(self, changes: dict[str, dict[str, Any]]) -> None:
-        """Sets what `changes` returned; a callback that is not there any more is left out."""
+        """Sets the values that `changes` returned; a callback that no longer exists is skipped."""
         for key, attributes in changes.items():
             if key in self._callbacks:
                 vars(self._callbacks[key]).update(attributes)
@@ -55,6 +55,6 @@ class CallbackState:
 def _encoded(callback: Any) -> dict[str, bytes]:
     found = {}
     for name, value in vars(callback).items():
-        with suppress(HvdFtError):  # a model, a file, a function, …
+        with suppress(HvdFtError):  # such as a model, a file, a function
             found[name] = b"".join(encode({}, {name: value}))
     return found

@@ -14,13 +14,13 @@ from hvd_ft.worker.training_loop import TrainingLoop
 
 
 class FaultTolerance(keras.callbacks.Callback):
-    """Lets `Model.fit` go on where it was when this process is restarted.
+    """Lets `Model.fit` continue where it was when this process is restarted.
 
-    Give it to every `fit`. It keeps a snapshot of all that training consists of: the model's,
-    the optimizer's and the metrics' variables, the position in the data, the state of the random
-    generators, and numbers, texts and arrays among the attributes of the other callbacks. The
-    first step of a restarted process's fit restores it and goes on with the right batch.
-    Without an agent it does nothing.
+    Give it to every `fit`. It keeps a snapshot of the whole state of training: the variables of the
+    model, the optimizer and the metrics, the position in the data, the state of the random
+    generators, and numbers, texts and arrays among the attributes of the other callbacks. The first
+    step of a restarted process's fit restores it and continues with the right batch. Without an
+    agent it does nothing.
 
     Args:
         snapshot_steps: steps (batches) from one snapshot to the next, at least 1; None: chosen by
@@ -31,7 +31,7 @@ class FaultTolerance(keras.callbacks.Callback):
         HvdFtError: an argument is out of range.
     """
 
-    _supports_tf_logs = True  # it does not look at logs, so Keras need not convert them for it
+    _supports_tf_logs = True  # it does not use logs, so Keras need not convert them
 
     def __init__(
         self, snapshot_steps: int | None = None, snapshot_overhead: float = DEFAULT_OVERHEAD
@@ -75,10 +75,10 @@ class FaultTolerance(keras.callbacks.Callback):
 
 
 class EpochTiming(RankClock, keras.callbacks.Callback):
-    """Tells on rank 0 how long each epoch takes, by the steps of this fit.
+    """Prints on rank 0 how long each epoch takes, by the steps of this fit.
 
-    It measures at the first step at or past an epoch's end, and says how far past that is. An epoch
-    here is so many samples, whatever `steps_per_epoch` says.
+    It measures at the first step at or past an epoch's end, and prints how far past that is. An
+    epoch here is a number of samples, whatever `steps_per_epoch` is.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.

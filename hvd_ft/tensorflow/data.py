@@ -1,4 +1,4 @@
-"""Brings a restarted process's input data to the batch where it stopped."""
+"""Positions a restarted process's input data at the batch where the process before stopped."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from hvd_ft.errors import HvdFtError
 
 DataIterator = Any  # of tf.data
 
-# Datasets that make the iterators of their inputs at once and keep nothing for the next pass.
+# Datasets that create their inputs' iterators at once and keep nothing for the next pass.
 _PLAIN = frozenset(
     (
         "_TensorDataset",
@@ -47,14 +47,14 @@ def after_passes(
     over: bool = False,
     between: Callable[[], object] = lambda: None,
 ) -> DataIterator:
-    """Makes up for passes over a dataset that an earlier process has done.
+    """Catches up with the passes over a dataset that an earlier process has made.
 
     Args:
         dataset: the data.
         first: its first iterator of this process, nothing drawn from it.
-        batches: how many each pass has drawn; at least one pass, all but the last to its end.
-        over: nothing will be drawn from the last one any more.
-        between: is called after each pass but the last.
+        batches: how many each pass has drawn; at least one pass, all but the last complete. over:
+            whether nothing more will be drawn from the last pass. between: called after each pass
+            but the last.
 
     Returns:
         The iterator of the last pass.
@@ -71,7 +71,7 @@ def after_passes(
             if iterator.get_next_as_optional().has_value():  # cache() has to see the end
                 raise other_data(count)
         between()
-        iterator = iter(dataset)  # even if nothing is drawn from it, shuffle() takes a new seed
+        iterator = iter(dataset)  # even without drawing from it, shuffle() takes a new seed
     if whole or not over:
         _draw(iterator, present)
     if whole and over:
@@ -80,12 +80,12 @@ def after_passes(
 
 
 def after_validations(dataset: tf.data.Dataset, batches: Sequence[int], steps: int | None) -> None:
-    """Makes up for Keras's validations in an earlier process, each a pass of its own.
+    """Catches up with Keras's validations in an earlier process, each a pass of its own.
 
     Args:
         dataset: the data.
         batches: how many each validation has drawn.
-        steps: Keras's limit for that; None if there is none.
+        steps: Keras's limit of batches in a validation; None if there is none.
 
     Raises:
         HvdFtError: the data ends before that.
@@ -94,7 +94,7 @@ def after_validations(dataset: tf.data.Dataset, batches: Sequence[int], steps: i
     whole = steps is None or int(dataset.cardinality()) == steps
     for count in batches:
         if whole:
-            iter(dataset)  # Keras makes one, and then another one for each pass
+            iter(dataset)  # Keras creates one iterator, and then another one for each pass
         iterator = iter(dataset)
         if carries:
             _draw(iterator, count)
@@ -110,7 +110,7 @@ def _draw(iterator: DataIterator, batches: int) -> None:
 
 
 def other_data(batches: int) -> HvdFtError:
-    """The error that the data has no place where an earlier process was."""
+    """The error if the data does not have the position where an earlier process was."""
     return HvdFtError(
         f"the restarted script's data does not end where it did ({batches} batches were drawn "
         "from it): it must give the same batches on every start"
@@ -124,11 +124,11 @@ def _drop(iterator: DataIterator, batches: tf.Tensor) -> None:
 
 
 def carries_state(dataset: tf.data.Dataset) -> bool:
-    """Tells whether what a pass draws has an influence on the next pass.
+    """Returns whether drawing from one pass influences the next pass.
 
-    If not, making an iterator does for a past pass. shuffle() takes the seed of a pass when the
-    iterator is made, so it is no reason by itself; it is one below repeat() and cache(), and
-    Python code, variables and generators in the pipeline are. In doubt the answer is yes.
+    If not, creating an iterator stands for a past pass. shuffle() takes the seed of a pass when the
+    iterator is created, so by itself it carries no state. It does below repeat() and cache(), and
+    so do Python code, variables and generators in the pipeline. In doubt the answer is yes.
     """
     name = type(dataset).__name__
     if name not in _PLAIN or any(_function_carries_state(f) for f in dataset._functions()):

@@ -1,11 +1,11 @@
-"""Random operations whose place in their sequence is a variable, so that a restart can restore it.
+"""Random operations that count their draws in a variable, so that a restart can restore it.
 
-What `tf.random.uniform`, `tf.nn.dropout`, a Keras layer and the like draw inside a tf.function
-comes from operations that count in the runtime, where nobody can read it. Under an agent
-`keep_draws` has them made of TensorFlow's stateless operations instead: their seeds are what they
-were, and one counter of this process, a variable, says how many have been drawn. It is part of the
-state of random generators (rng.py). In graphs of sessions (tf.estimator) and in functions of
-tf.data nothing changes: what these draw is drawn again.
+Inside a tf.function `tf.random.uniform`, `tf.nn.dropout`, Keras layers and the like use operations
+that count their draws in the runtime, where the count cannot be read. Under an agent `keep_draws`
+replaces them by TensorFlow's stateless operations: the seeds stay the same, and one counter of this
+process, a variable, counts the draws. It is part of the state of random generators (rng.py). In
+graphs of sessions (tf.estimator) and in functions of tf.data nothing changes: their draws are
+repeated after a restart.
 
 TensorFlow 2.15 has no public names for the operations below.
 """
@@ -30,15 +30,15 @@ _in_data = threading.local()
 
 
 class _Counter:
-    """A key for what has no seed, and the number of draws."""
+    """A key for operations without a seed, and the number of draws."""
 
     def __init__(self) -> None:
         self.initial = np.array([secrets.randbits(63), 0], np.int64)
-        # Made for the first draw: until then a script may choose devices and threads.
+        # Created at the first draw: until then a script may choose devices and threads.
         self.variable: tf.Variable | None = None
 
     def next(self) -> tf.Tensor:
-        """Counts a draw, in the graph at hand or at once; returns key and number."""
+        """Counts a draw, in the current graph or eagerly; returns key and number."""
         if self.variable is None:
             with tf.init_scope(), tf.device("CPU:0"):
                 self.variable = tf.Variable(self.initial, trainable=False)
@@ -49,7 +49,7 @@ _counter: _Counter | None = None
 
 
 def keep_draws() -> None:
-    """Has random operations that are made from now on count in the variable."""
+    """Makes random operations that are created from now on count in the variable."""
     global _counter
     if _counter is not None:
         return
@@ -64,13 +64,13 @@ def draws() -> np.ndarray | None:
     """Returns key and count as an array of two int64; None without `keep_draws`."""
     if _counter is None or _counter.variable is None:
         return None if _counter is None else _counter.initial
-    with context.eager_mode():  # a session's loop asks from within its graph
+    with context.eager_mode():  # a session's loop calls this from within its graph
         value: np.ndarray = _counter.variable.numpy()
         return value
 
 
 def restore_draws(value: np.ndarray) -> None:
-    """Sets what `draws` returned."""
+    """Sets the key and count that `draws` returned."""
     if _counter is not None:
         _counter.initial = np.array(value, np.int64)
         if _counter.variable is not None:
@@ -96,7 +96,7 @@ def _truncated(seed: Any, shape: Any, *bounds: Any) -> Any:
     return _random.stateless_parameterized_truncated_normal(shape, seed, *bounds)
 
 
-# By the names of TensorFlow's generated functions: the same draw, of a seed.
+# By the names of TensorFlow's generated functions: the stateless version of each draw.
 _STATELESS: dict[str, Callable[..., Any]] = {
     "random_uniform": lambda seed, shape, dtype: _random.stateless_uniform(
         shape, seed, dtype=dtype
@@ -119,7 +119,7 @@ _STATELESS: dict[str, Callable[..., Any]] = {
 
 
 def _counting(stateful: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what is called in the place of one of TensorFlow's functions."""
+    """Returns the replacement of one of TensorFlow's functions."""
 
     @functools.wraps(stateful)
     def draw(
@@ -144,7 +144,7 @@ def _next_seed(seed: int | None, seed2: int | None) -> tf.Tensor:
     assert _counter is not None
     drawn = _counter.next()
     if not seed and not seed2:
-        return drawn  # TensorFlow would take a seed of the system's
+        return drawn  # TensorFlow would take a seed from the system
     own = ((seed or 0) * 0x9E3779B97F4A7C15 + (seed2 or 0)) % (1 << 64) - (1 << 63)
     return tf.stack([tf.constant(own, tf.int64), drawn[1]])
 
@@ -164,7 +164,7 @@ def _mark_data_functions() -> None:
 
 
 def _let_functions_be_saved(counter: _Counter) -> None:
-    # A SavedModel has to own all variables of its functions; a user's may be among ours.
+    # A SavedModel has to own all variables of its functions, this counter included.
     save = saved_model.save_and_return_nodes
 
     @functools.wraps(save)

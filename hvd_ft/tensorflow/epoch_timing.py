@@ -1,4 +1,4 @@
-"""Timing of epochs in TensorFlow: shared by the hook of sessions and the callback of fit."""
+"""Timing of epochs in TensorFlow, shared by the session hook and the Keras callback."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from hvd_ft.worker.epoch_timing import EpochClock, check_csv, describe, write_cs
 
 
 class RankClock(EpochClock):
-    """An `EpochClock` of which rank 0 tells.
+    """An `EpochClock` that rank 0 prints.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.
@@ -29,11 +29,11 @@ class RankClock(EpochClock):
         check_csv(self._csv)
 
     def begin_lap(self, step: int) -> None:
-        """Training begins, or goes on: `step` steps are done."""
+        """Training begins, or continues, after `step` steps."""
         self.start(step, time.time())
 
     def end_lap(self, step: int) -> None:
-        """`step` steps are done, and a boundary has been passed."""
+        """A boundary has been passed after `step` steps."""
         lap = self.lap(step, time.time())
         if hvd.rank() == 0:
             print(describe(lap), flush=True)

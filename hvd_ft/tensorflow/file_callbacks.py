@@ -1,9 +1,9 @@
 """Keras's callbacks that write files: a restarted fit continues their files.
 
-A CSVLogger's file is kept whole, as the callback begins it anew. Event files of TensorBoard are cut
-where they were at the snapshot, and what the dead process wrote after that is removed; the
-restarted one goes on in a file of its own, for TensorFlow cannot append to one. ModelCheckpoint
-writes the same files again, and what it remembers is kept with all callbacks' attributes.
+A CSVLogger's file is kept in the snapshot as a whole, as the callback begins it anew. TensorBoard's
+event files are truncated to their length at the snapshot, which removes what the dead process wrote
+later; the restarted process continues in a file of its own, as TensorFlow cannot append to one.
+ModelCheckpoint writes the same files again, and its state is kept with all callbacks' attributes.
 """
 
 import csv
@@ -18,7 +18,7 @@ from tensorflow import keras
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import EventType
 
-_older: dict[str, int] = {}  # event files of this rank's earlier processes: the bytes that count
+_older: dict[str, int] = {}  # event files of this rank's earlier processes: their valid bytes
 
 
 class FileCallbacks:
@@ -35,7 +35,7 @@ class FileCallbacks:
         self._worker = worker
 
     def state(self) -> dict[str, Any]:
-        """Returns what a snapshot has to keep of them."""
+        """Returns the files' state for a snapshot."""
         self._flush()
         own = self._of_processes([os.getpid()])
         return {
@@ -44,20 +44,20 @@ class FileCallbacks:
         }
 
     def restore_tables(self, state: dict[str, Any]) -> None:
-        """Brings CSVLoggers' files to where they were when `state` was called.
+        """Restores CSVLoggers' files to their contents at the time of `state`.
 
         Args:
-            state: what it returned; the loggers' attributes are restored already.
+            state: returned by `state`; the loggers' attributes are already restored.
         """
         for logger, text in zip(self._loggers, state["tables"], strict=False):
             _write(logger, text)
 
     def restore_events(self, state: dict[str, Any], *, done: bool) -> None:
-        """Brings event files to where they were; call it before a step is traced.
+        """Restores event files; call it before a step is traced.
 
         Args:
-            state: what `state` returned.
-            done: whether that was at the fit's end; a later one may have gone on with the files.
+            state: returned by `state`.
+            done: whether that was at the fit's end; a later fit may have continued the files.
         """
         global _older
         _older = state["events"]
@@ -69,7 +69,7 @@ class FileCallbacks:
             self.undo()
 
     def undo(self) -> None:
-        """Undoes what dead processes have written after the snapshot, or since the fit began."""
+        """Removes what dead processes have written after the snapshot, or since the fit began."""
         dead = [
             event.detail
             for event in self._worker.events()
@@ -87,7 +87,7 @@ class FileCallbacks:
                 writer.flush()
 
     def _of_processes(self, pids: Iterable[int]) -> list[Path]:
-        """The event files that these processes have made; their names tell by whom."""
+        """The event files that these processes have created, as their names tell."""
         return [
             path
             for pid in pids
@@ -98,13 +98,13 @@ class FileCallbacks:
 
 
 def _begin_again(board: Any) -> None:
-    """Gives a TensorBoard new event files: in those it has begun is the graph once more."""
+    """Gives a TensorBoard new event files: the ones it has begun contain the graph again."""
     for name, writer in board._writers.items():
         writer.flush()
         fresh = tf.summary.create_file_writer(
             board._train_dir if name == "train" else board._val_dir
         )
-        vars(writer).update(vars(fresh))  # it may be the default one in a context, so it stays
+        vars(writer).update(vars(fresh))  # it may be a context's default writer
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -114,7 +114,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _read(logger: Any) -> str | None:
-    """Returns what a logger has written; None if it has not begun its file yet."""
+    """Returns a logger's file; None if it has not begun one."""
     if logger.writer is None and not logger.append:
         return None
     logger.csv_file.flush()
@@ -132,6 +132,6 @@ def _write(logger: Any, text: str | None) -> None:
     with tf.io.gfile.GFile(logger.filename, "w") as file:
         file.write(text)
     logger.csv_file = tf.io.gfile.GFile(logger.filename, "a")
-    if logger.keys is not None:  # it would begin with a header
+    if logger.keys is not None:  # otherwise it would begin with a header
         fields = ["epoch", *logger.keys]
         logger.writer = csv.DictWriter(logger.csv_file, fields, delimiter=logger.sep)

@@ -1,10 +1,10 @@
 """One call of `Model.fit` as a training loop that a restarted process can enter in the middle.
 
-Keras helps in two places. It asks `model._training_state`, if there is one, at which epoch and
-step to begin; that is how its own BackupAndRestore resumes. And it looks `model.train_function` up
-at every step, with the iterator the step draws from; so everything that belongs between two steps
-(snapshot, restore, skipping data) is done by a function put in its place. There, unlike in a
-callback's hook, the iterator is at hand, and all callbacks are done with the step before.
+Keras helps in two places. It asks `model._training_state`, if there is one, for the epoch and step
+to begin at; this is how its own BackupAndRestore resumes. And it looks up `model.train_function` at
+every step, and calls it with the iterator that the step draws from; so a function put in its place
+does everything that belongs between two steps (snapshot, restore, skipping data). Unlike a
+callback's hook, this function has the iterator, and all callbacks have finished the step before.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class FitLoop:
         loop: the training loop, not begun.
 
     Raises:
-        HvdFtError: somebody else says already where this fit begins.
+        HvdFtError: something else already determines where this fit begins.
     """
 
     def __init__(self, model: keras.Model, params: dict[str, Any], loop: TrainingLoop) -> None:
@@ -52,14 +52,14 @@ class FitLoop:
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
         self._files = FileCallbacks([], loop.worker)
-        self._variables: list[tf.Variable] = []  # found once an epoch: the search takes ms
+        self._variables: list[tf.Variable] = []  # found once an epoch: the search is slow
         self._epoch = 0
         self._epoch_step = 0  # steps done in this epoch
         self._epoch_begin = 0  # steps done before this epoch
         self._passes: list[int] = []  # steps done when each pass over the data began
         self._validations: list[int] = []  # batches of each validation that has ended
-        self._pass_given: DataIterator = None  # the present pass as Keras knows it
-        self._pass: DataIterator = None  # and the iterator it really draws from
+        self._pass_given: DataIterator = None  # the iterator of the present pass, as Keras knows it
+        self._pass: DataIterator = None  # and the iterator that is really drawn from
         self._resumes = False
         self._sized = False
         if model._training_state is not None:
@@ -74,14 +74,14 @@ class FitLoop:
     def maybe_load_initial_counters_from_ckpt(
         self, _steps_per_epoch: int | None, initial_epoch: int, **_: Any
     ) -> tuple[int, int]:
-        """Begins the loop and tells Keras at which epoch and step; it has begun all callbacks."""
+        """Begins the loop and tells Keras where to begin; all callbacks have begun."""
         self._fit = fit = FitCall()
-        counting = [inner(self._model.optimizer)]  # some optimizers have numbers beside variables
+        counting = [inner(self._model.optimizer)]  # some optimizers have plain numbers
         self._callbacks = CallbackState([*fit.callbacks, *counting])
         self._files = FileCallbacks(fit.callbacks, self._loop.worker)
         if self._loop.tells and fit.workers_read:
             _say_what_is_not_repeated(fit.workers_read)
-        self._model._training_state = None  # asked once; a later fit has its own
+        self._model._training_state = None  # called once; a later fit has its own
         self._model.train_function = self._run_step
         self._begun = True
         self._epoch = initial_epoch
@@ -112,7 +112,7 @@ class FitLoop:
         self._epoch_step = epoch_step
 
     def end_step(self, epoch_step: int) -> None:
-        """One step more, of which Keras counts `steps_per_execution` as one."""
+        """Counts a step; Keras counts `steps_per_execution` of them as one."""
         self._epoch_step = epoch_step + 1
 
     def end_epoch(self) -> None:
@@ -152,8 +152,8 @@ class FitLoop:
         return self._train_function(source)
 
     def _with_next_batch_drawn(self) -> DataIterator:
-        # An epoch of unknown length may end here. Keras could not go on from a snapshot taken
-        # at its very end, because an epoch without a single step has no logs.
+        # An epoch of unknown length may end here. Keras could not continue from a snapshot taken at
+        # its very end, because an epoch without any step has no logs.
         batch = self._pass.get_next_as_optional()
         if not batch.has_value():
             raise StopIteration
@@ -172,24 +172,25 @@ class FitLoop:
             "callbacks": self._callbacks.changes(),
             "files": self._files.state(),
         }
-        # The first step has made all of them.
+        # The first step has created all variables.
         self._variables = self._variables or fit_variables(self._model)
         return read(self._variables), values
 
     def _pass_by(self) -> None:
-        """Brings everything to where it was when this fit, now over, had ended."""
+        """Restores the state at the end of this fit, which is already over."""
         dataset = self._fit.dataset
-        # Keras makes an iterator before the first epoch, and by some data one more for each.
+        # Keras creates an iterator before the first epoch, and for some data another one for each
+        # epoch.
         first = iter(dataset)
         self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
-        self._fit.draw_no_more()  # the iterator it is about to make would be one too many
+        self._fit.draw_no_more()  # the iterator that it is about to create would be one too many
 
     def _restore(self, iterator: DataIterator) -> DataIterator:
         """Restores the snapshot; returns the present pass's iterator at the right batch.
 
-        `iterator` is the first from which Keras draws batches in this fit.
+        `iterator`: the first one from which Keras draws batches in this fit.
         """
-        # Tracing a step makes all variables (weights, slots, metrics) and runs nothing. Keras
+        # Tracing a step creates all variables (weights, slots, metrics) and runs nothing. Keras
         # would trace it next in any case.
         make_step_variables(self._model, iterator)
         step = self._train_function
@@ -211,8 +212,8 @@ class FitLoop:
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
         self._files.restore_tables(values["files"])
-        # A generator from which the data draws is where it has to be: further than at the snapshot,
-        # perhaps, as data is drawn ahead.
+        # A generator that the data draws from is already right: it may be further than at the
+        # snapshot, as data is drawn ahead.
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
         return position

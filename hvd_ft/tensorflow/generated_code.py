@@ -1,7 +1,7 @@
 """Keeps the code that AutoGraph generates in memory.
 
-AutoGraph writes it into a file in TMPDIR, imports that, which leaves its byte code there as well,
-and removes only the former, and only if the process ends by itself.
+AutoGraph writes it to a file in TMPDIR and imports that, which leaves byte code there as well. It
+removes only the source file, and only if the process ends by itself.
 
 TensorFlow 2.15 has no public name for this.
 """
@@ -30,12 +30,12 @@ class _Loader(SourceLoader):
 
     def get_data(self, path: str | bytes) -> bytes:
         if path != self._path:
-            raise FileNotFoundError(path)  # such as its byte code
+            raise FileNotFoundError(path)  # byte code, for example
         return self._source.encode()
 
 
 def keep_generated_code_in_memory() -> None:
-    """Has what AutoGraph generates from now on written to no file."""
+    """Makes AutoGraph write no files from now on."""
     loader.load_source = _load_source
 
 
@@ -48,5 +48,5 @@ def _load_source(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
     module.__file__ = path
     spec.loader.exec_module(module)
     sys.modules[name] = module
-    linecache.lazycache(path, vars(module))  # or inspect would look for the file
+    linecache.lazycache(path, vars(module))  # otherwise inspect would look for the file
     return module, path

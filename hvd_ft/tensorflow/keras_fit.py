@@ -1,8 +1,8 @@
-"""The call of `Model.fit` under way: what Keras does not hand to a callback.
+"""Finds the running call of `Model.fit`, with data that Keras does not give to a callback.
 
-Early stopping has to stop all ranks at the same step, and a dataset has to be where it was, yet
-Keras gives a callback neither the other callbacks nor the data. So this looks into the frame of
-`fit`. It is the only file that does, and that knows what Keras 2.15 calls things there.
+Early stopping has to stop all ranks at the same step, and a dataset has to be repositioned, yet
+Keras gives a callback neither the other callbacks nor the data. So this module reads the frame of
+`fit`. It is the only one that does, and that knows Keras 2.15's names there.
 """
 
 import sys
@@ -15,10 +15,10 @@ from hvd_ft.errors import HvdFtError
 
 
 class FitCall:
-    """A `fit` that is among the callers.
+    """A `fit` that is on the call stack.
 
     Attributes:
-        callbacks: all of them, also Keras's own.
+        callbacks: all of them, including Keras's own.
         validation: its data and, if limited, its steps; (None, None) without any.
     """
 
@@ -32,29 +32,29 @@ class FitCall:
 
     @property
     def dataset(self) -> Any:
-        """From which Keras makes its iterators."""
+        """The dataset from which Keras creates its iterators."""
         return self._data._dataset
 
     @property
     def on_epoch_end(self) -> Callable[[], Any]:
-        """What Keras calls after each epoch, for data that reorders itself."""
+        """The function that Keras calls after each epoch, for data that reorders itself."""
         end: Callable[[], Any] = self._data._adapter.on_epoch_end
         return end
 
     @property
     def has_an_iterator_each_epoch(self) -> bool:
-        """Whether Keras makes one more iterator for each epoch; else one does for all."""
+        """Whether Keras creates an iterator for each epoch; otherwise one serves all."""
         return bool(self._data._adapter.should_recreate_iterator())
 
     @property
     def workers_read(self) -> str:
-        """The type of data that several workers read in an order of their own; "" if none do."""
+        """The type of data that several workers read in an arbitrary order; "" if there is none."""
         if self._by_several_workers and isinstance(self._data._adapter, GeneratorDataAdapter):
             return type(self._given).__name__
         return ""
 
     def draw_no_more(self) -> None:
-        """Keeps Keras from making the iterator that it is about to make."""
+        """Prevents Keras from creating the iterator that it is about to create."""
         self._data._dataset = ()
 
 

@@ -15,9 +15,9 @@ from hvd_ft.worker.snapshot_format import encode
 def rng_state() -> dict[str, Any]:
     """Returns the state of Python's, NumPy's, TensorFlow's and Keras's global generators.
 
-    That of TensorFlow's operations without a generator is among them (draws.py).
+    This includes TensorFlow's operations without a generator (draws.py).
 
-    The values can be kept in a snapshot; a generator that is not in use has none.
+    A snapshot can hold the values; a generator that is not in use has none.
     """
     name, keys, *rest = np.random.get_state(legacy=True)
     state: dict[str, Any] = {"numpy": [name, keys, *rest]}
@@ -30,7 +30,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def restore_rng_state(state: dict[str, Any]) -> None:
-    """Sets what `rng_state` returned, or a part of it, wherever this process has the generator."""
+    """Sets the states that `rng_state` returned, or some, where this process has the generator."""
     if "numpy" in state:
         np.random.set_state(tuple(state["numpy"]))
     for name, generator in _generators().items():
@@ -44,7 +44,7 @@ def restore_rng_state(state: dict[str, Any]) -> None:
 
 
 def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
-    """Returns which of the generators that Python code draws from have drawn between two states."""
+    """Returns the generators of Python code that have drawn between two states."""
 
     def packed(state: dict[str, Any], name: str) -> bytes:
         return b"".join(encode({}, {name: state[name]}))
@@ -53,9 +53,9 @@ def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 
 def _generators() -> dict[str, Any]:
-    # The last two give seeds to TensorFlow's eager ops (tf.random.set_seed) and to Keras layers
-    # (keras.utils.set_random_seed). TensorFlow 2.15 has no public name for them, and without them
-    # a shuffle() made after a loop that a restarted process skips would get another seed.
+    # The last two provide seeds for TensorFlow's eager ops (tf.random.set_seed) and for Keras
+    # layers (keras.utils.set_random_seed). TensorFlow 2.15 has no public name for them, and without
+    # them a shuffle() created after a loop that a restarted process skips would get another seed.
     generators = {
         "python": random,
         "eager": getattr(context.context(), "_rng", None),

@@ -1,4 +1,4 @@
-"""`State`: what a training loop of the user's own keeps, in the manner of `hvd.elastic`."""
+"""`State`: the state of a user's own training loop, in the manner of `hvd.elastic`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,12 +31,12 @@ from hvd_ft.worker.training_loop import Contents, TrainingLoop
 class State:
     """Everything a training loop changes from step to step.
 
-    Values are attributes: `State(lr=0.1).lr`. `epoch` and `batch` are always among them, 0 at
-    first. Without an agent a State only broadcasts in `sync`.
+    Values are attributes: `State(lr=0.1).lr`. `epoch` and `batch` always exist, and are 0 at first.
+    Without an agent a State only broadcasts in `sync`.
 
     Args:
         model: Keras model, built.
-        optimizer: its Keras optimizer; the one it was compiled with if left out.
+        optimizer: its Keras optimizer; by default the one it was compiled with.
         variables: further tf.Variables.
         snapshot_steps: commits from one snapshot to the next, at least 1; None: chosen by
             `snapshot_overhead`.
@@ -45,8 +45,8 @@ class State:
             dicts; may be set at any time.
 
     Raises:
-        HvdFtError: the model is not built, or an argument is out of range or has a name that
-            State needs itself.
+        HvdFtError: the model is not built, or an argument is out of range or has a name that State
+            itself uses.
     """
 
     epoch: int
@@ -72,12 +72,12 @@ class State:
         self._variables = list(variables)
         self._snapshots = (snapshot_steps, snapshot_overhead)
         self._commits = 0
-        self._passes: list[int] = []  # batches of each pass over the data that is complete
+        self._passes: list[int] = []  # number of batches of each complete pass over the data
         self._resumed = False
-        self._by_batches = False  # the loop draws its data by `batches`
+        self._by_batches = False  # whether the loop draws its data through `batches`
         self._rng: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
-        self._kept: list[tf.Variable] = []  # by snapshots; found once a loop, for it takes ms
+        self._kept: list[tf.Variable] = []  # in snapshots; found once a loop: the search is slow
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
             if hasattr(self, name):
@@ -94,7 +94,7 @@ class State:
             HvdFtError: a value cannot be kept, or the snapshot does not fit the script.
         """
         if self.optimizer is not None:
-            # Slots come with the first step otherwise, too late to restore them.
+            # Otherwise slots would be created in the first step, too late to restore them.
             build_optimizer(self.optimizer, self._trainable())
         _, values = decode(
             memoryview(_broadcast(self._shared(), b"".join(encode({}, self._get()))))
@@ -117,9 +117,9 @@ class State:
             self._restore(self._loop)
 
     def commit(self) -> None:
-        """Marks the end of a step; takes a snapshot when one is due.
+        """Marks the end of a step; takes a snapshot if one is due.
 
-        Make it the last thing in the loop's body: a restarted process goes on at the body's
+        Call it at the end of the loop's body: a restarted process continues at the body's
         beginning.
 
         Raises:
@@ -133,28 +133,28 @@ class State:
             self._loop.write(self._commits, self._contents)
 
     def finish(self) -> None:
-        """Marks the end of the loop, so that a process restarted later passes it at once.
+        """Marks the end of the loop, so that a process restarted later skips it at once.
 
-        Call it right after the loop, before any other collective. It may be left out: a process
-        restarted later then runs the steps since the last snapshot once more, out of the log.
+        Call it right after the loop, before any other collective. It may be omitted: then a process
+        restarted later repeats the steps since the last snapshot from the log.
         """
         if self._loop is None:
             return
-        self._restore_rng()  # the loop has been passed
+        self._restore_rng()  # the loop was skipped
         if self._loop.can_finish():
             self._loop.write(self._commits, self._contents)
         self._loop.end()
         self._loop = None
 
     def batches(self, dataset: tf.data.Dataset) -> Iterator[Any]:
-        """Yields the batches of one pass over a dataset, from where this state stands.
+        """Yields the batches of one pass over a dataset, from this state's position.
 
         `batch` is the number of the batch in the body; a commit follows each batch, and at the
         end `epoch` is one more and `batch` is 0. Use one dataset with a State and one State with
         a dataset, and leave the loop by its end only (shorten the dataset with `take`).
 
         Args:
-            dataset: gives the same batches on every start of the script, which takes seeds.
+            dataset: yields the same batches in every run of the script, which requires seeds.
         """
         self._by_batches = True
         iterator = iter(dataset)
@@ -180,7 +180,7 @@ class State:
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]
         self._resumed, self._rng = True, values["rng"]
-        # What the script does up to `batches`, such as making its data, draws as it did before.
+        # Up to `batches` the script draws the same numbers as before, for example for its data.
         if not values["by_batches"]:
             self._restore_rng()
         loop.jump()
@@ -213,7 +213,7 @@ class State:
 
 
 def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:
-    """Gives the variables rank 0's contents; returns rank 0's bytes."""
+    """Sets the variables to rank 0's contents; returns rank 0's bytes."""
     if variables:
         hvd.broadcast_variables(variables, root_rank=0)
     size = hvd.broadcast(tf.constant([len(values)], tf.int64), 0, name="hvd_ft.State.size")

@@ -1,9 +1,9 @@
-"""Has TensorFlow trace Horovod's code as it is.
+"""Makes TensorFlow trace Horovod's code without converting it.
 
-AutoGraph rewrites the Python of all that a traced step calls, but for the packages on a list of
-its own, because an `if` there might depend on a tensor. Horovod's never does: it is written for
-graphs, with `tf.cond`. Without the rewriting, which is the larger part of tracing a step, the graph
-is the same, and a worker is earlier at its first step, or back after a failure.
+AutoGraph converts all Python functions that a traced step calls, except those of the packages on
+its own list, because an `if` in them might depend on a tensor. Horovod's never does: it is written
+for graphs, with `tf.cond`. Without the conversion, which is the larger part of tracing a step, the
+graph is the same, and a worker reaches its first step sooner, also after a failure.
 
 TensorFlow 2.15 and Horovod 0.28.1 have no public names for this.
 """
@@ -23,6 +23,6 @@ def leave_horovod_unconverted() -> None:
     if config.CONVERSION_RULES[: len(_OURS)] == _OURS:
         return
     config.CONVERSION_RULES = (*_OURS, *config.CONVERSION_RULES)
-    # What is made a tf.function itself is rewritten whatever the list says.
+    # A function that is itself made a tf.function is converted whatever the list says.
     for module in (horovod.tensorflow, horovod.tensorflow.functions):
         module._make_subgraph = functools.partial(tf.function, autograph=False)

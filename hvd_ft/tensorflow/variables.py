@@ -12,7 +12,7 @@ from hvd_ft.errors import HvdFtError
 
 
 def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
-    """Returns what a Keras model is made of, its optimizer and its random generators included."""
+    """Returns all variables of a Keras model, including its optimizer and its random generators."""
     generators = [
         value
         for module in (model, *model.submodules)
@@ -30,32 +30,32 @@ def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
 def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
     """Returns the variables of an optimizer: Keras's, a legacy one, wrapped by Horovod or not."""
     variables = optimizer.variables
-    # `variables` leaves out the learning rate, legacy hyperparameters and the loss scale.
+    # `variables` omits the learning rate, legacy hyperparameters and the loss scale.
     return unique(variables() if callable(variables) else variables, _tracked(optimizer))
 
 
 def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
-    """Returns what a model is made of while it is being fitted.
+    """Returns all variables of a model that is being fitted.
 
-    Besides the model's own these are the compiled metrics' variables and what Horovod has summed up
-    locally (`backward_passes_per_step`).
+    Besides the model's own these are the compiled metrics' variables and Horovod's local sums
+    (`backward_passes_per_step`).
     """
     metrics = [variable for metric in model.metrics for variable in metric.variables]
     return unique(model_variables(model), metrics, local_sums(model.optimizer))
 
 
 def local_sums(optimizer: Any) -> list[tf.Variable]:
-    """Returns what Horovod's optimizer has summed up locally since its last allreduce."""
+    """Returns the gradients that Horovod's optimizer has summed locally since an allreduce."""
     helper = getattr(optimizer, "_agg_helper", None)
     return [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
 
 
 def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
-    """Makes the slots and local sums of a Keras optimizer, as its first step would.
+    """Creates the slots and local sums of a Keras optimizer, as its first step would.
 
     Args:
         optimizer: of Keras, a legacy one, wrapped by Horovod or not.
-        variables: all that it is going to minimise, in this order.
+        variables: all variables that it will train, in this order.
     """
     if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
         optimizer._create_all_weights(variables)
@@ -69,28 +69,28 @@ def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
 
 
 def inner(optimizer: Any) -> Any:
-    """Returns the optimizer inside one that scales losses, which has no name of its own."""
+    """Returns the optimizer inside a loss-scaling one."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def counts_in_python(optimizer: Any) -> bool:
-    """Tells whether an optimizer has a number of Python's that grows whenever a step is traced.
+    """Returns whether an optimizer has a Python number that grows whenever a step is traced.
 
-    What it does depends on that number, so its steps have to be traced as often as before.
+    Its updates depend on that number, so its steps have to be traced as often as before.
     """
     return isinstance(inner(optimizer), tf.keras.optimizers.Nadam)
 
 
 def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
-    """Makes what Keras's own training step makes while it is traced; runs nothing of it.
+    """Creates the variables that tracing Keras's own training step creates; runs nothing.
 
-    TensorFlow traces a step that makes variables twice. Tracing only what makes them (slots, and
-    the metrics, for which the loss has to be known) takes a fraction of that. It is only a short
-    cut: what fails in it the step itself does right, or says what is wrong.
+    TensorFlow traces a step that creates variables twice. Tracing only the parts that create them
+    (slots, and the metrics, which need the loss) takes a fraction of that. It is only a short cut:
+    if it fails, the step itself works, or reports the error.
     """
     if (
         type(model).train_step is not tf.keras.Model.train_step
-        or not isinstance(model.optimizer, tf.keras.optimizers.Optimizer)  # a legacy one is not
+        or not isinstance(model.optimizer, tf.keras.optimizers.Optimizer)  # a legacy one
         or counts_in_python(model.optimizer)
         or not model.built
         or not model.trainable_variables
@@ -101,7 +101,7 @@ def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
 
 
 def _make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
-    with tf.name_scope(inner(model.optimizer).name or "optimizer"):  # as the step would
+    with tf.name_scope(inner(model.optimizer).name or "optimizer"):  # as in the step
         model.optimizer.build(model.trainable_variables)
 
     def measure(iterator: Any) -> Any:
@@ -114,12 +114,12 @@ def _make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
 
 
 def byte_count(variables: Iterable[tf.Variable]) -> int:
-    """Returns how many bytes the variables' contents have together."""
+    """Returns the bytes of all variables' contents together."""
     return sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
 
 
 def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
-    """Returns the variables' contents by number and name, on a CPU without copying them."""
+    """Returns the variables' contents by number and name; on a CPU they are not copied."""
     return {
         f"{number}:{variable.name}": np.asarray(variable.read_value())
         for number, variable in enumerate(variables)
@@ -127,7 +127,7 @@ def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
 
 
 def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> None:
-    """Sets the variables to what `read` returned.
+    """Sets the variables to the contents that `read` returned.
 
     Raises:
         HvdFtError: the script has made other variables than before.

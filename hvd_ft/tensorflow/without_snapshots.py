@@ -1,7 +1,7 @@
-"""Says once when a training begins of which nothing is kept.
+"""Warns once when a training begins that has no snapshots.
 
-A rank that is restarted then repeats everything from its beginning, out of a log that only grows.
-That is right, but seldom meant.
+A restarted rank then repeats everything from its beginning, from a log that only grows. That is
+correct, but seldom intended.
 """
 
 import functools
@@ -20,7 +20,7 @@ from hvd_ft.worker import training_loop
 
 
 def watch_trainings(worker: native.Worker) -> None:
-    """Looks at each training that begins, whoever runs it, if it is this process's to tell."""
+    """Checks each training that begins, whoever runs it, if this process is the one that warns."""
     if worker.rank == 0 and worker.incarnation == 0:
         _watch()
 
@@ -34,7 +34,7 @@ def _watch() -> None:
         reduce = make(*arguments, **more)
 
         def look_and_reduce(*arguments: Any, **more: Any) -> Any:
-            # The graph of a session is made before its loop begins.
+            # The graph of a session is built before its loop begins.
             if ops.executing_eagerly_outside_functions() and not training_loop.is_open():
                 _tell()
             return reduce(*arguments, **more)

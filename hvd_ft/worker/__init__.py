@@ -1,1 +1,1 @@
-"""What runs in the training process, without TensorFlow."""
+"""The parts of the training process that do not need TensorFlow."""

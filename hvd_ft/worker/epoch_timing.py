@@ -1,6 +1,6 @@
-"""How fast epochs go by, measured at the steps that complete them.
+"""Times epochs, at the steps that complete them.
 
-A step seldom ends just where an epoch does: it is then a little past it, and that is what is told
+A step seldom ends exactly where an epoch does: it ends a little past it, and that is printed
 (10.02, not 10). So an epoch's time is that of the samples really trained.
 """
 
@@ -14,7 +14,7 @@ from hvd_ft.system.writable import check_writable, write_file
 
 
 class Lap(NamedTuple):
-    """From one boundary between epochs to the next, as measured."""
+    """The measured time from one boundary between epochs to the next."""
 
     start_epoch: float
     end_epoch: float
@@ -26,9 +26,9 @@ class Lap(NamedTuple):
 
 
 class EpochClock:
-    """Takes the time at the first step at or past each boundary between epochs.
+    """Measures at the first step at or past each boundary between epochs.
 
-    Its attributes are plain, so that a snapshot can keep them.
+    Its attributes are plain, so that a snapshot can hold them.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.
@@ -52,12 +52,12 @@ class EpochClock:
         self._start = None
 
     def start(self, step: int, now: float) -> None:
-        """Training begins, `step` steps being done already; a lap that has begun goes on."""
+        """Training begins, after `step` steps; a lap that has begun continues."""
         if self._start is None:
             self._start = (step, now)
 
     def passes_boundary(self, step: int) -> bool:
-        """Tells whether a boundary lies behind `step` that lay before the lap's start."""
+        """Returns whether `step` is past a boundary that lay ahead at the lap's start."""
         assert self._start is not None, "start() comes first"
         return self._whole(step) > self._whole(self._start[0])
 
@@ -97,7 +97,7 @@ def check_csv(path: str | os.PathLike[str] | None) -> None:
 
 
 def write_csv(path: str | os.PathLike[str], laps: list[tuple[float, ...]]) -> None:
-    """Writes all laps; whoever reads the file meanwhile sees the old one or the new one."""
+    """Writes all laps; a concurrent reader sees the old file or the new one."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(Lap._fields)

@@ -1,4 +1,4 @@
-"""What a worker says when an uncaught exception ends it, kept where its agent finds it."""
+"""Keeps the message of the uncaught exception that ends a worker, for its agent."""
 
 import sys
 import traceback
@@ -9,7 +9,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import BEFORE_INIT
 
 _MAX_MESSAGE = 300
-_SIGNALS = 128  # exit codes of jobs that a signal has stopped are above
+_SIGNALS = 128  # exit codes of jobs stopped by a signal are above
 
 
 def last_words(error: BaseException, trace: TracebackType | None) -> str:
@@ -17,8 +17,7 @@ def last_words(error: BaseException, trace: TracebackType | None) -> str:
 
     Args:
         error: the exception.
-        trace: of it. Of its frames the last one in the script counts, not those in libraries
-            below it.
+        trace: of it. The last frame in the script counts, not those in libraries below it.
     """
     message = " ".join(str(error).split())
     if len(message) > _MAX_MESSAGE:
@@ -29,10 +28,10 @@ def last_words(error: BaseException, trace: TracebackType | None) -> str:
 
 
 def keep_last_words() -> None:
-    """From now on an uncaught exception leaves its last words with the agent, if there is one.
+    """Makes an uncaught exception leave its last words with the agent, if there is one.
 
-    Its traceback is printed, unless it tells nothing new: an error of ours is told by the agent,
-    and when the user has stopped the job everybody fails.
+    Its traceback is printed, unless it says nothing new: the agent prints hvd_ft's own errors, and
+    when the user has stopped the job every rank fails.
     """
     if native.in_job():
         previous = sys.excepthook
@@ -47,7 +46,7 @@ def keep_last_words() -> None:
 
 
 def _tell(error: BaseException, trace: TracebackType | None) -> bool:
-    """Leaves the last words; returns whether that is enough."""
+    """Leaves the last words; returns whether the traceback can be omitted."""
     words = last_words(error, trace)
     if not native.is_attached():
         words = f"{BEFORE_INIT}{words}"
@@ -65,7 +64,7 @@ def _tell(error: BaseException, trace: TracebackType | None) -> bool:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Returns where in the script an exception was raised, as `file:line`; "" if nowhere."""
+    """Returns the place in the script where an exception was raised, as `file:line`; "" if none."""
     frames = traceback.extract_tb(trace)
     own = [frame for frame in frames if "site-packages" not in frame.filename]
     if not frames:

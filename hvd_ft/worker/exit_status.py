@@ -1,4 +1,4 @@
-"""How a worker's script ends: by itself, which its agent is told, or by a failure."""
+"""Tells the agent when the worker's script ends by itself; every other end is a failure."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from hvd_ft.native.types import Point
 
 @cache
 def prepare_exit(worker: native.Worker) -> None:
-    """Has the agent told when the script ends by itself: by its end or sys.exit.
+    """Reports to the agent when the script ends by itself: at its end or by sys.exit.
 
     An uncaught exception, a signal and os._exit are failures, after which it is restarted.
 
@@ -25,11 +25,11 @@ def prepare_exit(worker: native.Worker) -> None:
         previous(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
-        # An ordinary end would go on to Horovod's shutdown: this rank would have left the others.
+        # An ordinary end would continue to Horovod's shutdown: this rank would leave the others.
         os._exit(1)
 
     sys.excepthook = die
-    # Horovod registers its shutdown after this, so it comes before: who dies in it has not ended
-    # yet.
+    # Horovod registers its shutdown later, so it runs earlier: a worker that dies in it has not
+    # ended yet.
     atexit.register(worker.orderly_exit)
     atexit.register(lambda: native.failpoint(Point.EXIT, worker.cursor()))

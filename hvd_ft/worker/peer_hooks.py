@@ -1,4 +1,4 @@
-"""Restart hooks: functions of the user's that are called when a rank dies or is back."""
+"""Restart hooks: the user's functions that are called when a rank dies or is back."""
 
 import threading
 import time
@@ -16,13 +16,12 @@ _WAIT_MS = 60_000
 
 @dataclass(frozen=True)
 class Restart:
-    """What a restarted worker knows of its own restart.
+    """A worker's own restart.
 
     Attributes:
         rank: this one.
         incarnation: of this process, from 1.
-        reason: how the one before ended, such as `signal 9, SIGKILL`.
-        seconds: since then.
+        reason: how the previous process ended, such as `signal 9, SIGKILL`. seconds: since then.
     """
 
     rank: int
@@ -33,14 +32,14 @@ class Restart:
 
 @dataclass(frozen=True)
 class Peer:
-    """What is known of a rank that died or is back.
+    """A rank that died or is back.
 
     Attributes:
         rank: the peer's.
         incarnation: of the process that died, or of the one that is back.
-        reason: how the last one ended, such as `signal 9, SIGKILL`.
-        seconds: how long the rank has been away; 0 when it has just died.
-        ops_replayed: collectives it was served from the log; 0 when it has just died.
+        reason: how the last process ended, such as `signal 9, SIGKILL`. seconds: how long the rank
+            has been away; 0 if it has just died. ops_replayed: collectives that it was served from
+            the log; 0 if it has just died.
     """
 
     rank: int
@@ -59,7 +58,7 @@ _watcher: threading.Thread | None = None
 
 
 def on_restart(function: RestartHook) -> RestartHook:
-    """Calls `function(Restart)` at once if this process is a restarted one, else never.
+    """Calls `function(Restart)` at once if this process is a restarted one, otherwise never.
 
     Usable as a decorator. An exception is reported in one line and goes no further.
     """
@@ -70,7 +69,7 @@ def on_restart(function: RestartHook) -> RestartHook:
 
 
 def on_peer_failure(function: PeerHook) -> PeerHook:
-    """Has `function(Peer)` called, in a thread of its own, whenever another rank dies.
+    """Registers `function(Peer)`, to be called in a separate thread whenever another rank dies.
 
     Usable as a decorator. An exception is reported in one line and goes no further.
     """
@@ -79,7 +78,7 @@ def on_peer_failure(function: PeerHook) -> PeerHook:
 
 
 def on_peer_recovered(function: PeerHook) -> PeerHook:
-    """Has `function(Peer)` called, in a thread of its own, whenever another rank is back.
+    """Registers `function(Peer)`, to be called in a separate thread whenever another rank is back.
 
     Usable as a decorator. An exception is reported in one line and goes no further.
     """
@@ -88,7 +87,7 @@ def on_peer_recovered(function: PeerHook) -> PeerHook:
 
 
 def start() -> None:
-    """Starts the thread that calls the peer hooks; once a process, nothing without an agent."""
+    """Starts the thread that calls the peer hooks, once a process, if there is an agent."""
     global _watcher
     worker = native.worker()
     if worker is None or _watcher is not None:
@@ -112,8 +111,8 @@ def _watch(worker: native.Worker) -> None:
 class PeerEvents:
     """Turns the node's events into calls of peer hooks.
 
-    What happened before this incarnation attached is remembered, but calls nobody: its hooks
-    belong to a process that was not there.
+    Events from before this incarnation attached are remembered, but call no hook: they happened to
+    an earlier process.
 
     Args:
         rank: this process's.
@@ -129,7 +128,7 @@ class PeerEvents:
     def calls(
         self, events: Iterable[Event]
     ) -> Iterable[tuple[list[Callable[[Peer], object]], Peer]]:
-        """Yields the hooks to call, and with what, for the events that came next."""
+        """Yields the hooks to call, with their arguments, for the next events."""
         for event in events:
             if event.rank == self._me[0]:
                 attached = (event.rank, event.incarnation) == self._me
@@ -155,7 +154,7 @@ def _own_restart(worker: native.Worker) -> Restart:
         for event in worker.events(0)
         if event.rank == worker.rank and event.type is EventType.FAILED
     ]
-    last = failures[-1]  # there is one: an agent notes the failure before it starts the next
+    last = failures[-1]  # published before the next worker is started
     seconds = (time.monotonic_ns() - last.time_ns) / 1e9
     return Restart(worker.rank, worker.incarnation, describe(last.detail), seconds)
 

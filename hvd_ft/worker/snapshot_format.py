@@ -1,8 +1,8 @@
-"""A snapshot's bytes: a JSON header that tells what there is, then the arrays as they are.
+"""The format of a snapshot: a JSON header that describes the contents, then the raw arrays.
 
 Layout: magic (8 bytes), length of the header (8 bytes, little endian), header, and each array at
-its offset, counted from the first multiple of 64 after the header. No pickle: what is read back is
-data, never code.
+its offset, counted from the first multiple of 64 after the header. No pickle: reading it back
+yields data, never code.
 """
 
 import json
@@ -18,25 +18,25 @@ from hvd_ft.errors import HvdFtError
 _MAGIC = b"HVDFTSN1"
 _PREFIX = struct.Struct("<8sQ")
 _ALIGN = 64
-_PLAIN = frozenset({type(None), bool, int, float, str})  # JSON has them as they are
-_TAG = "__hvd_ft__"  # marks what JSON has no word for
+_PLAIN = frozenset({type(None), bool, int, float, str})  # JSON represents them directly
+_TAG = "__hvd_ft__"  # marks values that JSON cannot represent
 _FOREIGN = "this is not a snapshot of this version of hvd_ft, or it is damaged"
 
 
 def encode(arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> list[memoryview]:
-    """Makes a snapshot.
+    """Encodes a snapshot.
 
     Args:
         arrays: any shapes; numeric or bool dtypes, little endian (numpy's or ml_dtypes').
         values: None, bool, int, float, str, numpy scalars and arrays, and lists, tuples and dicts
-            (keys: str) of these. Floats come back exactly, nan and inf too.
+            (keys: str) of these. Floats are restored exactly, including nan and inf.
 
     Returns:
         Byte buffers to be written one after the other. They are views of `arrays`, not copies:
         write them before the arrays change. Arrays among the values are copied.
 
     Raises:
-        HvdFtError: names the array or value that cannot be kept.
+        HvdFtError: an array or value cannot be encoded; the message names it.
     """
     packer = _Packer()
     header = {
@@ -59,7 +59,7 @@ def decode(data: memoryview) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         The arrays, as views of `data`, and the values; arrays among the values are copies.
 
     Raises:
-        HvdFtError: the bytes are not a whole snapshot.
+        HvdFtError: the bytes are not a complete snapshot.
     """
     try:
         magic, length = _PREFIX.unpack_from(data)
@@ -103,7 +103,7 @@ class _Packer:
         if isinstance(value, np.ndarray):
             return {_TAG: "array", **self.add(name, value.copy())}
         if type(value) is list:
-            plain = all(type(item) in _PLAIN for item in value)  # a long history should be quick
+            plain = all(type(item) in _PLAIN for item in value)  # fast path for a long history
             return value if plain else self._pack_items(name, value)
         if type(value) is tuple:
             return {_TAG: "tuple", "items": self._pack_items(name, value)}

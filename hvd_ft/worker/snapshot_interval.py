@@ -1,19 +1,20 @@
-"""How many steps lie between two snapshots: a rule over what steps and snapshots have taken.
+"""The rule that decides how many steps lie between two snapshots, from their durations.
 
-Pure: `training_loop.py` holds the clock. Every rank decides for itself, for the log is cut at the
-oldest of all ranks' latest snapshots wherever these lie. The rules, the first one that applies:
+Pure: `training_loop.py` holds the clock. Every rank decides for itself, as the log is truncated at
+    the oldest of all ranks' latest snapshots, wherever these are. The rules, the first one that
+    applies:
 
-1. The log must not outgrow the arena. When half of its room is taken, those ranks take a snapshot
-   at once whose latest one lies in the log's older half: only theirs can free something. That goes
-   over the budget if it has to.
+1. The log must not outgrow the arena. When half of its room is taken, ranks whose latest snapshot
+  is in the older half of the log take one at once, even over the budget: only theirs can free room.
 2. The first snapshot of a process comes after a few steps, so that an early crash costs little and
-   what a snapshot costs is known. A large one that has found fresh memory tells nothing of that: a
-   few steps later there is another, up to the first that is written where one was before. A later
-   training loop knows all this from the beginning; so a script that calls `fit` again and again
-   has a snapshot at the end of each, and others where the budget allows.
-3. Then as few steps as the budget allows. So there is no bound on what has to be replayed but the
-   budget's: snapshots of 0.1 s at 1 % are 10 s of training apart. What has gone over it, as the
-   first ones do, is saved by intervals of up to twice that length; so is the last one to come.
+   what a snapshot costs is known. The cost of a large one written to fresh memory is not typical: a
+   few steps later there is another, until one reuses memory. A later training loop knows this cost
+   from the beginning; so a script that calls `fit` repeatedly has a snapshot at the end of each,
+   and others as the budget allows.
+3. Then as few steps as the budget allows. So only the budget bounds how much has to be replayed:
+  snapshots of 0.1 s at 1 % are 10 s of training apart. If snapshots overrun the budget (the first
+  ones do), later intervals are lengthened, up to twofold, until the overrun is paid back. The last
+  snapshot is budgeted in advance.
 4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and everyone who
    follows the job is woken by a snapshot.
 """
@@ -38,14 +39,14 @@ class SnapshotInterval:
     def __init__(self) -> None:
         self._overhead = DEFAULT_OVERHEAD
         self._steps: deque[float] = deque(maxlen=_RECENT_STEPS)  # of this loop
-        self._step: float | None = None  # seconds; until a loop has some, as in the one before
+        self._step: float | None = None  # seconds; at first the previous loop's
         self._snapshots: deque[float] = deque(maxlen=_RECENT_SNAPSHOTS)
         self._trained = self._spent = 0.0  # seconds in all
-        self._fresh = False  # the latest of this loop has found fresh memory
+        self._fresh = False  # whether the latest of this loop was written to fresh memory
         self._owed = 0.0  # seconds of snapshots beyond the budget, when the latest was taken
 
     def begin_loop(self, overhead: float) -> None:
-        """A training loop begins, whose steps may take longer or shorter than those before.
+        """A training loop begins, whose steps may be longer or shorter than those before.
 
         Args:
             overhead: share of the training time that snapshots may take.
@@ -55,19 +56,18 @@ class SnapshotInterval:
         self._fresh = False
 
     def add_steps(self, steps: int, seconds: float) -> None:
-        """So many steps have taken `seconds`, without the snapshot after them."""
+        """Adds steps that took `seconds`, without the snapshot after them."""
         self._steps.append(seconds / steps)
-        # The median, as a step in which the others waited for a dead rank, or traced a function,
-        # tells nothing.
+        # The median, as steps that waited for a dead rank or traced a function are not typical.
         if self._step is None or len(self._steps) >= FIRST_STEPS:
             self._step = median(self._steps)
         self._trained += seconds
 
     def add_snapshot(self, seconds: float, fresh: bool = False) -> None:
-        """A snapshot has cost `seconds`.
+        """Adds a snapshot that cost `seconds`.
 
         Args:
-            fresh: much of that was for memory that nobody had used before.
+            fresh: whether much of that was for fresh memory.
         """
         if self._fresh and not fresh:
             self._snapshots.clear()
@@ -79,19 +79,19 @@ class SnapshotInterval:
 
     @property
     def steps(self) -> int:
-        """From the latest snapshot to the next."""
+        """Number of steps from the latest snapshot to the next."""
         if self._step is None or not self._snapshots or self._fresh:
             return FIRST_STEPS
-        cost = fmean(self._snapshots)  # not the median: a dear one has to be paid for too
+        cost = fmean(self._snapshots)  # not the median: an expensive one has to be paid for too
         seconds = max((cost + min(self._owed, cost)) / self._overhead, SHORTEST_SECONDS)
         return max(ceil(seconds / max(self._step, 1e-9)), 1)
 
 
 def log_wants_snapshot(log: Log, own_ops: int) -> bool:
-    """Tells whether this rank should take a snapshot because the log fills up.
+    """Returns whether this rank should take a snapshot because the log is filling up.
 
     Args:
-        log: what it holds.
+        log: its size and room.
         own_ops: ops since this rank's latest snapshot.
     """
     fills = 2 * log.bytes > log.bytes_room or 2 * log.ops > log.ops_room
@@ -99,7 +99,7 @@ def log_wants_snapshot(log: Log, own_ops: int) -> bool:
 
 
 def messages_want_snapshot(own_bytes: int, share_bytes: int) -> bool:
-    """Tells whether this rank should take a snapshot because messages fill the arena.
+    """Returns whether this rank should take a snapshot because messages fill the arena.
 
     Args:
         own_bytes: sent and received since this rank's latest snapshot.

@@ -1,9 +1,9 @@
-"""Writing a snapshot into the arena: small ones at once, large ones while training goes on.
+"""Writes snapshots into the arena: small ones at once, large ones while training goes on.
 
-TensorFlow helps with the latter: an update of a variable whose memory somebody else refers to
-makes new memory for it. So the memory that a step boundary has referred to keeps its values, and
-can be copied by another thread. Each reference is dropped as soon as its copy is made: what the
-next step's update comes to later costs no new memory.
+TensorFlow helps with the latter: updating a variable whose memory is referenced elsewhere allocates
+new memory for it. So the memory referenced at a step boundary keeps its values, and another thread
+can copy it. Each reference is dropped as soon as its copy is made, so later updates of the next
+step need no new memory.
 """
 
 import time
@@ -15,9 +15,9 @@ import numpy as np
 from hvd_ft.native.core import Worker, failpoint
 from hvd_ft.native.types import Point
 
-LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth a look by the other thread
-LARGE_SNAPSHOT_BYTES = 2 << 20  # below, the copy is quicker than what two threads cost each other
-SLOTS = 2  # that a loop's snapshots are written into, in turn
+LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth the other thread
+LARGE_SNAPSHOT_BYTES = 2 << 20  # below this size the copy is faster than two threads that compete
+SLOTS = 2  # slots for a loop's snapshots, used in turn
 
 
 class SnapshotWriter:
@@ -29,7 +29,7 @@ class SnapshotWriter:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        # The interpreter waits for its threads at exit, so for a snapshot on its way too.
+        # The interpreter waits for its threads at exit, and so for an unfinished snapshot.
         self._thread = ThreadPoolExecutor(1, "hvd_ft snapshot")
         self._copy: Future[int] | None = None
         self._written = 0
@@ -37,9 +37,9 @@ class SnapshotWriter:
 
     @property
     def fresh(self) -> bool:
-        """Whether the latest snapshot, being large, has found memory that nobody used before.
+        """Whether the latest snapshot was large and written to fresh memory.
 
-        The system has to clear and map that: it takes several times as long.
+        The system has to clear and map such memory, which takes several times as long.
         """
         return self._large and self._written <= SLOTS
 
@@ -54,10 +54,10 @@ class SnapshotWriter:
         Args:
             loop: number of the training loop.
             parts: large ones (`LARGE_PART_BYTES`) must never change; the others are copied
-                before this returns. The caller should keep no reference to them.
+                before this returns. The caller should not keep references to them.
 
         Raises:
-            NoRoomError: the arena has none.
+            NoRoomError: the arena has no room.
         """
         assert self._copy is None, "settle() the one before first"
         position = self._worker.cursor()
@@ -82,16 +82,16 @@ class SnapshotWriter:
             self._worker.snapshot_publish(loop, size, position)
 
     def settle(self) -> int:
-        """Waits until nothing is being copied.
+        """Waits until no snapshot is being copied.
 
         Returns:
-            The CPU time in ns that the other thread has taken for the snapshot since the last call.
+            The CPU time in ns that the other thread has used for the snapshot since the last call.
         """
         copy, self._copy = self._copy, None
         return 0 if copy is None else copy.result()
 
     def close(self) -> None:
-        """Ends the other thread; nothing may be written any more."""
+        """Ends the other thread; nothing may be written afterwards."""
         self._thread.shutdown()
 
     def _finish(

@@ -1,4 +1,4 @@
-"""Training loops of this process: their numbers, their snapshots and how they end.
+"""The training loops of this process: their numbers, their snapshots and their ends.
 
 Loops are numbered in the order in which the script begins them, whoever runs them (the Keras
 callback or a `State`), so a restarted script finds its snapshots by counting the same way.
@@ -32,7 +32,7 @@ _open: "TrainingLoop | None" = None
 
 
 def is_open() -> bool:
-    """Tells whether a training loop has begun and not ended."""
+    """Returns whether a training loop has begun and not ended."""
     return _open is not None
 
 
@@ -64,25 +64,25 @@ class TrainingLoop:
         self._writer = SnapshotWriter(worker)
         self._snapshot_step = 0  # of the latest snapshot
         self._snapshot_op = 0
-        self._stall_ns = 0  # the latest snapshot's; its copy may still be on its way
+        self._stall_ns = 0  # of the latest snapshot, whose copy may still be under way
         self._step = 0
-        self._since_ns = 0  # up to then time has been accounted for
-        self._training_ns = 0  # not yet told
+        self._since_ns = 0  # time up to here is accounted for
+        self._training_ns = 0  # not yet reported
         self._said_no_room = False
 
     @property
     def tells(self) -> bool:
-        """Whether this process is the one of the job that tells the user what concerns all."""
+        """Whether this process prints the messages that concern the whole job."""
         return self.worker.rank == 0 and self.worker.incarnation == 0
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
 
-        A loop that is still open ends here. It gets no last snapshot: the script may have done
-        collectives since its last step, and a restarted one has to do these again.
+        A loop that is still open ends here, without a last snapshot: the script may have done
+        collectives since its last step, which a restarted script has to repeat.
 
         Returns:
-            The values of the loop's snapshot if this process is to go on from one, else None.
+            The values of the loop's snapshot if this process continues from one, otherwise None.
         """
         global _begun, _open
         if _open is not None:
@@ -104,13 +104,13 @@ class TrainingLoop:
         return arrays, values
 
     def jump(self) -> None:
-        """Goes on in the op log after the latest snapshot."""
+        """Continues in the op log after the latest snapshot."""
         self.worker.jump(self.number)
         self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
         self._since_ns = time.perf_counter_ns()
 
     def set_step(self, step: int) -> None:
-        """Tells everyone who looks that `step` steps of this loop are done."""
+        """Publishes that `step` steps of this loop are done."""
         self.worker.set_step(step)
         took_ns = self._lap()
         if step > self._step:
@@ -118,7 +118,7 @@ class TrainingLoop:
         self._step = step
 
     def wants_snapshot(self, step: int) -> bool:
-        """Tells whether a snapshot is due and possible: no collective may be on its way."""
+        """Returns whether a snapshot is due and possible: no collective may be under way."""
         steps = self._snapshot_steps
         if steps is None:
             if self._writer.busy:
@@ -137,8 +137,8 @@ class TrainingLoop:
 
         Args:
             step: since the loop's beginning.
-            contents: gives what to keep. Arrays of the first kind must never change; a large
-                snapshot is copied and published while training goes on.
+            contents: returns arrays and values. The arrays must never change: a large snapshot is
+                copied and published while training goes on.
         """
         self._settle()
         begin_ns = time.perf_counter_ns()
@@ -152,10 +152,10 @@ class TrainingLoop:
         self._lap()
 
     def check_room(self, bytes_needed: int) -> None:
-        """Says so, once a node, if the arena has no room for snapshots of this size.
+        """Warns, once a node, if the arena has no room for snapshots of this size.
 
         Args:
-            bytes_needed: by a snapshot of this rank; the others are taken to need as much.
+            bytes_needed: by a snapshot of this rank; the others are assumed to need as much.
         """
         log, ranks = self.worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
         if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
@@ -168,7 +168,7 @@ class TrainingLoop:
             )
 
     def _say_no_room(self, error: HvdFtError) -> None:
-        """Training goes on without this snapshot: the one before stays."""
+        """Warns that training goes on without this snapshot: the one before stays."""
         if self._said_no_room:
             return
         self._said_no_room = True
@@ -180,11 +180,11 @@ class TrainingLoop:
         )
 
     def can_finish(self) -> bool:
-        """Tells whether a last snapshot can be taken: not done yet, no collective on its way."""
+        """Returns whether a last snapshot can be taken: none yet, and no collective under way."""
         return not self.worker.loop_ended(self.number) and self.worker.pending() == 0
 
     def end(self) -> None:
-        """Ends the loop; without a last snapshot a restarted process runs its last steps again."""
+        """Ends the loop; without a last snapshot a restarted process repeats its last steps."""
         global _open
         self._settle()
         self._writer.close()
@@ -200,16 +200,16 @@ class TrainingLoop:
         return lap_ns
 
     def _settle(self) -> None:
-        """Waits for the snapshot on its way, if there is one, and tells what it has cost."""
+        """Waits for an unfinished snapshot, if there is one, and reports its cost."""
         if self._stall_ns == 0:
             return
         begin_ns = time.perf_counter_ns()
         copy_ns = self._writer.settle()
         waited_ns = time.perf_counter_ns() - begin_ns
         self._training_ns += waited_ns
-        self._since_ns += waited_ns  # it is no part of a step
+        self._since_ns += waited_ns  # not part of a step
         stall_ns = self._stall_ns + waited_ns
-        # The copy is charged as if it had stopped training too: with every core busy it does.
+        # The copy counts as if it had stopped training too: with every core busy it does.
         _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
         steps = self._snapshot_steps or _interval.steps
         training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0

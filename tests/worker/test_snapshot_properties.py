@@ -32,7 +32,7 @@ VALUE = st.recursive(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tells whether two values are the same to the bit, and of the same types."""
+    """Returns whether two values are the same to the bit, and of the same types."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):

@@ -1,1 +1,1 @@
-"""The processes that `hvdft bench` measures; they import TensorFlow and Horovod."""
+"""The workers that `hvdft bench` measures; they import TensorFlow and Horovod."""

@@ -1,4 +1,4 @@
-"""The worker of `hvdft bench allreduce`: run with `python -m`, the same on every side.
+"""The worker of `hvdft bench allreduce`: run with `python -m`, the same for every backend.
 
 Without an agent `hvd_ft.tensorflow` is stock Horovod and a State keeps nothing.
 """
@@ -15,8 +15,8 @@ import tensorflow as tf
 import hvd_ft.tensorflow as hvd
 from hvd_ft.bench import copies, known, turns
 
-# So often the tensors are reduced in one call of a TensorFlow function, one time after the other:
-# Python takes longer for its call, and for handing 64 tensors over, than an allreduce takes.
+# Number of times that the tensors are reduced in one call of a TensorFlow function, one after the
+# other: in Python the call, and passing 64 tensors, takes longer than an allreduce.
 IN_A_ROW = 8
 
 _OPS = {
@@ -63,19 +63,20 @@ class Measurement:
         self._iterate(case.step, inputs, request["warmup"])
         seconds, outputs = self._iterate(case.step, inputs, request["iterations"])
         wrong = self._wrong(outputs, case.count, phase=0)
-        # The same inputs give the same results, and a stale one would go unnoticed: so once more.
+        # The same inputs give the same results, so a stale result would go unnoticed: check once
+        # more with others.
         wrong += self._wrong(self._iterate(case.step, others, 1)[1], case.count, phase=1)
         return {"seconds": seconds, "wrong": wrong}
 
     def _case(self, count: int) -> Case:
-        """Returns what this size is measured with; tracing it takes longer than a whole turn."""
+        """Returns the case of this size; tracing it takes longer than a whole turn."""
         if self._latest is None or self._latest.count != count:
             phases = self._inputs(count, phase=0), self._inputs(count, phase=1)
             self._latest = Case(count, self._step(count), phases)
         return self._latest
 
     def _copies(self, case: Case, warmup: int, iterations: int) -> dict[str, Any]:
-        """Measures the copies alone; as for an allreduce, until the last rank has made its own."""
+        """Measures the copies alone, until the last rank has made its own, as for an allreduce."""
         inputs = [each.numpy() for each in case.phases[0]]
         outputs = [np.zeros_like(each) for each in inputs]
         step = copies.copying(inputs, outputs)
@@ -117,7 +118,8 @@ class Measurement:
         def several(inputs: Tensors) -> Tensors:
             outputs = one(inputs, 0)
             for turn in range(1, IN_A_ROW):
-                # One node between all of a turn and all of the next: edges cost the executor time.
+                # One node between the ops of a turn and those of the next: edges cost the executor
+                # time.
                 with tf.control_dependencies([tf.group(outputs)]):
                     outputs = one(inputs, turn)
             return outputs
@@ -147,15 +149,16 @@ class Measurement:
 
 
 def prepare_tensorflow() -> None:
-    """Sets what both sides have in common, before anything is computed."""
+    """Applies the settings that all backends share, before anything is computed."""
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    # An allreduce whose result nobody reads would be left out: here the next ones only wait for it.
+    # TensorFlow would prune an allreduce whose result is never read: here the next ones only wait
+    # for it.
     tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
 
 
 def main() -> None:
-    """Serves the driver until it wants no more."""
+    """Serves the driver until it has no more requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket")
     parser.add_argument("--dtype", required=True)

@@ -1,7 +1,7 @@
-"""The worker of `hvdft bench training`: run with `python -m`, the same on every side.
+"""The worker of `hvdft bench training`: run with `python -m`, the same for every backend.
 
-With a socket its fit goes on for another round whenever the driver asks. With a result directory it
-fits once, so that a restarted process finds its way by itself, and writes how long that took.
+With a socket its fit continues for another round whenever the driver asks. With a result directory
+it fits once, so that a restarted process can resume by itself, and writes how long that took.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from hvd_ft.system.channel import Channel
 
 WARMUP_STEPS = 4  # TensorFlow traces and Horovod's buffers grow
 
-_IMAGES = 512  # different ones; they are used again and again
+_IMAGES = 512  # different batches; they are used repeatedly
 
 
 def digits() -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
@@ -48,7 +48,7 @@ MODELS = {"digits": digits, "cnn": cnn}
 
 
 class Training:
-    """A model that can be trained for some steps, again and again."""
+    """A model that can be trained for some steps repeatedly."""
 
     def __init__(self, model: str, snapshot_steps: int | None) -> None:
         tf.keras.utils.set_random_seed(1)  # the same weights on every rank
@@ -70,7 +70,7 @@ class Training:
     def fit(self, steps: int, *callbacks: Any) -> float:
         """Trains for some steps; returns the seconds they took."""
         data = self._data.batch(self._batch, drop_remainder=True).repeat().take(steps)
-        # Its tuner sleeps, twice as long each time, in the one thread that there is between ops.
+        # The dataset's tuner sleeps, twice as long each time, in the only inter-op thread.
         options = tf.data.Options()
         options.autotune.enabled = False
         data = data.with_options(options)
@@ -80,7 +80,7 @@ class Training:
         return time.perf_counter() - begin
 
     def facts(self) -> dict[str, int]:
-        """A rank's images in a step, and sizes in bytes; once something was fitted."""
+        """A rank's images in a step, and sizes in bytes; valid once a model was fitted."""
         return {
             "batch": self._batch,
             "gradient_bytes": _bytes(self._model.trainable_variables),
@@ -98,7 +98,7 @@ class Rounds(tf.keras.callbacks.Callback):
         self._begin = 0.0
 
     def await_request(self) -> bool:
-        """Returns False when the driver wants no more."""
+        """Returns False when the driver has no more requests."""
         return next(self._requests, None) is not None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -114,7 +114,7 @@ class Rounds(tf.keras.callbacks.Callback):
 
 
 class Death(tf.keras.callbacks.Callback):
-    """Kills its process after a step of the fit, unless that is a restarted one."""
+    """Kills its process after a step of the fit, unless the process is a restarted one."""
 
     def __init__(self, step: int) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def _bytes(variables: list[tf.Variable]) -> int:
 
 
 def main() -> None:
-    """Serves the driver until it wants no more, or trains once."""
+    """Serves the driver until it has no more requests, or trains once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket", nargs="?")
     parser.add_argument("--model", choices=MODELS, required=True)

@@ -15,10 +15,11 @@ using hvdft::RankBlock;
 struct hvdft_agent {
   int rank;
   std::unique_ptr<Arenas> arenas;
-  std::unique_ptr<LogWriter> log_writer;  // rank 0's alone has one; with several nodes its leader
+  std::unique_ptr<LogWriter> log_writer;  // only rank 0's agent; with several nodes its leader
   RankBlock& block() { return node().rank(rank); }
   Node& node() { return arenas->node(); }
-  // The worker has ended. Others may wait for what it had claimed, or for a ring that it owed.
+  // The worker has ended. Others may wait for a segment that it had claimed, or for a notification
+  // that it did not send.
   void event(uint32_t type, uint64_t detail) {
     node().push_event({hvdft::now_ns(), type, static_cast<uint32_t>(rank),
                        block().incarnation.load(), 0, detail});
@@ -84,7 +85,7 @@ void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid) {
 }
 
 void hvdft_agent_failed(hvdft_agent* agent, int status) {
-  // The worker is dead: what it published of itself alone is not its successor's.
+  // The worker is dead: clear the fields that describe this one process, not its rank.
   agent->block().executed.store(0);
   agent->block().pending.store(0);
   agent->block().asleep.store(0);

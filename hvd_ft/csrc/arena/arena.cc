@@ -204,8 +204,8 @@ void Node::push_event(const hvdft_event& event) const {
   notify_mirror();
 }
 
-// Waits for an event that is claimed but not yet written. Its writer may have been killed
-// just there; so not for ever.
+// Waits for an event that is claimed but not yet written; not for ever, as its writer may have been
+// killed in between.
 void Node::await_event(uint64_t number) const {
   uint64_t end = now_ns() + 1000000000u;
   while (events()[number % kEvents].published.load(std::memory_order_acquire) < number + 1) {

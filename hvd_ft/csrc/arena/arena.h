@@ -51,7 +51,7 @@ class Node {
   RingPlan plan(const Record& record) const {
     return {header().file.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
   }
-  // Where the chunks of a gathered op lie in the heap, and this node's partial result among them.
+  // Offset in the heap of the chunks of a gathered op, among them this node's partial result.
   uint64_t chunks_offset(const Record& record, const RingPlan& plan) const {
     return record.partial_offset - plan.on_edge(number(), 0).from;
   }
@@ -71,7 +71,7 @@ class Node {
   // The log's entry of op `id`, or nullptr if it is truncated or not yet there.
   const Record* record(uint64_t id) const;
 
-  // Notifications of other nodes go through the mirror.
+  // Ranks on other nodes are notified through the mirror.
   void notify_worker(int rank) const;
   void notify_workers() const;
   void notify_local_workers() const;
@@ -83,8 +83,8 @@ class Node {
   // Stops the job; the first message counts.
   void stop(int rank, int code, const char* text) const;
 
-  // Gives memory to [offset, offset + bytes) of `fd`, of which the first `had` bytes have it
-  // already: HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is reached.
+  // Allocates memory for [offset, offset + bytes) of `fd`, whose first `had` bytes have it already:
+  // HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is full.
   int grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const;
 
  private:
@@ -104,7 +104,7 @@ class RankFile {
  public:
   ~RankFile();
   static int create(const std::string& dir, const char* job, int rank, uint64_t limit);
-  // Its input area is mapped, writable for the rank's own worker only.
+  // Its input area is mapped; only the rank's own worker can write to it.
   static std::unique_ptr<RankFile> open(const std::string& dir, const char* job, int rank,
                                         bool writable);
   char* input() const { return input_.data(); }

@@ -1,8 +1,8 @@
-// What lies where in the shared files of a job (but for the pairs': message_file.h).
+// The layout of a job's shared files (except those of pairs of ranks: message_file.h).
 //
 // node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
 // and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
-// area and the snapshot slots. Both are sparse: the sizes below are room, not memory.
+// area and the snapshot slots. Both are sparse: the sizes below are address space, not memory.
 //
 // Any process can be killed between any two instructions, so there is no lock here. Each
 // field has one writer and is published by a single atomic store.
@@ -30,7 +30,7 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
 constexpr uint64_t kEvents = 16384;
-constexpr uint64_t kIndexEntries = 1 << 18;  // so many ops between two snapshots
+constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapshots
 constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
 constexpr uint64_t kProposalBytes = 4 << 20;
@@ -66,7 +66,7 @@ struct RankBlock {
   // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
   // dead one.
   Shared<uint64_t> asleep;                   // 1 << 32 | its ticket; 0: awake
-  alignas(64) Shared<uint64_t> contributed;  // place up to which it has given its input
+  alignas(64) Shared<uint64_t> contributed;  // position up to which it has contributed its input
   alignas(64) Shared<uint64_t> executed;
   Shared<uint64_t> step;
   Shared<uint64_t> enter_request;  // (incarnation + 1) << 40 | log length
@@ -75,18 +75,18 @@ struct RankBlock {
   Shared<uint64_t> mail_term, mail_bytes;
   Shared<int64_t> pending;         // tensors
   Shared<uint64_t> left_ns;        // when the latest session ended
-  Shared<uint64_t> left_at;        // the last op, of any incarnation, before which one ended; + 1
-  Shared<uint32_t> sessions;       // ended, each from hvd.init to hvd.shutdown
+  Shared<uint64_t> left_at;        // last op before which a session ever ended; + 1
+  Shared<uint32_t> sessions;       // ended sessions, each from hvd.init to hvd.shutdown
   Shared<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
-  Shared<uint64_t> sends_to[kMaxRanks / 64];  // by messages: a bit for each rank
+  Shared<uint64_t> sends_to[kMaxRanks / 64];  // notified by messages: a bit for each rank
   Shared<uint64_t> receives_from[kMaxRanks / 64];
 
-  // Written by the mirror, of the first rank of another node: its ends of the ring's edges, as in
-  // that node's pair log; + 1, and 0 of all other ranks.
+  // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
+  // that node's pair log, + 1; 0 for all other ranks.
   Shared<uint64_t> ring_received, ring_sent;
 
   // Written by the agent; `state` also by its live worker.
@@ -98,14 +98,14 @@ struct RankBlock {
   // Written by the sequencer (rank 0's agent), and by the coordinator (rank 0's worker).
   alignas(64) Shared<uint64_t> entered;  // the join request granted last
   Shared<uint64_t> mail_taken;
-  Shared<uint32_t> mail_awaited;  // by its owner, who has more to say
+  Shared<uint32_t> mail_awaited;  // set by its owner, which has more to announce
 
-  // Written by the mirror, of the first rank of another node: so many of that node's events it has
-  // gone through.
+  // Written by the mirror for the first rank of another node: how many of that node's events it has
+  // copied.
   Shared<uint64_t> events_heard;
 };
 
-// Ops to which it has given all of its input.
+// Ops to which it has contributed all of its input.
 inline uint64_t ops_contributed(const RankBlock& block) { return op_of(block.contributed.load()); }
 
 struct Event {
@@ -113,23 +113,23 @@ struct Event {
   hvdft_event event;
 };
 
-// Which worker reduces, or has reduced, a segment. Written by workers, and by the agent of a dead
-// owner.
+// The worker that reduces, or has reduced, a segment. Written by workers, and by the agent of a
+// dead owner.
 struct alignas(64) Claim {
   Shared<uint64_t> word;
 };
 
 struct NodeHeader {
   FileHeader file;
-  Shared<uint64_t> generation;                       // of the agents, who write it; it only grows
+  Shared<uint64_t> generation;                       // of the agents, which write it; it only grows
   alignas(64) Shared<uint32_t> log_writer_doorbell;  // anyone notifies; see notify_log_writer()
 
-  // Of a job on several nodes: anyone notifies, for one role of the leader, which counts its
-  // threads that sleep in each. `mirror_news` counts changes that other nodes must see.
+  // In a job on several nodes: anyone notifies one role of the leader, which counts its sleeping
+  // threads per role. `mirror_news` counts changes that other nodes must see.
   alignas(64) Shared<uint32_t> leader_doorbell, mirror_news;
   Shared<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                             // written by them
-  alignas(64) Shared<uint64_t> final_segments;  // number: what is taken before is final
+  alignas(64) Shared<uint64_t> final_segments;  // every segment before it is final
 
   Claim claims[kClaims];
 
@@ -139,11 +139,11 @@ struct NodeHeader {
   Shared<uint64_t> kept;            // entries of the kept index
   Shared<uint64_t> truncated;       // records, so far
   Shared<uint64_t> decided_before;  // op id: those before are truncated or kept
-  Shared<uint64_t> log_bytes;       // of the heap: what truncation can free, …
-  Shared<uint64_t> log_room;        // … and how much of it the limit allows now
+  Shared<uint64_t> log_bytes;       // bytes of the heap that truncation can free, …
+  Shared<uint64_t> log_room;        // … and how many of those the limit allows now
   Shared<uint64_t> answered;        // number of the proposal
   Shared<uint64_t> backed;          // bytes of the heap that have memory
-  // Of the ops that are truncated: where the segments, and inputs, of the next one may begin.
+  // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
   // Written by the coordinator.
@@ -152,7 +152,7 @@ struct NodeHeader {
   uint64_t proposal_bytes;
   uint32_t proposal_count;
 
-  // Written by whoever comes first.
+  // Written by the first process to stop the job.
   alignas(64) Shared<uint32_t> stop_claimed;
   Shared<uint32_t> stop;
   uint32_t stop_rank;
@@ -164,7 +164,7 @@ struct NodeHeader {
   Shared<uint64_t> used_bytes;
 };
 
-// What was agreed about an op. Behind it lie block_bytes[], the response, the signature.
+// The agreed description of an op; block_bytes[], the response and the signature follow it.
 struct OpHead {
   uint32_t kind, dtype, reduce, root;
   uint64_t result_bytes;
@@ -184,26 +184,27 @@ struct Record {
   uint64_t first_segment;  // its number
   uint64_t first_input;    // the number of the first byte of its input
   uint64_t result_offset;
-  uint64_t partial_offset;  // what this node's ranks give; with one node that is the result
+  uint64_t partial_offset;  // the sum of this node's ranks; with one node that is the result
   uint64_t first_given, first_taken;  // segments: see node_order.h
   OpHead op;
   uint64_t end_segment() const { return first_segment + segments(); }
-  // The last segment may be a short one, and be given in the middle; its place is a whole one then.
+  // The last segment may be short, and be contributed in the middle; it then takes the room of a
+  // whole one.
   uint64_t end_input() const {
     uint64_t bytes = first_given > 0 ? segments() * kSegmentBytes : op.result_bytes;
     return align_up(first_input + bytes, kCacheLine);
   }
   uint64_t segments() const { return segments_of(op.result_bytes); }
-  // What is given, and what is taken, under a number.
+  // The segment that is contributed, and the one that is taken, under a number.
   ByteRange given(uint64_t number) const { return range_of(first_given, number); }
   ByteRange taken(uint64_t number) const { return range_of(first_taken, number); }
-  // Of a segment's input, as segments are numbered.
+  // The bytes of a segment's input, by the segment's number.
   uint64_t input_of(uint64_t number) const {
     return first_input + (number - first_segment) * kSegmentBytes;
   }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
-  // Of its result, and of a partial one. At least what the ring passes round: so an op without data
-  // is complete when all nodes have come to it.
+  // The bytes of its result, and of a partial one: at least what the ring passes round, so that an
+  // op without data is complete when all nodes have reached it.
   uint64_t heap_bytes() const { return op.result_bytes > 0 ? op.result_bytes : kCacheLine; }
 
  private:
@@ -212,7 +213,7 @@ struct Record {
   }
 };
 
-// Where in the result of an op the input of a rank goes: its block, or all of it, or nothing.
+// The part of an op's result to which a rank's input goes: its block, or all of it, or nothing.
 inline ByteRange contribution(const Record& record, int rank) {
   const OpHead& op = record.op;
   auto* blocks = reinterpret_cast<const uint64_t*>(&record + 1);

@@ -15,10 +15,11 @@ namespace hvdft {
 
 namespace {
 
-constexpr uint64_t kHeads = align_up(sizeof(PairHeader), kPage);  // where they begin, in the file
+constexpr uint64_t kHeads = align_up(sizeof(PairHeader), kPage);  // their offsets in the file
 constexpr uint64_t kData = kHeads + kMostMessages * sizeof(MessageHead);
 
-// Its maker may be killed, and both ends may make it at once: it gets its name when it is whole.
+// Its maker may be killed, and both ends may make it at once: the file gets its name when it is
+// complete.
 int make(const Node& node, const std::string& path, int source, int dest) {
   std::string unfinished = path + "." + std::to_string(getpid());
   unlink(unfinished.c_str());
@@ -163,8 +164,8 @@ void PairFile::settle() const {
   }
 }
 
-// Gives back the whole pages between the end of the last hole and `end`. Who is killed here loses
-// some room, not more.
+// Releases the whole pages between the end of the last hole and `end`. A process killed in here
+// only leaks some room.
 void PairFile::free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) const {
   uint64_t from = hole.load(), to = end / kPage * kPage;
   if (to <= from) return;

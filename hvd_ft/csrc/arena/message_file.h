@@ -1,6 +1,6 @@
 // The file of a pair of ranks: its message log, which outlives both. messages-<source>-<dest>.log
-// has a header page, the messages' heads, then their data, each in a room of its own that is not
-// used again: what is dropped leaves a hole, which takes no memory. On the node of the source its
+// has a header page, the messages' heads, then their data, each in address space that is never used
+// again: a dropped message leaves a hole, which takes no memory. On the node of the source its
 // worker adds messages and drops them; on other nodes the mirror does.
 #ifndef HVD_FT_PAIR_FILE_H
 #define HVD_FT_PAIR_FILE_H
@@ -25,7 +25,7 @@ struct MessageHead {
 };
 static_assert(sizeof(MessageHead) == 128, "heads do not straddle pages");
 
-// What an end publishes. `at` is its own: its place at a loop's snapshots, by their slots.
+// What an end publishes. `at` is for its own use: its place at a loop's snapshots, by their slots.
 struct PairEnd {
   struct OfLoop {
     Shared<uint64_t> begin, past;
@@ -48,17 +48,18 @@ struct PairHeader {
   alignas(64) Shared<uint32_t> doorbell;  // of the receiver; notified when a message is there
   PairEnd sender, receiver;
 
-  // Of who adds messages on this node. Bytes count from where heads, or data, begin.
+  // Written by the process that adds messages on this node. Bytes count from the beginning of the
+  // heads, or of the data.
   alignas(64) Shared<uint64_t> decided_before;  // messages before it are dropped or kept
   Shared<uint64_t> data_end;
-  Shared<uint64_t> heads_backed, data_backed;  // up to here they have memory, …
-  Shared<uint64_t> heads_hole, data_hole;      // … but for holes that end here
+  Shared<uint64_t> heads_backed, data_backed;  // heads and data have memory up to here, …
+  Shared<uint64_t> heads_hole, data_hole;      // … except holes, which end here
 };
 
 class PairFile {
  public:
   ~PairFile();
-  // `make` it if it is not there. nullptr, with an error set, if it cannot be had.
+  // `make`: creates the file if it does not exist. nullptr, with an error set, on failure.
   static std::unique_ptr<PairFile> open(const Node& node, int source, int dest, bool make);
 
   PairHeader& header() const { return *reinterpret_cast<PairHeader*>(control_.data()); }
@@ -68,14 +69,14 @@ class PairFile {
   SeenMessage see(uint64_t number) const;
   uint64_t sent() const { return header().sender.count.load(std::memory_order_acquire); }
 
-  // The next message: room for its data; writing them, a stretch at a time; making it known.
+  // The next message: get room for its data; write the data, a stretch at a time; publish it.
   int room(uint64_t bytes, uint64_t* offset) const;
   int write(uint64_t offset, const char* data, uint64_t bytes) const;
-  void publish(const MessageHead& head) const;  // its form, tag, checksum, and where its data are
+  void publish(const MessageHead& head) const;  // form, tag, checksum, offset of its data
   int read(uint64_t offset, char* data, uint64_t bytes) const;
   uint64_t memory_bytes() const;
 
-  // Drops what nobody will ask for again.
+  // Drops the messages that neither end will ask for again.
   void settle() const;
 
  private:

@@ -60,7 +60,7 @@ void Arenas::take_over(int rank) const {
   }
 }
 
-// An op that is not complete is one of the last: nobody has executed it.
+// An incomplete op is one of the last: no rank has executed it.
 const Record& Arenas::record_of(uint64_t number) const {
   uint64_t id = node_->header().log_length.load(std::memory_order_acquire) - 1;
   while (node_->record(id)->first_segment > number) --id;
@@ -81,13 +81,13 @@ void Arenas::reduce_segment(const Record& record, uint64_t number) const {
       if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
     }
     Finish finish;
-    // A smaller one is still in the cache when ranks come to read it.
+    // A smaller result is still in the cache when ranks read it.
     if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kInputBytes};
     uint64_t elements = range.bytes() / element_bytes(op.dtype);
     reduce(op.dtype, op.reduce, inputs, count, result, elements, finish);
     return;
   }
-  // The nodes' parts are added to each other, so where a node has none it gives zeros.
+  // The nodes' parts are added up, so a node without a part contributes zeros.
   if (node_->several()) std::memset(result, 0, range.bytes());
   for (int r = first; r < end; ++r) {
     ByteRange part = overlap(range, contribution(record, r));

@@ -1,6 +1,6 @@
-// The arenas of a node together, and the work on the segments of ops: who reduces which, out of
-// the input areas of all ranks on this node into the one result, or with several nodes into what
-// this node gives to the ring.
+// All arenas of a node, and the work on the segments of ops: which worker reduces which segment,
+// from the input areas of all ranks on this node into the result, or with several nodes into this
+// node's input to the ring.
 #ifndef HVD_FT_CLAIMS_H
 #define HVD_FT_CLAIMS_H
 
@@ -14,8 +14,8 @@ namespace hvdft {
 
 class Arenas {
  public:
-  // `rank`: whose input area is to be writable, for a worker. Empty, with an error set, if a file
-  // is missing or not of this job.
+  // `rank`: the worker's rank, whose input area is mapped writable. Empty, with an error set, if a
+  // file is missing or not of this job.
   static std::unique_ptr<Arenas> open(const std::string& dir, const char* job, Node::Role role,
                                       int rank);
   Node& node() const { return *node_; }
@@ -23,14 +23,14 @@ class Arenas {
 
   Stage stage(const Record& record, uint64_t number) const;
   bool is_reduced(uint64_t number) const;
-  // Its result can be taken: with one node, when it is reduced.
+  // Whether its result can be taken: with one node, when it is reduced.
   bool is_final(uint64_t number) const;
   bool all_contributed(uint64_t place) const;
 
-  // Claims segment `number` for `rank` and reduces it. False if another was quicker.
+  // Claims segment `number` for `rank` and reduces it. False if another worker was faster.
   bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;
 
-  // The worker of `rank` is dead: reduces what it had claimed.
+  // The worker of `rank` is dead: reduces the segments that it had claimed.
   void take_over(int rank) const;
 
  private:

@@ -31,8 +31,8 @@ inline void notify(Shared<uint32_t>& doorbell) {
           0);
 }
 
-// The same, where who waits has stored something in `asleep` before: a system call less when it
-// does not sleep. It wakes those who nap with one of these `roles`.
+// The same for a waiter that stores a value in `asleep` before it sleeps: saves a system call when
+// it does not sleep. Wakes the waiters that nap in one of these `roles`.
 inline void notify(Shared<uint32_t>& doorbell, const Shared<uint64_t>& asleep,
                    uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   doorbell.fetch_add(1, std::memory_order_seq_cst);
@@ -41,7 +41,8 @@ inline void notify(Shared<uint32_t>& doorbell, const Shared<uint64_t>& asleep,
           nullptr, roles);
 }
 
-// Sleeps until the doorbell has moved on from `ticket`, or timeout_ms (negative: no limit) is over.
+// Sleeps until the doorbell has moved on from `ticket`, or until timeout_ms (negative: no limit)
+// has passed.
 inline bool wait_doorbell(Shared<uint32_t>& doorbell, uint32_t ticket, int timeout_ms) {
   timespec limit{timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};
   if (doorbell.load(std::memory_order_seq_cst) == ticket) {
@@ -51,7 +52,7 @@ inline bool wait_doorbell(Shared<uint32_t>& doorbell, uint32_t ticket, int timeo
   return doorbell.load(std::memory_order_seq_cst) != ticket;
 }
 
-// The same for a time that is short, and for notifications for one of these `roles`.
+// The same for a short time, and for notifications of one of these `roles`.
 inline void wait_doorbell_ns(Shared<uint32_t>& doorbell, uint32_t ticket, uint64_t ns,
                              uint32_t roles = FUTEX_BITSET_MATCH_ANY) {
   uint64_t end = now_ns() + ns;
@@ -60,8 +61,8 @@ inline void wait_doorbell_ns(Shared<uint32_t>& doorbell, uint32_t ticket, uint64
           nullptr, roles);
 }
 
-// What collectives wait for mostly comes within microseconds. Until then others may have the
-// CPU, but it does not go idle: waking an idle one costs more than all the rest of a small op
+// Most waits of collectives end within microseconds. Meanwhile other threads may use the CPU, but
+// it does not go idle: waking an idle CPU costs more than all the rest of a small op
 // (docs/performance.md has figures). True if the doorbell has moved on.
 inline bool yield_for_doorbell(Shared<uint32_t>& doorbell, uint32_t ticket) {
   constexpr uint64_t kYieldNs = 8000;

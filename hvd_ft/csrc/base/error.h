@@ -4,7 +4,7 @@
 
 namespace hvdft {
 
-// Keeps the text (as printf) for hvdft_error() and returns `code`.
+// Stores the text (formatted as by printf) for hvdft_error() and returns `code`.
 __attribute__((format(printf, 2, 3))) int fail(int code, const char* format, ...);
 
 }  // namespace hvdft

@@ -64,11 +64,11 @@ bool strike(int point, uint64_t op) {
     if (!drill.due(point, op) || drill.struck.exchange(true)) continue;
     dprintf(STDERR_FILENO, "hvdft: drill: %s\n", drill.text.c_str());
     if (drill.way == 's') {
-      raise(drill.value);  // to this thread, so it does not get beyond the point
+      raise(drill.value);  // to this thread, so that it does not get past the point
     } else if (drill.way == 'x') {
       _exit(drill.value);
     } else if (drill.way == 'p') {
-      kill(getppid(), drill.value);  // which ends the agent, or mpirun: see shim.py
+      kill(getppid(), drill.value);  // the shim then ends the agent, or mpirun: see shim.py
     } else {
       return true;
     }

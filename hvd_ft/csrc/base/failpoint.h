@@ -1,4 +1,4 @@
-// Drills: a worker that dies at a named point in its life, as `hvdft run --inject` says.
+// Failpoints: a worker dies at a named point in its life, as `hvdft run --inject` orders (a drill).
 #ifndef HVD_FT_FAILPOINT_H
 #define HVD_FT_FAILPOINT_H
 
@@ -7,10 +7,10 @@
 
 namespace hvdft {
 
-// How many drills this process has; -1 until the environment has been looked at.
+// How many drills this process has; -1 until the environment has been read.
 extern std::atomic<int> drills;
 
-// The training step that the process has come to: a drill may wait for one.
+// The training step that the process has reached: a drill may wait for one.
 void set_failpoint_step(uint64_t step);
 
 bool strike(int point, uint64_t op);

@@ -13,7 +13,7 @@
 namespace hvdft {
 namespace {
 
-// Float16's values are taken as they are in float32.
+// Float16 values are converted to float32 exactly.
 struct Sum;
 struct Product;
 struct Min;
@@ -119,8 +119,8 @@ void pass_of(int n_inputs, const T* const* inputs, T* to, uint64_t n, const Fini
   }
 }
 
-// Four inputs at once, then what they are together with three more, and so on: what is added up
-// goes to memory and back as rarely as possible. Blocks stay in the first-level cache meanwhile.
+// Four inputs at once, then their result with three more, and so on: partial results go to memory
+// and back as rarely as possible. Blocks stay in the first-level cache meanwhile.
 template <typename T, typename Op>
 void reduce_typed(const void* const* inputs, int n_inputs, void* result, uint64_t count,
                   const Finish& finish) {
@@ -139,7 +139,7 @@ void reduce_typed(const void* const* inputs, int n_inputs, void* result, uint64_
       pass_of<T, Op>(some_count, some, last ? out + at : so_far, n, last ? finish : Finish{});
     }
   }
-  if (finish.past_cache) _mm_sfence();  // before anybody is told that it is there
+  if (finish.past_cache) _mm_sfence();  // before the result is published
 }
 
 float half_to_float(uint16_t half) {

@@ -13,12 +13,12 @@ uint64_t element_bytes(uint32_t dtype);
 // How a result is written.
 struct Finish {
   double factor = 1;        // float32 and float64 are multiplied by it
-  bool past_cache = false;  // nobody reads it soon; it begins at a multiple of 16 bytes
+  bool past_cache = false;  // not read soon; it begins at a multiple of 16 bytes
 };
 
 // result[i] = inputs[0][i] op inputs[1][i] op … for i in [0, count). float16 is summed in
 // float32 and rounded once. Integers wrap around. Pointers are aligned to the element. Without an
-// input: what changes nothing when it is reduced with something else.
+// input: the neutral element of the reduction.
 void reduce(uint32_t dtype, uint32_t op, const void* const* inputs, int n_inputs, void* result,
             uint64_t count, const Finish& finish = {});
 

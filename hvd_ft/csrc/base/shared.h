@@ -1,5 +1,6 @@
 // A word in the arena that several processes read and write: an atomic. Tests that step through the
-// core's code are compiled with another one, every access to which is a step (tests/core/stepped).
+// core's code are compiled with another definition, in which every access is a step
+// (tests/core/stepped).
 #ifndef HVD_FT_SHARED_H
 #define HVD_FT_SHARED_H
 
@@ -23,9 +24,9 @@ template <typename T>
 using Shared = std::atomic<T>;
 #endif
 
-// Copies what somebody else may be overwriting, so that a sequence counter has to tell whether it
-// is torn; and writes what somebody else may be copying so. (H.-J. Boehm, Can Seqlocks Get Along
-// With Programming Language Memory Models?, MSPC 2012.)
+// Copies memory that another process may be overwriting, so that a sequence counter has to tell
+// whether the copy is torn; and writes memory that another process may be copying so. (H.-J. Boehm,
+// Can Seqlocks Get Along With Programming Language Memory Models?, MSPC 2012.)
 inline void copy_torn(char* to, const char* from, uint64_t bytes) {
   uint64_t at = 0, word;
   for (; at + sizeof word <= bytes; at += sizeof word) {

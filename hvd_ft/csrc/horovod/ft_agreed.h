@@ -1,5 +1,5 @@
-// What Horovod's side writes into the op log's records: a response, and of which process set it is.
-// Announcements are written alike.
+// The part of an op log record that Horovod's side writes: a response and its process set.
+// Announcements are written in the same way.
 #ifndef HOROVOD_FT_AGREED_H
 #define HOROVOD_FT_AGREED_H
 

@@ -1,4 +1,4 @@
-// Horovod has a barrier, but its TensorFlow binding gives no way to it: this one does.
+// Horovod's barrier, which its TensorFlow binding does not expose.
 #include <future>
 
 #include "../operations.h"

@@ -1,5 +1,5 @@
-// What Horovod hands to all that belongs to the ft backend. It chooses the ft overloads where
-// Horovod passes an MPIContext or a GlooContext.
+// The context that Horovod hands to the classes of the ft backend. Its type selects the ft
+// overloads where Horovod passes an MPIContext or a GlooContext.
 #ifndef HVD_FT_HOROVOD_FT_CONTEXT_H
 #define HVD_FT_HOROVOD_FT_CONTEXT_H
 

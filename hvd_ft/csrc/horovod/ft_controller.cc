@@ -21,7 +21,7 @@ std::logic_error Unsupported(const std::string& what) {
                           "; run the script on HOROVOD_CONTROLLER=mpi for that");
 }
 
-// What the backend does not have fails where it is called, on every rank.
+// Functions that the backend lacks fail where they are called, on every rank.
 Status Admit(const Request& request) {
   return request.request_type() == Request::ADASUM
              ? Status::PreconditionError(Unsupported("ADASUM operation").what())

@@ -1,10 +1,10 @@
 // One process set's negotiation in the ft backend, as Horovod sees it.
 //
-// Instead of a lockstep cycle every rank announces its tensors to the coordinator (rank 0, whether
-// it is in the set or not) when it has some; when all of the set have announced a tensor the
+// There is no lockstep cycle: every rank announces its tensors to the coordinator (rank 0, whether
+// it is in the set or not) when it has some. When all ranks of the set have announced a tensor, the
 // coordinator proposes responses, the agents append them to the op log, and every rank executes the
-// log in order (FtEngine). Horovod's own code, which only a controller can call, still matches
-// requests, builds responses and fuses them: in ft_coordinator.cc.
+// log in order (FtEngine). Horovod's own code still matches requests, builds responses and fuses
+// them; only a controller can call it: ft_coordinator.cc.
 #ifndef HOROVOD_FT_CONTROLLER_H
 #define HOROVOD_FT_CONTROLLER_H
 
@@ -29,13 +29,13 @@ public:
   // The set has these ranks; none are all. Returns whether this rank is one of them.
   bool Start(std::vector<int>& ranks);
 
-  // The next ops of the log, if they are this set's; the global set's waits for some.
+  // The next ops of the log, if they are this set's; the global set waits for some.
   ResponseList ComputeResponseList(bool shutdown_requested, HorovodGlobalState& state,
                                    ProcessSet& process_set) override;
 
   int GetTypeSize(DataType dtype) override;
   void Barrier(Communicator communicator) override;
-  // What all ranks have, if they agree by way of the log; used for changes of process sets only.
+  // Bits that all ranks have set, agreed on through the log; only changes of process sets use it.
   void Allgather2Ints(std::array<int, 2> values, std::vector<int>& recv_values) override;
 
   // Steps of Horovod's own cycle, which the ft backend does not have.
@@ -78,14 +78,14 @@ private:
   // The coordinator's, of this term; Horovod's message table belongs to them.
   struct Agreed {
     std::string signature;
-    uint64_t row_bytes; // of a tensor's slice at one place of its first dimension
+    uint64_t row_bytes; // of a slice of a tensor along its first dimension
     uint64_t bytes;
     uint32_t root; // of a broadcast
   };
   FtJoined joined_;
   std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]
-  std::vector<std::string> ready_;                 // tensors that all ranks have announced
-  std::unordered_map<std::string, Agreed> agreed_; // what is about to be proposed
+  std::vector<std::string> ready_;                               // tensors announced by all ranks
+  std::unordered_map<std::string, Agreed> agreed_;               // what is about to be proposed
 };
 
 } // namespace common

@@ -1,5 +1,5 @@
-// The coordinator's part of a controller: rank 0 finds out what all ranks of a process set are
-// ready for, and proposes it for the log.
+// The coordinator's part of a controller: rank 0 determines the ops for which all ranks of a
+// process set are ready, and proposes them for the log.
 #include <numeric>
 #include <unordered_set>
 
@@ -56,7 +56,7 @@ Request FtController::TakeSplits(const Request& announced) {
   return request;
 }
 
-// What waits only for ranks that have joined.
+// Tensors that only ranks which have joined have not announced.
 void FtController::FindReadyByJoins() {
   auto size = static_cast<size_t>(size_);
   for (auto& entry : message_table_) {
@@ -70,7 +70,7 @@ void FtController::FindReadyByJoins() {
 
 bool FtController::AllJoined() const { return joined_.ranks.size() == static_cast<size_t>(size_); }
 
-// Ranks that have joined without announcing this tensor before.
+// Ranks that joined before announcing this tensor.
 std::vector<int> FtController::Absent(const std::string& name) const {
   std::set<int> absent = joined_.ranks;
   for (auto& request : message_table_.at(name)) {
@@ -112,7 +112,7 @@ uint64_t RowBytes(const Request& request) {
 
 } // namespace
 
-// Horovod's response to what has been announced. It takes no part in that who is absent.
+// Horovod's response to the announcements; absent ranks take no part.
 Response FtController::Agree(const std::string& name) {
   auto& requests = message_table_.at(name);
   const Request first = requests[0];
@@ -146,7 +146,7 @@ Response FtController::Agree(const std::string& name) {
   return response;
 }
 
-// Horovod ends, too, when ranks do not ask for the same.
+// Stock Horovod also ends when ranks ask for different things.
 void FtController::CheckChange(const std::vector<Request>& requests, bool absent) const {
   if (absent) {
     FtStop("cannot " + FtProcessSetChange(requests[0]) + " while ranks have joined (hvd.join)");
@@ -219,7 +219,7 @@ uint32_t CoreReduce(ReduceOp op) {
 
 } // namespace
 
-// What each rank of the job gives to a concatenation of all, in bytes.
+// Each rank's part of a concatenation, in bytes.
 std::vector<uint64_t> FtController::Blocks(const Response& response) const {
   std::vector<uint64_t> blocks(static_cast<size_t>(ft().worker_size()));
   auto& sizes = response.tensor_sizes();
@@ -236,7 +236,7 @@ std::vector<uint64_t> FtController::Blocks(const Response& response) const {
   return blocks;
 }
 
-// What the core needs to know of a response; `blocks` has to live as long as the op.
+// The core's view of a response; `blocks` has to live as long as the op.
 hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& blocks) const {
   hvdft_op op{};
   op.dtype = static_cast<uint32_t>(response.tensor_type());
@@ -291,7 +291,7 @@ void FtController::Propose(uint64_t term, const ResponseList& list) {
     ops.back().response_bytes = bytes[i].size();
     ops.back().signature = signatures[i].c_str();
   }
-  // If a rank joined meanwhile the answer is "again": everyone announces anew in the new term.
+  // If a rank entered meanwhile the answer is "again": every rank announces anew in the new term.
   FtCheck(ft().worker_propose(term, ops.data(), static_cast<int>(ops.size())));
   agreed_.clear();
 }

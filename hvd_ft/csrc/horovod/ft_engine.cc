@@ -64,14 +64,14 @@ bool FtEngine::Next(bool shutdown_requested, HorovodGlobalState& state) {
   }
 }
 
-// Others learn of it by the state of this rank: they have nothing to do for it.
+// The others see it in this rank's state; they have nothing to do.
 void FtEngine::Leave() {
   FtCheckReplayedToTheEnd();
   ft().worker_caught_up();
   ft().worker_leave();
 }
 
-// What this rank waits for may be something that a rank which has ended cannot give any more.
+// This rank may wait for an input of a rank that has ended.
 void FtEngine::CheckPeers() {
   for (auto& each : sets_) {
     auto& requests = each.second.requests;

@@ -1,6 +1,5 @@
-// One session of this rank, from hvd.init to hvd.shutdown: it announces what the script asks for,
-// follows the op log, and executes what that has. Horovod's controllers and operations are handed
-// it.
+// One session of this rank, from hvd.init to hvd.shutdown: it announces the script's requests,
+// follows the op log, and executes its ops. Horovod's controllers and operations are handed it.
 #ifndef HOROVOD_FT_ENGINE_H
 #define HOROVOD_FT_ENGINE_H
 
@@ -25,11 +24,11 @@ public:
   // Waits until the log has next ops that this rank is ready for, and hands them to their process
   // set. False: this rank has left.
   bool Next(bool shutdown_requested, HorovodGlobalState& state);
-  // Ends a wait of Next: there is something new to look at in this process. From any thread.
+  // Ends a wait of Next, as something in this process has changed. From any thread.
   void Wake() { ft().worker_notify(); }
 
   // Whether all ranks have asked for the same change of process sets since the last call (see
-  // ft_process_sets.h). When the session is over nobody need be asked.
+  // ft_process_sets.h). Once the session is over no agreement is needed.
   bool TakeChange() { return reader_.TakeChange() || ended_; }
 
   FtExecutor& Executor() { return executor_; }

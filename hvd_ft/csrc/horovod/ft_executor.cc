@@ -59,7 +59,7 @@ void FtExecutor::Finish(InFlightOp& op) {
   Status status = op.finish();
   timeline_->ActivityEndAll(op.entries);
   ft().worker_pend(-static_cast<int64_t>(op.tensors));
-  ft().worker_executed(op.record.id); // before the callbacks: the script goes on with them
+  ft().worker_executed(op.record.id); // before the callbacks, which let the script go on
   for (auto& e : op.entries) {
     timeline_->End(e.tensor_name, status.ok() ? e.output : nullptr);
     e.FinishWithCallback(status);

@@ -18,23 +18,23 @@ public:
 
   // The first op of the log that is neither executed nor handed over.
   uint64_t NextOp() const;
-  // Horovod will begin it.
+  // Hands it over: Horovod will begin it.
   void HandOver(const hvdft_record& record) { handed_over_.push_back(record); }
-  // An op of others is passed over: they can rely on it that this rank has come to it.
+  // Passes over an op of other ranks, which can rely on this rank having reached it.
   void PassOver(const hvdft_record& record);
   bool IsIdle() const { return in_flight_.empty(); }
-  // Does what can be done for the ops under way; true if one of them is finished now.
+  // Advances the ops under way; true if one of them has finished.
   bool Advance();
-  // The timeline tells a wait for a rank that is restarted from an op that takes long.
+  // The timeline distinguishes waiting for a restarted rank from a slow op.
   void ShowWaiting();
 
-  // What follows is for Horovod's operations.
+  // The following functions are for Horovod's operations.
 
-  // The record of the op that Horovod begins now; called once for each, in order.
+  // Returns the record of the op that Horovod begins now; called once for each, in order.
   hvdft_record TakeRecord();
-  // Carries the op out while Horovod does other things, and calls its entries back.
+  // Executes the op while Horovod does other things, and calls its entries' callbacks.
   void Begin(std::unique_ptr<InFlightOp> op);
-  // Waits for all that is under way, the op that Horovod begins now included.
+  // Waits for all ops under way, including the one that Horovod begins now.
   void Barrier();
 
 private:

@@ -14,7 +14,8 @@ namespace horovod {
 namespace common {
 
 struct InFlightOp {
-  // `of`: their tensors are this rank's input, which lies as in `layout`, an empty one.
+  // `of`: the entries whose tensors are this rank's input, laid out as in `layout`, which is still
+  // empty.
   InFlightOp(const hvdft_record& record, std::vector<TensorTableEntry> of,
              FtLayout layout = FtLayout::Packed())
       : record(record), entries(std::move(of)), layout_(std::move(layout)) {
@@ -26,14 +27,14 @@ struct InFlightOp {
 
   hvdft_record record;
   std::vector<TensorTableEntry> entries;
-  size_t tensors = 0;         // that are pending until it is executed
+  size_t tensors = 0;         // tensors that are pending until it is executed
   bool of_others = false;     // the op of a process set without this rank
   bool shown_waiting = false; // in Horovod's timeline
 
-  // As in hvdft_copies; without one nothing is copied.
+  // As in hvdft_copies; an empty function copies nothing.
   std::function<void(uint64_t from, uint64_t bytes, char* to)> copy_in;
   std::function<void(uint64_t from, uint64_t bytes, const char* result)> copy_out;
-  // What is left to do when it is complete.
+  // Called when it is complete.
   std::function<Status()> finish = [] { return Status::OK(); };
 
   // Calls copy(entry, byte in the entry, bytes, byte in the stretch) for each part of a stretch.
@@ -43,7 +44,7 @@ struct InFlightOp {
     });
   }
 
-  // Of an op in one chunk: where an entry's part of the result lies.
+  // For an op in one chunk: the offset of an entry's part of the result.
   const char* ResultOf(size_t entry) const {
     return static_cast<const char*>(record.result) + layout_.Begin(entry);
   }

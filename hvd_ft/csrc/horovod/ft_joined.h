@@ -1,6 +1,6 @@
-// Which ranks of a process set have joined, in the sense of hvd.join: until all have, they give
-// zeros to the allreduces of the others. Every rank that has announced its join again in a new term
-// is added again.
+// Which ranks of a process set have joined, in the sense of hvd.join: until all have, they
+// contribute zeros to the allreduces of the others. A rank that announces its join again in a new
+// term is added again.
 #ifndef HOROVOD_FT_JOINED_H
 #define HOROVOD_FT_JOINED_H
 
@@ -13,12 +13,12 @@ namespace horovod {
 namespace common {
 
 struct FtJoined {
-  // The device of a rank in a response that it gives zeros to: so the log tells, and only what
-  // lacks the same ranks is fused.
+  // Device number of a rank that contributes zeros to a response: so the log records it, and only
+  // ops that lack the same ranks are fused.
   static constexpr int32_t kAbsentDevice = CPU_DEVICE_ID - 1;
 
-  // `op`: the first one that the rank takes no part in by itself. It decides who is the last, not
-  // when it is told: the order of announcements is another one after a recovery.
+  // `op`: the first op that the rank takes no part in by itself. It determines which rank joined
+  // last; the order of announcements does not, as it differs after a recovery.
   void Add(int rank, int64_t op) {
     if (op >= last_op) {
       last = rank;

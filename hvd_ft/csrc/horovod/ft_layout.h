@@ -1,11 +1,11 @@
 // Where the tensors of an op lie in this rank's input, in bytes. Numbers only.
 //
 // Between nodes the ring cuts an op into as many chunks as there are nodes, and each chunk's sums
-// are taken in an order of its own. What is fused with what depends on timing; so that a sum does
-// not, each tensor is truncated by itself: an op lies chunk by chunk, and in each the tensors'
-// parts one after the other. Parts are padded to cache lines, all of a tensor to the same length;
-// so the ring's chunks are exactly these. With one chunk the tensors lie one after the other, each
-// from the beginning of a cache line. What is not reduced lies without any padding.
+// are taken in an order of its own. Which tensors are fused depends on timing. So that sums do not,
+// each tensor is split by itself: an op is laid out chunk by chunk, with the tensors' parts one
+// after the other in each chunk. Parts are padded to cache lines, all of a tensor to the same
+// length, so the ring's chunks are exactly these chunks. With one chunk the tensors lie one after
+// the other, each at the beginning of a cache line. Ops that do not reduce have no padding.
 #ifndef HOROVOD_FT_LAYOUT_H
 #define HOROVOD_FT_LAYOUT_H
 
@@ -34,7 +34,7 @@ public:
     ends_.push_back(ChunkBytes() + part);
   }
 
-  // Where a tensor lies as a whole, with one chunk.
+  // Offset of a whole tensor, with one chunk.
   uint64_t Begin(size_t tensor) const { return tensor == 0 ? 0 : ends_[tensor - 1]; }
 
   uint64_t Bytes() const { return chunks_ * ChunkBytes(); }

@@ -26,7 +26,7 @@ struct FtLibrary {
 #undef HVDFT_MEMBER
 };
 
-// So long Horovod's thread waits at most, for the stall inspector; all else notifies.
+// The longest wait of Horovod's thread, for the stall inspector; everything else notifies it.
 constexpr int kFtWaitMs = 1000;
 
 // Throws std::runtime_error if the library is not there or is another version.

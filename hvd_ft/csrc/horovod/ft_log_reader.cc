@@ -15,13 +15,13 @@ bool FtLogReader::HandOver(bool leaving) {
   return to != nullptr;
 }
 
-// Hands over the log's next op if it is one of the same process set as that before. Returns the
-// set, or nullptr.
+// Hands over the log's next op if it is of the same process set as the op before. Returns the set,
+// or nullptr.
 const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool leaving) {
-  while (!change_) { // until that is done it is not known which sets there are
+  while (!change_) { // until then the process sets are not known
     hvdft_record record;
     int code = ft().worker_record(executor_.NextOp(), &record);
-    // Truncated: the script is on its way to the loop, from where it jumps to its snapshot.
+    // Truncated: the script has not reached the loop yet, where it jumps to its snapshot.
     if (code == HVDFT_AGAIN || (code == HVDFT_ETRUNCATED && !FtAnyPending(sets_))) {
       return nullptr;
     }
@@ -42,7 +42,7 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
       replay_.Moved();
       return &set;
     }
-    // Before it has joined, a script that asks for nothing may be about to jump to its snapshot.
+    // Before it has entered, a script without requests may be about to jump to its snapshot.
     if (!ft().worker_entered() && !FtAnyPending(sets_) && !leaving) {
       return nullptr;
     }

@@ -1,9 +1,9 @@
-// How this rank goes through the op log, which has the ops of all process sets.
+// Reads the op log, which has the ops of all process sets, for this rank.
 //
-// Every rank goes through the log in order. An op of a set that this rank is in is handed to
-// Horovod when the script has asked for it; another op is passed over: the rank gives nothing and
-// takes nothing, but others can rely on it that it has come to it. A restarted rank does just the
-// same: the log's first part is only older.
+// Every rank reads the log in order. An op of one of the rank's process sets is handed to Horovod
+// once the script has asked for it. Any other op is passed over: the rank contributes and takes
+// nothing, but others can rely on it having reached the op. A restarted rank does the same; only
+// the first part of the log is older.
 #ifndef HOROVOD_FT_LOG_READER_H
 #define HOROVOD_FT_LOG_READER_H
 
@@ -21,7 +21,7 @@ public:
   void Start() { change_ = false; }
 
   // Hands over the log's next ops that this rank is ready for, as many as there are in the same
-  // process set; true if there is one. `leaving`: this rank is about to end its session.
+  // process set; true if there is one. `leaving`: whether this rank is about to end its session.
   bool HandOver(bool leaving);
 
   // Whether the log has come to a change of process sets (see ft_process_sets.h), once for each.

@@ -1,5 +1,5 @@
-// What ranks agree on: this rank announces what it is ready for; rank 0 finds out, for every
-// process set, what all its ranks are ready for, whether it is in there or not.
+// The negotiation: this rank announces the tensors it is ready for. Rank 0 determines for every
+// process set, whether it is a member or not, the ops for which all members are ready.
 #ifndef HOROVOD_FT_NEGOTIATOR_H
 #define HOROVOD_FT_NEGOTIATOR_H
 
@@ -14,13 +14,13 @@
 namespace horovod {
 namespace common {
 
-// Rank 0's part for one process set. What was counted belongs to a term.
+// Rank 0's part for one process set. Counts belong to a term.
 class FtCoordinator {
 public:
   virtual ~FtCoordinator() = default;
   virtual void StartTerm() = 0;
   virtual void Count(const std::vector<Request>& announced) = 0;
-  // Proposes what all ranks have announced.
+  // Proposes the ops that all ranks have announced.
   virtual void Coordinate(uint64_t term, HorovodGlobalState& state) = 0;
 };
 
@@ -37,12 +37,11 @@ public:
   explicit FtNegotiator(FtProcessSets& sets) : sets_(sets) {}
   void Start(ParameterManager& parameter_manager) { parameter_manager_ = &parameter_manager; }
 
-  // Takes what the script has asked for since; true if there was anything.
+  // Takes the script's new requests; true if there were any.
   bool Collect();
   void FollowTerm(uint64_t term);
-  // Tensors that are announced together are agreed on together, and fused. So while this process's
-  // other threads, given the CPU, queue more of them it is not yet time; but no longer than a
-  // cycle.
+  // Tensors that are announced together are agreed on together, and fused. So this waits while
+  // other threads of this process, given the CPU, queue more of them, but no longer than a cycle.
   bool MoreToCome(uint32_t ticket) const;
   void Negotiate(HorovodGlobalState& state);
 

@@ -113,8 +113,8 @@ Status FtAllgather::Execute(std::vector<TensorTableEntry>& entries, const Respon
   return Begin(std::move(in_flight), FT_ALLGATHER);
 }
 
-// The outputs are as large as all ranks together say. The result lies rank by rank, in each the
-// entries one after the other.
+// The outputs have the sizes of all ranks together. The result is laid out rank by rank, with the
+// entries one after the other in each.
 Status FtAllgather::CopyOut(InFlightOp& in_flight, const Response& response) {
   auto& entries = in_flight.entries;
   auto size = static_cast<size_t>(ControllerOf(global_state_, entries).GetSize());
@@ -155,7 +155,7 @@ Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Respon
   in_flight->copy_in = [input](uint64_t from, uint64_t bytes, char* to) {
     std::memcpy(to, input + from, bytes);
   };
-  // A replayed root takes the logged value too: what it broadcast before is what counts.
+  // A replayed root takes the logged value too: the value that it broadcast before counts.
   if (!root || !ft().worker_owes(in_flight->record.id)) {
     char* output = root ? input : Data(e.output);
     in_flight->copy_out = [output](uint64_t from, uint64_t bytes, const char* result) {
@@ -169,8 +169,8 @@ Status FtBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Respon
 
 namespace {
 
-// Where a rank's slice of a tensor begins, in bytes: the first ranks have a row more if the rows
-// cannot be shared out evenly.
+// Offset of a rank's slice of a tensor, in bytes: the first ranks have one row more if the rows
+// cannot be divided evenly.
 uint64_t SliceBegin(const Tensor& tensor, int rank, int size) {
   int64_t rows = tensor.shape().dim_size(0);
   int64_t before = rank * (rows / size) + std::min<int64_t>(rank, rows % size);

@@ -1,6 +1,6 @@
-// Horovod's operations through the arena: what is to be copied in and out. The executor carries
-// them out. An op that an earlier incarnation took part in is served the same way; only what is
-// there already is not done again.
+// Horovod's operations through the arena: they define what is copied in and out, and the executor
+// executes them. An op that an earlier incarnation took part in is served the same way, except that
+// existing results are not computed again.
 #ifndef HOROVOD_FT_OPERATIONS_H
 #define HOROVOD_FT_OPERATIONS_H
 
@@ -10,7 +10,7 @@
 namespace horovod {
 namespace common {
 
-// What all of them have in common.
+// The part that all operations share.
 template <class Operation> class FtOperation : public Operation {
 public:
   FtOperation(FtExecutor& executor, HorovodGlobalState* state)
@@ -20,14 +20,14 @@ protected:
   // The op that Horovod begins now.
   std::unique_ptr<InFlightOp> NewInFlightOp(std::vector<TensorTableEntry>& entries,
                                             FtLayout layout = FtLayout::Packed());
-  // Hands the op over: the executor finishes it, and calls its entries back.
+  // Hands over the op: the executor finishes it, and calls its entries' callbacks.
   Status Begin(std::unique_ptr<InFlightOp> op, const char* activity);
 
 private:
   FtExecutor& executor_;
 };
 
-// One that Horovod chooses among others.
+// An operation that Horovod chooses among several.
 template <class Operation> class FtCollective : public FtOperation<Operation> {
 public:
   using FtOperation<Operation>::FtOperation;
@@ -37,16 +37,16 @@ public:
   }
 };
 
-// What Horovod's two operations that reduce have in common.
+// The part that Horovod's two reducing operations share.
 template <class Operation> class FtReduction : public FtCollective<Operation> {
 public:
   using FtCollective<Operation>::FtCollective;
 
 protected:
-  // Reads the tensors, times the factor that they have before the reduction.
+  // Reads the tensors, multiplied by their prescale factor.
   std::unique_ptr<InFlightOp> NewReduction(std::vector<TensorTableEntry>& entries,
                                            const Response& response);
-  // Copies bytes of an entry's type, times the factor.
+  // Copies elements of an entry's type, multiplied by the factor.
   void CopyScaled(double factor, TensorTableEntry& e, const char* from, char* to, uint64_t bytes);
 };
 
@@ -71,15 +71,15 @@ public:
   Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 };
 
-// A reduction of the whole tensors, of which each rank copies its slices out: so the log has what
-// every rank got.
+// A reduction of the whole tensors, from which each rank copies its slices: so the log holds every
+// rank's result.
 class FtReducescatter : public FtReduction<ReducescatterOp> {
 public:
   using FtReduction::FtReduction;
   Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 };
 
-// Likewise all that anybody sends to anybody, one rank's after the other's.
+// Likewise the blocks of all pairs of ranks, by sender.
 class FtAlltoall : public FtCollective<AlltoallOp> {
 public:
   using FtCollective::FtCollective;
@@ -89,7 +89,7 @@ private:
   Status CopyOut(InFlightOp& in_flight, const Response& response);
 };
 
-// All ranks have joined, the log says so.
+// All ranks have joined, as recorded in the log.
 class FtJoin : public FtOperation<JoinOp> {
 public:
   using FtOperation::FtOperation;

@@ -10,8 +10,8 @@ namespace {
 constexpr char kName[] = "hvd_ft.process_sets";
 enum : int64_t { kAdd, kRemove };
 
-// A barrier has no shape, so there it is told what is asked for: what is to be done, and the ranks,
-// or the set's number.
+// A barrier has no shape, so the shape carries the request: the kind of change, and the ranks or
+// the set's number.
 Status Enqueue(TensorQueue& queue, std::vector<int64_t> what) {
   Request request;
   request.set_request_type(Request::BARRIER);

@@ -1,5 +1,5 @@
-// Process sets are added and removed by an op in the log, a barrier of all ranks: so they all do it
-// at the same place, and a restarted rank finds it there again.
+// Process sets are added and removed by an op in the log, a barrier of all ranks: so all ranks do
+// it at the same point of the log, and a restarted rank finds it there again.
 #ifndef HOROVOD_FT_PROCESS_SETS_H
 #define HOROVOD_FT_PROCESS_SETS_H
 
@@ -13,8 +13,8 @@
 namespace horovod {
 namespace common {
 
-// Asks for it by way of the global process set's queue. When all ranks have, and this one has come
-// to that op, FtEngine::TakeChange is true once.
+// Requests the change through the global process set's queue. When all ranks have, and this one has
+// reached that op, FtEngine::TakeChange returns true once.
 Status FtRequestAddition(TensorQueue& queue, const std::vector<int>& ranks);
 Status FtRequestRemoval(TensorQueue& queue, int32_t process_set);
 

@@ -23,12 +23,12 @@ constexpr char kOtherOrder[] =
 constexpr char kOtherBranch[] =
     "the log has it nowhere after that: likely a branch on time, files, random numbers or "
     "hvd.incarnation()";
-constexpr std::chrono::seconds kQuiet(1); // so long nothing moves before the log is searched
+constexpr std::chrono::seconds kQuiet(1); // the log is searched when nothing has moved for so long
 constexpr uint64_t kSearchedOps = 4096;
 
 std::string FirstLine(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
-// Where the log has the set's next op on a tensor of that name, from `from` on.
+// The set's next op on a tensor of that name, from `from` on.
 struct Found {
   bool any = false;
   uint64_t id = 0;
@@ -79,7 +79,7 @@ void FtCheckSignatures(const hvdft_record& record, const Response& response,
     return;
   }
   if (response.response_type() == Response::ERROR) {
-    return; // its requests differed between ranks, that is the error
+    return; // the ranks' requests differed; that is the error
   }
   std::istringstream agreed(record.signature);
   for (auto& name : response.tensor_names()) {
@@ -113,7 +113,7 @@ void FtReplay::Check(uint64_t next, uint64_t log_length) {
   }
 }
 
-// `over`: the timeout is.
+// `over`: whether the timeout has passed.
 void FtReplay::CheckAgainstLog(const FtRequests& requests, int32_t process_set,
                                const hvdft_record& next, uint64_t log_length, bool over) const {
   for (auto& entry : requests.Pending()) {

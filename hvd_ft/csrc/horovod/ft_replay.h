@@ -1,5 +1,5 @@
-// Whether a restarted script asks for what the log has. If not the job stops, with a line that
-// tells what is likely the cause.
+// Checks that a restarted script asks for the ops in the log. If it does not, the job stops with a
+// line that names the likely cause.
 #ifndef HOROVOD_FT_REPLAY_H
 #define HOROVOD_FT_REPLAY_H
 
@@ -14,23 +14,24 @@ namespace common {
 // Whether this rank has asked for anything that is not yet executed.
 bool FtAnyPending(const FtProcessSets& sets);
 
-// What the script asks for is what was agreed. A first incarnation has announced it itself.
+// Checks that the script's request matches the agreed op. A first incarnation has announced it
+// itself.
 void FtCheckSignatures(const hvdft_record& record, const Response& response,
                        const FtRequests& requests);
 
-// An incarnation may not end before it has done what an earlier one did.
+// Checks that an incarnation does not end before it has done what an earlier one did.
 void FtCheckReplayedToTheEnd();
 
-// A restarted script that asks for other collectives than the log has would wait for ever. The
-// tensors of one step may come in another order than before, and the rest may still be computed:
-// so what is asked for too early is an error only when nothing has moved for the whole timeout.
+// A restarted script that asks for collectives that the log does not have would wait for ever. The
+// tensors of one step may come in another order than before, and the rest may still be being
+// computed, so an early request is an error only when nothing has moved for the whole timeout.
 class FtReplay {
 public:
   explicit FtReplay(const FtProcessSets& sets) : sets_(sets) {}
   void Start();
   // The script has asked for something, or an op is handed over.
   void Moved() { moved_ = Clock::now(); }
-  // The log, of this length, has an op `next` that this rank does not ask for.
+  // The log, of this length, has an op `next` that this rank has not asked for.
   void Check(uint64_t next, uint64_t log_length);
 
 private:

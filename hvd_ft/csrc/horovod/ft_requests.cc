@@ -13,7 +13,8 @@ namespace common {
 
 namespace {
 
-// So many requests fit into a mailbox at once whatever their names, if no shape is longer.
+// The number of requests that fit into a mailbox at once whatever their names, if no shape is
+// longer.
 constexpr size_t kRequestsPerAnnouncement = 1000;
 constexpr size_t kDimensionsPerRequest = 64;
 
@@ -80,7 +81,7 @@ void FtRequests::Announce(uint64_t term) {
     int code = ft().worker_announce(term, bytes.data(), bytes.size());
     FtCheck(code);
     if (code == HVDFT_AGAIN) {
-      return; // the coordinator notifies when it has taken the last one
+      return; // the coordinator notifies this rank when it has taken the last one
     }
     unannounced_.erase(unannounced_.begin(), unannounced_.begin() + static_cast<long>(count));
   }

@@ -1,4 +1,4 @@
-// What this rank has asked for in one process set and not yet executed.
+// This rank's requests in one process set that are not yet executed.
 #ifndef HOROVOD_FT_REQUESTS_H
 #define HOROVOD_FT_REQUESTS_H
 
@@ -32,7 +32,7 @@ public:
   // ------------------------------------------------------------ announcing
 
   bool HasUnannounced() const { return !unannounced_.empty(); }
-  // What was announced is void.
+  // Voids the announcements.
   void StartTerm();
   void Announce(uint64_t term);
   // Rank 0 need not announce its own.
@@ -40,13 +40,13 @@ public:
 
   // ------------------------------------------------------------ following the log
 
-  // Whether the rank can execute this op, with those taken already. What it gives zeros to is
-  // executed alone.
+  // Whether the rank can execute this op together with those already taken. An op to which it
+  // contributes zeros is executed alone.
   bool IsReadyFor(const Response& response) const;
-  // By the log, not by this rank's requests: in a replay they come at other times.
+  // Determined by the log, not by this rank's requests, which come at other times in a replay.
   bool GivesZerosTo(const Response& response) const;
   void Take(const Response& response);
-  // Gives Horovod what was taken. `joined` is true if Horovod is to take zeros for this rank's
+  // Hands the taken ops to Horovod. `joined` is true if Horovod is to take zeros for this rank's
   // tensors, or to end the join.
   ResponseList Execute(bool& joined);
 

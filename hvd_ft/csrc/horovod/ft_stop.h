@@ -1,4 +1,4 @@
-// What the backend does when it cannot go on: the job ends, with one line that tells why.
+// Stops the job, with one line that gives the reason, when the backend cannot go on.
 #ifndef HOROVOD_FT_STOP_H
 #define HOROVOD_FT_STOP_H
 
@@ -7,11 +7,11 @@
 namespace horovod {
 namespace common {
 
-// Stops the job and waits for the end. An error thrown instead would bury that one line under
-// the errors of every tensor in flight.
+// Stops the job and waits for the end. A thrown error would bury that line under the errors of all
+// tensors in flight.
 [[noreturn]] void FtStop(const std::string& message);
 
-// Looks at what a function of the core returned: an error stops the job.
+// Checks the return value of a function of the core: an error stops the job.
 void FtCheck(int code);
 
 } // namespace common

@@ -11,8 +11,8 @@ namespace common {
 
 namespace {
 
-// The views that are used, and some that were: when there are twice as many as were used at last,
-// when the core asks, and when one is in the way, those are let go.
+// The views in use, and some unused ones. Unused views are released when there are twice as many
+// views as were in use at the last release, when the core asks, and when one is in the way.
 struct HeldViews {
   struct Held {
     std::unique_ptr<OutputView> output;
@@ -27,7 +27,8 @@ struct HeldViews {
     all.push_back(std::move(held));
   }
 
-  // Only tries: the child of a fork may find it locked for ever. What is left is detached.
+  // Only tries the lock: in the child of a fork it may be locked for ever. Views that remain are
+  // detached.
   void ReleaseUnused() {
     std::unique_lock<std::mutex> guard(mutex, std::try_to_lock);
     if (guard.owns_lock()) {
@@ -64,7 +65,7 @@ bool View(const InFlightOp& in_flight, TensorTableEntry& e, const char* result) 
     return false;
   }
   const void* view = ft().worker_view(in_flight.record.id, result, bytes);
-  if (view == nullptr) { // perhaps its place is detached for one that nobody uses any more
+  if (view == nullptr) { // its pages may be detached for a view that is no longer used
     held_views().ReleaseUnused();
     view = ft().worker_view(in_flight.record.id, result, bytes);
   }

@@ -65,16 +65,16 @@ enum {
 
 // Types of events in the node's event list.
 enum {
-  HVDFT_EV_LOST = 0,      // overwritten before it was read, or its writer was killed over it
+  HVDFT_EV_LOST = 0,      // overwritten before it was read, or its writer was killed
   HVDFT_EV_STARTED = 1,   // worker process started         detail: pid
   HVDFT_EV_FAILED = 2,    // the agent saw its worker die    detail: exit status as in wait(2)
   HVDFT_EV_ATTACHED = 3,  // worker attached to the arena    detail: length of the log then
-  HVDFT_EV_RESTORED = 4,  // snapshot loaded                 detail: op id it stands at
+  HVDFT_EV_RESTORED = 4,  // snapshot loaded                 detail: op id of its position
   HVDFT_EV_JOINED = 5,    // takes part in negotiation again detail: ops replayed
   HVDFT_EV_WAITED = 6,  // waited for a dead rank          detail: nanoseconds, ending at `time_ns`
   HVDFT_EV_DONE = 7,    // worker ended by itself          detail: exit status as in wait(2)
-  HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id it stands at
-  HVDFT_EV_ADOPTED = 9,   // a new agent took the rank over  detail: its generation
+  HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id of its position
+  HVDFT_EV_ADOPTED = 9,   // a new agent took over the rank  detail: its generation
   HVDFT_EV_RESUMED = 10   // a node's ring goes on           detail: op id << 28 | position
 };
 
@@ -105,12 +105,13 @@ typedef struct {
   uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
 } hvdft_snapshots;
 
-// What tells whether a worker gets on. Two looks that are equal: it has done nothing between.
+// Counters that show whether a worker makes progress: if two readings are equal, it has done
+// nothing in between.
 typedef struct {
   uint32_t state;
   uint32_t incarnation;
   int64_t pending;  // tensors handed to Horovod and not yet executed
-  uint32_t asleep;  // its Horovod thread waits, and nobody has notified it since
+  uint32_t asleep;  // its Horovod thread waits and has not been notified since
   uint32_t reserved;
   uint64_t contributed;  // ops
   uint64_t executed;     // ops
@@ -158,8 +159,8 @@ HVDFT_API int hvdft_become_subreaper(void);
 // `dir` is the job's directory (0700, made by the caller). Creating is the agent's
 // part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
 
-// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this one, which is number `node`,
-// from `first_local` on.
+// Of the job's `size` ranks, on `nodes` nodes, `locals` are on this node, number `node`, from
+// `first_local` on.
 HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
                                 int first_local, int locals, uint64_t limit_bytes);
 HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes);
@@ -183,8 +184,8 @@ HVDFT_API uint64_t hvdft_observer_log_records(hvdft_observer* observer);  // not
 
 // ---------------------------------------------------------------- agent
 typedef struct hvdft_agent hvdft_agent;
-// `generation`: of the agents. The arenas are new in generation 0, else those that older agents
-// have left; they are refused if an agent of a later generation has been there.
+// `generation`: of the agents. The arenas are new in generation 0; later generations take over
+// those of older agents, and are refused if an agent of a later generation has been there.
 HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
                                         uint64_t generation);
 HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's on one node: the log's thread
@@ -194,12 +195,13 @@ HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);
 HVDFT_API void hvdft_agent_done(hvdft_agent* agent, int status);
 // Stops the job with a message (the first one counts) and an exit code.
 HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message);
-// Waits until the job is stopped (1), all ranks are done (2), another event than the
-// `seen`-th came (3), or the time is over or somebody notified it (0). One call, one thread.
+// Waits until the job is stopped (1), all ranks are done (2), there are more than `seen` events
+// (3), or the time is over or hvdft_agent_wake() was called (0). Only one thread may wait.
 HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
 HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, from any thread
-HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);  // the worker said it ends by itself
-// What the worker of the present incarnation said last; "" if nothing.
+// Whether the worker has announced that it ends by itself.
+HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
+// The last words of the worker of the present incarnation; "" if none.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
 HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
@@ -207,14 +209,14 @@ HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity
 
 // ---------------------------------------------------------------- worker
 // One per process. Attaches by the environment the agent set: HOROVOD_FT_DIR,
-// HOROVOD_FT_JOB, HOROVOD_RANK, HOROVOD_FT_INCARNATION. Calling it again gives the same.
+// HOROVOD_FT_JOB, HOROVOD_RANK, HOROVOD_FT_INCARNATION. Calling it again returns the same.
 HVDFT_API int hvdft_worker_open(void);
 HVDFT_API int hvdft_worker_rank(void);
 HVDFT_API int hvdft_worker_size(void);
 HVDFT_API int hvdft_worker_nodes(void);  // of the job: the members of its ring
 HVDFT_API int hvdft_worker_incarnation(void);
 
-// Waiting. Take the ticket, look at the state, then wait if there is nothing to do.
+// Waiting: take the ticket, look at the state, then wait if there is nothing to do.
 HVDFT_API uint32_t hvdft_worker_ticket(void);
 HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 notified, 0 time is over
 HVDFT_API int hvdft_worker_waits(void);  // 1 if some rank is being restarted: it waits for that one
@@ -227,10 +229,10 @@ HVDFT_API void hvdft_worker_notify(void);  // ends the wait: from the worker's o
 HVDFT_API uint64_t hvdft_worker_term(void);
 HVDFT_API int hvdft_worker_entered(void);
 HVDFT_API int hvdft_worker_enter(uint64_t log_length);
-// The session is over, from hvd.init to hvd.shutdown: this rank takes part in nothing until it
-// enters again, which begins its next session.
+// Ends the session, which lasts from hvd.init to hvd.shutdown: this rank takes part in nothing
+// until it enters again, which begins its next session.
 HVDFT_API void hvdft_worker_leave(void);
-// This rank is where the others are: replay is over. Only the first call counts.
+// This rank has caught up with the others: replay is over. Only the first call counts.
 HVDFT_API void hvdft_worker_caught_up(void);
 HVDFT_API int hvdft_worker_announce(uint64_t term, const void* blob, uint64_t bytes);
 // Coordinator: the next announcement of `rank` in `term` into *blob (valid until the next
@@ -240,25 +242,25 @@ HVDFT_API int64_t hvdft_worker_take(int rank, uint64_t term, const void** blob);
 typedef struct {
   uint32_t kind, dtype, reduce, root;
   uint64_t result_bytes;
-  // What each rank gives, for HVDFT_CONCAT, and for an HVDFT_REDUCE of some ranks only: all or
-  // nothing. Else NULL.
+  // Each rank's bytes, for HVDFT_CONCAT, and for an HVDFT_REDUCE of only some ranks (all or
+  // nothing). Otherwise NULL.
   const uint64_t* block_bytes;
   const void* response;  // Horovod's Response, serialised; opaque to the core
   uint64_t response_bytes;
   const char* signature;  // what was agreed, readable; compared on replay
   // 1: ranks take the result as views of the log (hvdft_worker_view), not by copy_out; in jobs on
-  // one node only. So what is reduced is multiplied by `factor` before it is there; 1 if it is
-  // neither of HVDFT_FLOAT32 nor _FLOAT64.
+  // one node only. So the result is multiplied by `factor` before it is stored; 1 if it is neither
+  // HVDFT_FLOAT32 nor _FLOAT64.
   uint32_t viewed;
   double factor;
 } hvdft_op;
 
 // Coordinator: asks that `count` ops be appended to the log. Waits only for the answer to the
-// proposal before. If the term changes meanwhile they are not appended.
+// previous proposal. If the term changes meanwhile they are not appended.
 HVDFT_API int hvdft_worker_propose(uint64_t term, const hvdft_op* ops, int count);
 
-// The log. Every rank passes every op; those of a process set that it is not in only so that nobody
-// waits for it, at any time. The cursor is where its script stands: after the last op that it took
+// The log. Every rank passes every op, even those of process sets that it is not in, so that no
+// rank ever waits for it. The cursor is the position of its script: after the last op that it took
 // part in. The next op to be executed or passed may be a later one.
 HVDFT_API uint64_t hvdft_worker_log_length(void);
 HVDFT_API uint64_t hvdft_worker_cursor(void);
@@ -276,8 +278,8 @@ typedef struct {
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
-// Executing ops, several at once. Data is copied in and out by the caller, a stretch at a time.
-// `from` counts from the beginning of this rank's input, or of the op's result.
+// Executing ops, several at once. The caller copies data in and out, a stretch at a time. `from`
+// counts from the beginning of this rank's input, or of the op's result.
 typedef struct {
   void (*copy_in)(void* context, uint64_t from, uint64_t bytes, void* to);
   void (*copy_out)(void* context, uint64_t from, uint64_t bytes, const void* result);  // or NULL
@@ -285,28 +287,28 @@ typedef struct {
 } hvdft_copies;
 // Begins an op, in the log's order; `copies` are called by hvdft_worker_advance.
 HVDFT_API int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies);
-// Does what can be done now, for the ops begun, without waiting. 1 when the oldest of them is
-// complete: it is no longer among them. HVDFT_AGAIN: wait on the doorbell. HVDFT_ESTOPPED.
+// Advances the ops begun as far as possible without waiting. 1 when the oldest of them is complete:
+// it is no longer among them. HVDFT_AGAIN: wait on the doorbell. HVDFT_ESTOPPED.
 HVDFT_API int hvdft_worker_advance(void);
-// 1 if this rank has given nothing to the op yet; 0 if an earlier incarnation has.
+// 1 if this rank has contributed nothing to the op yet; 0 if an earlier incarnation has.
 HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
-HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of others
+HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of other ranks
 
-// Where `bytes` of the result of op `id`, which is complete and not yet executed, can be read until
-// they are released, whatever becomes of the log; nobody can write there. NULL: they have to be
-// copied. Views may be released by any thread, at any time.
+// A read-only mapping of `bytes` of the result of op `id`, which is complete and not yet executed.
+// It stays valid until it is released, whatever becomes of the log. NULL: they have to be copied.
+// Views may be released by any thread, at any time.
 HVDFT_API const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes);
 HVDFT_API void hvdft_worker_view_release(const void* view);
 // `release_unused` is called before a snapshot is published, and before a fork. It should release
-// the views that nobody uses any more: those that are left are detached, which copies their pages.
+// the views that are no longer used: the others are detached, which copies their pages.
 HVDFT_API void hvdft_worker_before_detach(void (*release_unused)(void));
 
 // Tensors queued and not yet executed: adds `tensors`, which may be negative.
 HVDFT_API void hvdft_worker_pend(int64_t tensors);
 HVDFT_API uint64_t hvdft_worker_pending(void);
-// So many ops a script that calls hvd.shutdown() now must have executed: those that earlier
-// incarnations took part in, unless one of them had called it here or later, too.
+// How many ops a script that calls hvd.shutdown() now must have executed: those that earlier
+// incarnations took part in, unless one of them also called it here or later.
 HVDFT_API uint64_t hvdft_worker_owed(void);
 
 // A rank that has ended, or left this session some time ago, without having contributed to the
@@ -321,7 +323,7 @@ HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
 HVDFT_API int hvdft_worker_loop_end(int loop);    // its last snapshot is kept, the other slot freed
 HVDFT_API int hvdft_worker_loop_ended(int loop);  // 1 ended, 0 not
 // Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
-// What this rank has sent and received till now (hvd_ft_logs.h) belongs to it.
+// It includes what this rank has sent and received so far (hvd_ft_logs.h).
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
 // `position`: the cursor at the moment whose state it holds.
 HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);
@@ -330,14 +332,14 @@ HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, uint64_t* b
                                         uint64_t* position);
 HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
 HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
-// What the log holds that snapshots can truncate, and how much of that the arena has room for.
+// The part of the log that snapshots can truncate, and how much of that the arena has room for.
 typedef struct {
   uint64_t bytes, bytes_room, ops, ops_room;
 } hvdft_log;
 HVDFT_API void hvdft_worker_log(hvdft_log* out);
 
-// Passes a point, about op `op`; a drill that is due there strikes. Before
-// hvdft_worker_open() too. Returns 1 if the drill is that the caller raises an exception.
+// Passes a failpoint, about op `op`; a drill that is due there strikes. May be called before
+// hvdft_worker_open(). Returns 1 if the drill asks the caller to raise an exception.
 HVDFT_API int hvdft_failpoint(int point, uint64_t op);
 
 HVDFT_API void hvdft_worker_set_step(uint64_t step);

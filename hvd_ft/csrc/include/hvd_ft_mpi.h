@@ -3,7 +3,7 @@
 // in it.
 //
 // Codes, types and reductions are those of hvd_ft.h; when a function returns a negative code,
-// hvdft_error() of this library has the line.
+// hvdft_error() of this library returns the line.
 #ifndef HVD_FT_MPI_H
 #define HVD_FT_MPI_H
 
@@ -25,7 +25,7 @@ enum {
   HVDFT_RING_ONE_ENDPOINT = 5      // segments; one thread, and an endpoint of its own
 };
 
-// What MPI was started as; texts are cut where they do not fit.
+// How MPI was initialised; texts that do not fit are shortened.
 typedef struct {
   uint32_t running;        // initialised, not yet finalised
   uint32_t multithreaded;  // MPI_THREAD_MULTIPLE
@@ -40,8 +40,8 @@ typedef struct hvdft_ring hvdft_ring;
 HVDFT_API void hvdft_ring_facts(hvdft_mpi_facts* out);
 
 // Collective over `communicator`, MPI's handle of an intracommunicator. The ring's order is that of
-// its ranks. A wait in which nothing moves for timeout_ns fails and the ring cannot be used any
-// more (variants with whole chunks use MPI's blocking calls and have no timeout).
+// its ranks. A wait in which nothing moves for timeout_ns fails, and the ring cannot be used
+// afterwards (variants with whole chunks use MPI's blocking calls and have no timeout).
 HVDFT_API int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes,
                               uint64_t timeout_ns, hvdft_ring** out);
 // Collective if MPI has not been finalised.
@@ -50,19 +50,19 @@ HVDFT_API void hvdft_ring_close(hvdft_ring* ring);
 HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
                                    uint32_t op);
 
-// The leader of a node in a job on several nodes: it opens the node's arenas, brings what is
-// published there to the other nodes and drives the ring between them. `firsts`: the first rank of
-// each of the `nodes`, and the number of ranks. `one_endpoint`: one thread and endpoint does all of
-// it; the same for all leaders. Collective over `communicator`, which has the leaders in the order
-// of nodes.
+// The leader of a node in a job on several nodes: it opens the node's arenas, mirrors their
+// contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
+// the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
+// everything; the same for all leaders. Collective over `communicator`, which has the leaders in
+// the order of nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
                                 int nodes, int communicator, int one_endpoint, hvdft_leader** out);
-// Waits until all leaders have come here and have told each other everything: HVDFT_AGAIN if they
-// have not within timeout_ns. Afterwards the leader does nothing any more.
+// Waits until all leaders have called this and have exchanged everything: HVDFT_AGAIN if they have
+// not within timeout_ns. The leader does nothing afterwards.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
 
-// A leader's links to others: transfers over MPI since it was opened, as link_watch.py wants them.
+// A leader's links to others: transfers over MPI since it was opened, for link_watch.py.
 enum {
   HVDFT_LINK_MIRROR = 0,
   HVDFT_LINK_SUCCESSOR = 1,   // to the next node of the ring
@@ -73,7 +73,7 @@ typedef struct {
   uint32_t kind;
   uint64_t begun, posted, arrived;
 } hvdft_link;
-// Into out[0..capacity); returns how many there are. From any thread, but not after closing.
+// Writes out[0..capacity); returns the number of links. From any thread, but not after closing.
 HVDFT_API int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity);
 
 #ifdef __cplusplus

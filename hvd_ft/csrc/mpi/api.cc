@@ -62,7 +62,7 @@ int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes, uint6
       [&] { *out = new hvdft_ring{{communicator, variant, segment_bytes, timeout_ns}}; });
 }
 
-// A ring that has failed has transfers on their way, from and to its memory: that has to stay.
+// A failed ring has transfers under way, from and to its memory, so the memory has to stay.
 void hvdft_ring_close(hvdft_ring* ring) {
   if (!ring->member.failed()) delete ring;
 }
@@ -91,7 +91,7 @@ int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
   int count = static_cast<int>(links.size());
   for (int i = 0; i < count && i < capacity; ++i) {
     const auto& [peer, kind, counts] = links[static_cast<size_t>(i)];
-    // What has arrived first: it is never more than what was posted.
+    // Read arrivals first: they never exceed what was posted.
     uint64_t arrived = counts->arrived.load(std::memory_order_relaxed);
     out[i] = {static_cast<uint32_t>(peer), static_cast<uint32_t>(kind), counts->begun.load(),
               counts->posted.load(), arrived};

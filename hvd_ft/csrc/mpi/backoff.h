@@ -1,5 +1,5 @@
-// How a thread waits for MPI. MPI can only be asked, and what is under way moves on only when
-// somebody asks; but a thread that asks all the time takes a core from those it waits for.
+// How a thread waits for MPI. MPI has to be polled, and transfers make progress only when it is;
+// but a thread that polls all the time takes a core from the threads it waits for.
 #ifndef HVD_FT_BACKOFF_H
 #define HVD_FT_BACKOFF_H
 
@@ -15,16 +15,16 @@ namespace hvdft {
 
 class Backoff {
  public:
-  // For `yield_ns` it only yields; what it waits for longer than that may be found a bit late.
+  // For `yield_ns` it only yields; longer waits may end a bit late.
   Backoff(uint64_t limit_ns, uint64_t yield_ns) : limit_ns_(limit_ns), yield_ns_(yield_ns) {}
 
-  // Something has moved.
+  // There was progress.
   void reset() { since_ns_ = 0; }
 
-  // Nothing has moved: lets others run for a moment, the longer the longer nothing moves.
-  // False: nothing has moved for the limit.
+  // There was no progress: yields or sleeps, longer each time. False: there was none for the whole
+  // limit.
   bool pause() {
-    // The kernel's buffers hold what a link carries in the longest sleep many times.
+    // The kernel's buffers hold many times what a link carries in the longest sleep.
     constexpr uint64_t kMostNs = 200000;
     uint64_t now = now_ns();
     if (since_ns_ == 0) since_ns_ = now;

@@ -1,5 +1,5 @@
-// The ring as textbooks have it: a whole chunk in a step, then the next step. What the locality
-// experiment compares the pipelined ring with; not for production.
+// The textbook ring: a whole chunk in a step, then the next step. The baseline of the locality
+// experiment; not for production.
 #ifndef HVD_FT_BLOCKING_RING_H
 #define HVD_FT_BLOCKING_RING_H
 
@@ -9,7 +9,7 @@
 
 namespace hvdft {
 
-// How a member passes a step.
+// How a member executes a step.
 enum class Exchange {
   kIrecvSendWait,  // MPI_Irecv, MPI_Send, MPI_Wait: baidu-allreduce
   kSerial,         // sending and receiving never overlap

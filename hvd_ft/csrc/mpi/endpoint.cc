@@ -13,9 +13,9 @@ static_assert(std::is_same_v<MPI_Comm, int> && std::is_same_v<MPI_Request, int>,
 
 namespace {
 
-// Tags number the messages of each direction of a link. When a connection breaks without a word MPI
-// makes another, and what was under way is lost: then the next message must not pass for it.
-constexpr uint64_t kTags = 32768;  // those that every MPI has
+// Tags number the messages of each direction of a link. When a connection breaks silently MPI makes
+// another, and the messages under way are lost: a later message must not be taken for a lost one.
+constexpr uint64_t kTags = 32768;  // the number of tags that every MPI has
 
 int tag(const std::atomic<uint64_t>& count) {
   return static_cast<int>(count.load(std::memory_order_relaxed) % kTags);
@@ -33,7 +33,7 @@ void check(int code, const char* what) {
                   "; give the same array size and the same calls on every member");
 }
 
-// A number of MPI's tool interface; `otherwise` if this MPI has none of that name.
+// A variable of MPI's tool interface; `otherwise` if this MPI has none of that name.
 int variable(const char* name, int otherwise) {
   int index = 0, values = 0;
   MPI_T_cvar_handle handle;
@@ -84,7 +84,7 @@ Transfer Endpoint::begin_receive(void* data, uint64_t bytes, int from) {
 
 bool Endpoint::complete(Transfer* transfer) {
   int done = 0;
-  bool known = transfer->request == MPI_REQUEST_NULL;  // it is asked about again
+  bool known = transfer->request == MPI_REQUEST_NULL;  // tested again later
   check(MPI_Test(&transfer->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (done != 0 && !known && transfer->source != kSent) add_one(&link(transfer->source).arrived);
   return done != 0;
@@ -93,7 +93,7 @@ bool Endpoint::complete(Transfer* transfer) {
 void Endpoint::poke() {
   int ended = 0, found = 0;
   MPI_Finalized(&ended);
-  // What goes wrong here, the next op is told.
+  // Errors here are reported by the next op.
   if (!ended) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, MPI_STATUS_IGNORE);
   }

@@ -1,9 +1,9 @@
-// One endpoint of Intel MPI: a communicator of our own, and what one thread does on it.
+// One endpoint of Intel MPI: a communicator of our own, used by one thread.
 //
-// endpoint.cc is the only file that knows MPI. When MPI was started with split threads
-// (I_MPI_THREAD_SPLIT), every `thread_id` is an endpoint with resources of its own: two threads
-// may use two endpoints at the same time without a lock, but never one endpoint both, and what
-// is sent from an endpoint arrives at the endpoint of the same number.
+// endpoint.cc is the only file that includes MPI. When MPI was started with split threads
+// (I_MPI_THREAD_SPLIT), every `thread_id` is an endpoint with resources of its own: two threads may
+// use two endpoints at the same time without a lock, but never the same endpoint, and messages from
+// an endpoint arrive at the endpoint of the same number.
 #ifndef HVD_FT_ENDPOINT_H
 #define HVD_FT_ENDPOINT_H
 
@@ -20,16 +20,16 @@ struct RingError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A transfer on its way. Belongs to the thread that has begun it.
+// A transfer under way. It belongs to the thread that began it.
 struct Transfer {
   int request;
   uint64_t bytes;
-  int source;  // from whom it comes; kSent: it is a send
+  int source;  // its sender; kSent: it is a send
 };
 constexpr int kSent = -1;
 
-// Transfers from and to one peer, so many; any thread may read them. What a peer has begun and we
-// have posted is MPI's alone to deliver: see link_watch.py.
+// Counts of transfers from and to one peer; any thread may read them. A transfer that the peer has
+// begun and that is posted here is up to MPI alone: see link_watch.py.
 struct LinkCounts {
   std::atomic<uint64_t> begun{0};    // to it
   std::atomic<uint64_t> posted{0};   // from it
@@ -50,11 +50,11 @@ class Endpoint {
 
   Transfer begin_send(const void* data, uint64_t bytes, int to);
   Transfer begin_receive(void* data, uint64_t bytes, int from);
-  // Whether it is complete; moves on whatever is on its way on this endpoint.
+  // Whether it is complete; makes progress on all transfers of this endpoint.
   bool complete(Transfer* transfer);
 
-  // Moves on what MPI may still have to do here for transfers that are complete: a send can be
-  // while its message is still in MPI's hands, and only calls on this endpoint put it on its way.
+  // Lets MPI finish its work for complete transfers: a send can be complete while MPI still holds
+  // its message, and only calls on this endpoint send it.
   void poke();
 
   // MPI's own blocking calls: they cannot time out.
@@ -71,7 +71,7 @@ class Endpoint {
   std::vector<LinkCounts> counts_;  // by peer
 };
 
-// What MPI was started as.
+// How MPI was initialised.
 struct MpiFacts {
   bool running;        // initialised and not finalised
   bool multithreaded;  // MPI_THREAD_MULTIPLE

@@ -13,12 +13,11 @@ namespace hvdft {
 
 namespace {
 
-// MPI's endpoint 0 is the main thread's, where the agents meet and part.
+// MPI's endpoint 0 belongs to the main thread, for the agents' rendezvous.
 constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
 
-// MPI can only be asked, and others want the CPU: so between two questions there is a nap, the
-// longer the longer nothing has moved. What happens on this node notifies a doorbell, which ends
-// it.
+// MPI has to be polled, and others need the CPU: so between two polls there is a nap, longer each
+// time nothing has moved. Changes on this node notify a doorbell, which ends the nap.
 constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
 constexpr uint64_t kLastNs = 500000000;
 
@@ -28,7 +27,7 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
                bool one_endpoint)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
-  // With one endpoint there are as many communicators, so that messages are not mistaken.
+  // With one endpoint there are still as many communicators, so that messages are not confused.
   auto add = [&](int number) -> Endpoint& {
     int thread_id = one_endpoint ? kFirstRingEndpoint : number;
     return *endpoints_.emplace_back(std::make_unique<Endpoint>(communicator, thread_id));
@@ -93,7 +92,7 @@ void Leader::start(uint32_t roles, const std::vector<LeaderPart*>& parts) {
     try {
       work(roles, parts);
     } catch (const RingError& error) {
-      // As when MPI finds an error that it does not report but dies of.
+      // Dies, as when MPI hits an error that it does not report.
       std::fprintf(stderr, "hvdft: %s; this agent ends\n", error.what());
       kill(getpid(), SIGKILL);
     }
@@ -107,7 +106,7 @@ void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
                        [](auto* part) { return part->waits_for_mpi(); });
   };
   uint64_t idle_since = 0, last_ns = 0;
-  // At the end the last messages have arrived, but MPI has to be asked about them.
+  // At the end the last messages have arrived, but MPI has to be polled for them.
   while (!ending_ || (waits() && now_ns() - last_ns < kLastNs)) {
     uint32_t ticket = doorbell.load();
     uint64_t now = now_ns();

@@ -1,7 +1,7 @@
-// The leader of a node: the agent that speaks for it to the other nodes. It has the mirror and the
-// ring's two halves, each with a thread and an endpoint of its own; or, where the CPUs are few, one
-// thread and one endpoint for all three. With the mirror there is the op log: its log writer on
-// rank 0's node, a copy on others.
+// The leader of a node: the agent that speaks for it to the other nodes. It runs the mirror and the
+// ring's two halves, each with a thread and an endpoint of its own; or, where CPUs are few, one
+// thread and one endpoint for all three. The op log goes with the mirror: its log writer on rank
+// 0's node, a copy on others.
 #ifndef HVD_FT_LEADER_H
 #define HVD_FT_LEADER_H
 
@@ -25,12 +25,12 @@ class Leader {
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
          bool one_endpoint);
 
-  // Waits until all nodes have heard everything, and their leaders have come here too; ends the
-  // threads. False: they did not within the time, or an op was under way; so MPI may still use our
-  // memory, and it has to stay.
+  // Waits until all nodes have received everything and their leaders have called this too; ends the
+  // threads. False: that did not happen in time, or an op was under way, so MPI may still use this
+  // object's memory, which has to stay.
   bool close(uint64_t timeout_ns);
 
-  // The links of this node, and what has been counted of them till now.
+  // The links of this node, and their counts so far.
   struct Link {
     int peer, kind;  // HVDFT_LINK_*
     const LinkCounts* counts;

@@ -31,7 +31,7 @@ MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
   }
 }
 
-// To look for news means to look at every rank; not every change notifies of itself.
+// Looking for news means looking at every rank; not every change sends a notification.
 bool MirrorPart::is_news(uint64_t now_ns) {
   uint32_t now = header_.mirror_news.load(std::memory_order_seq_cst);
   if (!moved_ && now == news_ && now_ns - looked_ns_ < kUnnotifiedNs) return false;
@@ -40,7 +40,8 @@ bool MirrorPart::is_news(uint64_t now_ns) {
   return true;
 }
 
-// When the job is over the nodes take leave of rank 0's, and it of them: so all have heard all.
+// When the job is over the nodes say goodbye to rank 0's node, and it to them: so all have received
+// everything.
 bool MirrorPart::step(uint64_t now_ns) {
   bool news = is_news(now_ns);
   moved_ = false;

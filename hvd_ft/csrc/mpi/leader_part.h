@@ -1,4 +1,4 @@
-// What a leader does, in parts: each in a thread of its own, or all in one.
+// The parts of a leader: each in a thread of its own, or all in one.
 #ifndef HVD_FT_LEADER_PART_H
 #define HVD_FT_LEADER_PART_H
 
@@ -15,13 +15,13 @@ namespace hvdft {
 class LeaderPart {
  public:
   virtual ~LeaderPart() = default;
-  // Does what can be done without waiting; returns whether there was anything.
+  // Does what is possible without waiting; returns whether there was anything to do.
   virtual bool step(uint64_t now_ns) = 0;
-  // Whether it waits for something that MPI brings, and no doorbell tells of.
+  // Whether it waits for something that comes over MPI, without a doorbell.
   virtual bool waits_for_mpi() const = 0;
 };
 
-// The log writer of the log, on rank 0's node.
+// The log writer, on rank 0's node.
 class LogWriterPart : public LeaderPart {
  public:
   explicit LogWriterPart(Node& node)
@@ -39,7 +39,7 @@ class LogWriterPart : public LeaderPart {
   uint32_t seen_;
 };
 
-// What nodes tell each other.
+// The mirror.
 class MirrorPart : public LeaderPart {
  public:
   // `store`: nullptr on rank 0's node.

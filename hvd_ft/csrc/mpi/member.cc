@@ -10,12 +10,13 @@ namespace hvdft {
 
 namespace {
 
-// What comes from another core comes within this; later a link is waited for, or a process that
-// has no CPU. Who only yields has to wait for all others' slices on a busy machine.
+// Data from another core comes within this time; a longer wait is for a link, or for a process
+// without a CPU. On a busy machine a thread that only yields has to wait for the time slices of all
+// others.
 constexpr uint64_t kYieldNs = 50000;
 
-// Endpoints are the process's, so all its rings have them together: no thread may poke them while
-// another is in an op. Number 0 is the one that the program's own communicators use.
+// Endpoints belong to the process, so all its rings share them: no thread may poke them while
+// another is in an op. The program's own communicators use number 0.
 std::mutex endpoints_mutex;
 int ops_on_endpoints = 0;
 constexpr int kFirstEndpoint = 1;
@@ -68,7 +69,7 @@ void RingMember::allreduce(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
       pipelined(data, bytes, dtype, op);
     }
   } catch (...) {
-    failed_ = true;  // and in_op_ stays: nobody touches the endpoints any more
+    failed_ = true;  // and in_op_ stays set: the endpoints are not touched any more
     throw;
   }
 }
@@ -87,8 +88,8 @@ void RingMember::pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t 
   set_in_op(false);
 }
 
-// Both halves on one endpoint. With two this would hang: a call on one of them can wait for a
-// neighbour that has to make a call on the other, and is in the same place.
+// Both halves on one endpoint. With two endpoints this would hang: a call on one can wait for a
+// neighbour that has to make a call on the other, and is stuck in the same way.
 void RingMember::one_thread(SendingHalf& sending, ReceivingHalf& receiving) {
   struct Both {
     SendingHalf& sending;
@@ -133,8 +134,8 @@ void RingMember::set_in_op(bool in_op) {
   if (!in_op) changed_.notify_all();
 }
 
-// A caller that is done makes no more calls on its endpoints, and its successor may wait for ever
-// (Endpoint::poke). So the thread makes some between ops, ever fewer of them.
+// A caller that is done makes no more calls on its endpoints, so its successor may wait for ever
+// (Endpoint::poke). So the thread makes such calls between ops, less and less often.
 void RingMember::await_work(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds kFirst{100}, kLast{100000};
   auto pause = kFirst;

@@ -36,13 +36,13 @@ class RingMember {
   const int variant_;
   const bool two_threads_, own_endpoints_;
   const uint64_t segment_bytes_, timeout_ns_;
-  // A communicator for each colour of edges; of these a member uses two.
+  // A communicator for each colour of edges, of which a member uses two.
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   Endpoint* out_;
   Endpoint* in_;
   std::vector<char> room_;
 
-  // The send thread's, which has no work where the caller has both halves.
+  // The send thread, which is idle where the caller drives both halves.
   std::mutex mutex_;
   std::condition_variable changed_;
   SendingHalf* work_ = nullptr;

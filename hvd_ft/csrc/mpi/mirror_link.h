@@ -1,4 +1,4 @@
-// An end of one of the mirror's edges over MPI: its two streams, cut into messages.
+// An end of one of the mirror's edges over MPI: its two streams, split into messages.
 #ifndef HVD_FT_MIRROR_LINK_H
 #define HVD_FT_MIRROR_LINK_H
 
@@ -18,12 +18,12 @@ class MirrorLink {
     receiver_.say_hello(&out_);
   }
 
-  // Does what can be done without waiting; returns whether there was anything. `news`: there may be
-  // something to tell.
+  // Does what is possible without waiting; returns whether there was anything to do. `news`:
+  // whether there may be something to send.
   bool step(uint64_t now_ns, bool news);
-  // Says that nothing more comes, once.
+  // Sends goodbye once: nothing more comes.
   void say_bye(uint64_t now_ns);
-  // Each side has said it, and everything has gone.
+  // Whether both sides have sent goodbye, and everything has been sent.
   bool closed() const { return said_bye_ && out_.empty() && !sending_ && receiver_.bye(); }
   bool peer_said_bye() const { return receiver_.bye(); }
 
@@ -38,7 +38,7 @@ class MirrorLink {
   Endpoint& endpoint_;
   const int peer_;
   std::string out_;
-  // A message is its length and so many bytes of the stream.
+  // A message is a length and that many bytes of the stream.
   std::vector<char> sent_ = std::vector<char>(kMessageBytes), received_ = sent_;
   Transfer sending_transfer_{}, receiving_transfer_{};
   bool sending_ = false, receiving_ = false, resumed_ = false, said_bye_ = false;

@@ -8,7 +8,7 @@ namespace hvdft {
 
 namespace {
 
-// What nodes have of an op that does not reduce are zeros but for their own parts.
+// A node's partial result of an op that does not reduce is zero except for its own parts.
 void sum(const Record& record, const char* a, const char* b, char* result, uint64_t bytes) {
   const void* inputs[] = {a, b};
   bool reduces = record.op.kind == HVDFT_REDUCE;
@@ -100,7 +100,7 @@ bool NodeReceiver::connect() {
     EdgePosition place = receiver_.remade(generation);
     member_.log().received.made_in(generation);
     if (generation > 0) {
-      publish_final(place);  // it was perhaps killed just before
+      publish_final(place);  // the older process may have been killed just before
       Node& node = member_.node();
       node.push_event({now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0,
                        pack(place)});
@@ -126,8 +126,8 @@ bool NodeReceiver::expect_next() {
   }
   Incoming next;
   if (!ahead_.next(&next)) return false;
-  // A final value may not be on its way into memory that is still being sent from: what is there
-  // was sent a round of the ring before. (Chunks of a gathered op are sent when they have come.)
+  // A final value must not be received into memory that is still being sent from: its contents were
+  // sent a round of the ring earlier. (Chunks of a gathered op are sent when they have come.)
   const RingPlan& plan = ahead_.plan();
   uint64_t round = (member_.members - 1) * plan.segments();
   if (!next.adds && !plan.gathered() &&

@@ -1,8 +1,8 @@
 // The ring between nodes: each node's leader is a member. It drives the protocol of ring.h through
-// the ops of the log, one after the other: what workers have reduced in the node's arena goes in,
-// and how far results are final is published there. The two halves have a thread each, and may be
-// in different ops. In a new generation of agents they go on where the arena's pair log says: each
-// edge begins with a greeting, in which the receiver tells the sender what it has.
+// the ops of the log, one after the other: the sums that workers have reduced in the node's arena
+// go in, and progress of the final results is published there. The two halves have a thread each,
+// and may be in different ops. In a new generation of agents they continue from the arena's pair
+// log: each edge begins with a greeting, in which the receiver tells the sender what it has.
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 
@@ -16,7 +16,7 @@
 
 namespace hvdft {
 
-// What both halves know.
+// State that both halves share.
 struct NodeMember {
   const Arenas& arenas;
   uint64_t members;
@@ -33,7 +33,7 @@ struct NodeMember {
   char* chunks(const Record& record, const RingPlan& plan) const {
     return node().heap() + node().chunks_offset(record, plan);
   }
-  // Where bytes of a plan lie: those of inputs, and those that are received and sent on.
+  // Addresses of a plan's bytes: of inputs, and of those that are received and sent on.
   char* inputs(const Record& record, const RingPlan& plan) const {
     return plan.gathered() ? chunks(record, plan) : partial(record);
   }
@@ -52,7 +52,7 @@ class ReadyInputs {
   uint64_t op_ = UINT64_MAX, count_ = 0;
 };
 
-// What a receiver tells its predecessor first.
+// The first message of a receiver to its predecessor.
 struct EdgeGreeting {
   uint64_t generation, place;
 };
@@ -60,11 +60,11 @@ struct EdgeGreeting {
 class NodeSender {
  public:
   NodeSender(const NodeMember& member, Endpoint& endpoint);
-  bool connect();  // false: not yet; nothing else before
-  bool step();     // does what can be done without waiting; returns whether there was anything
-  // Whether it waits for something that MPI brings, and no doorbell tells of.
+  bool connect();  // false: not yet, and nothing else may be called before
+  bool step();     // does what is possible without waiting; returns whether there was anything
+  // Whether it waits for something that comes over MPI, without a doorbell.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
-  // Has to be called now and then where it does not (endpoint.h).
+  // Has to be called now and then where no transfer is waited for (endpoint.h).
   void poke() { endpoint_.poke(); }
 
  private:

@@ -5,7 +5,7 @@
 namespace hvdft {
 
 namespace {
-constexpr uint64_t kGeneration = 0;  // edges are not made anew here
+constexpr uint64_t kGeneration = 0;  // edges are never remade here
 }
 
 SendingHalf::SendingHalf(Endpoint& endpoint, RingOp& op)
@@ -47,8 +47,8 @@ ReceivingHalf::ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& 
   if (room_.size() < kTransfers * most) room_.resize(kTransfers * most);
 }
 
-// A final value may not be on its way into memory that is still being sent from: what is there
-// was sent a round of the ring before.
+// A final value must not be received into memory that is still being sent from: its contents were
+// sent a round of the ring earlier.
 bool ReceivingHalf::may_begin(const Incoming& next) const {
   uint64_t round = (op_.plan.members() - 1) * op_.plan.segments();
   return next.adds || EdgePosition{0, next.place.position - round} < op_.log.sent.place();
@@ -59,7 +59,7 @@ char* ReceivingHalf::place_for(const Incoming& next, uint64_t number) {
   return room_.data() + number % kTransfers * (room_.size() / kTransfers);
 }
 
-// What has arrived goes into the result.
+// Adds arrived data to the result.
 void ReceivingHalf::take(const Incoming& arrived, uint64_t number) {
   if (!arrived.adds) return;
   char* own = op_.data + arrived.bytes.from;
@@ -78,7 +78,7 @@ bool ReceivingHalf::step() {
     ahead_.received();
     moved = true;
   }
-  // One at a time, so that what it was reduced to is sent before the next is reduced.
+  // One at a time, so that its result is sent before the next one is reduced.
   if (!on_their_way_.empty() && endpoint_.complete(&on_their_way_.oldest().transfer)) {
     take(on_their_way_.oldest().what, on_their_way_.done);
     ++on_their_way_.done;

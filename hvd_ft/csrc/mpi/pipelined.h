@@ -1,6 +1,6 @@
 // The ring in segments, over MPI: receiving one, reducing the one before and sending the one
 // before that overlap. Drives the protocol of ring.h for one op; its two halves are linked by
-// counters only, so that two threads may have them, or one.
+// counters only, so that two threads may drive them, or one.
 #ifndef HVD_FT_PIPELINED_H
 #define HVD_FT_PIPELINED_H
 
@@ -18,15 +18,15 @@ struct RingOp {
   char* data;
   RingPlan plan;
   uint32_t dtype, op;
-  // How far it has come. `sent` counts what has left the member's memory.
+  // Its progress. `sent` counts the data that has left the member's memory.
   PairLog log;
 };
 
-// So many transfers may be on their way in a direction: one that is being copied, and others
-// that MPI has already when it is through.
+// The most transfers under way in a direction: one that is being copied, and others that MPI can
+// start on when it is done.
 constexpr uint64_t kTransfers = 4;
 
-// A queue of transfers on one endpoint, and what each of them carries.
+// A queue of transfers on one endpoint, with the item that each of them carries.
 template <typename What>
 struct OnTheirWay {
   struct Item {
@@ -45,7 +45,7 @@ struct OnTheirWay {
 class SendingHalf {
  public:
   SendingHalf(Endpoint& endpoint, RingOp& op);
-  // Does what can be done without waiting. Returns whether there was anything.
+  // Does what is possible without waiting. Returns whether there was anything to do.
   bool step();
   bool done() const { return sender_.op() > 0 && on_their_way_.empty(); }
 
@@ -58,7 +58,7 @@ class SendingHalf {
 
 class ReceivingHalf {
  public:
-  // `room`: memory for what has yet to be reduced; kept from op to op.
+  // `room`: memory for received data that is not yet reduced; reused from op to op.
   ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& room);
   bool step();
   bool done() const { return receiver_.op() > 0; }

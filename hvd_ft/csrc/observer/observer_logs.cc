@@ -1,4 +1,4 @@
-// A look at the logs that two have together, and at the op log. They are written meanwhile.
+// Reads the logs of pairs and the op log, which are written at the same time.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -11,7 +11,7 @@ using namespace hvdft;
 
 namespace {
 
-// Where an op's entry in the log lies, and a copy of it; nullptr if it is not there, or was cut
+// Finds an op's entry in the log and copies it; nullptr if it is not there, or was truncated
 // meanwhile.
 const Record* copy_record(const Node& node, uint64_t id, Record* out) {
   if (id >= node.header().log_length.load(std::memory_order_acquire)) return nullptr;
@@ -41,7 +41,7 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
   Record record;
   if (copy_record(node, place.op, &record) == nullptr) return 1;
   RingPlan plan = node.plan(record);
-  if (place.position >= plan.positions()) {  // a sender does not look whether it was the last one
+  if (place.position >= plan.positions()) {  // the sender may not know
     *out = {place.op + 1, 0, 0, 0, 0, 0};
     return 1;
   }

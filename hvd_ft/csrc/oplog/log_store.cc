@@ -12,10 +12,10 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   length_ = h.log_length.load();
   backed_ = h.backed.load();
   find_gone();
-  // Who was killed had perhaps not told of the last ones.
+  // A killed predecessor may not have notified of the last ops.
   h.truncated.store(gone_ - h.kept.load());
   h.decided_before.store(gone_);
-  // What was being appended and is not published nobody knows of.
+  // An entry that was being appended and is not published is unknown to every other process.
   for (uint64_t id = length_; node_.record(id) != nullptr; ++id) {
     node_.index()[id % kIndexEntries].store(0);
   }
@@ -36,7 +36,7 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   heap_.occupy(std::move(taken));
 }
 
-// Ops leave in the order of their ids, and one that is kept is entered there before it leaves.
+// Ops leave in the order of their ids; a kept op is entered in the kept index before it leaves.
 void LogStore::find_gone() {
   NodeHeader& h = node_.header();
   uint64_t kept = h.kept.load();
@@ -65,11 +65,12 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& rec
 int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
   *place = heap_.allocate(bytes);
   if (*place == Heap::kFull) {
-    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // says what is in use
+    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // publishes the bytes in use
   }
   uint64_t end = *place + bytes;
   if (end <= backed_) return HVDFT_OK;
-  // In steps, so that small ops do not each ask the kernel; but never the limit's last bytes.
+  // In steps, so that not every small op makes a system call; but never up to the limit's last
+  // bytes.
   uint64_t target = align_up(end, kPage);
   uint64_t roomy = align_up(end, 1 << 20);
   uint64_t heap = node_.heap_offset();
@@ -134,7 +135,7 @@ int LogStore::keep(uint64_t id) {
   auto& index = node_.index()[id % kIndexEntries];
   uint64_t entry = index.load();
   kept_bytes_ += heap_bytes(entry - 1);
-  // Readers look at the index first, so they find it at any moment.
+  // Readers look at the index first, so they find the entry at any moment.
   node_.kept()[kept].store(entry);
   h.kept.store(kept + 1);
   index.store(0);
@@ -142,7 +143,7 @@ int LogStore::keep(uint64_t id) {
   return HVDFT_OK;
 }
 
-// What the record at `offset` and its data take.
+// Bytes of the record at `offset` and of its data.
 uint64_t LogStore::heap_bytes(uint64_t offset) const {
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);

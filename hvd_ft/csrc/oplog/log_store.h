@@ -1,6 +1,6 @@
 // A node's copy of the op log: its records and results in the node's heap. One thread of the node
-// has it: the log writer's on rank 0's node, the mirror's on others. Ids and numbers of segments
-// are the same on all nodes, places in the heap are not.
+// owns it: the log writer's on rank 0's node, the mirror's on others. Ids and numbers of segments
+// are the same on all nodes, offsets in the heap are not.
 #ifndef HVD_FT_LOG_STORE_H
 #define HVD_FT_LOG_STORE_H
 
@@ -14,17 +14,17 @@ namespace hvdft {
 
 class LogStore {
  public:
-  // Goes on with what the arena has: the agent that had the log before may have been killed
+  // Continues with the arena's contents: the agent that owned the log before may have been killed
   // anywhere.
   explicit LogStore(Node& node);
 
   uint64_t length() const { return length_; }
   uint64_t gone() const { return gone_; }  // op id: those before have left the index
-  // Another record; publish() makes it known. `tail` is what lies behind an OpHead.
+  // Appends a record; publish() makes it visible. `tail`: the bytes that follow an OpHead.
   int append(const OpHead& op, const char* tail);
   void publish();
 
-  // Ops leave the log's index in the order of their ids: nobody will ask for them again, …
+  // Ops leave the log's index in the order of their ids: they are not needed any more, …
   void drop(uint64_t id);
   int keep(uint64_t id);      // … or they are kept as long as the job lives.
   void decided(uint64_t id);  // all before `id` have left

@@ -7,8 +7,8 @@ namespace hvdft {
 
 namespace {
 
-// What was announced to an older log writer is void, as it may have granted a join and not lived to
-// publish the term.
+// Announcements to an older log writer are void, as it may have granted an entry and died before
+// publishing the term.
 uint64_t first_term(const NodeHeader& h) {
   uint64_t seen = h.term.load();
   return seen == 0 ? 0 : seen + 1;
@@ -64,7 +64,7 @@ bool LogWriter::answer_enter_requests() {
     uint64_t request = block.enter_request.load(std::memory_order_acquire);
     if (request == seen_[r]) continue;
     seen_[r] = request;
-    // A rank that does not know the whole log sees that by itself and asks again.
+    // A rank that does not know the whole log notices that by itself and asks again.
     if (!sequencer_.enter(request & ((1ull << 40) - 1))) continue;
     block.entered.store(request, std::memory_order_release);
     node_.header().term.store(sequencer_.term(), std::memory_order_release);
@@ -103,7 +103,7 @@ int LogWriter::append(uint64_t count) {
 }
 
 bool LogWriter::truncate() {
-  // Workers publish snapshots far more often than they matter: look only when one moved.
+  // Workers publish more often than it matters here: look only when a snapshot has moved.
   std::vector<uint64_t> positions;
   for (int r = 0; r < node_.size(); ++r) {
     for (Loop& loop : node_.rank(r).loops) {

@@ -1,6 +1,6 @@
-// The log writer of the op log, in rank 0's agent. It drives the sequencer with what workers ask
-// for in shared memory. With one node it has a thread; with several it is a part of what the leader
-// does, which so passes on at once what was agreed.
+// The log writer of the op log, in rank 0's agent. It drives the sequencer with the workers'
+// requests in shared memory. With one node it has a thread of its own; with several it is a part of
+// the leader, which so mirrors new ops at once.
 #ifndef HVD_FT_LOG_WRITER_H
 #define HVD_FT_LOG_WRITER_H
 
@@ -20,8 +20,7 @@ class LogWriter {
   ~LogWriter();
   void start();  // with a thread; else:
   void open();
-  bool
-  step();  // after every notification of log_writer_doorbell; returns whether there was anything
+  bool step();  // after every notification of log_writer_doorbell; whether there was work
 
  private:
   void run();

@@ -1,5 +1,5 @@
-// Where records and results lie in the node's heap: an allocator over offsets, no memory of
-// its own. First fit from the bottom, so that pages that were used before are used again.
+// The allocator of the node's heap for records and results: it works on offsets and has no memory
+// of its own. First fit from the bottom, so that pages are reused.
 #ifndef HVD_FT_HEAP_H
 #define HVD_FT_HEAP_H
 
@@ -54,7 +54,7 @@ class Heap {
     }
   }
 
-  // Of a new heap: these places, offset and bytes, are in use already.
+  // For a new heap: these ranges, offset and bytes, are in use already.
   void occupy(std::vector<std::pair<uint64_t, uint64_t>> places) {
     std::sort(places.begin(), places.end());
     for (auto [offset, bytes] : places) {
@@ -64,10 +64,10 @@ class Heap {
     }
   }
 
-  uint64_t top() const { return top_; }  // highest offset ever used
+  uint64_t top() const { return top_; }  // the highest offset ever used
   uint64_t allocated() const { return allocated_; }
 
-  // Zero bytes still get a place of their own, so that offsets stay distinct.
+  // Zero bytes still get an offset of their own, so that offsets stay distinct.
   static uint64_t rounded(uint64_t bytes) {
     return (bytes + (bytes == 0) + kAlign - 1) / kAlign * kAlign;
   }

@@ -1,18 +1,18 @@
 // The message log of a pair: what rank `source` has sent to rank `dest`, in order, and what of it
-// has been received. Both ends write into the one log, as in the first seed's second attempt: so
-// each of them finds there what the other, or its own dead incarnation, had come to.
+// has been received. Both ends write into the same log, as in the first seed's second attempt, so
+// each finds there how far the other end, or its own dead incarnation, had come.
 //
-// A message gets its place in the log, its *number*, before it is published: `sent` counts those
-// that are. Receives from that source are numbered, too. A receive takes the first message with
-// its tag that none has taken, by one store into the message: its own number, + 1. A restarted
-// worker counts from its snapshot again. Its sends below `sent` are repeated ones, which are
-// skipped; its receives find the messages that bear their numbers, in whatever order tags were
-// asked for.
+// A message gets its place in the log, its *number*, before it is published; `sent` counts the
+// published ones. Receives from that source are numbered, too. A receive takes the first untaken
+// message with its tag, by one store into the message: its own number, + 1. A restarted worker
+// counts again from its snapshot. Its sends below `sent` are repetitions, which are skipped; its
+// receives find the messages that bear their numbers, in whatever order tags are asked for.
 //
-// What an end has passed by a snapshot it will never ask for again; what both have passed can go.
-// What lies outside of training loops a restarted script always asks for, so it is kept.
+// An end never asks again for messages before its snapshot, so those before both ends' snapshots
+// can be dropped. Messages outside of training loops are kept, as a restarted script always asks
+// for them again.
 //
-// Rules only: no memory, threads or clock. messages.cc drives them with what lies in the arena;
+// Rules only: no memory, threads or clock. messages.cc applies them to the arena;
 // message_log_test.cc tries every interleaving.
 #ifndef HVD_FT_MESSAGE_LOG_H
 #define HVD_FT_MESSAGE_LOG_H
@@ -22,16 +22,16 @@
 
 namespace hvdft {
 
-// How far an end has come, as its worker knows it: calls, and the messages they were about. All
-// before `first` are among these, none from `reach` on is. (A sender has no gaps: the three are
-// one.)
+// An end's progress, as its worker knows it: calls, and the messages they were about. These include
+// all messages before `first`, and none from `reach` on. (A sender has no gaps: the three are
+// equal.)
 struct LogPosition {
   uint64_t count = 0, first = 0, reach = 0;
 };
 
 constexpr bool is_repeated(const LogPosition& sender, uint64_t sent) { return sender.count < sent; }
 
-// What a receiver sees of a message.
+// A message as the receiver sees it.
 struct SeenMessage {
   bool there;      // it is not dropped
   uint64_t taken;  // number of the receive that took it, + 1; 0: none
@@ -41,8 +41,8 @@ struct SeenMessage {
 enum class Finding {
   kNothing,  // the message has not been sent yet
   kTaken,    // this receive took it before, in an earlier incarnation
-  kUntaken,  // it is to be taken
-  kDropped   // the script asks for something that lies before its snapshot
+  kUntaken,  // it is free to be taken
+  kDropped   // the script asks for a message from before its snapshot
 };
 
 struct Found {
@@ -50,8 +50,8 @@ struct Found {
   uint64_t number;
 };
 
-// What the next receive gets. `fresh`: this incarnation has taken a message before, so nothing that
-// it asks for can be taken already.
+// The message of the next receive. `fresh`: this incarnation has already taken a new message, so
+// none that it asks for can have been taken before.
 template <typename See>
 Found find_message(const LogPosition& receiver, bool fresh, uint64_t sent, int32_t tag, See see) {
   Found found{Finding::kNothing, 0};
@@ -77,19 +77,19 @@ void move_on(LogPosition* receiver, uint64_t number, Taken taken) {
 
 // ---------------------------------------------------------------- cutting
 
-// What an end publishes of a training loop. Nothing that it says is ever taken back.
+// An end's published marks of a training loop. They are never taken back.
 struct LoopMarks {
   uint64_t begin = 0;  // 1 + its `reach` when the loop began; 0: it has not
   uint64_t past = 0;   // its `first` at the loop's latest snapshot
 };
 
 enum class Fate {
-  kOpen,  // the end may ask for the message again, or its snapshots will tell
+  kOpen,  // the end may ask for the message again, or its snapshots will decide
   kKept,  // it lies outside of loops
   kPast
 };
 
-// What becomes of a message as one end sees it; `marks(loop)` are that end's.
+// The fate of a message from one end's point of view; `marks(loop)` are that end's.
 template <typename Marks>
 Fate fate_at(uint64_t number, int loops, Marks marks) {
   for (int loop = 0; loop < loops; ++loop) {

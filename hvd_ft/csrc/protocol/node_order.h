@@ -1,8 +1,8 @@
-// In which order a node's workers give an op's segments, and take them.
+// The order in which a node's workers contribute an op's segments, and take them.
 //
-// The ring between nodes wants a member's inputs from some chunk of its own on and round, and its
-// results become final from another chunk on and round. Workers follow it: so the ring starts with
-// the first segments that are reduced, and when its last ones come there is little left to copy.
+// The ring between nodes needs a member's inputs from a certain chunk on and round, and its results
+// become final from another chunk on and round. Workers follow these orders: so the ring starts
+// with the first segments that are reduced, and little is left to copy when its last ones arrive.
 // With one node both orders begin at segment 0.
 //
 // Arithmetic only; node_order_test.cc follows it through whole rings.
@@ -20,13 +20,13 @@ struct NodeOrder {
 
   NodeOrder(const RingPlan& plan, uint64_t member)
       : segments(segments_of(plan.bytes())),
-        // … the one where the first input begins, …
+        // … the segment where the first input begins, …
         first_given(plan.input(member, 0).from / kSegmentBytes % segments),
-        // … and the first one that has results of the first chunk only: in what lies before it
-        // are some of the last chunk, too.
+        // … and the first segment that has results of the first chunk only: the one before it also
+        // has some of the last chunk.
         first_taken(whole_after(plan.result(member, 0).from) % segments) {}
 
-  // So many segments have to be there, in the order of giving, for this stretch of the input.
+  // The number of segments, in the order of contributing, that this stretch of the input needs.
   uint64_t given_for(ByteRange input) const {
     if (input.bytes() == 0) return 0;
     uint64_t first = place_of(input.from / kSegmentBytes, first_given);
@@ -34,7 +34,7 @@ struct NodeOrder {
     return first <= last ? last + 1 : segments;
   }
 
-  // So many segments are final, in the order of taking, when `member` has received up to
+  // The number of final segments, in the order of taking, when `member` has received up to
   // `position`.
   uint64_t final_at(const RingPlan& plan, uint64_t member, uint64_t position) const {
     uint64_t results = plan.results(position);

@@ -15,8 +15,8 @@
 
 namespace hvdft {
 
-// How far an edge has come: through all ops before `op`, and of this one through so many
-// positions. Packed it is one word, that one store can publish and one comparison can order.
+// An edge's progress: all ops before `op`, and `position` positions of `op`. Packed, it is one
+// word, which one store publishes and one comparison orders.
 struct EdgePosition {
   uint64_t op = 0, position = 0;
 };
@@ -38,7 +38,7 @@ class PairRecord {
   EdgePosition place() const { return unpack(place_.load(std::memory_order_acquire)); }
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Everything written before is visible to who sees the place.
+  // Everything written before is visible to a reader that sees the progress.
   void publish(EdgePosition place) { place_.store(pack(place), std::memory_order_release); }
   void made_in(uint64_t generation) { generation_.store(generation, std::memory_order_release); }
 
@@ -46,7 +46,7 @@ class PairRecord {
   Shared<uint64_t> place_{0}, generation_{0};
 };
 
-// A member's ends of its two edges. Each is written by the thread that has that half.
+// A member's ends of its two edges. Each is written by the thread that drives that half.
 struct PairLog {
   alignas(64) PairRecord received;  // from its predecessor
   alignas(64) PairRecord sent;      // to its successor

@@ -56,7 +56,7 @@
 
 namespace hvdft {
 
-// A half's place in the stream of its edge; only places at which something passes.
+// A half's place in the stream of its edge, among the positions at which data passes.
 class EdgeCursor {
  public:
   EdgePosition place() const { return place_; }
@@ -65,7 +65,8 @@ class EdgeCursor {
   const RingPlan& plan() const { return plan_; }
   uint64_t generation() const { return generation_; }
 
-  // The plan of op(). If nothing is left to pass over the edge in it, the next op is wanted.
+  // Begins op() with its plan. If nothing is left to pass over the edge, the half moves on to the
+  // next op.
   void begin(const RingPlan& plan) {
     plan_ = plan;
     begun_ = true;
@@ -100,11 +101,11 @@ class EdgeCursor {
   bool begun_ = false;
 };
 
-// What goes out next.
+// The next message to send.
 struct Outgoing {
   EdgePosition place;
   ByteRange bytes;
-  bool from_input;  // else from the result
+  bool from_input;  // otherwise from the result
 };
 
 class RingSender : public EdgeCursor {
@@ -112,7 +113,7 @@ class RingSender : public EdgeCursor {
   // Nothing is to be sent before resume().
   explicit RingSender(uint64_t member) : EdgeCursor(member, {}) {}
 
-  // The edge was made in a generation, and the successor's record is this one.
+  // The edge has been made in this generation, and `record` is the successor's.
   void resume(uint64_t generation, EdgePosition successor_has) {
     generation_ = generation;
     connected_ = true;
@@ -132,20 +133,20 @@ class RingSender : public EdgeCursor {
     return true;
   }
 
-  // What next() told is on its way. Returns what the sender's record is now.
+  // The message of next() is under way. Returns the sender's new record.
   EdgePosition sent() { return move_on(); }
 
  private:
   bool connected_ = false;
 };
 
-// What comes in next, and goes into the result.
+// The next message to receive, and its place in the result.
 struct Incoming {
   EdgePosition place;
   ByteRange bytes;
   bool adds;       // result = received + input; else result = received
   bool completes;  // a gathered op: then result = the sum of all chunks
-  uint64_t input;  // if it adds, or completes: the number of that input, which has to be ready
+  uint64_t input;  // if it adds or completes: the number of the input, which has to be ready
 };
 
 class RingReceiver : public EdgeCursor {
@@ -154,8 +155,8 @@ class RingReceiver : public EdgeCursor {
   RingReceiver(uint64_t member, uint64_t members, EdgePosition record)
       : EdgeCursor((member + members - 1) % members, record) {}
 
-  // From now on only what was sent in this generation is accepted. Returns what the predecessor
-  // has to be told.
+  // From now on only messages sent in this generation are accepted. Returns the record to send to
+  // the predecessor.
   EdgePosition remade(uint64_t generation) {
     generation_ = generation;
     return place();
@@ -173,13 +174,14 @@ class RingReceiver : public EdgeCursor {
     return true;
   }
 
-  // A message of an older generation was sent to someone who may have died since. In this one the
-  // place is what is awaited, if the driver does its part: else nothing is added that is wrong.
+  // A message of an older generation was meant for a process that may have died since. In this
+  // generation the place is the awaited one if the driver does its part; if it does not, the check
+  // keeps wrong data out.
   bool accepts(uint64_t generation, EdgePosition sent_from) const {
     return generation == generation_ && sent_from == place();
   }
 
-  // The effect of what next() told is written. Returns the record to publish.
+  // The effect of next()'s message is written. Returns the record to publish.
   EdgePosition received() { return move_on(); }
 };
 

@@ -31,8 +31,8 @@
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
-// Of jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, and costs a
-// link's time for more bytes. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200
+// Used by jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, but
+// sends more bytes over each link. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200
 // Mbit/s).
 constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 16 << 10;
 
@@ -48,8 +48,8 @@ class RingPlan {
  public:
   RingPlan() : RingPlan(1, 0, kCacheLine) {}
 
-  // `segment_bytes`, the most that a message carries, is rounded up to cache lines. An op of up to
-  // `gather_bytes` is gathered, if that is no more than a segment.
+  // `segment_bytes`, the largest message, is rounded up to cache lines. An op of up to
+  // `gather_bytes` is gathered if it is no larger than a segment.
   RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, uint64_t gather_bytes = 0)
       : members_(std::max(members, uint64_t{1})),
         bytes_(bytes),
@@ -64,7 +64,7 @@ class RingPlan {
 
   bool gathered() const { return gathered_; }
 
-  // Of an edge. None with one member, or without data.
+  // Positions of an edge; 0 with one member, or without data.
   uint64_t positions() const { return (gathered_ ? 1 : 2) * (members_ - 1) * segments_; }
 
   // Those of a gathered op lie one after the other in memory of their own, not in the op's data.
@@ -75,8 +75,8 @@ class RingPlan {
   }
   uint64_t gathered_bytes() const { return members_ * lines(bytes_) * kCacheLine; }
 
-  // The data in as many parts as there are members. They differ by one cache line at most; with few
-  // data the last ones are empty.
+  // The data in as many parts as there are members. Their sizes differ by at most one cache line;
+  // with little data the last ones are empty.
   ByteRange part(uint64_t number) const {
     uint64_t all = lines(bytes_), each = all / members_, longer = all % members_;
     auto begin = [&](uint64_t c) {
@@ -85,8 +85,8 @@ class RingPlan {
     return {begin(number), begin(number + 1)};
   }
 
-  // To part `number` of a gathered op's result chunks are added in this order, i from 0 on: that of
-  // the members from which on the ring adds to it.
+  // The order, i from 0 on, in which chunks are added to part `number` of a gathered op's result:
+  // the order in which the members of the ring would add to it.
   uint64_t added(uint64_t number, uint64_t i) const { return (number + members_ - i) % members_; }
 
   RingStep step_at(uint64_t position) const {
@@ -104,7 +104,7 @@ class RingPlan {
     return {begin(position % segments_), begin(position % segments_ + 1)};
   }
 
-  // The first position from this one on at which something passes; empty segments do not travel.
+  // The first position, from this one on, at which data passes; empty segments are not sent.
   uint64_t next_on_edge(uint64_t edge, uint64_t position) const {
     while (position < positions() && on_edge(edge, position).bytes() == 0) ++position;
     return position;
@@ -113,16 +113,16 @@ class RingPlan {
   // The edge over which a member receives.
   uint64_t edge_to(uint64_t member) const { return (member + members_ - 1) % members_; }
 
-  // A member's inputs in the order in which it wants them: first what it sends at position i,
-  // then, from i = segments() on, what it adds to what it receives at position i - segments(). Of a
-  // gathered op there is one input, and one result.
+  // A member's inputs in the order in which it needs them: first those that it sends at position i,
+  // then, from i = segments() on, those that it adds to the data received at position i -
+  // segments(). A gathered op has one input and one result.
   uint64_t inputs() const { return gathered_ ? 1 : members_ * segments_; }
   ByteRange input(uint64_t member, uint64_t i) const {
     return gathered_ ? ByteRange{0, bytes_} : on_edge(member, i);
   }
 
-  // Its results in the order in which they become final; so many when it has received up to
-  // `position`. With one member nothing is received: its input is the result.
+  // Its results in the order in which they become final, and their number when it has received up
+  // to `position`. With one member nothing is received: its input is the result.
   uint64_t results(uint64_t position) const {
     uint64_t before = (members_ - 2) * segments_;
     return members_ == 1 ? inputs() : position - std::min(position, before);

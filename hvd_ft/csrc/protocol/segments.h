@@ -1,11 +1,11 @@
-// How ops' data travel: in segments, many of them on their way at once.
+// How the data of ops travels: in segments, many of them at once.
 //
 // The segments of all ops, one op after the other, are numbered through, and so are the bytes of
-// their inputs. A rank's input area is a window that is used again and again, so that what is
-// written there the reader still finds in the processor's cache; byte b lies at b % kInputBytes.
-// When all ranks have contributed to a segment any worker may *claim* it and reduce it: whoever
-// runs anyway does the work, and nobody has to be woken for it. The claim is one word in shared
-// memory and names its owner, so what a dead worker had claimed its agent can do again.
+// their inputs. A rank's input area is a window that is reused, so that its contents are still in
+// the processor's cache when they are read; byte b lies at b % kInputBytes. When all ranks have
+// contributed to a segment any worker may *claim* it and reduce it: a worker that is already
+// running does the work, and none has to be woken. The claim is one word in shared memory and names
+// its owner, so an agent can repeat what its dead worker had claimed.
 //
 // A state machine: it knows numbers only. op.cc drives it with what it sees in shared memory;
 // segments_test.cc tries every interleaving.
@@ -20,8 +20,8 @@
 namespace hvdft {
 
 constexpr uint64_t kSegmentBytes = 128 << 10;        // measured: docs/performance.md
-constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // a rank may be ahead of the slowest, …
-constexpr uint64_t kClaims = 64;                     // … and so many segments
+constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // how far a rank may be ahead, …
+constexpr uint64_t kClaims = 64;                     // … in bytes, and in segments
 
 // A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
 constexpr uint64_t kSegmentBits = 28;  // of a place; 16 TiB in one op
@@ -30,7 +30,7 @@ constexpr uint64_t place(uint64_t op, uint64_t segment) { return op << kSegmentB
 constexpr uint64_t op_of(uint64_t place) { return place >> kSegmentBits; }
 constexpr uint64_t segment_of(uint64_t place) { return place & ((1 << kSegmentBits) - 1); }
 
-// An op without data has one segment too, so that it is complete at some time.
+// An op without data has one segment too, so that it can be complete.
 constexpr uint64_t segments_of(uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes + kSegmentBytes - 1) / kSegmentBytes;
 }
@@ -70,8 +70,8 @@ constexpr bool reduced(uint64_t word, uint64_t number) {
   return claimed_end(word) > number + 1 || (claimed_end(word) == number + 1 && !in_work(word));
 }
 
-// Segment `number` is claimed for `rank` and reduced; false if another was quicker. `word` is its
-// claim: an atomic, or what stands for one in tests.
+// Claims segment `number` for `rank` and reduces it; false if another worker was faster. `word` is
+// its claim: an atomic, or what stands for one in tests.
 template <typename Word, typename Reduce>
 bool claim_and_reduce(Word&& word, uint64_t number, int rank, Reduce reduce) {
   uint64_t before = word.load();
@@ -84,8 +84,8 @@ bool claim_and_reduce(Word&& word, uint64_t number, int rank, Reduce reduce) {
   return true;
 }
 
-// The worker of `rank` is dead: reduces what it had claimed there, if anything. Inputs stay as they
-// are until the segment is reduced, so it does not matter how far it had come.
+// The worker of `rank` is dead: reduces the segment that it had claimed there, if any. Inputs stay
+// unchanged until the segment is reduced, so it does not matter how far the worker had come.
 template <typename Word, typename Reduce>
 bool take_over(Word&& word, int rank, Reduce reduce) {
   uint64_t claimed = word.load();
@@ -102,7 +102,7 @@ struct Window {
   uint64_t bytes = kInputBytes;
 
   // Whether there is room for segment n while those from `from` on are in use; `bytes_of(from, n)`
-  // are all of these.
+  // is the size of all of these.
   template <typename Bytes>
   bool fits(uint64_t from, uint64_t n, Bytes bytes_of) const {
     return n < from + claims && bytes_of(from, n) <= bytes;
@@ -111,11 +111,11 @@ struct Window {
 
 // ---------------------------------------------------------------- a worker's steps
 
-// What is known of a segment.
+// The state of a segment.
 enum class Stage { kOpen, kClaimable, kClaimed, kReduced };
 
-// `word` is the segment's claim. When all have contributed, what was claimed there before is
-// reduced, or they could not have.
+// `word` is the segment's claim. When all ranks have contributed, the segment claimed there before
+// is reduced, as otherwise they could not have.
 template <typename Contributed>
 Stage stage_of(uint64_t number, uint64_t word, Contributed all_contributed) {
   if (reduced(word, number)) return Stage::kReduced;
@@ -134,8 +134,9 @@ struct SegmentSchedule {
   uint64_t end = 0;     // after the last op begun
   bool across = false;  // the job has several nodes
 
-  // Op `op` begins, whose first segment is number `first`. `contributed` is the place that this
-  // rank's contributions have reached: an earlier incarnation may have given all, or some segments.
+  // Op `op` begins, whose first segment is number `first`. `contributed` is the position that this
+  // rank's contributions have reached: an earlier incarnation may have contributed all or some
+  // segments.
   void begin(uint64_t op, uint64_t first, uint64_t segments, uint64_t contributed) {
     if (taken == end) given = looked = freed = taken = first;  // no other is under way
     end = first + segments;
@@ -146,11 +147,11 @@ struct SegmentSchedule {
     }
   }
 
-  // What to do next; `stage(n)` tells of segment n, `final(n)` whether its result can be taken.
-  // Contributing comes first, as others wait for it. `fits(from, n)` tells whether there is room
-  // for segment n while those from `from` on are not reduced. (On one node what this rank has not
-  // taken counts, too: so it finds that in the cache. Across nodes it takes long until results are
-  // final, and inputs must not wait for them.)
+  // The next step. `stage(n)` returns the state of segment n, `final(n)` whether its result can be
+  // taken. Contributing comes first, as others wait for it. `fits(from, n)` returns whether there
+  // is room for segment n while those from `from` on are not reduced. (On one node results that
+  // this rank has not taken count too, so that it finds them in the cache. Across nodes results
+  // take long to become final, and inputs must not wait for them.)
   template <typename StageOf, typename FinalOf, typename Fits>
   Step next(StageOf stage, FinalOf final, Fits fits) {
     if (!across) freed = taken;

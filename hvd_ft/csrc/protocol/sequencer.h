@@ -1,12 +1,12 @@
 // The protocol of the op log: who may append to it, and what may be truncated.
 //
-// A state machine: events in, actions out; no memory, threads or clock. Rank 0's agent
-// drives it with what it sees in shared memory; tests drive it with whatever they like.
+// A state machine: events in, actions out; no memory, threads or clock. Rank 0's agent drives it
+// with the requests in shared memory; tests drive it with any events.
 //
-// A *term* is a time in which no rank enters. What ranks announce and the coordinator proposes
-// belongs to a term; when a rank enters, at the start or after its worker was restarted, a
-// new term begins and everything announced before is void, so a tensor is never counted
-// twice because a dead incarnation had announced it too.
+// A *term* is a period in which no rank enters. What ranks announce and the coordinator proposes
+// belongs to a term; when a rank enters, at the start or after its worker was restarted, a new term
+// begins and everything announced before is void, so a tensor is never counted twice because a dead
+// incarnation had announced it too.
 #ifndef HVD_FT_SEQUENCER_H
 #define HVD_FT_SEQUENCER_H
 
@@ -16,7 +16,7 @@
 
 namespace hvdft {
 
-// A rank's place in one training loop, as op ids. `position` is that of its latest snapshot.
+// A rank's progress in one training loop, as op ids. `position` is that of its latest snapshot.
 struct LoopPosition {
   bool begun = false;
   bool has_snapshot = false;
@@ -27,7 +27,7 @@ struct LoopPosition {
 class Sequencer {
  public:
   Sequencer() = default;
-  // Goes on where another has ended: with a term that nobody has seen yet.
+  // Continues after another sequencer: with a term that no process has seen yet.
   Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before)
       : term_(term), log_length_(log_length), next_(decided_before) {}
 
@@ -35,8 +35,8 @@ class Sequencer {
   uint64_t log_length() const { return log_length_; }
   uint64_t decided_before() const { return next_; }  // ops before it are dropped or kept
 
-  // A rank that has executed the first `log_length` ops asks to take part. Only one that
-  // knows the whole log may: true, and a new term has begun. Otherwise it catches up first.
+  // A rank that has executed the first `log_length` ops asks to enter. True, and a new term has
+  // begun, if that is the whole log. Otherwise it has to catch up first.
   bool enter(uint64_t log_length) {
     if (log_length != log_length_) return false;
     ++term_;
@@ -51,14 +51,14 @@ class Sequencer {
   }
 
   struct Truncation {
-    std::vector<uint64_t> drop;  // nobody will ask for these ops again
-    std::vector<uint64_t> keep;  // outside of every loop: needed as long as the job lives
+    std::vector<uint64_t> drop;  // these ops are never needed again
+    std::vector<uint64_t> keep;  // outside of every loop: needed until the job ends
   };
 
   // `places[rank][loop]`. Ops of a loop that lie before every rank's latest snapshot in it
-  // are dropped. Ops between two loops, and before the first, are served again to every
-  // restarted worker, so they are kept; but only once all ranks have begun the loop that
-  // follows is it known that they are outside.
+  // are dropped. Ops between two loops, and before the first, are served again to every restarted
+  // worker, so they are kept. That they are outside is known only once all ranks have begun the
+  // next loop.
   Truncation truncate(const std::vector<std::vector<LoopPosition>>& places) {
     Truncation freed;
     for (size_t loop = loop_; loop < places[0].size(); ++loop) {

@@ -1,13 +1,13 @@
-// The mirror: what agents and workers publish in their node's arena is brought to the arenas of the
-// other nodes, so that each of them finds everything in its own.
+// The mirror: copies what agents and workers publish in their node's arena to the arenas of the
+// other nodes, so that each process finds everything in its own.
 //
 // The nodes form a star around that of rank 0, where the log is kept. There and back over each of
 // its edges goes a stream of frames. What a node sends:
 //
 //   to rank 0's node     how its own ranks fare (facts, events), their announcements, join
 //                        requests and snapshots' positions, and that the job is to stop
-//   from rank 0's node   how all other ranks fare, the log's records and how far it is truncated,
-//                        who has entered, the term, and that the job is to stop
+//   from rank 0's node the states of all other ranks, the log's records and how far it is
+//                      truncated, who has entered, the term, and that the job is to stop
 //
 // Order matters. What a rank has contributed is read after its state, and applied before it: a rank
 // that is seen to be done has contributed what is seen. The term is read before the log, and
@@ -15,9 +15,9 @@
 //
 // Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
 //
-// The agents' next generation begins anew: what was on its way is lost, and what is published in
-// the arenas is told again. What must not come twice, the log's records and events, goes on where
-// the other end says in its hello that it is.
+// The next generation of agents begins anew: frames under way are lost, and everything published in
+// the arenas is sent again. Records of the log and events, which must not arrive twice, continue
+// from where the other end's hello says it is.
 //
 // No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread
 // has all its ends of edges.
@@ -35,7 +35,7 @@
 
 namespace hvdft {
 
-// How a rank fares: what is looked at on other nodes. Times are those of its node.
+// A rank's state as other nodes need it. Times are those of its node.
 struct RankFacts {
   uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
   uint64_t enter_request, left_at;
@@ -44,7 +44,7 @@ struct RankFacts {
   uint64_t ring_received, ring_sent;
 };
 
-// What somebody may wait for. Counters change all the time, and nothing waits for them.
+// The fields that a process may wait for. Counters change all the time, and nothing waits for them.
 bool urgent(const RankFacts& before, const RankFacts& now);
 
 class MirrorSender {
@@ -52,10 +52,10 @@ class MirrorSender {
   // The sending end of an edge to the node with the ranks [first, end).
   MirrorSender(const Node& node, int first, int end);
 
-  // The other end has said what it has.
+  // Whether the other end's hello has arrived.
   void resume(const HelloFrame& theirs);
 
-  // Appends to `out` what has changed since the last time.
+  // Appends the changes since the last call to `out`.
   void collect(uint64_t now_ns, std::string* out);
   // Nothing more will come.
   void bye(std::string* out) const;
@@ -93,7 +93,7 @@ class MirrorSender {
 
 class MirrorReceiver {
  public:
-  // From the node whose first rank is `peer`. `store` is that of a node which is not rank 0's.
+  // From the node whose first rank is `peer`. `store`: the log of this node, if it is not rank 0's.
   MirrorReceiver(Node& node, LogStore* store, int peer)
       : node_(node),
         store_(store),
@@ -102,7 +102,7 @@ class MirrorReceiver {
         gone_(store ? store->gone() : 0),
         heard_(static_cast<size_t>(node.size())) {}
 
-  // What the other end is to be told first.
+  // The first frame for the other end.
   void say_hello(std::string* out) const;
   const std::optional<HelloFrame>& hello() const { return hello_; }  // of the other end
 
@@ -129,11 +129,11 @@ class MirrorReceiver {
   std::optional<HelloFrame> hello_;
   std::string rest_;  // of a frame that is not complete
   uint64_t now_ns_ = 0;
-  int64_t clocks_differ_ns_ = INT64_MAX;  // our time less theirs, and the shortest time on the way
+  int64_t clocks_differ_ns_ = INT64_MAX;  // clock minus theirs, shortest time on the way
   uint64_t gone_;
-  // By rank. Not what the arena has: an agent that was killed there may not have notified of it.
+  // By rank. Not the arena's state: an agent that was killed there may not have notified of it.
   std::vector<RankFacts> heard_;
-  // To be notified: waking somebody for nothing costs more than all else here.
+  // To be notified: a needless wake-up costs more than everything else here.
   bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false;
   bool bye_ = false;
 };

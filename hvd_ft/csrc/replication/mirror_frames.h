@@ -1,4 +1,4 @@
-// The frames of the mirror's streams: a head, then so many bytes.
+// The frames of the mirror's streams: a head, then a payload.
 #ifndef HVD_FT_MIRROR_FRAMES_H
 #define HVD_FT_MIRROR_FRAMES_H
 
@@ -19,7 +19,7 @@ enum class FrameKind : uint32_t {
   kEvent,    // EventFrame
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
-  kDecided,  // op id: those before are truncated, but for those whose ids follow
+  kDecided,  // op id: those before are truncated, except the ids that follow
   kJoined,   // the join request that was granted
   kTaken,    // sequence of the mail that was taken
   kTerm,
@@ -35,7 +35,8 @@ struct FrameHead {
   uint64_t bytes;
 };
 
-// Comes first: in which generation, and what is there already of what the other end has to tell.
+// The first frame: the generation, and how much of the other end's log and events has already
+// arrived.
 struct HelloFrame {
   uint64_t generation, log_length, gone, events;
 };
@@ -63,7 +64,7 @@ void put_frame(std::string* out, FrameKind kind, int rank, const T& value) {
   put_frame(out, kind, rank, &value, sizeof value);
 }
 
-// A value out of a payload, which lies anywhere.
+// Reads a value from a payload, at any alignment.
 template <typename T>
 T get(const char* payload) {
   T value;

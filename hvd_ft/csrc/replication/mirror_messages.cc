@@ -48,7 +48,7 @@ MessageMirrorSender::Pair& MessageMirrorSender::pair(int source, int dest) {
   Pair& pair = pairs_[{source, dest}];
   if (!pair.file) {
     pair.file = PairFile::open(node_, source, dest, true);
-    // What is decided_before has been received on the other side, in an earlier generation.
+    // Messages before `decided_before` were received on the other side in an earlier generation.
     if (pair.file) pair.number = pair.file->header().decided_before.load();
     if (!pair.file) node_.stop(source, 1, hvdft_error());
   }
@@ -118,7 +118,7 @@ void MessageMirrorSender::collect_piece(int source, int dest, std::string* out) 
 
 // ---------------------------------------------------------------- receiving
 
-// Its end on the other side is known on this one from now on, and to the nodes beyond it.
+// The end on the other side is known from now on, here and to the nodes beyond.
 MessageMirrorReceiver::Pair* MessageMirrorReceiver::pair(int source, int dest, bool sender) {
   Pair& pair = pairs_[{source, dest}];
   if (!pair.file) pair.file = PairFile::open(node_, source, dest, true);
@@ -161,7 +161,7 @@ int MessageMirrorReceiver::apply_mark(int source, const char* payload) {
   auto& loop = (frame.sender != 0 ? header.sender : header.receiver).loops[frame.loop];
   loop.past.store(frame.marks.past, std::memory_order_release);
   loop.begin.store(frame.marks.begin, std::memory_order_release);
-  // On the node of the source its worker does it.
+  // On the node of the source its worker drops them.
   if (!node_.is_local(source)) p->file->settle();
   return HVDFT_OK;
 }

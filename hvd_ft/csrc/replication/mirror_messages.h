@@ -1,6 +1,6 @@
-// What the mirror brings of message logs (message_file.h): messages to the node of their dest, how
-// far its receives are to that of the source, and what both ends publish of their snapshots, so
-// that every copy is truncated. Rank 0's node, by way of which it goes, has a copy like any other.
+// The mirror's part for message logs (message_file.h). It brings messages to the node of their
+// dest, the progress of receives to the node of the source, and both ends' published snapshot marks
+// to all copies, so that each is truncated. Rank 0's node, which relays them, has a copy too.
 #ifndef HVD_FT_MIRROR_MESSAGES_H
 #define HVD_FT_MIRROR_MESSAGES_H
 
@@ -17,20 +17,19 @@ namespace hvdft {
 
 class MessageMirrorSender {
  public:
-  // The sending end of an edge, beyond which are the ranks for which `beyond` holds.
+  // The sending end of an edge; `beyond` says which ranks are on its other side.
   MessageMirrorSender(const Node& node, std::function<bool(int)> beyond)
       : node_(node), beyond_(std::move(beyond)) {}
 
-  // Appends what is new; of messages only a piece at a time, as other things must not wait for
-  // them.
+  // Appends the news; messages only a piece at a time, so that other frames do not wait for them.
   void collect(std::string* out);
-  // Whether `rank` has sent messages that have not gone yet.
+  // Whether messages of `rank` have not been sent over this edge yet.
   bool owes(int rank);
 
  private:
   struct Pair {
     std::unique_ptr<PairFile> file;
-    uint64_t number = 0, from = 0;  // the message that goes next, and how much of it has gone
+    uint64_t number = 0, from = 0;  // the next message, and how much of it has been sent
     uint64_t count = 0;             // of receives
     std::array<LoopMarks, kMaxLoops> marks{};
   };
@@ -56,7 +55,7 @@ class MessageMirrorReceiver {
  private:
   struct Pair {
     std::unique_ptr<PairFile> file;
-    uint64_t offset = 0;  // where the data of the message under way go
+    uint64_t offset = 0;  // offset for the data of the message under way
   };
   Pair* pair(int source, int dest, bool sender);
 

@@ -100,7 +100,7 @@ void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
   }
 }
 
-// Killed in between, it is told twice: better than never.
+// If killed in between, the event is written twice: better than never.
 void MirrorReceiver::apply_event(EventFrame frame) {
   frame.event.time_ns = local_time(frame.event.time_ns);
   node_.push_event(frame.event);

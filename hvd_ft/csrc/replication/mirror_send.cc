@@ -4,7 +4,7 @@ namespace hvdft {
 
 namespace {
 
-// So often goes what is not urgent.
+// Interval for frames that are not urgent.
 constexpr uint64_t kLazyNs = 20000000;
 
 // `state` and `sessions` first: see mirror.h.
@@ -101,7 +101,7 @@ void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
     facts.ring_received = pack(log.received.place()) + 1;
     facts.ring_sent = pack(log.sent.place()) + 1;
   }
-  // Nobody is to wait for what a rank that is done has not sent, and it has.
+  // A rank that is done must not appear to owe messages that it has sent.
   if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;
   if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return;
   if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return;
@@ -131,7 +131,7 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
   if (sequence % 2 == 1 || sequence == sent.mail) return;
   MailHead head{block.mail_term.load(std::memory_order_relaxed), sequence};
   uint64_t bytes = block.mail_bytes.load(std::memory_order_relaxed);
-  if (bytes > kMailBytes) return;  // it is being written anew
+  if (bytes > kMailBytes) return;  // it is being rewritten
   size_t before = out->size();
   std::string mail(bytes, '\0');
   copy_torn(mail.data(), node_.mail(rank), bytes);
@@ -147,7 +147,7 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
 void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
   uint64_t length = node_.header().log_length.load(std::memory_order_acquire);
   for (; log_length_ < length; ++log_length_) {
-    // It is not cut before the other node's ranks have snapshots behind it.
+    // It is not truncated before the other node's ranks have snapshots after it.
     const Record& record = *node_.record(log_length_);
     put_frame(out, FrameKind::kRecord, 0, &record.op, sizeof record.op, &record + 1,
               record.op.tail_bytes());

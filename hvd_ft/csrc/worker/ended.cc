@@ -1,4 +1,4 @@
-// Ranks that end: what they say, and that nobody waits for them for ever.
+// Ranks that end: what they publish, and how waiting for them for ever is avoided.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -12,9 +12,9 @@ using hvdft::Worker;
 
 namespace {
 
-// A script that has called hvd.shutdown() mostly ends at once, and its exit code tells more.
+// A script that has called hvd.shutdown() usually ends at once, and its exit code says more.
 constexpr uint64_t kGraceNs = 3000000000u;
-// One that has said that it ends by itself is on its way; that takes long on a busy machine.
+// A script that has announced its end is ending; that takes long on a busy machine.
 constexpr uint64_t kEndingGraceNs = 60000000000u;
 
 bool ended(const Worker& w, const RankBlock& peer) {
@@ -24,7 +24,7 @@ bool ended(const Worker& w, const RankBlock& peer) {
   return left && hvdft::now_ns() - peer.left_ns.load() > (ending ? kEndingGraceNs : kGraceNs);
 }
 
-// "rank 0" or "ranks 0, 2": this one, and all that have something pending besides.
+// "rank 0" or "ranks 0, 2": this rank, and all others that have tensors pending.
 std::string waiting_ranks(const Worker& w) {
   std::string list;
   int count = 0;

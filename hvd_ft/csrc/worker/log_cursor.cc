@@ -30,7 +30,7 @@ void LogCursor::passed(uint64_t id) {
 
 void LogCursor::jump(uint64_t position) {
   cursor_.store(position);
-  // It may be ahead: then there were only ops of others since the snapshot.
+  // It may be ahead: then only ops of other ranks have followed the snapshot.
   if (next() < position) passed(position - 1);
 }
 

@@ -1,4 +1,4 @@
-// How far this worker has come in the op log.
+// This worker's progress in the op log.
 #ifndef HVD_FT_LOG_CURSOR_H
 #define HVD_FT_LOG_CURSOR_H
 
@@ -13,7 +13,7 @@ class LogCursor {
   LogCursor(RankBlock& block, uint32_t incarnation, RankState& state)
       : block_(block), incarnation_(incarnation), state_(state) {}
 
-  // After the last op that this rank took part in: where its script stands.
+  // The position of its script: after the last op that this rank took part in.
   uint64_t cursor() const { return cursor_.load(); }
   // The next op to execute or pass.
   uint64_t next() const { return next_.load(); }
@@ -23,7 +23,7 @@ class LogCursor {
 
   void executed(uint64_t id);
   void passed(uint64_t id);
-  // The script goes on after a snapshot.
+  // The script continues from a snapshot.
   void jump(uint64_t position);
 
  private:

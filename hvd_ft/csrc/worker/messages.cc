@@ -12,8 +12,8 @@ namespace hvdft {
 
 namespace {
 
-// A waiter looks this often whether the job is stopped, its peer has ended, or whoever was to ring
-// was killed before.
+// How often a waiter checks whether the job is stopped, its peer has ended, or the notifying
+// process was killed.
 constexpr int kLookMs = 100;
 
 Shared<uint64_t>& word_of(RankBlock& block, bool sends, int peer) {
@@ -45,7 +45,7 @@ std::unique_ptr<Messages::End> Messages::attach(Direction direction, int peer) c
   end->mine = end->sends ? &header.sender : &header.receiver;
   auto& known = word_of(block_, end->sends, peer);
   if ((known.load() & bit_of(peer)) == 0) {
-    // Loops that have begun before did so with no message.
+    // Loops that began earlier had no message then.
     for (int l = 0; l < kMaxLoops && block_.loops[l].begin.load() != 0; ++l) {
       end->mine->loops[l].begin.store(1, std::memory_order_release);
     }
@@ -84,7 +84,7 @@ int Messages::send(int dest, MessageHead& head, const char* data) {
   int code = 0;
   if (is_repeated(end->place, file.sent())) {
     code = repeat(*end, head);
-    notify(file.header().doorbell);  // whoever sent it may have been killed before it notified
+    notify(file.header().doorbell);  // its sender may have been killed before notifying
   } else {
     file.settle();
     code = file.room(head.bytes, &head.offset);
@@ -209,7 +209,7 @@ void Messages::snapshot_begins(int loop, int slot) {
   bytes_ = 0;
 }
 
-// What is told to others comes after the snapshot, never before: it may be cut then.
+// Publish the marks after the snapshot, never before: messages may be dropped from then on.
 void Messages::snapshot_published(int loop, int slot) {
   for (End* end : ends()) {
     auto& mine = end->mine->loops[loop];
@@ -222,7 +222,7 @@ void Messages::go_back(int loop, int slot) {
     end->place = end->mine->loops[loop].at[slot];
     end->fresh = false;
   }
-  snapshot_published(loop, slot);  // who was killed had perhaps not come to it
+  snapshot_published(loop, slot);  // a killed incarnation may not have done this
 }
 
 }  // namespace hvdft
@@ -233,8 +233,8 @@ using hvdft::Worker;
 
 namespace {
 
-// It has come to a message that no earlier incarnation came to. A script that does collectives
-// besides is back when these are (hvdft_worker_caught_up).
+// The worker has reached a message that no earlier incarnation reached. A script that also does
+// collectives is back when these have caught up (hvdft_worker_caught_up).
 void catch_up(Worker& w) {
   if (!w.negotiation.wants_to_enter()) w.log.catch_up();
 }

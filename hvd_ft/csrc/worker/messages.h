@@ -1,4 +1,4 @@
-// A worker's ends of the message logs it has with others, and what its snapshots say of them.
+// A worker's ends of its message logs with other ranks, and their marks in its snapshots.
 #ifndef HVD_FT_MESSAGES_H
 #define HVD_FT_MESSAGES_H
 
@@ -15,7 +15,7 @@ class Messages {
  public:
   Messages(const Node& node, int rank);
 
-  // 1: sent; 0: an earlier incarnation has sent it. Where the data lies is entered in the head.
+  // 1: sent; 0: an earlier incarnation has sent it. The data's offset is stored in the head.
   int send(int dest, MessageHead& head, const char* data);
   // The next receive's message, or HVDFT_AGAIN.
   int find(int source, int32_t tag, hvdft_message* out);
@@ -25,7 +25,7 @@ class Messages {
   uint64_t bytes_since_snapshot() const { return bytes_.load(); }
 
   // A training loop begins: the first time, or again at the same place. A snapshot of it is begun
-  // in a slot, is published, is gone back to.
+  // in a slot, is published, or is restored.
   int loop_begins(int loop);
   void snapshot_begins(int loop, int slot);
   void snapshot_published(int loop, int slot);
@@ -52,7 +52,7 @@ class Messages {
   const int rank_;
   RankBlock& block_;
   std::atomic<uint64_t> bytes_{0};
-  std::mutex mutex_;  // of the two below, between this worker's threads
+  std::mutex mutex_;  // guards the two fields below, between this worker's threads
   std::vector<std::unique_ptr<End>> ends_[2];
 };
 

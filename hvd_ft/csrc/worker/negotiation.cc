@@ -55,11 +55,11 @@ int64_t Negotiation::take(int rank, uint64_t term, const void** blob) {
   }
   taken_.resize(bytes);
   copy_torn(taken_.data(), node_.mail(rank), bytes);
-  // In a new term the owner may overwrite what was not taken: then this was no good copy.
+  // In a new term the owner may overwrite what was not taken: then this copy is invalid.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (from.mail_sequence.load(std::memory_order_seq_cst) != sequence) return HVDFT_AGAIN;
   from.mail_taken.store(sequence, std::memory_order_seq_cst);
-  // An owner on another node sees what the mirror brings.
+  // An owner on another node sees it through the mirror.
   if (from.mail_awaited.exchange(0) != 0 || !node_.is_local(rank)) node_.notify_worker(rank);
   *blob = taken_.data();
   return static_cast<int64_t>(bytes);

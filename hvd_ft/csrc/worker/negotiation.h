@@ -1,5 +1,5 @@
-// This worker's part in what ranks agree on: it enters, announces and, as rank 0, takes
-// announcements and proposes ops for the log.
+// This worker's part in the negotiation: it enters, announces and, as rank 0, takes announcements
+// and proposes ops for the log.
 #ifndef HVD_FT_NEGOTIATION_H
 #define HVD_FT_NEGOTIATION_H
 

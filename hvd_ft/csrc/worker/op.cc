@@ -1,5 +1,5 @@
-// The worker's part of the ops it has begun: gives its input segment by segment, reduces what is
-// there to be reduced, takes the results.
+// The worker's part of the ops it has begun: contributes its input segment by segment, reduces the
+// segments that are ready, takes the results.
 #include <algorithm>
 
 #include "base/failpoint.h"
@@ -26,7 +26,7 @@ const BegunOp& begun_op(const Worker& w, uint64_t number) {
 struct Segment {
   Segment(const Worker& w, uint64_t n)
       : op(begun_op(w, n)), record(*op.record), number(n), index(n - record.first_segment) {}
-  // Where drills strike that are to find an op half done.
+  // Failpoints of drills that strike when an op is half done.
   bool in_the_middle() const { return index == record.segments() / 2; }
   bool last() const { return number + 1 == record.end_segment(); }
   uint64_t input() const { return record.input_of(number); }
@@ -84,10 +84,10 @@ int hvdft_worker_advance(void) {
     return Segment(w, last).input_end() - Segment(w, from).input();
   };
   auto fits = [&](uint64_t from, uint64_t n) { return hvdft::Window{}.fits(from, n, bytes); };
-  bool given = false, reduced = false;  // and nobody has been told
+  bool given = false, reduced = false;  // and no one has been notified
   for (;;) {
     Step step = schedule.next(stage, final, fits);
-    // Little data this worker reduces itself sooner than another would be awake.
+    // Little data: this worker reduces it sooner than another worker would be awake.
     bool help_wanted = given && step == Step::kReduce &&
                        bytes(schedule.looked, schedule.given - 1) > hvdft::kSegmentBytes;
     bool news = reduced && (step == Step::kTake || step == Step::kWait);

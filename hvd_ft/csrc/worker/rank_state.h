@@ -1,4 +1,5 @@
-// What others see of this worker's rank: its state, its events, and how long it waits for others.
+// The published state of this worker's rank: its state, its events, and how long it waits for
+// others.
 #ifndef HVD_FT_RANK_STATE_H
 #define HVD_FT_RANK_STATE_H
 
@@ -16,12 +17,12 @@ class RankState {
   void set(uint32_t state) const;
   void event(uint32_t type, uint64_t detail) const;
 
-  // The time this rank spends blocked in a collective while another rank is down. Begins
-  // with the first wait, ends with the first progress.
+  // The time for which this rank is blocked in a collective while another rank is down: from the
+  // first wait to the first progress.
   void about_to_wait();
   void progressed();
 
-  // Sleeps on this rank's doorbell, and lets be seen that it does: see hang_rule.py.
+  // Sleeps on this rank's doorbell, visibly to the hang rule (hang_rule.py).
   bool sleep(uint32_t ticket, int timeout_ms);
 
  private:

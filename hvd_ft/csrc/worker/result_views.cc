@@ -89,7 +89,7 @@ int Views::detach_locked(uint64_t position) {
   return HVDFT_OK;
 }
 
-// Those of the pages that are not detached already.
+// The pages that are not detached yet.
 int Views::detach_pages(uint64_t begin, uint64_t end) {
   while (begin < end) {
     auto detached = first_after(detached_, begin, end_of_pages);
@@ -105,7 +105,7 @@ int Views::detach_pages(uint64_t begin, uint64_t end) {
   return HVDFT_OK;
 }
 
-// Who reads there meanwhile reads the same bytes before and after.
+// A concurrent reader reads the same bytes before and after.
 int Views::copy_pages(uint64_t begin, uint64_t end) const {
   uint64_t bytes = end - begin;
   void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -123,7 +123,7 @@ int Views::copy_pages(uint64_t begin, uint64_t end) const {
               strerror(errno), bytes);
 }
 
-// If it cannot be done they stay detached, and what will lie there is copied instead of viewed.
+// If that fails they stay detached, and later results there are copied instead of viewed.
 void Views::give_back(uint64_t begin, uint64_t end) {
   void* back = mmap(base_ + begin, end - begin, PROT_READ, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                     node_->fd(), static_cast<off_t>(node_->heap_offset() + begin));

@@ -1,10 +1,10 @@
 // Views of the log: a worker's tensors that are results where they lie, instead of copies of them.
 //
-// They are read through a second mapping of the node's heap, in which nothing can be written. What
-// lies before a snapshot may be truncated, and its place be used anew; but never before this rank
-// has published a snapshot there. So before that, what is still viewed is *detached*: its pages get
-// copies of their own, at the same addresses, until nobody views them any more. Mostly there is
-// nothing: gradients do not outlive their step.
+// They are read through a second mapping of the node's heap, in which nothing can be written.
+// Results before a snapshot may be truncated and their memory reused, but never before this rank
+// has published that snapshot. So before publishing, results that are still viewed are *detached*:
+// their pages become private copies at the same addresses, until the views are released. Usually
+// there are none: gradients do not outlive their step.
 #ifndef HVD_FT_VIEWS_H
 #define HVD_FT_VIEWS_H
 
@@ -19,21 +19,20 @@ namespace hvdft {
 
 class Views {
  public:
-  // Maps the heap. Once in a process's life: views may be there till its end.
+  // Maps the heap, once in a process's life: views may exist until its end.
   int open(const Node& node);
 
-  // Where `bytes`, at least one, at `result` in the node's heap can be read until they are
-  // released; nullptr if one of their pages is detached. They belong to op `id`, and nobody views
-  // them yet.
+  // Returns a view of `bytes`, at least one, at `result` in the node's heap, valid until released;
+  // nullptr if one of their pages is detached. They belong to op `id`, and are not viewed yet.
   const void* view(uint64_t id, const char* result, uint64_t bytes);
   void release(const void* view);
 
-  // All views of ops before `position` are independent of the log after it.
+  // Detaches all views of ops before `position`: afterwards they do not depend on the log.
   int detach(uint64_t position);
-  // Is called before, without a lock.
+  // Called before detaching, without a lock.
   void before_detach(void (*release_unused)()) { release_unused_.store(release_unused); }
 
-  // A child has all views, too, but nobody asks it before the log is truncated: so all are
+  // A forked child has all views too, but is not asked before the log is truncated: so all are
   // detached.
   void before_fork();
   void after_fork() { mutex_.unlock(); }
@@ -42,7 +41,7 @@ class Views {
   struct View {
     uint64_t end, id;
   };
-  using Places = std::map<uint64_t, uint64_t>;  // begin → end, none touches another's bytes
+  using Places = std::map<uint64_t, uint64_t>;  // begin → end, without overlap
 
   int detach_locked(uint64_t position);
   int copy_pages(uint64_t begin, uint64_t end) const;

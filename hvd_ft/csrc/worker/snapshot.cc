@@ -32,8 +32,8 @@ int unpublished_slot(const Loop& loop) {
   return published == 0 ? 0 : 1 - static_cast<int>(published & 1);
 }
 
-// A slot as this process has it mapped. Mapping anew costs a fault for every page, so the
-// slots being written stay mapped; the one being read has a mapping of its own.
+// This process's mapping of a slot. A new mapping costs a fault for every page, so the slots being
+// written stay mapped; the one being read has a mapping of its own.
 class Slot {
  public:
   // The first `bytes` of a loop's slot, or nullptr and an error.
@@ -139,7 +139,7 @@ int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position)
   w.block().snapshot_count.fetch_add(1);
   failpoint(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
   w.state.event(HVDFT_EV_SNAPSHOT, position);
-  w.node->notify_log_writer();  // there may be something to truncate
+  w.node->notify_log_writer();  // the log may be truncatable now
   return HVDFT_OK;
 }
 

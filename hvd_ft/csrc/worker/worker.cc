@@ -1,5 +1,4 @@
-// The worker's side of the C ABI: attaching, waiting, negotiation, the log, what it tells others,
-// views.
+// The worker's side of the C ABI: attaching, waiting, negotiation, the log, published state, views.
 #include "worker/worker.h"
 
 #include <pthread.h>
@@ -230,8 +229,7 @@ int hvdft_worker_wait_event(uint64_t seen, int timeout_ms) {
 
 // ---------------------------------------------------------------- views of results
 
-// A rank that is replayed copies: the log may be truncated before a snapshot of an earlier
-// incarnation.
+// A replaying rank copies, as the log may be truncated at a snapshot of an earlier incarnation.
 const void* hvdft_worker_view(uint64_t id, const void* result, uint64_t bytes) {
   Worker& w = *the_worker();
   if (!w.log.caught_up()) return nullptr;

@@ -12,7 +12,7 @@
 #include "worker/rank_state.h"
 #include "worker/result_views.h"
 
-// A process is one worker; in the tests of tests/core/threaded each thread is.
+// A process is one worker; in tests/core/threaded each thread is one.
 #ifdef HVDFT_THREADED
 #define HVDFT_PER_WORKER thread_local
 #else
@@ -25,7 +25,7 @@ namespace hvdft {
 struct BegunOp {
   const Record* record;
   hvdft_copies copies;
-  ByteRange mine;  // of the result: where this rank's input goes
+  ByteRange mine;  // offset in the result of this rank's input
 };
 
 struct Worker {

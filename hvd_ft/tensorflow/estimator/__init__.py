@@ -1,6 +1,6 @@
-"""`hvd.estimator`: what tf.estimator and monitored sessions need to go on after a failure.
+"""`hvd.estimator`: lets tf.estimator and monitored sessions continue after a failure.
 
-Importing it lets `Estimator.train` begin at the same step on all ranks (`training`).
+Importing it makes `Estimator.train` begin at the same step on all ranks (`training`).
 """
 
 # ruff: noqa: F401 (this file is a list of names)

@@ -8,9 +8,9 @@ from hvd_ft.tensorflow.epoch_timing import RankClock
 
 
 class EpochTiming(RankClock, tf.compat.v1.train.SessionRunHook):
-    """Tells on rank 0 how long each epoch takes, by the global step.
+    """Prints on rank 0 how long each epoch takes, by the global step.
 
-    It measures at the first `after_run` at or past an epoch's end, and says how far past that is.
+    It measures at the first `after_run` at or past an epoch's end, and prints how far past that is.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.
@@ -32,7 +32,7 @@ class EpochTiming(RankClock, tf.compat.v1.train.SessionRunHook):
         return tf.compat.v1.train.SessionRunArgs(self._global_step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # What came with the run may have been read before the step was counted.
+        # The value fetched with the run may have been read before the step was counted.
         if self.passes_boundary(int(run_values.results) + 1):
             step = int(run_context.session.run(self._global_step))
             if self.passes_boundary(step):

@@ -1,7 +1,7 @@
 """`FaultTolerance`: a session's training loop that a restarted process can enter in the middle.
 
-Everything is done between two runs, in `before_run`: the hook puts itself in front of all others,
-so they are done with the last run and have not begun the next one.
+Everything happens between two runs, in `before_run`: the hook moves itself to the front of all
+hooks, so the others have finished the last run and have not begun the next one.
 """
 
 import sys
@@ -24,10 +24,10 @@ _train = tf.compat.v1.train
 
 
 class FaultTolerance(tf.compat.v1.train.SessionRunHook):
-    """Lets `Estimator.train`, or a monitored session, go on where it was after a restart.
+    """Lets `Estimator.train`, or a monitored session, continue where it was after a restart.
 
     Give it to every `train`, and to the `TrainSpec` of `train_and_evaluate`; one object may serve
-    them all. It keeps a snapshot of what training consists of: all global and local variables,
+    them all. It keeps a snapshot of the whole state of training: all global and local variables,
     the position in the data, the random operations of a step, Python's and NumPy's generators, and
     numbers, texts and arrays among the attributes of the other hooks. The first run of a restarted
     process's session restores it. Without an agent it does nothing.
@@ -55,11 +55,11 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             return
         session = _session_being_made()
         others = [hook for hook in session._hooks if hook is not self]
-        session._hooks = [self, *others]  # the hooks that begin after this one do so all the same
+        session._hooks = [self, *others]  # the hooks that begin after this one still do
         self._others = list(_with_parts(others))
         self._hook_state = CallbackState(self._others)
         self._step = 0
-        self._variables: SessionVariables | None = None  # found in the first run
+        self._variables: SessionVariables | None = None  # set in the first run
         self._loop = TrainingLoop(worker, *self._snapshots)
         self._resumes = self._restored = self._loop.begin() is not None
         for hook in others:
@@ -69,7 +69,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
                     hook.after_create_session = lambda session, coord: None
 
     def before_run(self, run_context: Any) -> None:
-        """Between two steps: takes a snapshot when one is due, or restores it."""
+        """Between two steps: takes a snapshot if one is due, or restores one."""
         if self._loop is None:
             return
         session = run_context.session
@@ -85,10 +85,10 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             self._loop.write(self._step, partial(self._contents, session, done=False))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """One step more."""
+        """Counts a step."""
         if self._loop is not None:
             self._step += 1
-            # The other hooks have had something fetched, too; the session's `run` knows.
+            # The other hooks have added fetches, too; only the session's `run` has them all.
             fetched = sys._getframe(1).f_locals["actual_fetches"]
             self._draws.add(list(fetched.values()))
 
@@ -102,14 +102,14 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         self._loop.end()
         self._loop = None
         if self._restored:
-            # What was saved and evaluated at this step was so in another process's memory.
+            # Checkpoints and evaluations of this step were in another process's memory.
             for part in self._others:
                 if isinstance(part, _train.SecondOrStepTimer):
                     part.reset()
 
     def _contents(self, session: tf.compat.v1.Session, done: bool) -> Contents:
         assert self._variables is not None
-        with tf.init_scope():  # where TensorFlow's global generator is
+        with tf.init_scope():  # the graph that has TensorFlow's global generator
             values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
         values["draws"] = dict(self._draws.counts)
         return self._variables.read(session), values
@@ -126,11 +126,11 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         self._step = values["step"]
         loop.jump()
         if values["done"]:
-            raise StopIteration  # as if the data were at their end: the session passes to its end
+            raise StopIteration  # as at the end of the data: the session goes to its end
 
 
 def _session_being_made() -> Any:
-    """The monitored session that calls `begin`; it hands no hook the others."""
+    """The monitored session that calls `begin`; it does not give hooks access to each other."""
     frame = sys._getframe(2).f_locals
     session = frame.get("self")
     if not hasattr(session, "_hooks"):
@@ -142,7 +142,7 @@ def _session_being_made() -> Any:
 
 
 def _with_parts(hooks: Iterable[Any]) -> Iterator[Any]:
-    """Hooks, and what they keep in objects of their own: timers and listeners."""
+    """The hooks together with objects of theirs that have state: timers and listeners."""
     for hook in hooks:
         yield hook
         for value in vars(hook).values():

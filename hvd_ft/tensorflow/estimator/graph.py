@@ -1,8 +1,8 @@
-"""The variables of a session's graph, and the operations by which its runs draw data.
+"""The variables of a session's graph, and the operations that draw data in its runs.
 
-TensorFlow can save an iterator of tf.data, but not what stateful operations in the pipeline have
-drawn, and of shuffle() it saves the whole buffer. So a restarted process draws again what it had
-drawn: exact, and small.
+TensorFlow can save an iterator of tf.data, but not the state of stateful operations in the
+pipeline, and for shuffle() it saves the whole buffer. So a restarted process repeats the draws:
+exact, and small.
 """
 
 from collections import Counter
@@ -38,12 +38,12 @@ class SessionVariables:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes they have together; those whose shape is not known count as none."""
+        """Bytes of all variables together; variables of unknown shape count as 0."""
         sized = [each for each in self._variables if each.shape.is_fully_defined()]
         return byte_count(sized)
 
     def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:
-        """Returns the variables' contents by number and name: copies, as a session makes them."""
+        """Returns copies of the variables' contents by number and name."""
         arrays = session.run(self._variables)
         return {
             f"{number}:{variable.name}": np.asarray(array)
@@ -51,18 +51,18 @@ class SessionVariables:
         }
 
     def restore(self, session: tf.compat.v1.Session, arrays: Mapping[str, np.ndarray]) -> None:
-        """Sets the variables to what `read` returned.
+        """Sets the variables to the contents that `read` returned.
 
         Raises:
-            HvdFtError: the script has made other variables than before.
+            HvdFtError: the script has created other variables than before.
         """
         for variable, array in matched(self._variables, arrays):
-            # As Variable.load does: the graph is complete, and this needs no operation more.
+            # Like Variable.load: the graph is complete, and this adds no operation to it.
             session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
 
 
 class Draws:
-    """How often each operation that goes on by one with every run has run: data, random numbers.
+    """Counts the runs of each operation that advances by one in every run: data, random numbers.
 
     Args:
         graph: complete.
@@ -71,13 +71,13 @@ class Draws:
     def __init__(self, graph: tf.Graph) -> None:
         self.counts: Counter[str] = Counter()  # by the operation's name
         self._graph = graph
-        self._found: dict[tuple[str, ...], list[str]] = {}  # by what was fetched
+        self._found: dict[tuple[str, ...], list[str]] = {}  # by the fetches
 
     def add(self, fetches: Any) -> None:
         """Counts a run.
 
         Args:
-            fetches: what it ran, in the forms that `Session.run` takes.
+            fetches: of the run, in the forms that `Session.run` accepts.
         """
         items = tf.nest.flatten(fetches, expand_composites=True)
         operations = [_operation(self._graph, item) for item in items]
@@ -87,7 +87,7 @@ class Draws:
         self.counts.update(self._found[names])
 
     def drop(self, session: tf.compat.v1.Session, counts: Mapping[str, int]) -> None:
-        """Draws as often as an earlier process had, and drops what was drawn.
+        """Repeats an earlier process's draws, and drops the results.
 
         Raises:
             HvdFtError: the script has other operations, or its data ends before that.
@@ -108,11 +108,11 @@ class Draws:
 
 
 def _draws(operations: list[tf.Operation]) -> list[str]:
-    """Returns the names of what draws when these operations are run."""
+    """Returns the names of the drawing operations among those that these operations run."""
     step = _ancestors(operations)
     names = [op.name for op in step if op.type in _DATA]
     random = [op for op in step if _is_random(op)]
-    # To run one that depends on a collective were a collective.
+    # Running one that depends on a collective would be a collective.
     kept = [op for op in random if not any(map(_is_collective, _ancestors([op])))]
     if unkept := [op.name for op in random if op not in kept]:
         say(
@@ -127,7 +127,7 @@ def _is_collective(op: tf.Operation) -> bool:
 
 
 def _is_random(op: tf.Operation) -> bool:
-    # A tf.random.Generator's operations have their state in a variable.
+    # Operations of a tf.random.Generator keep their state in a variable.
     stateful = op.op_def is not None and op.op_def.is_stateful
     return stateful and (op.type.startswith("Random") or op.type in _RANDOM)
 
@@ -138,7 +138,7 @@ def _operation(graph: tf.Graph, item: Any) -> tf.Operation:
 
 
 def _ancestors(operations: Iterable[tf.Operation]) -> list[tf.Operation]:
-    """Returns what has to run for these operations, themselves included, in a fixed order."""
+    """Returns all operations that these ones need, themselves included, in a fixed order."""
     found: dict[str, tf.Operation] = {}
     open_ends = list(operations)
     while open_ends:

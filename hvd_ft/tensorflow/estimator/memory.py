@@ -1,8 +1,9 @@
 """Estimators whose variables live in memory, without a patched tensorflow_estimator.
 
-TensorFlow has a file system in memory, `ram://`: a model directory there gives an Estimator all it
-does with checkpoints, and nothing of it reaches a disk. Its event files would grow without end, so
-for these directories none are written. What needs files says so, as with the patch.
+TensorFlow has a file system in memory, `ram://`: with a model directory there an Estimator can do
+everything that it does with checkpoints, and nothing reaches a disk. Event files would grow without
+limit, so none are written to such directories. Functions that need files raise an error, as with
+the patch.
 """
 
 import itertools
@@ -21,13 +22,13 @@ _numbers = itertools.count()
 
 
 def run_config(config: Any = None) -> Any:
-    """Makes a RunConfig with which rank 0 alone writes, and only if it is given a directory.
+    """Returns a RunConfig with which only rank 0 writes, and only if it is given a directory.
 
     Args:
-        config: a `tf.estimator.RunConfig`; the default one if left out.
+        config: a `tf.estimator.RunConfig`; the default one if omitted.
 
     Returns:
-        `config` on rank 0 if it has a `model_dir`, else one whose checkpoints stay in memory.
+        `config` on rank 0 if it has a `model_dir`, otherwise one whose checkpoints stay in memory.
 
     Raises:
         ValueError: Horovod is not initialised.
@@ -47,11 +48,11 @@ def in_memory(config: Any) -> Any:
     )
     if config.save_checkpoints_secs or config.save_checkpoints_steps:
         return config
-    return config.replace(save_checkpoints_secs=600)  # else the next call finds no variables
+    return config.replace(save_checkpoints_secs=600)  # otherwise the next call finds no variables
 
 
 def is_in_memory(directory: str) -> bool:
-    """Tells whether a model directory is in memory, the patched Estimator's too."""
+    """Returns whether a model directory is in memory, including the patched Estimator's."""
     return directory.startswith((_MEMORY, _PATCHED))
 
 
@@ -64,7 +65,7 @@ class _NoWriter:
 
 @cache
 def _prepare_tensorflow() -> None:
-    """Does to the functions concerned what the patch does in their files."""
+    """Changes the same functions as the patch, at run time."""
     writer, read_metrics = FileWriterCache.get, early_stopping.read_eval_metrics
     export = estimator.Estimator._export_all_saved_models
     save_first = keras_lib._save_first_checkpoint
@@ -82,7 +83,7 @@ def _prepare_tensorflow() -> None:
         return read_metrics(eval_dir)
 
     def export_all(self: Any, export_dir_base: Any, *args: Any, **kwargs: Any) -> Any:
-        # The other ranks' exports are lost, as their checkpoints are.
+        # The other ranks' exports are discarded, like their checkpoints.
         if is_in_memory(tf.compat.as_str_any(export_dir_base)) and hvd.rank() == 0:
             raise ValueError(
                 "This Estimator has no model directory, and an exporter of train_and_evaluate "
@@ -92,7 +93,7 @@ def _prepare_tensorflow() -> None:
         return export(self, export_dir_base, *args, **kwargs)
 
     def save_first_checkpoint(*args: Any, **kwargs: Any) -> Any:
-        # In memory, TensorFlow takes the path of a checkpoint for a directory.
+        # In memory, TensorFlow mistakes the path of a checkpoint for a directory.
         path = save_first(*args, **kwargs)
         return os.path.dirname(path) if is_in_memory(path) else path
 

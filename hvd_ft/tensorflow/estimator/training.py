@@ -1,8 +1,8 @@
-"""`Estimator.train` on all ranks alike.
+"""Makes `Estimator.train` behave the same on all ranks.
 
-With `max_steps` an Estimator looks into its model directory and does not train if that many steps
-are done. Rank 0 alone has one, and when a process comes back there is more in it than when the
-training began; so all ranks follow what rank 0 found the first time.
+With `max_steps` an Estimator reads its model directory and does not train if that many steps are
+done. Only rank 0 has a model directory, and when a process comes back it contains more than when
+the training began; so all ranks use what rank 0 found the first time.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _stock_train = stock.Estimator.train
 
 
 def join_training() -> None:
-    """Puts `train` in the place of every Estimator's."""
+    """Replaces every Estimator's `train`."""
     stock.Estimator.train = train
 
 
@@ -31,7 +31,7 @@ def train(  # noqa: PLR0917 (the arguments are the Estimator's)
     max_steps: int | None = None,
     saving_listeners: Any = None,
 ) -> Any:
-    """`Estimator.train`; something changes only if `FaultTolerance` is among the hooks."""
+    """`Estimator.train`, unchanged unless `FaultTolerance` is among the hooks."""
     kept = any(isinstance(hook, FaultTolerance) for hook in hooks or ())
     if not kept or not hvd.is_initialized():
         return _stock_train(self, input_fn, hooks, steps, max_steps, saving_listeners)
@@ -47,14 +47,14 @@ def train(  # noqa: PLR0917 (the arguments are the Estimator's)
 
 
 def _keep_in_memory(estimator: Any) -> None:
-    """Takes the model directory away from a rank that must not write: it is rank 0's."""
+    """Replaces the model directory of a rank that must not write: it is rank 0's."""
     if not is_in_memory(estimator.model_dir):
         estimator._config = in_memory(estimator._config)
         estimator._model_dir = estimator._config.model_dir
 
 
 def _first_step(model_dir: str) -> int:
-    """The global step with which rank 0 begins."""
+    """The global step at which rank 0 begins."""
     own = int(stock._load_global_step_from_checkpoint_dir(model_dir))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.constant([own], tf.int64)

@@ -1,4 +1,4 @@
-"""`import hvd_ft.tensorflow.keras as hvd`: all of horovod.tensorflow.keras, and ours."""
+"""`import hvd_ft.tensorflow.keras as hvd`: horovod.tensorflow.keras and additions."""
 
 # ruff: noqa: F401, F403 (this file is a list of names)
 
@@ -14,4 +14,4 @@ from hvd_ft.worker.peer_hooks import Peer, Restart, on_peer_failure, on_peer_rec
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(_horovod, name)  # what a star import leaves out
+    return getattr(_horovod, name)  # not included in a star import
