@@ -32,15 +32,15 @@ struct SharedLoop {
   std::array<LogPosition, 2> at{};
   std::array<size_t, 2> action{};  // of the script, with which the snapshot goes on
   auto key() const {
-    auto place = [](const LogPosition& p) { return std::tie(p.count, p.first, p.reach); };
-    return std::tuple(marks.begin, marks.past, published, place(at[0]), place(at[1]), action);
+    auto key = [](const LogPosition& p) { return std::tie(p.count, p.first, p.reach); };
+    return std::tuple(marks.begin, marks.past, published, key(at[0]), key(at[1]), action);
   }
 };
 
 // … and in its process.
 struct End {
   std::array<SharedLoop, kLoops> loops{};
-  LogPosition place;
+  LogPosition position;
   bool fresh = false;
   size_t next = 0;  // action
   int part = 0;     // of an action that takes several steps
@@ -48,11 +48,11 @@ struct End {
   Found found{Finding::kNothing, 0};
 
   auto key() const {
-    return std::tuple(loops[0].key(), loops[1].key(), place.count, place.first, place.reach, fresh,
-                      next, part, loop, found.what, found.number);
+    return std::tuple(loops[0].key(), loops[1].key(), position.count, position.first,
+                      position.reach, fresh, next, part, loop, found.what, found.number);
   }
   void die() {
-    place = {};
+    position = {};
     fresh = false;
     next = 0;
     part = 0;
@@ -84,22 +84,22 @@ void step_aside(const Script& script, End& end) {
   if (script[end.next].what == 'b') {
     SharedLoop& loop = end.loops[static_cast<size_t>(++end.loop)];
     ++end.next;
-    uint64_t mark = end.place.reach + 1;
+    uint64_t mark = end.position.reach + 1;
     if (loop.marks.begin == 0) loop.marks.begin = mark;
     CHECK(loop.marks.begin == mark);
     if (loop.published < 0) return;
     auto slot = static_cast<size_t>(loop.published);
-    end.place = loop.at[slot];
+    end.position = loop.at[slot];
     end.fresh = false;
     end.next = loop.action[slot];
-    loop.marks.past = end.place.first;
+    loop.marks.past = end.position.first;
     return;
   }
   SharedLoop& loop = end.loops[static_cast<size_t>(end.loop)];
   int slot = end.part < 2 ? (loop.published == 0 ? 1 : 0) : loop.published;
   auto at = static_cast<size_t>(slot);
   if (end.part == 0) {
-    loop.at[at] = end.place;
+    loop.at[at] = end.position;
     loop.action[at] = end.next + 1;
   } else if (end.part == 1) {
     loop.published = slot;
@@ -113,8 +113,8 @@ void step_aside(const Script& script, End& end) {
 void send(const Script& script, State& state) {
   End& end = state.sender;
   int32_t tag = script[end.next].tag;
-  if (is_repeated(end.place, state.sent)) {
-    const SeenMessage& before = state.log[end.place.count];
+  if (is_repeated(end.position, state.sent)) {
+    const SeenMessage& before = state.log[end.position.count];
     CHECK(before.there && before.tag == tag);
   } else if (end.part == 0) {  // written, and not yet published
     state.log[state.sent] = {true, 0, tag};
@@ -125,8 +125,8 @@ void send(const Script& script, State& state) {
   }
   end.part = 0;
   ++end.next;
-  uint64_t count = end.place.count + 1;
-  end.place = {count, count, count};
+  uint64_t count = end.position.count + 1;
+  end.position = {count, count, count};
 }
 
 // The number of the message that a receive has to get: the first of its tag that is left over.
@@ -149,7 +149,7 @@ bool receive(const Script& sends, const Script& script, State& state) {
   End& end = state.receiver;
   auto see = [&](uint64_t n) { return state.log[n]; };
   if (end.part == 0) {
-    end.found = find_message(end.place, end.fresh, state.sent, script[end.next].tag, see);
+    end.found = find_message(end.position, end.fresh, state.sent, script[end.next].tag, see);
     CHECK(end.found.what != Finding::kDropped);
     if (end.found.what == Finding::kNothing) return false;
     CHECK(end.found.number == expected(sends, script, end.next));
@@ -160,10 +160,10 @@ bool receive(const Script& sends, const Script& script, State& state) {
   CHECK(message.there);
   if (end.found.what == Finding::kUntaken) {
     CHECK(message.taken == 0);
-    message.taken = end.place.count + 1;
+    message.taken = end.position.count + 1;
     end.fresh = true;
   }
-  move_on(&end.place, end.found.number, [&](uint64_t n) { return see(n).taken; });
+  move_on(&end.position, end.found.number, [&](uint64_t n) { return see(n).taken; });
   end.found = {Finding::kNothing, 0};
   end.part = 0;
   ++end.next;

@@ -35,7 +35,7 @@ void doorbells(Side& zero, Side& one) {
   theirs.state = HVDFT_RUNNING;
   CHECK((rung_by(one, zero) == Rung{true, true, true}));
   theirs.step = 7;  // who follows it looks now and then
-  theirs.contributed = place(1, 0);
+  theirs.contributed = position(1, 0);
   CHECK(rung_by(one, zero) == nobody && zero.node->rank(2).step == 7);
   theirs.mail_sequence = 2;
   CHECK(rung_by(one, zero) == coordinator);
@@ -71,12 +71,12 @@ void doorbells(Side& zero, Side& one) {
 
 void how_ranks_fare(Side& zero, Side& one) {
   RankBlock &theirs = one.node->rank(2), &seen = zero.node->rank(2);
-  theirs.contributed = place(5, 3);
+  theirs.contributed = position(5, 3);
   theirs.pending = -1;
   theirs.step = 4;
   theirs.since_ns = now;
   theirs.state = HVDFT_DONE;
-  carry(one, zero, [&] { CHECK(seen.state != HVDFT_DONE || seen.contributed == place(5, 3)); });
+  carry(one, zero, [&] { CHECK(seen.state != HVDFT_DONE || seen.contributed == position(5, 3)); });
   CHECK(seen.state == HVDFT_DONE && seen.pending == -1 && seen.step == 4);
   CHECK(seen.since_ns == theirs.since_ns + 7);  // on this node's clock
   zero.node->rank(1).state = HVDFT_RESTARTING;

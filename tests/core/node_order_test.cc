@@ -25,15 +25,15 @@ void mark(ByteRange part, std::vector<bool>* done) {
 // With so many segments given there is all of the ring's next input, and with one less there is
 // not.
 void check_giving(const RingPlan& plan, uint64_t member, const NodeOrder& order) {
-  std::vector<uint64_t> place(order.segments);  // of each segment, in the order of giving
+  std::vector<uint64_t> turn(order.segments);  // of each segment, in the order of giving
   for (uint64_t p = 0; p < order.segments; ++p) {
-    place[(order.first_given + p) % order.segments] = p;
+    turn[(order.first_given + p) % order.segments] = p;
   }
   for (uint64_t i = 0; i < plan.inputs(); ++i) {
     ByteRange input = plan.input(member, i);
     uint64_t needed = 0;
     for (uint64_t at = input.from; at < input.to; at += kCacheLine) {
-      needed = std::max(needed, place[at / kSegmentBytes] + 1);
+      needed = std::max(needed, turn[at / kSegmentBytes] + 1);
     }
     CHECK(order.given_for(input) == needed);
   }

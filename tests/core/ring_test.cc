@@ -109,7 +109,7 @@ struct Member {
 };
 
 struct Message {
-  EdgePosition place;
+  EdgePosition at;
   std::vector<uint64_t> data;
 };
 
@@ -118,9 +118,9 @@ bool send(Member& member, const RingPlan& plan, std::deque<Message>& wire) {
   RingSender& half = member.sender;
   while (!half.begun() && half.op() < kOps) half.begin(plan);
   Outgoing out;
-  if (!half.next(member.log.received.place(), plan.inputs(), &out)) return false;
+  if (!half.next(member.log.received.at(), plan.inputs(), &out)) return false;
   const uint64_t* data = (out.from_input ? member.input : member.result)[half.op()].data();
-  wire.push_back({out.place, {data + out.bytes.from / 8, data + out.bytes.to / 8}});
+  wire.push_back({out.at, {data + out.bytes.from / 8, data + out.bytes.to / 8}});
   member.log.sent.publish(half.sent());
   return true;
 }
@@ -129,11 +129,11 @@ bool receive(Member& member, const RingPlan& plan, std::deque<Message>& wire) {
   RingReceiver& half = member.receiver;
   while (!half.begun() && half.op() < kOps) {
     half.begin(plan);
-    member.log.received.publish(half.place());
+    member.log.received.publish(half.at());
   }
   Incoming in;
   if (wire.empty() || !half.next(&in)) return false;
-  CHECK(half.accepts(1, wire[0].place) && !half.accepts(0, wire[0].place));
+  CHECK(half.accepts(1, wire[0].at) && !half.accepts(0, wire[0].at));
   CHECK(wire[0].data.size() * 8 == in.bytes.bytes() && in.bytes.bytes() > 0);
   CHECK(!in.adds || in.input < plan.inputs());
   auto &input = member.input[half.op()], &result = member.result[half.op()];
@@ -158,7 +158,7 @@ void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes
     }
   }
   for (Member& member : ring) {
-    CHECK(member.log.received.place() == (EdgePosition{kOps, 0}));
+    CHECK(member.log.received.at() == (EdgePosition{kOps, 0}));
     for (uint64_t op = 0; op < kOps; ++op) {
       auto& out = members == 1 ? member.input[op] : member.result[op];
       for (uint64_t i = 0; i < elements; ++i) {

@@ -75,7 +75,7 @@ void send(Member& member) {
     Op& op = member.ops[half.op()];
     if (!half.begun()) half.begin(op.plan);
     Outgoing next;
-    if (!half.next(member.log.received.place(), op.inputs.load(std::memory_order_acquire), &next)) {
+    if (!half.next(member.log.received.at(), op.inputs.load(std::memory_order_acquire), &next)) {
       std::this_thread::yield();
       continue;
     }
@@ -92,7 +92,7 @@ void receive(Member& member) {
     Op& op = member.ops[half.op()];
     if (!half.begun()) {
       half.begin(op.plan);
-      member.log.received.publish(half.place());
+      member.log.received.publish(half.at());
     }
     Incoming next;
     if (!half.next(&next)) continue;  // the op is passed by

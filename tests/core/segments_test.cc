@@ -28,13 +28,13 @@ struct World {
   uint64_t first(uint64_t op) const { return op == 0 ? 0 : segments[0]; }
   uint64_t end() const { return segments[0] + segments[1]; }
   uint64_t op_with(uint64_t number) const { return number < segments[0] ? 0 : 1; }
-  uint64_t place_of(uint64_t number) const {
-    return place(op_with(number), number - first(op_with(number)));
+  uint64_t position_of(uint64_t number) const {
+    return position(op_with(number), number - first(op_with(number)));
   }
 };
 
 struct Rank {
-  uint64_t contributed = 0;         // a place, as in shared memory; outlives the worker
+  uint64_t contributed = 0;         // a position, as in shared memory; outlives the worker
   std::array<uint64_t, 3> slots{};  // the window: the segment whose input lies there, + 1
   // Of its worker.
   bool alive = true;
@@ -65,7 +65,7 @@ struct State {
 Stage stage(const World& world, const State& state, uint64_t number) {
   return stage_of(number, state.claims[number % world.claims], [&] {
     for (const Rank& rank : state.ranks) {
-      if (rank.contributed <= world.place_of(number)) return false;
+      if (rank.contributed <= world.position_of(number)) return false;
     }
     return true;
   });
@@ -84,7 +84,7 @@ void contribute(const World& world, State& state, Rank& mine, uint64_t number) {
   if (slot != 0) CHECK(stage(world, state, slot - 1) == Stage::kReduced);
   slot = number + 1;
   uint64_t op = world.op_with(number);
-  mine.contributed = place_after(op, number - world.first(op), world.segments[op]);
+  mine.contributed = position_after(op, number - world.first(op), world.segments[op]);
 }
 
 // The worker of rank `r` does its next step; false if it has to wait or is done.
@@ -200,13 +200,13 @@ size_t explore(const World& world) {
 
 // An argument leaves out the larger worlds, for sanitizers.
 int main(int argc, char**) {
-  CHECK(place_after(7, 0, 1) == place(8, 0));
-  CHECK(place_after(7, 3, 9) == place(7, 4));
+  CHECK(position_after(7, 0, 1) == position(8, 0));
+  CHECK(position_after(7, 3, 9) == position(7, 4));
   CHECK(segments_of(0) == 1 && segments_of(1) == 1);
   CHECK(segments_of(kSegmentBytes) == 1 && segments_of(kSegmentBytes + 1) == 2);
   CHECK(segment_range(1, kSegmentBytes + 5).bytes() == 5);
   uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
-  CHECK(op_of(place(1, segments_of(huge))) == 1);
+  CHECK(op_of(position(1, segments_of(huge))) == 1);
   CHECK(segment_range(segments_of(huge) - 1, huge).to == huge);
   uint64_t at = 0;
   for (uint64_t bytes : {0, 64, 1 << 20, 4096, 128 << 10, 70000, 70000, 1, 200000, 0, 50000}) {

@@ -5,7 +5,7 @@
 
 using hvdft::LoopPosition;
 using hvdft::Sequencer;
-using Places = std::vector<std::vector<LoopPosition>>;
+using Positions = std::vector<std::vector<LoopPosition>>;
 
 static void only_who_knows_the_whole_log_joins() {
   Sequencer s;

@@ -23,16 +23,17 @@ std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, No
   return arenas;
 }
 
-bool Arenas::all_contributed(uint64_t place) const {
+bool Arenas::all_contributed(uint64_t position) const {
   for (int r = node_->first_local(); r < node_->end_local(); ++r) {
-    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= place) return false;
+    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= position) return false;
   }
   return true;
 }
 
 Stage Arenas::stage(const Record& record, uint64_t number) const {
-  return stage_of(number, claim(number).load(std::memory_order_seq_cst),
-                  [&] { return all_contributed(place(record.id, number - record.first_segment)); });
+  return stage_of(number, claim(number).load(std::memory_order_seq_cst), [&] {
+    return all_contributed(position(record.id, number - record.first_segment));
+  });
 }
 
 bool Arenas::is_reduced(uint64_t number) const {
@@ -70,9 +71,9 @@ const Record& Arenas::record_of(uint64_t number) const {
 void Arenas::reduce_segment(const Record& record, uint64_t number) const {
   const OpHead& op = record.op;
   ByteRange range = record.given(number);
-  uint64_t place = record.input_of(number) % kInputBytes;
+  uint64_t offset = record.input_of(number) % kInputBytes;
   char* result = node_->heap() + record.partial_offset + range.from;
-  auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + place; };
+  auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + offset; };
   int first = node_->first_local(), end = node_->end_local();
   if (op.kind == HVDFT_REDUCE) {
     const void* inputs[kMaxRanks];

@@ -25,7 +25,7 @@ class Arenas {
   bool is_reduced(uint64_t number) const;
   // Whether its result can be taken: with one node, when it is reduced.
   bool is_final(uint64_t number) const;
-  bool all_contributed(uint64_t place) const;
+  bool all_contributed(uint64_t position) const;
 
   // Claims segment `number` for `rank` and reduces it. False if another worker was faster.
   bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;

@@ -49,10 +49,10 @@ bool NodeSender::connect() {
     throw RingError("an agent of generation " + std::to_string(greeting_.generation) +
                     " greets one of generation " + std::to_string(member_.generation()));
   }
-  EdgePosition place = unpack(greeting_.place);
-  sender_.resume(greeting_.generation, place);
+  EdgePosition at = unpack(greeting_.at);
+  sender_.resume(greeting_.generation, at);
   member_.log().sent.made_in(greeting_.generation);
-  member_.log().sent.publish(place);
+  member_.log().sent.publish(at);
   return true;
 }
 
@@ -76,13 +76,13 @@ bool NodeSender::send_next() {
     sender_.begin(member_.plan(*record_));
   }
   Outgoing next;
-  EdgePosition received = member_.log().received.place();
+  EdgePosition received = member_.log().received.at();
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
   if (!sender_.next(received, inputs, &next)) return false;
   const char* from = next.from_input ? member_.inputs(*record_, sender_.plan())
                                      : member_.passing(*record_, sender_.plan());
   on_their_way_.add(
-      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.place});
+      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.at});
   sender_.sent();
   return true;
 }
@@ -90,23 +90,23 @@ bool NodeSender::send_next() {
 NodeReceiver::NodeReceiver(const NodeMember& member, Endpoint& endpoint)
     : member_(member),
       endpoint_(endpoint),
-      receiver_(member.number(), member.members, member.log().received.place()),
+      receiver_(member.number(), member.members, member.log().received.at()),
       ahead_(receiver_),
       room_(kTransfers * kRingSegmentBytes) {}
 
 bool NodeReceiver::connect() {
   if (!greeted_) {
     uint64_t generation = member_.generation();
-    EdgePosition place = receiver_.remade(generation);
+    EdgePosition at = receiver_.remade(generation);
     member_.log().received.made_in(generation);
     if (generation > 0) {
-      publish_final(place);  // the older process may have been killed just before
+      publish_final(at);  // the older process may have been killed just before
       Node& node = member_.node();
-      node.push_event({now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0,
-                       pack(place)});
+      node.push_event(
+          {now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0, pack(at)});
     }
     ahead_ = receiver_;
-    greeting_ = {generation, pack(place)};
+    greeting_ = {generation, pack(at)};
     greeted_ = endpoint_.begin_send(&greeting_, sizeof greeting_, predecessor());
   }
   return endpoint_.complete(&*greeted_);
@@ -131,7 +131,7 @@ bool NodeReceiver::expect_next() {
   const RingPlan& plan = ahead_.plan();
   uint64_t round = (member_.members - 1) * plan.segments();
   if (!next.adds && !plan.gathered() &&
-      !(EdgePosition{next.place.op, next.place.position - round} < member_.log().sent.place())) {
+      !(EdgePosition{next.at.op, next.at.position - round} < member_.log().sent.at())) {
     return false;
   }
   char* to =
@@ -153,9 +153,9 @@ bool NodeReceiver::take_oldest() {
   if (in.adds) add(record, in);
   if (in.completes) add_chunks(record);
   ++on_their_way_.done;
-  EdgePosition place = receiver_.received();
-  member_.log().received.publish(place);
-  publish_final(place);
+  EdgePosition at = receiver_.received();
+  member_.log().received.publish(at);
+  publish_final(at);
   member_.node().notify_ring();  // the other half may send it on
   return true;
 }
@@ -180,13 +180,13 @@ void NodeReceiver::add_chunks(const Record& record) {
   }
 }
 
-void NodeReceiver::publish_final(EdgePosition place) {
+void NodeReceiver::publish_final(EdgePosition at) {
   uint64_t end = 0;
-  if (const Record* record = place.position > 0 ? member_.record(place.op) : nullptr) {
+  if (const Record* record = at.position > 0 ? member_.record(at.op) : nullptr) {
     RingPlan plan = member_.plan(*record);
     NodeOrder order(plan, member_.number());
-    end = record->first_segment + order.final_at(plan, member_.number(), place.position);
-  } else if (const Record* before = place.op > 0 ? member_.record(place.op - 1) : nullptr) {
+    end = record->first_segment + order.final_at(plan, member_.number(), at.position);
+  } else if (const Record* before = at.op > 0 ? member_.record(at.op - 1) : nullptr) {
     end = before->end_segment();
   }
   auto& final_segments = member_.node().header().final_segments;

@@ -54,7 +54,7 @@ class ReadyInputs {
 
 // The first message of a receiver to its predecessor.
 struct EdgeGreeting {
-  uint64_t generation, place;
+  uint64_t generation, at;
 };
 
 class NodeSender {
@@ -99,7 +99,7 @@ class NodeReceiver {
   bool take_oldest();
   void add(const Record& record, const Incoming& in);
   void add_chunks(const Record& record);
-  void publish_final(EdgePosition place);
+  void publish_final(EdgePosition at);
   int predecessor() const {
     return (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
   }

@@ -17,11 +17,11 @@ SendingHalf::SendingHalf(Endpoint& endpoint, RingOp& op)
 bool SendingHalf::step() {
   bool moved = false;
   Outgoing next;
-  EdgePosition received = op_.log.received.place();
+  EdgePosition received = op_.log.received.at();
   int to = (endpoint_.member() + 1) % endpoint_.members();
   while (!on_their_way_.full() && sender_.next(received, op_.plan.inputs(), &next)) {
     const char* from = op_.data + next.bytes.from;
-    on_their_way_.add({endpoint_.begin_send(from, next.bytes.bytes(), to), next.place});
+    on_their_way_.add({endpoint_.begin_send(from, next.bytes.bytes(), to), next.at});
     sender_.sent();
     moved = true;
   }
@@ -51,7 +51,7 @@ ReceivingHalf::ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& 
 // sent a round of the ring earlier.
 bool ReceivingHalf::may_begin(const Incoming& next) const {
   uint64_t round = (op_.plan.members() - 1) * op_.plan.segments();
-  return next.adds || EdgePosition{0, next.place.position - round} < op_.log.sent.place();
+  return next.adds || EdgePosition{0, next.at.position - round} < op_.log.sent.at();
 }
 
 char* ReceivingHalf::place_for(const Incoming& next, uint64_t number) {

@@ -27,25 +27,25 @@ const Record* copy_record(const Node& node, uint64_t id, Record* out) {
 int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_ring_end* out) {
   const Node& node = *observer->node;
   if (!node.several()) return 0;
-  EdgePosition place;
+  EdgePosition at;
   if (rank == node.first_local()) {
     const PairLog& log = node.header().pair_log;
-    place = (sent ? log.sent : log.received).place();
+    at = (sent ? log.sent : log.received).at();
   } else {
     const RankBlock& block = node.rank(rank);
     uint64_t word = (sent ? block.ring_sent : block.ring_received).load();
     if (word == 0) return 0;
-    place = unpack(word - 1);
+    at = unpack(word - 1);
   }
-  *out = {place.op, place.position, 0, 0, 0, 0};
+  *out = {at.op, at.position, 0, 0, 0, 0};
   Record record;
-  if (copy_record(node, place.op, &record) == nullptr) return 1;
+  if (copy_record(node, at.op, &record) == nullptr) return 1;
   RingPlan plan = node.plan(record);
-  if (place.position >= plan.positions()) {  // the sender may not know
-    *out = {place.op + 1, 0, 0, 0, 0, 0};
+  if (at.position >= plan.positions()) {  // the sender may not know
+    *out = {at.op + 1, 0, 0, 0, 0, 0};
     return 1;
   }
-  RingStep step = plan.step_at(place.position);
+  RingStep step = plan.step_at(at.position);
   out->known = 1;
   out->allgather = step.phase == Phase::kAllgather;
   out->step = step.step;

@@ -26,7 +26,7 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   std::vector<std::pair<uint64_t, uint64_t>> taken;
   auto take = [&](uint64_t entry) {
     auto* record = reinterpret_cast<const Record*>(node_.heap() + entry - 1);
-    for (auto& place : places_of(*record, entry - 1)) taken.push_back(place);
+    for (auto& range : ranges_of(*record, entry - 1)) taken.push_back(range);
   };
   for (uint64_t i = 0; i < h.kept.load(); ++i) {
     take(node_.kept()[i].load());
@@ -49,25 +49,25 @@ void LogStore::find_gone() {
   }
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> LogStore::places_of(const Record& record,
+std::vector<std::pair<uint64_t, uint64_t>> LogStore::ranges_of(const Record& record,
                                                                uint64_t offset) const {
-  std::vector<std::pair<uint64_t, uint64_t>> places = {{offset, record.bytes()},
+  std::vector<std::pair<uint64_t, uint64_t>> ranges = {{offset, record.bytes()},
                                                        {record.result_offset, record.heap_bytes()}};
   if (RingPlan plan = node_.plan(record); plan.gathered()) {
-    places.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
+    ranges.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
   } else if (node_.several()) {
-    places.emplace_back(record.partial_offset, record.heap_bytes());
+    ranges.emplace_back(record.partial_offset, record.heap_bytes());
   }
-  return places;
+  return ranges;
 }
 
-// Memory for `bytes` of the heap at *place.
-int LogStore::give(uint64_t bytes, const char* what, uint64_t* place) {
-  *place = heap_.allocate(bytes);
-  if (*place == Heap::kFull) {
+// Memory for `bytes` of the heap at *offset.
+int LogStore::give(uint64_t bytes, const char* what, uint64_t* offset) {
+  *offset = heap_.allocate(bytes);
+  if (*offset == Heap::kFull) {
     return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // publishes the bytes in use
   }
-  uint64_t end = *place + bytes;
+  uint64_t end = *offset + bytes;
   if (end <= backed_) return HVDFT_OK;
   // In steps, so that not every small op makes a system call; but never up to the limit's last
   // bytes.
@@ -148,7 +148,7 @@ uint64_t LogStore::heap_bytes(uint64_t offset) const {
   Record record;
   std::memcpy(&record, node_.heap() + offset, sizeof record);
   uint64_t sum = 0;
-  for (auto [place, bytes] : places_of(record, offset)) sum += Heap::rounded(bytes);
+  for (auto [offset, bytes] : ranges_of(record, offset)) sum += Heap::rounded(bytes);
   return sum;
 }
 
@@ -168,7 +168,7 @@ void LogStore::drop(uint64_t id) {
   node_.header().dropped_inputs.store(record.end_input());
   index.store(0, std::memory_order_release);
   gone_ = id + 1;
-  for (auto [place, bytes] : places_of(record, offset)) heap_.release(place, bytes);
+  for (auto [offset, bytes] : ranges_of(record, offset)) heap_.release(offset, bytes);
   node_.header().truncated.fetch_add(1, std::memory_order_release);
 }
 

@@ -32,8 +32,8 @@ class LogStore {
 
  private:
   void find_gone();
-  std::vector<std::pair<uint64_t, uint64_t>> places_of(const Record& record, uint64_t offset) const;
-  int give(uint64_t bytes, const char* what, uint64_t* place);
+  std::vector<std::pair<uint64_t, uint64_t>> ranges_of(const Record& record, uint64_t offset) const;
+  int give(uint64_t bytes, const char* what, uint64_t* offset);
   uint64_t heap_bytes(uint64_t offset) const;
 
   Node& node_;

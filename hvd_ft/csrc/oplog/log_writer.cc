@@ -117,7 +117,7 @@ bool LogWriter::truncate() {
   if (positions == positions_) return false;
   positions_ = positions;
 
-  std::vector<std::vector<LoopPosition>> places;
+  std::vector<std::vector<LoopPosition>> positions;
   size_t at = 0;
   for (int r = 0; r < node_.size(); ++r) {
     std::vector<LoopPosition> loops(kMaxLoops);
@@ -126,9 +126,9 @@ bool LogWriter::truncate() {
       loops[loop] = {true, published != 0, positions[at] - 1, published != 0 ? published - 1 : 0};
     }
     ++at;
-    places.push_back(std::move(loops));
+    positions.push_back(std::move(loops));
   }
-  Sequencer::Truncation freed = sequencer_.truncate(places);
+  Sequencer::Truncation freed = sequencer_.truncate(positions);
   for (uint64_t id : freed.keep) {
     if (store_.keep(id) == HVDFT_OK) continue;
     node_.stop(0, 1, hvdft_error());

@@ -55,9 +55,9 @@ class Heap {
   }
 
   // For a new heap: these ranges, offset and bytes, are in use already.
-  void occupy(std::vector<std::pair<uint64_t, uint64_t>> places) {
-    std::sort(places.begin(), places.end());
-    for (auto [offset, bytes] : places) {
+  void occupy(std::vector<std::pair<uint64_t, uint64_t>> ranges) {
+    std::sort(ranges.begin(), ranges.end());
+    for (auto [offset, bytes] : ranges) {
       if (offset > top_) free_[top_] = offset - top_;
       top_ = offset + rounded(bytes);
       allocated_ += rounded(bytes);

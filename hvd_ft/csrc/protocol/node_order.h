@@ -29,8 +29,8 @@ struct NodeOrder {
   // The number of segments, in the order of contributing, that this stretch of the input needs.
   uint64_t given_for(ByteRange input) const {
     if (input.bytes() == 0) return 0;
-    uint64_t first = place_of(input.from / kSegmentBytes, first_given);
-    uint64_t last = place_of((input.to - 1) / kSegmentBytes, first_given);
+    uint64_t first = index_of(input.from / kSegmentBytes, first_given);
+    uint64_t last = index_of((input.to - 1) / kSegmentBytes, first_given);
     return first <= last ? last + 1 : segments;
   }
 
@@ -50,7 +50,7 @@ struct NodeOrder {
   }
 
  private:
-  uint64_t place_of(uint64_t segment, uint64_t first) const {
+  uint64_t index_of(uint64_t segment, uint64_t first) const {
     return (segment + segments - first) % segments;
   }
   static uint64_t whole_after(uint64_t byte) {

@@ -24,7 +24,7 @@ struct EdgePosition {
 constexpr uint64_t kPositionBits = 28;  // that leaves 2^36 ops: two years of 1000 a second
 constexpr uint64_t kMaxPositions = uint64_t{1} << kPositionBits;  // of an op, on an edge
 
-constexpr uint64_t pack(EdgePosition place) { return place.op << kPositionBits | place.position; }
+constexpr uint64_t pack(EdgePosition at) { return at.op << kPositionBits | at.position; }
 constexpr EdgePosition unpack(uint64_t word) {
   return {word >> kPositionBits, word & (kMaxPositions - 1)};
 }
@@ -35,15 +35,15 @@ constexpr bool operator<(EdgePosition a, EdgePosition b) { return pack(a) < pack
 // together: `generation` tells in which one the edge was made last.
 class PairRecord {
  public:
-  EdgePosition place() const { return unpack(place_.load(std::memory_order_acquire)); }
+  EdgePosition at() const { return unpack(at_.load(std::memory_order_acquire)); }
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
   // Everything written before is visible to a reader that sees the progress.
-  void publish(EdgePosition place) { place_.store(pack(place), std::memory_order_release); }
+  void publish(EdgePosition at) { at_.store(pack(at), std::memory_order_release); }
   void made_in(uint64_t generation) { generation_.store(generation, std::memory_order_release); }
 
  private:
-  Shared<uint64_t> place_{0}, generation_{0};
+  Shared<uint64_t> at_{0}, generation_{0};
 };
 
 // A member's ends of its two edges. Each is written by the thread that drives that half.

@@ -7,12 +7,12 @@
 // half is told what the receiving half has published. A driver's two loops are
 //
 //   send:    if (!sender.begun()) sender.begin(plan of op sender.op(), once it has one)
-//            if (sender.next(log.received.place(), inputs of sender.op(), &out))
+//            if (sender.next(log.received.at(), inputs of sender.op(), &out))
 //              send `out`; log.sent.publish(sender.sent());
 //   receive: if (!receiver.begun()) receiver.begin(plan of op receiver.op(), once it has one);
-//              log.received.publish(receiver.place())
+//              log.received.publish(receiver.at())
 //            receiver.next(&in): in.bytes come next, and into the result they go
-//            receive them; if (!receiver.accepts(their generation, their place)) drop them
+//            receive them; if (!receiver.accepts(their generation, their at)) drop them
 //            if in.adds: wait until `inputs` of receiver.op() > in.input, then
 //              result[in.bytes] = received + input[in.bytes]
 //            if in.completes: wait for that too, then result = the sum of all chunks
@@ -26,7 +26,7 @@
 //
 // `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
 // What of the result is final: RingPlan::results(), as far as log.received tells; all of op i
-// when log.received.place().op > i.
+// when log.received.at().op > i.
 //
 // *When an edge is made anew*, in generation g: the receiver first refuses everything older
 // (remade(g), log.received.made_in(g)), and only then tells its record to the sender; the sender
@@ -59,8 +59,8 @@ namespace hvdft {
 // A half's place in the stream of its edge, among the positions at which data passes.
 class EdgeCursor {
  public:
-  EdgePosition place() const { return place_; }
-  uint64_t op() const { return place_.op; }
+  EdgePosition at() const { return at_; }
+  uint64_t op() const { return at_.op; }
   bool begun() const { return begun_; }
   const RingPlan& plan() const { return plan_; }
   uint64_t generation() const { return generation_; }
@@ -74,36 +74,36 @@ class EdgeCursor {
   }
 
  protected:
-  EdgeCursor(uint64_t edge, EdgePosition place) : edge_(edge), place_(place) {}
+  EdgeCursor(uint64_t edge, EdgePosition at) : edge_(edge), at_(at) {}
 
-  void go_to(EdgePosition place) {
-    place_ = place;
+  void go_to(EdgePosition at) {
+    at_ = at;
     begun_ = false;
   }
   EdgePosition move_on() {
-    ++place_.position;
+    ++at_.position;
     settle();
-    return place_;
+    return at_;
   }
-  ByteRange stretch() const { return plan_.on_edge(edge_, place_.position); }
+  ByteRange stretch() const { return plan_.on_edge(edge_, at_.position); }
 
   uint64_t generation_ = 0;
 
  private:
   void settle() {
-    place_.position = plan_.next_on_edge(edge_, place_.position);
-    if (place_.position == plan_.positions()) go_to({place_.op + 1, 0});
+    at_.position = plan_.next_on_edge(edge_, at_.position);
+    if (at_.position == plan_.positions()) go_to({at_.op + 1, 0});
   }
 
   uint64_t edge_;
-  EdgePosition place_;
+  EdgePosition at_;
   RingPlan plan_;
   bool begun_ = false;
 };
 
 // The next message to send.
 struct Outgoing {
-  EdgePosition place;
+  EdgePosition at;
   ByteRange bytes;
   bool from_input;  // otherwise from the result
 };
@@ -126,10 +126,12 @@ class RingSender : public EdgeCursor {
   // False: there is nothing to send now. `received`: the record of the member's own receiving half.
   bool next(EdgePosition received, uint64_t inputs, Outgoing* out) const {
     if (!connected_ || !begun()) return false;
-    uint64_t at = place().position, segments = plan().segments();
-    bool first_step = at < segments;
-    if (first_step ? inputs <= at : !(EdgePosition{op(), at - segments} < received)) return false;
-    *out = {place(), stretch(), first_step};
+    uint64_t position = at().position, segments = plan().segments();
+    bool first_step = position < segments;
+    if (first_step ? inputs <= position : !(EdgePosition{op(), position - segments} < received)) {
+      return false;
+    }
+    *out = {at(), stretch(), first_step};
     return true;
   }
 
@@ -142,7 +144,7 @@ class RingSender : public EdgeCursor {
 
 // The next message to receive, and its place in the result.
 struct Incoming {
-  EdgePosition place;
+  EdgePosition at;
   ByteRange bytes;
   bool adds;       // result = received + input; else result = received
   bool completes;  // a gathered op: then result = the sum of all chunks
@@ -159,17 +161,18 @@ class RingReceiver : public EdgeCursor {
   // the predecessor.
   EdgePosition remade(uint64_t generation) {
     generation_ = generation;
-    return place();
+    return at();
   }
 
   // False: the op has not begun.
   bool next(Incoming* in) const {
     if (!begun()) return false;
-    uint64_t at = place().position, segments = plan().segments();
+    uint64_t position = at().position, segments = plan().segments();
     if (plan().gathered()) {
-      *in = {place(), stretch(), false, at + 1 == plan().positions(), 0};
+      *in = {at(), stretch(), false, position + 1 == plan().positions(), 0};
     } else {
-      *in = {place(), stretch(), at < (plan().members() - 1) * segments, false, at + segments};
+      bool adds = position < (plan().members() - 1) * segments;
+      *in = {at(), stretch(), adds, false, position + segments};
     }
     return true;
   }
@@ -178,7 +181,7 @@ class RingReceiver : public EdgeCursor {
   // generation the place is the awaited one if the driver does its part; if it does not, the check
   // keeps wrong data out.
   bool accepts(uint64_t generation, EdgePosition sent_from) const {
-    return generation == generation_ && sent_from == place();
+    return generation == generation_ && sent_from == at();
   }
 
   // The effect of next()'s message is written. Returns the record to publish.

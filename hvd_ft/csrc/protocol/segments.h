@@ -23,21 +23,22 @@ constexpr uint64_t kSegmentBytes = 128 << 10;        // measured: docs/performan
 constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // how far a rank may be ahead, …
 constexpr uint64_t kClaims = 64;                     // … in bytes, and in segments
 
-// A *place*: an op's id and a segment of it, packed into one word. How far a rank has contributed.
-constexpr uint64_t kSegmentBits = 28;  // of a place; 16 TiB in one op
+// A *position*: an op's id and a segment of it, packed into one word. How far a rank has
+// contributed.
+constexpr uint64_t kSegmentBits = 28;  // of a position; 16 TiB in one op
 
-constexpr uint64_t place(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
-constexpr uint64_t op_of(uint64_t place) { return place >> kSegmentBits; }
-constexpr uint64_t segment_of(uint64_t place) { return place & ((1 << kSegmentBits) - 1); }
+constexpr uint64_t position(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
+constexpr uint64_t op_of(uint64_t position) { return position >> kSegmentBits; }
+constexpr uint64_t segment_of(uint64_t position) { return position & ((1 << kSegmentBits) - 1); }
 
 // An op without data has one segment too, so that it can be complete.
 constexpr uint64_t segments_of(uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes + kSegmentBytes - 1) / kSegmentBytes;
 }
 
-// The place after segment `segment` of `segments` of op `op`.
-constexpr uint64_t place_after(uint64_t op, uint64_t segment, uint64_t segments) {
-  return segment + 1 < segments ? place(op, segment + 1) : place(op + 1, 0);
+// The position after segment `segment` of `segments` of op `op`.
+constexpr uint64_t position_after(uint64_t op, uint64_t segment, uint64_t segments) {
+  return segment + 1 < segments ? position(op, segment + 1) : position(op + 1, 0);
 }
 
 constexpr ByteRange segment_range(uint64_t segment, uint64_t bytes) {

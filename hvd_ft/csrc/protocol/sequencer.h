@@ -55,15 +55,15 @@ class Sequencer {
     std::vector<uint64_t> keep;  // outside of every loop: needed until the job ends
   };
 
-  // `places[rank][loop]`. Ops of a loop that lie before every rank's latest snapshot in it
+  // `positions[rank][loop]`. Ops of a loop that lie before every rank's latest snapshot in it
   // are dropped. Ops between two loops, and before the first, are served again to every restarted
   // worker, so they are kept. That they are outside is known only once all ranks have begun the
   // next loop.
-  Truncation truncate(const std::vector<std::vector<LoopPosition>>& places) {
+  Truncation truncate(const std::vector<std::vector<LoopPosition>>& positions) {
     Truncation freed;
-    for (size_t loop = loop_; loop < places[0].size(); ++loop) {
+    for (size_t loop = loop_; loop < positions[0].size(); ++loop) {
       uint64_t begin = 0, position = UINT64_MAX;
-      for (const auto& rank : places) {
+      for (const auto& rank : positions) {
         if (!rank[loop].begun) return freed;
         begin = std::max(begin, rank[loop].begin);
         position = std::min(position, rank[loop].has_snapshot ? rank[loop].position : 0);

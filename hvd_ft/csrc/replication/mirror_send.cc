@@ -98,8 +98,8 @@ void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
   RankFacts facts = facts_of(node_.rank(rank));
   if (rank == node_.first_local()) {
     const PairLog& log = node_.header().pair_log;
-    facts.ring_received = pack(log.received.place()) + 1;
-    facts.ring_sent = pack(log.sent.place()) + 1;
+    facts.ring_received = pack(log.received.at()) + 1;
+    facts.ring_sent = pack(log.sent.at()) + 1;
   }
   // A rank that is done must not appear to owe messages that it has sent.
   if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;

@@ -82,7 +82,7 @@ int Messages::send(int dest, MessageHead& head, const char* data) {
   if (end == nullptr) return HVDFT_ESYS;
   const PairFile& file = *end->file;
   int code = 0;
-  if (is_repeated(end->place, file.sent())) {
+  if (is_repeated(end->position, file.sent())) {
     code = repeat(*end, head);
     notify(file.header().doorbell);  // its sender may have been killed before notifying
   } else {
@@ -90,21 +90,21 @@ int Messages::send(int dest, MessageHead& head, const char* data) {
     code = file.room(head.bytes, &head.offset);
     if (code == HVDFT_OK) code = file.write(head.offset, data, head.bytes);
     if (code != HVDFT_OK) return code;
-    failpoint(HVDFT_AT_SEND, end->place.count);
+    failpoint(HVDFT_AT_SEND, end->position.count);
     file.publish(head);
-    failpoint(HVDFT_AT_SENT, end->place.count);
+    failpoint(HVDFT_AT_SENT, end->position.count);
     code = 1;
   }
   if (code < 0) return code;
   if (!node_.is_local(dest)) node_.notify_mirror();
-  uint64_t count = end->place.count + 1;
-  end->place = {count, count, count};
+  uint64_t count = end->position.count + 1;
+  end->position = {count, count, count};
   bytes_ += head.bytes;
   return code;
 }
 
 int Messages::repeat(const End& end, const MessageHead& head) const {
-  uint64_t number = end.place.count;
+  uint64_t number = end.position.count;
   const MessageHead& sent = end.file->message(number);
   uint32_t dest = end.file->header().file.size;
   const char* rule = "a restarted script must send the same messages in the same order";
@@ -132,7 +132,7 @@ int Messages::find(int source, int32_t tag, hvdft_message* out) {
   End* end = this->end(kIn, source);
   if (end == nullptr) return HVDFT_ESYS;
   const PairFile& file = *end->file;
-  Found found = find_message(end->place, end->fresh, file.sent(), tag,
+  Found found = find_message(end->position, end->fresh, file.sent(), tag,
                              [&](uint64_t n) { return file.see(n); });
   if (found.what == Finding::kNothing) return HVDFT_AGAIN;
   const MessageHead& head = file.message(found.number);
@@ -147,7 +147,7 @@ int Messages::find(int source, int32_t tag, hvdft_message* out) {
     return fail(HVDFT_EINVAL,
                 "rank %d cannot be replayed: its receive %lu from rank %d was of tag "
                 "%d, and now the script asks for tag %d; %s",
-                rank_, end->place.count, source, head.tag, tag, rule);
+                rank_, end->position.count, source, head.tag, tag, rule);
   }
   *out = {found.number, head.bytes, head.form};
   return HVDFT_OK;
@@ -169,16 +169,16 @@ int Messages::take(int source, uint64_t number, char* to) {
   MessageHead& head = file.message(number);
   int code = file.read(head.offset, to, head.bytes);
   if (code != HVDFT_OK) return code;
-  uint64_t mine = end->place.count + 1;
+  uint64_t mine = end->position.count + 1;
   if (head.taken.load() != mine) {
-    failpoint(HVDFT_AT_RECEIVE, end->place.count);
+    failpoint(HVDFT_AT_RECEIVE, end->position.count);
     head.taken.store(mine, std::memory_order_release);
     end->mine->count.store(mine, std::memory_order_release);
     end->fresh = true;
-    failpoint(HVDFT_AT_RECEIVED, end->place.count);
+    failpoint(HVDFT_AT_RECEIVED, end->position.count);
   }
   bytes_ += head.bytes;
-  move_on(&end->place, number, [&](uint64_t n) { return file.see(n).taken; });
+  move_on(&end->position, number, [&](uint64_t n) { return file.see(n).taken; });
   return HVDFT_OK;
 }
 
@@ -188,7 +188,7 @@ int Messages::loop_begins(int loop) {
   if (attach_known() != HVDFT_OK) return HVDFT_ESYS;
   for (End* end : ends()) {
     auto& begin = end->mine->loops[loop].begin;
-    uint64_t mark = end->place.reach + 1;
+    uint64_t mark = end->position.reach + 1;
     if (begin.load() == 0) begin.store(mark, std::memory_order_release);
     if (begin.load() == mark) continue;
     const FileHeader& pair = end->file->header().file;
@@ -203,7 +203,7 @@ int Messages::loop_begins(int loop) {
 
 void Messages::snapshot_begins(int loop, int slot) {
   for (End* end : ends()) {
-    end->mine->loops[loop].at[slot] = end->place;
+    end->mine->loops[loop].at[slot] = end->position;
     if (end->sends) end->file->settle();
   }
   bytes_ = 0;
@@ -219,7 +219,7 @@ void Messages::snapshot_published(int loop, int slot) {
 
 void Messages::go_back(int loop, int slot) {
   for (End* end : ends()) {
-    end->place = end->mine->loops[loop].at[slot];
+    end->position = end->mine->loops[loop].at[slot];
     end->fresh = false;
   }
   snapshot_published(loop, slot);  // a killed incarnation may not have done this

@@ -37,7 +37,7 @@ class Messages {
     std::unique_ptr<PairFile> file;
     PairEnd* mine = nullptr;
     bool sends = false;
-    LogPosition place;
+    LogPosition position;
     bool fresh = false;  // see find_message()
   };
   enum Direction { kOut, kIn };

@@ -9,7 +9,7 @@ using hvdft::BegunOp;
 using hvdft::ByteRange;
 using hvdft::failpoint;
 using hvdft::overlap;
-using hvdft::place;
+using hvdft::position;
 using hvdft::Record;
 using hvdft::Step;
 using hvdft::the_worker;
@@ -45,7 +45,7 @@ void give(Worker& w, const Segment& s) {
                         input + (part.from - range.from));
   }
   if (s.in_the_middle()) failpoint(HVDFT_AT_COPY_IN, s.record.id);
-  w.block().contributed.store(hvdft::place_after(s.record.id, s.index, s.record.segments()),
+  w.block().contributed.store(hvdft::position_after(s.record.id, s.index, s.record.segments()),
                               std::memory_order_seq_cst);
   if (s.last()) failpoint(HVDFT_AT_CONTRIBUTE, s.record.id);
 }
@@ -114,5 +114,5 @@ int hvdft_worker_advance(void) {
 }
 
 int hvdft_worker_owes(uint64_t id) {
-  return the_worker()->block().contributed.load() <= place(id, 0);
+  return the_worker()->block().contributed.load() <= position(id, 0);
 }

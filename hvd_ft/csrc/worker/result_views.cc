@@ -14,11 +14,11 @@ namespace {
 
 uint64_t page_of(uint64_t offset) { return offset / kPage * kPage; }
 
-// The first of `places` that ends after `begin`.
-template <typename Places, typename EndOf>
-auto first_after(const Places& places, uint64_t begin, EndOf end_of) {
-  auto found = places.upper_bound(begin);
-  if (found == places.begin()) return found;
+// The first of `ranges` that ends after `begin`.
+template <typename Ranges, typename EndOf>
+auto first_after(const Ranges& ranges, uint64_t begin, EndOf end_of) {
+  auto found = ranges.upper_bound(begin);
+  if (found == ranges.begin()) return found;
   auto before = std::prev(found);
   return end_of(before->second) > begin ? before : found;
 }

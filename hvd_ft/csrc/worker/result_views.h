@@ -41,7 +41,7 @@ class Views {
   struct View {
     uint64_t end, id;
   };
-  using Places = std::map<uint64_t, uint64_t>;  // begin → end, without overlap
+  using Ranges = std::map<uint64_t, uint64_t>;  // begin → end, without overlap
 
   int detach_locked(uint64_t position);
   int copy_pages(uint64_t begin, uint64_t end) const;
@@ -54,7 +54,7 @@ class Views {
   const Node* node_ = nullptr;
   char* base_ = nullptr;
   std::map<uint64_t, View> views_;  // by their offset in the heap
-  Places detached_;                 // pages
+  Ranges detached_;                 // pages
 };
 
 }  // namespace hvdft

@@ -61,8 +61,8 @@ struct Fault {
   int member = kEverybody;
   int64_t before = -1;  // the number of an action; -1: an action of this kind
   Action action = Action::kGive;
-  int actor = kEverybody;                    // its member; or anybody's
-  std::optional<hvdft::EdgePosition> place;  // or anywhere
+  int actor = kEverybody;                 // its member; or anybody's
+  std::optional<hvdft::EdgePosition> at;  // or anywhere
   enum Arrives { kNone, kAll, kSome } arrives = kSome;
   bool late = false;
 };
@@ -108,8 +108,8 @@ inline void parse_when(const std::string& text, Fault* fault) {
   if (dot != std::string::npos) what = what.substr(dot + 1);
   fault->action = static_cast<Action>(index_of(what, kActionNames, std::size(kActionNames)));
   if (colon == std::string::npos) return;
-  auto place = split(text.substr(colon + 1), '.');
-  fault->place = hvdft::EdgePosition{std::stoull(place.at(0)), std::stoull(place.at(1))};
+  auto parts = split(text.substr(colon + 1), '.');
+  fault->at = hvdft::EdgePosition{std::stoull(parts.at(0)), std::stoull(parts.at(1))};
 }
 
 inline Fault parse_fault(const std::string& who, const std::string& what) {
@@ -174,7 +174,7 @@ inline std::string text_of(const Fault& fault) {
   } else {
     if (fault.actor != fault.member) out << fault.actor << '.';
     out << kActionNames[static_cast<size_t>(fault.action)];
-    if (fault.place) out << ':' << fault.place->op << '.' << fault.place->position;
+    if (fault.at) out << ':' << fault.at->op << '.' << fault.at->position;
   }
   if (fault.kills) out << '/' << arrives[fault.arrives];
   out << (fault.late ? "/late" : "/soon");

@@ -99,9 +99,9 @@ class Checker {
     throw Violation("order: member " + std::to_string(member) + " gets what it does not await");
   }
 
-  void records(uint64_t member, hvdft::EdgePosition place) {
-    if (place < record_[member]) throw Violation("record: it goes back");
-    record_[member] = place;
+  void records(uint64_t member, hvdft::EdgePosition at) {
+    if (at < record_[member]) throw Violation("record: it goes back");
+    record_[member] = at;
   }
 
   // A stretch of a result is said to be final: somebody may read it from now on.

@@ -35,7 +35,7 @@ struct Arena {
 
 struct Next {
   Action action;
-  hvdft::EdgePosition place;
+  hvdft::EdgePosition at;
 };
 
 enum Hand { kWorker, kSenderHand, kReceiverHand, kEdgesHand, kHands };
@@ -72,7 +72,7 @@ class Member {
   void start() {
     alive_ = true;
     sender_ = hvdft::RingSender(number_);
-    receiver_ = hvdft::RingReceiver(number_, case_.members, arena_.log.received.place());
+    receiver_ = hvdft::RingReceiver(number_, case_.members, arena_.log.received.at());
     sending_ = receiving_ = 0;
     awaited_ = entered_ = told_ = 0;
   }
@@ -82,13 +82,13 @@ class Member {
   void awaits(uint64_t generation) { awaited_ = generation; }
   bool done(uint64_t generation) const {
     return alive_ && told_ == generation && sender_.generation() == generation &&
-           arena_.log.received.place().op == case_.ops.size();
+           arena_.log.received.at().op == case_.ops.size();
   }
   const std::string& result(uint64_t op) const { return arena_.taken[op]; }
 
   // What the protocol says that it needs no more is used for something else at once.
   void forget() {
-    uint64_t received = arena_.log.received.place().op;
+    uint64_t received = arena_.log.received.at().op;
     for (; arena_.inputs_used < received; ++arena_.inputs_used) {
       arena_.input[arena_.inputs_used].assign(plans_[arena_.inputs_used].bytes(), kUnused);
     }
@@ -155,7 +155,7 @@ class Member {
   }
 
   void give() {
-    uint64_t op = next_of_worker()->place.op;
+    uint64_t op = next_of_worker()->at.op;
     if (op == arena_.begun) {
       ++arena_.begun;
       return;
@@ -185,23 +185,23 @@ class Member {
       return Next{Action::kLearn, wire_out().told.record};
     }
     if (sending_ > 0) {
-      return Next{sending_ == 1 ? Action::kSend : Action::kNoteSent, outgoing_.place};
+      return Next{sending_ == 1 ? Action::kSend : Action::kNoteSent, outgoing_.at};
     }
     begin(sender_);
     uint64_t inputs = sender_.begun() ? arena_.inputs[sender_.op()] : 0;
-    if (!sender_.next(arena_.log.received.place(), inputs, &outgoing_)) return {};
-    return Next{Action::kRead, outgoing_.place};
+    if (!sender_.next(arena_.log.received.at(), inputs, &outgoing_)) return {};
+    return Next{Action::kRead, outgoing_.at};
   }
 
   void learn() {
     bool by_receiver = !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
-    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_.log.sent.place());
+    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_.log.sent.at());
     arena_.log.sent.made_in(entered_);
     sending_ = 0;
   }
 
   const char* source() const {
-    uint64_t op = outgoing_.place.op;
+    uint64_t op = outgoing_.at.op;
     auto& from = plans_[op].gathered()  ? arena_.chunks
                  : outgoing_.from_input ? arena_.input
                                         : arena_.result;
@@ -210,7 +210,7 @@ class Member {
 
   void read() {
     std::string begun(source(), half(outgoing_.bytes.bytes()));
-    message_ = {entered_, outgoing_.place, std::move(begun), nullptr};
+    message_ = {entered_, outgoing_.at, std::move(begun), nullptr};
     sending_ = 1;
   }
 
@@ -243,20 +243,20 @@ class Member {
     if (receiving_ == 0) {
       if (!receiver_.begun()) {
         begin(receiver_);
-        arena_.log.received.publish(receiver_.place());
-        wire_in().received_ops = receiver_.place().op;
+        arena_.log.received.publish(receiver_.at());
+        wire_in().received_ops = receiver_.at().op;
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
     } else if (incoming_.adds || incoming_.completes) {
-      if (arena_.inputs[incoming_.place.op] <= incoming_.input) return {};
+      if (arena_.inputs[incoming_.at.op] <= incoming_.input) return {};
     }
-    return Next{receiving(), incoming_.place};
+    return Next{receiving(), incoming_.at};
   }
 
   bool accepts(const Message& message) const {
     if (is(Protocol::kOneLogPerNode)) return message.generation == receiver_.generation();
-    if (is(Protocol::kOldGenerations)) return message.place == receiver_.place();
-    return receiver_.accepts(message.generation, message.place);
+    if (is(Protocol::kOldGenerations)) return message.at == receiver_.at();
+    return receiver_.accepts(message.generation, message.at);
   }
 
   void take() {
@@ -271,7 +271,7 @@ class Member {
 
   // Bytes of the segment: what would be a call of the reduction, or of memcpy, torn in the middle.
   void write(uint64_t from, uint64_t to) {
-    uint64_t op = incoming_.place.op, at = incoming_.bytes.from + from;
+    uint64_t op = incoming_.at.op, at = incoming_.bytes.from + from;
     if (plans_[op].gathered()) {
       std::memcpy(arena_.chunks[op].data() + at, staged_.data() + from, to - from);
       if (incoming_.completes) add_chunks(op, from, to);
@@ -306,15 +306,15 @@ class Member {
   }
 
   void note_received() {
-    const hvdft::RingPlan& plan = plans_[incoming_.place.op];
-    uint64_t before = plan.results(incoming_.place.position);
-    uint64_t after = plan.results(incoming_.place.position + 1);
+    const hvdft::RingPlan& plan = plans_[incoming_.at.op];
+    uint64_t before = plan.results(incoming_.at.position);
+    uint64_t after = plan.results(incoming_.at.position + 1);
     arena_.log.received.publish(receiver_.received());
-    checker_.records(number_, arena_.log.received.place());
-    wire_in().received_ops = arena_.log.received.place().op;
+    checker_.records(number_, arena_.log.received.at());
+    wire_in().received_ops = arena_.log.received.at().op;
     for (uint64_t i = before; i < after; ++i) {
-      checker_.is_final(number_, incoming_.place.op, plan.result(number_, i),
-                        arena_.result[incoming_.place.op]);
+      checker_.is_final(number_, incoming_.at.op, plan.result(number_, i),
+                        arena_.result[incoming_.at.op]);
     }
     received_one_more();
   }
@@ -323,10 +323,10 @@ class Member {
 
   std::optional<Next> next_of_edges() const {
     bool tells_first = is(Protocol::kTellFirst);
-    hvdft::EdgePosition place = receiver_.place();
-    if (tells_first && told_ < awaited_) return Next{Action::kTell, place};
-    if (entered_ < awaited_) return Next{Action::kEnter, place};
-    if (told_ < entered_) return Next{Action::kTell, place};
+    hvdft::EdgePosition at = receiver_.at();
+    if (tells_first && told_ < awaited_) return Next{Action::kTell, at};
+    if (entered_ < awaited_) return Next{Action::kEnter, at};
+    if (told_ < entered_) return Next{Action::kTell, at};
     return {};
   }
 
@@ -343,7 +343,7 @@ class Member {
   void tell() {
     bool tells_first = is(Protocol::kTellFirst);
     told_ = tells_first ? awaited_ : entered_;
-    wire_in().told = {told_, tells_first ? receiver_.place() : record_};
+    wire_in().told = {told_, tells_first ? receiver_.at() : record_};
   }
 
   const uint64_t number_;

@@ -29,7 +29,7 @@ class Random {
 
 struct Message {
   uint64_t generation;
-  hvdft::EdgePosition place;
+  hvdft::EdgePosition at;
   std::string data;
   const char* source;  // where the transport reads it when it is taken; or null: it has been read
 };

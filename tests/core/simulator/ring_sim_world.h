@@ -104,7 +104,7 @@ class World {
     const Fault& fault = pending_[0];
     bool who = fault.actor == kEverybody || static_cast<uint64_t>(fault.actor) == m;
     if (!who || fault.action != next.action) return false;
-    if (fault.place && !(*fault.place == next.place)) return false;
+    if (fault.at && !(*fault.at == next.at)) return false;
     strike();
     return true;
   }
@@ -156,7 +156,7 @@ class World {
 
   void say(uint64_t m, const Next& next) const {
     std::printf("%6lu member %lu %s op %lu position %lu\n", actions_, m,
-                kActionNames[static_cast<size_t>(next.action)], next.place.op, next.place.position);
+                kActionNames[static_cast<size_t>(next.action)], next.at.op, next.at.position);
   }
 
   const Case case_;

@@ -42,7 +42,7 @@ void check_whole(const Node& node, uint64_t id) {
   CHECK(record != nullptr && record->id == id && std::memcmp(record + 1, kTail, 8) == 0);
 }
 
-// Each op that is there has a place of its own.
+// Each op that is there has memory of its own.
 void check_places(const Node& node) {
   std::vector<ByteRange> taken;
   for (uint64_t id = 0; id < node.header().log_length; ++id) {
@@ -50,11 +50,11 @@ void check_places(const Node& node) {
     if (record == nullptr) continue;
     check_whole(node, id);
     auto offset = static_cast<uint64_t>(reinterpret_cast<const char*>(record) - node.heap());
-    ByteRange places[] = {{record->result_offset, record->result_offset + record->heap_bytes()},
+    ByteRange ranges[] = {{record->result_offset, record->result_offset + record->heap_bytes()},
                           {offset, offset + record->bytes()}};
-    for (ByteRange place : places) {
-      for (ByteRange other : taken) CHECK(overlap(place, other).bytes() == 0);
-      taken.push_back(place);
+    for (ByteRange range : ranges) {
+      for (ByteRange other : taken) CHECK(overlap(range, other).bytes() == 0);
+      taken.push_back(range);
     }
   }
 }

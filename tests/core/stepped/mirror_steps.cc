@@ -11,7 +11,7 @@ using namespace hvdft;
 namespace {
 
 constexpr uint64_t kJoined = 77, kTerm = 3;
-const uint64_t kGiven = place(5, 0);
+const uint64_t kGiven = position(5, 0);
 
 struct Nodes {
   Side zero{0, 2, 2, 3}, one{2, 1, 0, 2};
