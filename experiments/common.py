@@ -57,7 +57,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:
-    """Runs an experiment and ends with its exit code; a failed job is told in one line."""
+    """Runs an experiment and ends with its exit code; a failed job is reported in one line."""
     try:
         sys.exit(main())
     except HvdFtError as error:

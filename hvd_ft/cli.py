@@ -88,9 +88,11 @@ def parser() -> _Parser:
     )
     purpose = "build Horovod with the ft backend into the active environment"
     build = _add(commands, "build-horovod", purpose, "hvdft build-horovod")
-    build.add_argument("--force", action="store_true", help="build again in any case")
+    build.add_argument(
+        "--force", action="store_true", help="build even if the right build is installed"
+    )
     build.set_defaults(handler=_build_horovod)
-    purpose = "check that everything is there and fits, and have two ranks run"
+    purpose = "check the installation, and run a job of two ranks"
     check = _add(commands, "check", purpose, "hvdft check")
     check.set_defaults(handler=_check)
     patch = _add(
@@ -149,7 +151,7 @@ def _add_run(commands: _Commands) -> None:
         metavar="DRILL",
         action="append",
         default=[],
-        help="have a worker die, such as rank=2,step=30,signal=KILL; may be given again "
+        help="make a worker die, such as rank=2,step=30,signal=KILL; may be repeated "
         "(docs/how-to/drills.md)",
     )
     run.add_argument(
@@ -157,7 +159,7 @@ def _add_run(commands: _Commands) -> None:
         type=_spares,
         default=0,
         metavar="N",
-        help="keep N processes that have imported TensorFlow, to take the place of dead ones",
+        help="keep N processes that have imported TensorFlow ready to replace dead ones",
     )
     run.add_argument(
         "--topology",
@@ -168,14 +170,14 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument(
         "--resume",
         metavar="JOB",
-        help="go on with a job that a lost host has ended; give the same -np, -H and command",
+        help="resume a job that ended because of a lost host; give the same -np, -H and command",
     )
     run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
     )
-    run.add_argument("--verbose", action="store_true", help="tell how mpirun is started")
+    run.add_argument("--verbose", action="store_true", help="print how mpirun is started")
     run.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -188,20 +190,20 @@ def _add_report(commands: _Commands) -> None:
     report = _add(
         commands,
         "report",
-        "tell what happened in a run from the events it wrote",
+        "show what happened in a run, from its report",
         "hvdft report events.jsonl --picture states.png",
     )
-    report.add_argument("events", metavar="FILE", help="what hvdft run --report FILE wrote")
+    report.add_argument("events", metavar="FILE", help="a file written by hvdft run --report")
     report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
     report.set_defaults(handler=_report)
 
 
 def _add_log(commands: _Commands) -> None:
-    log = _add(commands, "log", "look at the logs of a job", "hvdft log show")
+    log = _add(commands, "log", "inspect the logs of a job", "hvdft log show")
     kinds = log.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    text = "show how far the op log, the ring's edges and the messages between ranks have come"
+    text = "show the progress of the op log, the ring's edges and the messages between ranks"
     show = _add(kinds, "show", text, "hvdft log show")
     show.add_argument(
         "job",
@@ -213,7 +215,7 @@ def _add_log(commands: _Commands) -> None:
 
 
 def _add_clean(commands: _Commands) -> None:
-    purpose = "remove what dead jobs have left, and what others may be resumed from"
+    purpose = "remove the files of dead jobs, including jobs that could be resumed"
     clean = _add(commands, "clean", purpose, "hvdft clean -H n0,n1")
     clean.add_argument("job", nargs="?", metavar="JOB", help="only this one (default: all)")
     clean.add_argument("-H", "--hosts", metavar="HOST,...", help="where (default: this host)")
@@ -303,7 +305,7 @@ def _draw_job(path: str, picture: str, job: str, code: int) -> int:
     try:
         report = read_report(path)
         if report.facts["job"] != job:
-            raise HvdFtError(f"{path} is not this job's report; see if rank 0's host shares it")
+            raise HvdFtError(f"{path} is not this job's report; check that rank 0's host shares it")
     except HvdFtError as error:
         if code:
             return code  # it failed before there was anything to draw

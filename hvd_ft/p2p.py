@@ -145,7 +145,7 @@ def _stopping(worker: native.Worker) -> Iterator[None]:
 
 def _rank(worker: native.Worker, name: str, value: int) -> int:
     if not isinstance(value, int | np.integer) or int(value) not in range(worker.size):
-        raise HvdFtError(f"{name}={value!r} is no rank: give one from 0 to {worker.size - 1}")
+        raise HvdFtError(f"{name}={value!r} is not a rank: give one from 0 to {worker.size - 1}")
     return int(value)
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help="show it on loopback, port 8000")
     command = ["serve"] if parser.parse_args().serve else ["build", "--strict"]
     gather()
-    # Material tells on every build what becomes of MkDocs 2, which we do not use.
+    # Material prints a notice about MkDocs 2 on every build, which does not concern us.
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", *command], cwd=ROOT, env=env, check=False

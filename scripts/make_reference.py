@@ -102,7 +102,7 @@ def _words(node: ast.expr) -> str:
 
 
 def _own_texts(tree: ast.AST) -> Iterator[ast.expr]:
-    """Goes through the strings of a file, each as a whole, but for those that nobody prints."""
+    """Yields the strings of a file, each as a whole, except those that are never printed."""
     if isinstance(tree, ast.JoinedStr | ast.Constant):
         yield tree
         return

@@ -5,7 +5,7 @@ the inputs. A stamp is written after its step, so an interrupted set-up can simp
 Uses the standard library only, because there is nothing else yet.
 """
 
-from __future__ import annotations  # an older Python gets as far as being told
+from __future__ import annotations  # an older Python gets as far as the message
 
 import hashlib
 import importlib.util
@@ -37,7 +37,7 @@ def check_machine() -> None:
         sys.exit("setup: Python's venv module is not complete; run: apt-get install python3-venv")
     for tool, package in (("g++", "g++"), ("make", "make")):
         if shutil.which(tool) is None:
-            sys.exit(f"setup: {tool} is not there; run: apt-get install {package}")
+            sys.exit(f"setup: {tool} was not found; run: apt-get install {package}")
 
 
 def make_venv() -> None:
@@ -111,4 +111,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("setup: interrupted; run it again to go on")
+        sys.exit("setup: interrupted; run it again to continue")

@@ -84,11 +84,10 @@ class Tally:
 
 
 class Plan:
-    """Who is killed, when and how, in one job.
+    """The kills of one job: which rank, when and how.
 
     Args:
-        chance: where it is drawn from.
-        strikes: how often somebody is killed.
+        chance: the random generator. strikes: number of kills.
     """
 
     def __init__(self, chance: random.Random, strikes: int) -> None:
@@ -177,7 +176,7 @@ class Killer:
             for rank in range(observer.size):
                 _kill(
                     observer.status(rank).pid, signal.SIGABRT
-                )  # Python's fault handler tells where
+                )  # Python's fault handler prints where
         elif now < self._until and self._plan.due(now):
             time.sleep(self._plan.moment())  # to strike at any moment, not at ticks only
             self._strike(observer)

@@ -96,7 +96,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     except subprocess.TimeoutExpired:
         return kills, f"hangs; its launcher is process {job.pid}"
     output = "".join(seen) + rest
-    # A worker that is killed after it has told its sums tells them again.
+    # A worker that is killed after reporting its sums reports them again.
     told = [line.split() for line in output.splitlines() if line.startswith("SUMS ")]
     ranks, sums = {words[1] for words in told}, {words[3] for words in told}
     well = job.returncode == 0 and len(ranks) == size and len(sums) == 1

@@ -112,7 +112,7 @@ class FakeWorker:
 
 @contextmanager
 def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
-    """A process of its own, as far as hvd_ft can tell."""
+    """A separate process, from hvd_ft's point of view."""
     worker = FakeWorker(arena, number)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "worker", lambda: worker)

@@ -79,10 +79,10 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "--fast", "true"], "unrecognized arguments: --fast"),
         (["run", "-np", "2"], "no command given"),
         (["run", "-np", "2", "--"], "no command given"),
-        (["run", "-np", "2", "./none"], "./none is not there"),
-        (["run", "-np", "2", "python", "none.py"], "none.py is not there"),
-        (["run", "-np", "2", "-H", "localhost:1,,n1:1", "true"], "'' is no name of a host"),
-        (["run", "-np", "2", "-H", "localhost:x", "true"], "'x' is no number of slots"),
+        (["run", "-np", "2", "./none"], "./none was not found"),
+        (["run", "-np", "2", "python", "none.py"], "none.py was not found"),
+        (["run", "-np", "2", "-H", "localhost:1,,n1:1", "true"], "'' is not a host name"),
+        (["run", "-np", "2", "-H", "localhost:x", "true"], "'x' is not a number of slots"),
         (["run", "-np", "2", "-H", "localhost:1", "true"], "has 1 slots for 2 ranks"),
         (["run", "-np", "2", "--inject", "rank=2,step=1", "true"], "the job's ranks are 0 to 1"),
         (["run", "-np", "2", "--inject", "rank=0", "true"], "give one of step=N, op=N and point="),
@@ -256,7 +256,7 @@ def test_ctrl_c_is_no_traceback(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> str:
-        raise HvdFtError("Intel MPI is not there; run: pip install impi-rt")
+        raise HvdFtError("Intel MPI was not found; run: pip install impi-rt")
 
     def ranks_fail() -> str:
         raise HvdFtError("two ranks could not do an allreduce")
@@ -278,7 +278,7 @@ def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(self_check, "CHECKS", {"Intel MPI": absent, "TensorFlow": lambda: "2.15.1"})
     code, out, err = hvdft("check")
     assert (code, out) == (2, "TensorFlow: 2.15.1\n")
-    assert err == "hvdft: Intel MPI is not there; run: pip install impi-rt\n"
+    assert err == "hvdft: Intel MPI was not found; run: pip install impi-rt\n"
 
 
 class TwoRanks:

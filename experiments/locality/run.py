@@ -1,4 +1,4 @@
-"""How long an allreduce takes where ranks are placed 4-2-2 and where they are placed 4-3-1.
+"""Measures allreduces of ranks placed 4-2-2 and 4-3-1.
 
 README.md in this folder tells what is measured; `python -m experiments.locality.run --help` the
 flags.
@@ -179,7 +179,7 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
 
 
 def environment(cell: Cell) -> dict[str, str]:
-    """Returns the environment of mpirun; nobody polls, so that nodes on one machine share CPUs."""
+    """Returns the environment of mpirun: no polling, so that nodes on one machine share CPUs."""
     env = {**os.environ, "I_MPI_THREAD_YIELD": "3", "I_MPI_ROOT": sys.prefix, "I_MPI_PIN": "0"}
     env["PATH"] = f"{sys.prefix}/bin:{env['PATH']}"
     if cell.sides == STOCK:
@@ -277,4 +277,4 @@ if __name__ == "__main__":
     except HvdFtError as error:
         sys.exit(f"hvdft: {error}")
     except KeyboardInterrupt:
-        sys.exit("hvdft: interrupted; run it again to go on from here")
+        sys.exit("hvdft: interrupted; run it again to continue from here")

@@ -17,8 +17,8 @@ import psutil
 
 from hvd_ft import ring
 
-# Intel MPI takes two threads on one endpoint only when it does not split threads, and that is how
-# its own allreduce runs when nobody asks for endpoints.
+# Intel MPI accepts two threads on one endpoint only without split threads; its own allreduce also
+# runs that way by default.
 UNSPLIT = ("threads", "mpi")
 WARM_UP = 1 << 16  # elements
 # Looked up once: each look goes through /proc.

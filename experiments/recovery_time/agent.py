@@ -1,4 +1,4 @@
-"""How long a job of 8 ranks on 3 nodes stands still when one of its agents is killed.
+"""Measures how long a job of 8 ranks on 3 nodes stands still when one of its agents is killed.
 
 Makes the nodes out of namespaces, so it needs root. README.md in this folder tells what is
 measured; `python -m experiments.recovery_time.agent --help` the flags.

@@ -1,4 +1,4 @@
-"""How long a job stands still when a rank is killed: with a warm spare, without, and a bare start.
+"""Measures how long a job stands still when a rank is killed, with and without a warm spare.
 
 README.md in this folder tells what is measured; `python -m experiments.recovery_time.run --help`
 the flags.

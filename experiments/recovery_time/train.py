@@ -1,4 +1,4 @@
-"""examples/digits_keras.py, which tells when each of its steps was done and dies when told so."""
+"""examples/digits_keras.py, which reports the time of each step and dies when ordered to."""
 
 import argparse
 import os
@@ -38,7 +38,7 @@ class Times(keras.callbacks.Callback):
         if self.step == self._die_step:
             if self._spare and not await_file(self._spare, SPARE_SECONDS):
                 raise RuntimeError("there is no spare")
-            # Until the others wait for this rank, and nothing else goes on: no event tells of that.
+            # Until the others wait for this rank and nothing else happens, which no event reports.
             time.sleep(0.5)
             self._file.write(f"killed {self.step} {time.monotonic_ns()}\n")
             os.kill(os.getpid(), signal.SIGKILL)

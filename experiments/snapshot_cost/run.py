@@ -1,4 +1,4 @@
-"""What snapshots cost a training: none, a chosen interval, and one every 10 steps.
+"""Measures the cost of snapshots: none, a chosen interval, and one every 10 steps.
 
 README.md in this folder tells what is measured; `python -m experiments.snapshot_cost.run --help`
 the flags.

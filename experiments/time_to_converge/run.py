@@ -1,4 +1,4 @@
-"""How long training takes, without and with a failure: stock Horovod on MPI against ft.
+"""Compares training times, without and with a failure: stock Horovod on MPI against ft.
 
 Figure 6 of the paper that this project started from. README.md in this folder tells what is
 measured; `python -m experiments.time_to_converge.run --help` the flags.
@@ -19,7 +19,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.common import count, end_with, output_directory, write_csv
-from hvd_ft.bench.sides import stock_environment
+from hvd_ft.bench.backends import stock_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment, mpiexec_command
 

@@ -35,7 +35,7 @@ def find_files(
             # Its worker has died with the older shim; none of the worker's processes may be left.
             end_rank(job, rendezvous.rank)
 
-    rendezvous.agree("the finding of the job's files", join)
+    rendezvous.agree("finding the job's files", join)
     return JobContext(rendezvous.rank, settings, hosts, job, path)
 
 
@@ -64,7 +64,7 @@ def make_files(
         shim.watch_job(directory.path)
 
     job = settings.job or new_job_id()
-    job = rendezvous.exchange("rank 0 giving the job its id", job)[0]
+    job = rendezvous.exchange("rank 0's choice of the job's id", job)[0]
     neighbours = hosts.ranks(hosts.node_of(rendezvous.rank))
 
     def make_directory() -> tuple[str, int] | None:
@@ -78,7 +78,7 @@ def make_files(
         enter(directory)
         return directory.path, limit
 
-    made = rendezvous.agree("the making of the job's directories", make_directory)
+    made = rendezvous.agree("making the job's directories", make_directory)
     path, host_limit = made[neighbours.start]
     context = JobContext(rendezvous.rank, settings, hosts, job, path)
 
@@ -87,7 +87,7 @@ def make_files(
             enter(JobDirectory.join(path))
         _make_arenas(context, rendezvous.size, host_limit)
 
-    rendezvous.agree("the making of the arenas", make_arenas)
+    rendezvous.agree("making the arenas", make_arenas)
     return context
 
 

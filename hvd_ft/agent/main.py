@@ -307,7 +307,7 @@ def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:
     """Returns host, boot and version of every agent."""
     mine = [*host_identity(), __version__]
     if not (settings.shared_dir and settings.job):
-        return rendezvous.exchange("the meeting of the agents", mine)
+        return rendezvous.exchange("the agents' rendezvous", mine)
     file = PeerFile(settings.shared_dir, settings.job)
     generation, limit = settings.generation, settings.start_timeout_seconds
 

@@ -106,6 +106,4 @@ def finalize(rendezvous: Rendezvous, leader: "Leader | None") -> None:
     rendezvous.exchange("the end of the job", None)
     # A job that is stopped may have an op under way.
     closed = leader is None or leader.close(_LEAVE_SECONDS)
-    rendezvous.nothing_under_way = all(
-        rendezvous.exchange("the leave of the nodes' leaders", closed)
-    )
+    rendezvous.nothing_under_way = all(rendezvous.exchange("the end of the nodes' leaders", closed))

@@ -122,7 +122,7 @@ class Rendezvous:
         Returns:
             MPI's handle of it, or None.
         """
-        with self._in_time("the making of the leaders' communicator"):
+        with self._in_time("making the leaders' communicator"):
             chosen = self._world.Split(0 if leads else self._mpi.UNDEFINED)
         return int(self._mpi._handleof(chosen)) if leads else None
 
@@ -141,7 +141,7 @@ class Rendezvous:
         self._shim.limit(
             self._timeout,
             f"rank {self.rank} waited {self._timeout:g} s in {what} for some of the agents of rank "
-            f"{others}: see if they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the start's limit",
+            f"{others}: check that they run; HOROVOD_FT_START_TIMEOUT_SECONDS is the start's limit",
         )
         try:
             yield

@@ -38,7 +38,7 @@ def why_none(pid: int) -> str:
         if state == psutil.STATUS_STOPPED:
             return "it is stopped (SIGSTOP)"
         if state == psutil.STATUS_DISK_SLEEP:
-            return "it waits in the kernel, for a disk perhaps"
+            return "it waits in the kernel, perhaps for a disk"
     return "its Python does not answer"
 
 

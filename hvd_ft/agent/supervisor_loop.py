@@ -266,7 +266,7 @@ class SupervisorLoop:
         elif report.name == SPARES:
             well = isinstance(report, messages.Exited) and report.status == 0
             if not well and not self._supervisor.over:
-                say("nobody prepares spares any more; the job goes on without them")
+                say("spares are no longer prepared; the job goes on without them")
         else:
             self._on_command_ended(report)
 

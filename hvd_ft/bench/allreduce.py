@@ -1,11 +1,11 @@
-"""`hvdft bench allreduce`: all sides measure one size in turn, then the next size."""
+"""`hvdft bench allreduce`: all backends measure one size in turn, then the next size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hvd_ft.bench import sides
+from hvd_ft.bench import backends
 from hvd_ft.bench.series import COPIES, Row, Times
 
 WORKER = "hvd_ft.bench.workers.allreduce"
@@ -23,10 +23,10 @@ class Plan:
         op: Of `series.OPS`.
         tensors: Number of tensors submitted together, each of bytes / tensors.
         fusion: Whether Horovod may fuse them.
-        iterations: Timed ones a turn.
-        warmup: Untimed ones before them, at least 1.
-        repeats: Turns of each side at each size.
-        turn_limit_seconds: A turn that takes longer fails the run.
+        iterations: Timed iterations in a round.
+        warmup: Untimed iterations before them, at least 1.
+        repeats: Rounds of each backend at each size.
+        round_limit_seconds: A round that takes longer fails the run.
     """
 
     backends: Sequence[str]
@@ -39,7 +39,7 @@ class Plan:
     iterations: int
     warmup: int
     repeats: int
-    turn_limit_seconds: float
+    round_limit_seconds: float
 
     @property
     def mode(self) -> str:
@@ -60,37 +60,39 @@ def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
         A row for every size.
 
     Raises:
-        HvdFtError: A side failed.
+        HvdFtError: A backend failed.
     """
     rows: list[Row] = []
     show(rows, f"starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     # An empty variable would be read as 0 by Horovod, so the usual threshold is left unset.
     env = {} if plan.fusion else {"HOROVOD_FUSION_THRESHOLD": "0"}
     arguments = ["--dtype", plan.dtype, "--op", plan.op, "--tensors", str(plan.tensors)]
-    with sides.started(plan.backends, plan.ranks, WORKER, arguments, env) as started:
+    with backends.started(plan.backends, plan.ranks, WORKER, arguments, env) as started:
         for place, size in enumerate(plan.sizes):
             count = size // np.dtype(plan.dtype).itemsize
             row = Row(size, count, plan.ranks, {name: Times() for name in plan.backends})
             for repeat in range(plan.repeats):
                 # The backend that goes first alternates too.
                 order = started if (place + repeat) % 2 == 0 else started[::-1]
-                for side in order:
-                    show(rows, f"{size} bytes: {side.name}, turn {repeat + 1} of {plan.repeats}")
-                    _one_turn(side, plan, count, row.times[side.name])
+                for backend in order:
+                    show(
+                        rows, f"{size} bytes: {backend.name}, round {repeat + 1} of {plan.repeats}"
+                    )
+                    _one_round(backend, plan, count, row.times[backend.name])
             rows.append(row)
         show(rows, "ending")
     return rows
 
 
-def _one_turn(side: sides.Side, plan: Plan, count: int, times: Times) -> None:
+def _one_round(backend: backends.Backend, plan: Plan, count: int, times: Times) -> None:
     request = {
         "do": "measure",
-        "copies": side.name == COPIES,
+        "copies": backend.name == COPIES,
         "count": count,
         "iterations": plan.iterations,
         "warmup": plan.warmup,
     }
-    with side.turn():
-        answers = side.ask(request, plan.turn_limit_seconds)
-    times.add_turn([answer["seconds"] for answer in answers])
+    with backend.running():
+        answers = backend.ask(request, plan.round_limit_seconds)
+    times.add_round([answer["seconds"] for answer in answers])
     times.wrong += sum(answer["wrong"] for answer in answers)

@@ -43,7 +43,7 @@ def add_bench(commands: Any, add: AddCommand) -> None:
 
 
 def _add_allreduce(kinds: Any, add: AddCommand) -> None:
-    what = "measure hvd.allreduce of each backend, size by size, the sides taking turns"
+    what = "measure hvd.allreduce of each backend, size by size, the backends taking turns"
     flags = "-np 4 --backends ft,mpi --min-bytes 1M --tensors 64 --csv out.csv"
     parser = add(kinds, "allreduce", what, f"hvdft bench allreduce {flags}")
     _add_common(parser)
@@ -52,24 +52,24 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--max-bytes", type=_bytes, default=64 << 20, metavar="N",
                         help="largest size (default: 64M)")  # fmt: skip
     parser.add_argument("--factor", type=_at_least(2), default=4, metavar="N",
-                        help="from one size to the next (default: 4)")  # fmt: skip
+                        help="ratio of each size to the one before (default: 4)")  # fmt: skip
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--op", choices=OPS, default="sum")
     parser.add_argument("--tensors", type=_at_least(1), default=1, metavar="N",
-                        help="cut the bytes into N tensors, submitted together (default: 1)",
+                        help="split the bytes into N tensors, submitted together (default: 1)",
                         )  # fmt: skip
     parser.add_argument("--no-fusion", dest="fusion", action="store_false",
-                        help="keep Horovod from fusing them (HOROVOD_FUSION_THRESHOLD=0)",
+                        help="prevent Horovod from fusing them (HOROVOD_FUSION_THRESHOLD=0)",
                         )  # fmt: skip
     parser.add_argument("--copies", action="store_true",
-                        help="time the ranks' copies alone, too: no backend can be quicker than "
+                        help="also time the ranks' copies alone: no backend can be faster than "
                         "reading its inputs and writing its outputs")  # fmt: skip
     parser.add_argument("--iterations", type=_at_least(1), default=6, metavar="N",
-                        help="timed ones in a turn (default: 6)")  # fmt: skip
+                        help="timed iterations in a round (default: 6)")  # fmt: skip
     parser.add_argument("--warmup", type=_at_least(1), default=3, metavar="N",
-                        help="untimed ones before them (default: 3)")  # fmt: skip
+                        help="untimed iterations before them (default: 3)")  # fmt: skip
     parser.add_argument("--repeats", type=_at_least(1), default=12, metavar="N",
-                        help="turns of each backend at each size (default: 12)")  # fmt: skip
+                        help="rounds of each backend at each size (default: 12)")  # fmt: skip
     parser.set_defaults(handler=_allreduce)
 
 
@@ -94,9 +94,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-np", "--num-proc", dest="ranks", type=_at_least(2), default=4,
                         metavar="N", help="number of ranks (default: 4)")  # fmt: skip
     parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
-                        help="of ft and mpi, with a comma between (default: ft,mpi)")  # fmt: skip
-    parser.add_argument("--turn-limit-seconds", type=_at_least(1), default=300, metavar="N",
-                        help="a turn that takes longer ends the run (default: 300)")  # fmt: skip
+                        help="comma-separated, of ft and mpi (default: ft,mpi)")  # fmt: skip
+    parser.add_argument("--round-limit-seconds", "--turn-limit-seconds",
+                        type=_at_least(1), default=300, metavar="N",
+                        help="a round that takes longer ends the run (default: 300)")  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the results, one a line")
     parser.add_argument("--png", metavar="FILE", help="draw the results")
 
@@ -121,12 +122,12 @@ def _backends(text: str) -> list[str]:
     names = text.split(",")
     if "gloo" in names:
         raise argparse.ArgumentTypeError(
-            "gloo is not there: 'hvdft build-horovod' builds Horovod without Gloo; leave it out, "
+            "gloo was not found: 'hvdft build-horovod' builds Horovod without Gloo; leave it out, "
             "as in --backends ft,mpi"
         )
     for name in names:
         if name not in BACKENDS:
-            raise argparse.ArgumentTypeError(f"{name!r} is no backend; give some of ft,mpi")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a backend; give some of ft,mpi")
     return list(dict.fromkeys(names))
 
 
@@ -135,7 +136,7 @@ def _models(text: str) -> dict[str, int]:
     for entry in text.split(","):
         name, colon, steps = entry.partition(":")
         if name not in MODELS:
-            raise argparse.ArgumentTypeError(f"{name!r} is no model; give some of digits,cnn")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a model; give some of digits,cnn")
         found[name] = _at_least(2)(steps) if colon else MODELS[name]
     return found
 

@@ -64,8 +64,8 @@ class Times:
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0
 
-    def add_turn(self, ranks: Sequence[Sequence[float]]) -> None:
-        """Adds the seconds of a turn's iterations, from each rank."""
+    def add_round(self, ranks: Sequence[Sequence[float]]) -> None:
+        """Adds the seconds of a round's iterations, from each rank."""
         self.seconds += [statistics.fmean(times) for times in zip(*ranks, strict=True)]
 
     @property

@@ -1,4 +1,4 @@
-"""`hvdft bench training`: images per second of each side, and what a killed rank costs."""
+"""`hvdft bench training`: images per second of each backend, and what a killed rank costs."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hvd_ft.bench import sides
+from hvd_ft.bench import backends
 from hvd_ft.bench.memory import MemoryWatch
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.run import Job, launch
@@ -31,10 +31,10 @@ class Plan:
         backends: Of `series.BACKENDS`.
         ranks: Number of ranks, on this host.
         models: Each one's name and its steps a round.
-        rounds: Of each side, and of each of the runs with and without a kill.
+        rounds: Of each backend, and of each of the runs with and without a kill.
         snapshot_steps: Steps from one snapshot to the next in the runs with and without a kill;
             throughput is measured with the interval that hvd_ft chooses by itself.
-        turn_limit_seconds: A round that takes longer fails the run.
+        round_limit_seconds: A round that takes longer fails the run.
     """
 
     backends: Sequence[str]
@@ -42,7 +42,7 @@ class Plan:
     models: dict[str, int]
     rounds: int
     snapshot_steps: int
-    turn_limit_seconds: float
+    round_limit_seconds: float
 
 
 @dataclass
@@ -124,16 +124,16 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
     # One fit spans all rounds, as in real training.
     rounds = _WARM_UP_ROUNDS + plan.rounds
     worker = ["--model", model, "--steps", str(steps), "--rounds", str(rounds)]
-    with sides.started(plan.backends, plan.ranks, WORKER, worker) as started:
+    with backends.started(plan.backends, plan.ranks, WORKER, worker) as started:
         for number in range(1 - _WARM_UP_ROUNDS, 1 + plan.rounds):
-            for side in started if number % 2 == 0 else started[::-1]:
+            for backend in started if number % 2 == 0 else started[::-1]:
                 what = f"round {number} of {plan.rounds}" if number > 0 else "to warm up"
-                show(f"{model}: {side.name}, {what}")
-                with side.turn():
-                    answers = side.ask({"do": "round"}, plan.turn_limit_seconds)
+                show(f"{model}: {backend.name}, {what}")
+                with backend.running():
+                    answers = backend.ask({"do": "round"}, plan.round_limit_seconds)
                 if number <= 0:
                     continue
-                result.seconds[side.name].append(max(each["seconds"] for each in answers))
+                result.seconds[backend.name].append(max(each["seconds"] for each in answers))
                 result.images = plan.ranks * steps * answers[0]["batch"]
 
 

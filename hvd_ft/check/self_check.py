@@ -88,7 +88,7 @@ def _load(library: str, script: list[str], remedy: str) -> str:
         )
     except subprocess.TimeoutExpired:
         raise HvdFtError(
-            f"{library} was not loaded within {LOAD_SECONDS:g} s; see what else this host does"
+            f"{library} was not loaded within {LOAD_SECONDS:g} s; see what else runs on this host"
         ) from None
     if done.returncode:
         code = done.returncode

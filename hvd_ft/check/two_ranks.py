@@ -45,7 +45,7 @@ def run_two_ranks() -> str:
         _show(late.stdout, late.stderr)
         raise HvdFtError(
             f"two ranks have not done an allreduce within {LIMIT_SECONDS:g} s; see above what they "
-            "have printed, and what else this host does"
+            "have printed, and what else runs on this host"
         ) from None
     lines = done.stderr.splitlines()
     right = [RIGHT.format(rank=rank) in done.stdout.splitlines() for rank in range(2)]
@@ -55,7 +55,7 @@ def run_two_ranks() -> str:
         reason = said[-1] if said else f"exit code {done.returncode}"
         if len(lines) > 1:
             _show(done.stdout, done.stderr)
-            reason += "; see above what they have printed"
+            reason += "; see their output above"
         raise HvdFtError(f"two ranks could not do an allreduce: {reason}")
     return f"an allreduce over {found[0]}"
 

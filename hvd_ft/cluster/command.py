@@ -30,7 +30,12 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
         commands: Where to.
         add: Makes a command's parser of its place, name, help and example.
     """
-    cluster = add(commands, "cluster", "several nodes on this machine, to try and measure on", "")
+    cluster = add(
+        commands,
+        "cluster",
+        "a cluster of several nodes on this machine, for tests and measurements",
+        "",
+    )
     cluster.formatter_class = argparse.RawDescriptionHelpFormatter
     cluster.epilog = _EXAMPLES
     kinds = cluster.add_subparsers(
@@ -66,7 +71,7 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
                          help="write FILE for mpirun -machinefile instead")  # fmt: skip
     cutting = command(
         "cut",
-        "cut a node's link: what is sent vanishes",
+        "cut a node's link: packets vanish",
         "cut n1",
         _fault(lambda home, o: faults.cut(home, o.node, o.direction)),
     )
@@ -74,19 +79,19 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
                          help="out: only what it sends; in: only what is sent to it")  # fmt: skip
     losing = command(
         "lose",
-        "have a node's link lose packets at random",
+        "make a node's link lose packets at random",
         "lose n1 5",
         _fault(lambda home, o: faults.lose(home, o.node, o.percent)),
     )
     rating = command(
         "rate",
-        "give a node's link another rate",
+        "set the rate of a node's link",
         "rate n1 1mbit",
         _fault(lambda home, o: faults.set_rate(home, o.node, o.rate)),
     )
     healing = command(
         "heal",
-        "make a node's link what it was",
+        "restore a node's link",
         "heal n1",
         _fault(lambda home, o: faults.heal(home, o.node)),
     )
@@ -98,7 +103,7 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
     )
     killing = command(
         "kill",
-        "kill a node as a power failure does",
+        "kill a node as a power failure would",
         "kill n1",
         _fault(lambda home, o: faults.kill(home, o.node)),
     )
@@ -106,7 +111,7 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
         parser.add_argument("node", metavar="NODE", help="n0, n1, ...")
     losing.add_argument("percent", type=float, metavar="PERCENT", help="of the packets")
     rating.add_argument("rate", metavar="RATE", help="such as 1mbit")
-    command("status", "tell which nodes there are", "status", _status)
+    command("status", "list the nodes", "status", _status)
     command("down", "end the cluster and everything on it", "down", _down)
 
 
@@ -157,7 +162,7 @@ def _enter(name: str, node: str, words: Sequence[str]) -> int:
     home = ClusterDir(name)
     nodes = home.plan().nodes
     if node not in nodes:
-        raise HvdFtError(f"{node} is no node of cluster {name}; it has {', '.join(nodes)}")
+        raise HvdFtError(f"{node} is not a node of cluster {name}; it has {', '.join(nodes)}")
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
         raise HvdFtError("no command given; give it last, as in: hvdft cluster exec n1 hostname")

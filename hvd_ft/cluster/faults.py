@@ -103,7 +103,7 @@ def _shape(home: ClusterDir, node: str, pid: int, plan: Plan) -> None:
 def _init_of(home: ClusterDir, node: str) -> int:
     nodes = home.plan().nodes
     if node not in nodes:
-        raise HvdFtError(f"{node} is no node of cluster {home.name}; it has {', '.join(nodes)}")
+        raise HvdFtError(f"{node} is not a node of cluster {home.name}; it has {', '.join(nodes)}")
     return _behind(home.exec_socket(node), f"node {node}")
 
 

@@ -66,7 +66,9 @@ def node_of(plan: Plan, host: str, here: str) -> str:
     names |= {"localhost": here, "127.0.0.1": here}
     node = names.get(host, host)
     if node not in plan.nodes:
-        raise HvdFtError(f"Could not resolve hostname {host}: it is no node of cluster {plan.name}")
+        raise HvdFtError(
+            f"Could not resolve hostname {host}: it is not a node of cluster {plan.name}"
+        )
     return node
 
 

@@ -99,7 +99,7 @@ def check(plan: Plan) -> None:
     for program, package in _PACKAGES.items():
         if shutil.which(program, path=program_path()) is None:
             raise HvdFtError(
-                f"{program} is not there, and a cluster is made with it; "
+                f"{program} was not found, and a cluster needs it; "
                 f"install it (Debian: apt-get install {package})"
             )
     links = "ip link add name try0 type bridge && ip link add name try1 type veth peer name try2"

@@ -94,8 +94,8 @@ def mpi_root() -> Path:
         if os.access(f"{root}/bin/{_MPIEXEC}", os.X_OK):
             return Path(root)
     raise HvdFtError(
-        "Intel MPI is not there: neither is impi-rt installed in this Python environment nor does "
-        "I_MPI_ROOT name a directory that has it; run: pip install impi-rt impi-devel"
+        "Intel MPI was not found: impi-rt is not installed in this Python environment, and "
+        "I_MPI_ROOT names no directory that has it; run: pip install impi-rt impi-devel"
     )
 
 
@@ -175,7 +175,7 @@ def check_mpi_library() -> str:
 
 def _check_file(path: str) -> None:
     if not os.path.isfile(path):
-        raise HvdFtError(f"{path} is not there: it has not been compiled; {_REMEDY}")
+        raise HvdFtError(f"{path} was not found: it has not been compiled; {_REMEDY}")
 
 
 CHECKS: Mapping[str, Callable[[], str]] = {

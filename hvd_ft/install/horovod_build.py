@@ -186,7 +186,7 @@ def _check_tools() -> None:
     for tool in (compiler, "make"):
         if shutil.which(tool) is None:
             raise HvdFtError(
-                f"{tool} is not there, and Horovod has to be compiled; "
+                f"{tool} was not found, and Horovod has to be compiled; "
                 "install a compiler (Debian: apt-get install g++ make)"
             )
 
@@ -221,14 +221,16 @@ def main(arguments: list[str] | None = None) -> int:
     Returns: 0, or another number after printing an error.
     """
     parser = argparse.ArgumentParser(prog="hvdft build-horovod", description=__doc__)
-    parser.add_argument("--force", action="store_true", help="build again in any case")
+    parser.add_argument(
+        "--force", action="store_true", help="build even if the right build is installed"
+    )
     try:
         build(parser.parse_args(arguments).force)
     except HvdFtError as error:
         say(error)
         return 1
     except KeyboardInterrupt:
-        print("\nhvdft: interrupted; run it again to go on", file=sys.stderr)
+        print("\nhvdft: interrupted; run it again to continue", file=sys.stderr)
         return 130
     return 0
 

@@ -151,7 +151,9 @@ def _released_hashes(names: list[str]) -> dict[str, str]:
     try:
         found = metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
-        raise HvdFtError(f"{PACKAGE} is not there; run: pip install {PACKAGE}=={VERSION}") from None
+        raise HvdFtError(
+            f"{PACKAGE} was not found; run: pip install {PACKAGE}=={VERSION}"
+        ) from None
     if found.version != VERSION:
         raise HvdFtError(
             f"{PACKAGE} is {found.version}, and the patch is for {VERSION}; "

@@ -120,7 +120,7 @@ def user_path(arena_dir: str) -> str:
 def job_path(arena_dir: str, job: str) -> str:
     """Returns the directory of a job, which need not exist."""
     if not is_job_id(job):
-        raise HvdFtError(f"{job!r} is no job id: give 1 to 48 letters and digits")
+        raise HvdFtError(f"{job!r} is not a job id: give 1 to 48 letters and digits")
     return os.path.join(user_path(arena_dir), job)
 
 

@@ -169,7 +169,7 @@ def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
     if not given.keys().isdisjoint(_OTHERS):
         return "p", _signal_to_shim(text, given)
     if len(ways) > 1:
-        raise _wrong(text, f"{' and '.join(ways)} are two ways to die; give one")
+        raise _wrong(text, f"{' and '.join(ways)} are two ways to die; give only one")
     if ways == ["raise"]:
         return "r", 0
     if ways == ["exit"]:
@@ -211,6 +211,6 @@ def _check_place(text: str, numbers: dict[str, int | None], point: Point, way: s
         raise _wrong(text, f"at {name} no op and no step is known; leave op= and step= out")
     coordinates = point in (Point.PROPOSE, Point.PROPOSED)
     if coordinates and numbers["rank"] != 0:
-        raise _wrong(text, f"only rank 0 comes to {name}: it is the coordinator")
+        raise _wrong(text, f"only rank 0 passes {name}: it is the coordinator")
     if point is Point.ANNOUNCE and numbers["rank"] == 0:
         raise _wrong(text, "rank 0 announces nothing: it is the coordinator; give another rank")

@@ -40,9 +40,9 @@ def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
     for entry in text.split(","):
         name, colon, count = entry.partition(":")
         if not _NAME.fullmatch(name):
-            raise HvdFtError(f"-H {text}: {name!r} is no name of a host; {remedy}")
+            raise HvdFtError(f"-H {text}: {name!r} is not a host name; {remedy}")
         if colon and not _COUNT.fullmatch(count):
-            raise HvdFtError(f"-H {text}: {count!r} is no number of slots; {remedy}")
+            raise HvdFtError(f"-H {text}: {count!r} is not a number of slots; {remedy}")
         hosts.append(Host(name, int(count) if colon else 1))
     slots = sum(host.slots for host in hosts)
     if slots < size:
@@ -61,7 +61,7 @@ def parse_placement(text: str) -> tuple[Host, ...]:
     """
     counts = text.split("-")
     if not all(map(_COUNT.fullmatch, counts)):
-        raise HvdFtError(f"{text!r} is no placement; give the ranks of each node, such as 4-3-1")
+        raise HvdFtError(f"{text!r} is not a placement; give the ranks of each node, such as 4-3-1")
     return tuple(Host(f"n{node}", int(count)) for node, count in enumerate(counts))
 
 

@@ -81,7 +81,7 @@ class PeerFile:
                     missing = ", ".join(str(r) for r in range(size) if r not in peers.ranks)
                     raise HvdFtError(
                         f"rank {rank} waited {timeout_seconds:g} s for rank {missing} in "
-                        f"{self._path}: see if HOROVOD_FT_SHARED_DIR is the same on all nodes"
+                        f"{self._path}: check that HOROVOD_FT_SHARED_DIR is the same on all nodes"
                     )
                 time.sleep(_LOOK_SECONDS)  # a network filesystem does not notify of changes
                 peers = self._current(generation)

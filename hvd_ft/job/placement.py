@@ -30,7 +30,7 @@ class Nodes:
         for first in firsts:
             if hosts[first] in hosts[:first]:
                 raise HvdFtError(
-                    f"the ranks of {hosts[first]} do not follow each other (rank {first} is there, "
+                    f"the ranks of {hosts[first]} are not consecutive (rank {first} is there, "
                     f"rank {first - 1} is not): name each host once, as in -H n0:4,n1:2"
                 )
         return cls((*firsts, len(hosts)))

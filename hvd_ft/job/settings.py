@@ -253,7 +253,7 @@ class Settings:
         """
         if not os.path.isdir(self.arena_dir):
             raise HvdFtError(
-                f"the arena directory {self.arena_dir} is not there: "
+                f"the arena directory {self.arena_dir} was not found: "
                 "set HOROVOD_FT_ARENA_DIR to a directory in memory or on a fast disk"
             )
         if not os.access(self.arena_dir, os.W_OK | os.X_OK):
@@ -308,7 +308,7 @@ def _refuse_unknown(env: _Read) -> None:
             nearest = difflib.get_close_matches(name.removeprefix(_PREFIX), words, n=1)
             remedy = f"is {words[nearest[0]]} meant?" if nearest else "unset it"
             raise HvdFtError(
-                f"{name} is no setting of hvd_ft: {remedy} (docs/reference/settings.md has them)"
+                f"{name} is not a setting of hvd_ft: {remedy} (docs/reference/settings.md has them)"
             )
 
 

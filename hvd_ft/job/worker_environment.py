@@ -24,10 +24,12 @@ def check_command(command: Sequence[str]) -> None:
         raise HvdFtError("no training command: give it last, as in: hvdft agent python train.py")
     program = command[0]
     if shutil.which(program) is None:
-        raise HvdFtError(f"the command {program} is not there or not executable: check its path")
+        raise HvdFtError(
+            f"the command {program} was not found or is not executable: check its path"
+        )
     script = _python_script(command)
     if script and not os.path.exists(script):
-        raise HvdFtError(f"the script {script} is not there (looked in {os.getcwd()}): check it")
+        raise HvdFtError(f"the script {script} was not found (looked in {os.getcwd()}): check it")
 
 
 def _python_script(command: Sequence[str]) -> str | None:

@@ -103,7 +103,7 @@ class Output:
         while self._pending and not self.error:
             left = deadline - time.monotonic()
             if left <= 0:
-                self.error = f"nobody has read it for {READER_SECONDS:g} s"
+                self.error = f"it was not read for {READER_SECONDS:g} s"
                 break
             if self._file is None:
                 time.sleep(_LOOK_SECONDS)  # a FIFO does not report that it has a reader

@@ -54,7 +54,7 @@ def found(
         # The shim was killed as well, and with it the worker.
         (None, arena(State.WAITING, 3, 9), HasEnded(3, 9, True, KILLED, None)),
         (None, arena(State.RESTARTING, 3, 0), ToStart(4)),
-        # Its command could not be started: that is tried, and told, again.
+        # Its command could not be started: the attempt and the report are repeated.
         (found(1, 0), arena(State.RESTARTING, 0, 0), ToStart(1)),
         (found(0, 7, end=(0, 44)), arena(State.DONE, 0, 0), IsDone()),
         (None, arena(State.DONE, 1, 0), IsDone()),

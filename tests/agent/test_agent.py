@@ -33,7 +33,7 @@ from hvd_ft.agent import main as agent
 agent.check_environment = dict
 sys.exit(agent.main())
 """
-# That of rank 0 goes on to its worker only when a signal has come.
+# Rank 0's agent starts its worker only when a signal has come.
 LATE_PROGRAM = (
     """\
 import os, select
@@ -101,7 +101,7 @@ def hang():
 
 @pytest.fixture
 def run_agents(run_hvdft: RunHvdft, tmp_path: Path) -> RunAgents:
-    """Gives a function that runs agents, 2 unless told, over a worker with this body."""
+    """Returns a function that runs agents, 2 by default, over a worker with this body."""
 
     def run(
         body: str,
@@ -348,8 +348,8 @@ def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "command", "text"),
     [
-        ([], ["python", "nothere.py"], "the script nothere.py is not there"),
-        ([], ["/no/such/program"], "the command /no/such/program is not there"),
+        ([], ["python", "nothere.py"], "the script nothere.py was not found"),
+        ([], ["/no/such/program"], "the command /no/such/program was not found"),
         ([], [], "no training command"),
         (["--frobnicate"], ["true"], "--frobnicate"),
         (["--report", "/no/such/r"], ["true"], "cannot write /no/such/r (/no/such is not a dir"),
@@ -377,14 +377,14 @@ def test_a_setting_that_is_none_is_told_once(run_agents: RunAgents) -> None:
     ended = run_agents("", env={"HOROVOD_FT_ARENA_BYTE": "64M"})
     assert ended.code == 2
     [line] = messages(ended)
-    assert "HOROVOD_FT_ARENA_BYTE is no setting of hvd_ft: is HOROVOD_FT_ARENA_BYTES" in line
+    assert "HOROVOD_FT_ARENA_BYTE is not a setting of hvd_ft: is HOROVOD_FT_ARENA_BYTES" in line
 
 
 def test_only_the_host_of_rank_0_needs_a_place_for_the_report(
     run_hvdft: RunHvdft, tmp_path: Path
 ) -> None:
     report = tmp_path / "r.jsonl"
-    # Rank 1 is told of a place that is not there.
+    # Rank 1 gets a directory that does not exist.
     script = f'test $PMI_RANK = 0 && r={report} || r=/no/such/r; exec "$@" --report $r true'
     program = ["mpiexec.hydra", "-n", "2", "sh", "-c", script, "sh", *AGENT]
     ended = run_hvdft([], env=mpi_environment(), program=program)

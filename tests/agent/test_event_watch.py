@@ -1,4 +1,4 @@
-"""Who waits for a job's news is woken when there is some, and only then."""
+"""A waiter for a job's news is woken when there is some, and only then."""
 
 import os
 import threading

@@ -19,7 +19,7 @@ INTEL = "Intel(R) MPI Library 2021.18.1 for Linux* OS"
 
 
 def open_mpi(rank: int, size: int = 2) -> dict[str, str]:
-    """What Open MPI 4.1's mpirun sets (more of it, but nothing else that tells of the job)."""
+    """The variables about the job that Open MPI 4.1's mpirun sets."""
     return {
         "OMPI_COMM_WORLD_RANK": f"{rank}",
         "OMPI_COMM_WORLD_SIZE": f"{size}",

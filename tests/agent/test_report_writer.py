@@ -15,7 +15,7 @@ from hvd_ft.reports.report import read_report
 
 
 class Observer:
-    """The part of a job's observer that the report tells."""
+    """The part of a job's observer that the report uses."""
 
     size = 2
     used_bytes = 10
@@ -137,7 +137,7 @@ def test_a_fifo_is_not_read_by_a_later_generation(tmp_path: Path) -> None:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     journal(path).add(EVENTS[:1])
-    # What the reader has not yet taken would be taken from it; and it is told everything again.
+    # Unread data would be lost to the reader; and it gets everything again.
     written = journal(path, generation=1)
     written.add(EVENTS[:1])
     assert written.publish(0, None) == 0

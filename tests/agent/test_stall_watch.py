@@ -22,7 +22,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Any, **limits: float) -> None:
         self.now = 1000.0
         self.line = 1
-        self.late = ""  # what a worker writes although nobody waits for it any more
+        self.late = ""  # output of a worker that is no longer waited for
         self.executed = 0
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -84,7 +84,7 @@ def test_a_stall_is_told_ever_less_often_with_the_stack_of_then(
     assert "train.py:1 in step" in machine.warnings[0]
     machine.run(25)
     assert len(machine.warnings) == 3  # after 40 s; not at every look
-    machine.executed += 1  # it goes on, and stands again elsewhere
+    machine.executed += 1  # it continues, and stalls again elsewhere
     machine.line = 5
     machine.write("what came too late\n")
     machine.watch_of.on_readable()

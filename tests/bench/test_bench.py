@@ -74,8 +74,8 @@ def test_sizes_go_up_to_the_largest() -> None:
 
 def test_an_iteration_takes_the_mean_of_its_ranks() -> None:
     times = Times()
-    times.add_turn([[1.0, 2.0], [3.0, 6.0]])
-    times.add_turn([[9.0], [9.0]])
+    times.add_round([[1.0, 2.0], [3.0, 6.0]])
+    times.add_round([[9.0], [9.0]])
     assert times.seconds == [2.0, 4.0, 9.0]
     assert (times.median, times.best) == (4.0, 2.0)
 
@@ -230,8 +230,8 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str], kind: str) -> N
     [
         ([], "required: COMMAND"),
         (["allreduce", "--backends", "ft,gloo"], "leave it out, as in --backends ft,mpi"),
-        (["allreduce", "--backends", "nccl"], "'nccl' is no backend"),
-        (["allreduce", "--backends", ""], "'' is no backend"),
+        (["allreduce", "--backends", "nccl"], "'nccl' is not a backend"),
+        (["allreduce", "--backends", ""], "'' is not a backend"),
         (["allreduce", "-np", "1"], "'1' is not a number, 2 or more"),
         (["allreduce", "--max-bytes", "lots"], "'lots' is not a number of bytes"),
         (["allreduce", "--min-bytes", "1M", "--max-bytes", "1K"], "less than --min-bytes"),
@@ -241,7 +241,7 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str], kind: str) -> N
         (["allreduce", "--factor", "1"], "'1' is not a number, 2 or more"),
         (["allreduce", "--csv", "none/x"], "cannot write none/x"),
         (["training", "--png", "none/x"], "cannot write none/x"),
-        (["training", "--models", "digits,vgg"], "'vgg' is no model"),
+        (["training", "--models", "digits,vgg"], "'vgg' is not a model"),
         (["training", "--models", "digits:no"], "'no' is not a number"),
     ],
 )

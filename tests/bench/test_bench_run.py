@@ -75,7 +75,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_allreduce_of_a_row_takes_place(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    # TensorFlow leaves out what nobody reads: most of the results of an iteration.
+    # TensorFlow prunes results that are never read: most of an iteration's.
     script = tmp_path / "row.py"
     script.write_text(ROW)
     ended = run_hvdft(
@@ -142,6 +142,6 @@ def test_nothing_is_left_however_it_ends(
     assert ended.code == code, ended.err
     assert "Traceback" not in ended.err
     if code == 2:
-        assert "side failed: a worker has died" in ended.err
+        assert "backend failed: a worker has died" in ended.err
     if code != -9:
         assert not list(temporary.iterdir())

@@ -132,7 +132,7 @@ def test_ssh_enters_a_node(cluster: Cluster) -> None:
     assert cluster.sh("n0", "ssh root@10.213.0.3 exit 9 || echo $?") == "9\n"
     assert cluster.sh("n2", "ssh -n localhost hostname") == "n2\n"
     assert cluster.sh("n0", "ssh n9 true 2>&1 || echo $?") == (
-        f"ssh: Could not resolve hostname n9: it is no node of cluster {cluster.name}\n255\n"
+        f"ssh: Could not resolve hostname n9: it is not a node of cluster {cluster.name}\n255\n"
     )
 
 
@@ -230,11 +230,11 @@ def test_hvdft_run_starts_workers_on_the_nodes(cluster: Cluster) -> None:
     ("arguments", "part"),
     [
         (["up"], "is up already; take it down first (hvdft cluster down --name"),
-        (["exec", "n3", "true"], "n3 is no node of cluster"),
-        (["exec", "../n1", "true"], "../n1 is no node of cluster"),
+        (["exec", "n3", "true"], "n3 is not a node of cluster"),
+        (["exec", "../n1", "true"], "../n1 is not a node of cluster"),
         (["exec", "n1"], "no command given"),
         (["run", "--"], "no command given"),
-        (["hosts", "4-x"], "'4-x' is no placement"),
+        (["hosts", "4-x"], "'4-x' is not a placement"),
         (["hosts", "1-1-1-1"], "has 4 nodes and cluster"),
         (["hosts", "1", "--machine-file", "/none/m"], "cannot write /none/m (No such file"),
         (["exec", "n0", "hvdft", "cluster", "down", "--name", "NAME"], "do it outside"),
@@ -279,7 +279,7 @@ def test_without_iproute2(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(tools, "program_path", lambda: "/none")
     assert cli.main(["cluster", "up"]) == 2
-    assert "ip is not there" in (err := capsys.readouterr().err)
+    assert "ip was not found" in (err := capsys.readouterr().err)
     assert "(Debian: apt-get install iproute2)" in err
 
 

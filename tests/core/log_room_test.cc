@@ -1,5 +1,5 @@
-// What workers are told about the log's room: what is kept for ever is not counted, what a
-// snapshot cuts is free again. One agent and one worker, in one process.
+// The log's room as workers see it: ops that are kept for ever do not count, truncated ones are
+// free again. One agent and one worker, in one process.
 #include <stdlib.h>
 #include <time.h>
 

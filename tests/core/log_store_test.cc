@@ -1,4 +1,5 @@
-// A log whose owner was killed: the next one goes on with what the arena has, whatever was torn.
+// A log whose owner was killed: the next owner continues with the arena's contents, whatever was
+// torn.
 #include "oplog/log_store.h"
 
 #include <cstdio>

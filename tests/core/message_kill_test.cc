@@ -140,7 +140,7 @@ struct Parent {
     hvdft_agent_started(agents[at], incarnations[at], static_cast<uint64_t>(pids[at]));
   }
 
-  // Waits for those that have ended; restarts who was killed. Returns how many are alive.
+  // Reaps processes that have ended; restarts killed ones. Returns how many are alive.
   int reap() {
     int alive = 0;
     for (int r = 0; r < run.ranks; ++r) {

@@ -1,6 +1,6 @@
 // Every interleaving of a sender and a receiver that die at every point, with a training loop on
 // both sides, snapshots in it, tags received out of order, and a log that is truncated as it can
-// be: each receive gets its message, once, and nothing is truncated that anybody asks for again.
+// be: each receive gets its message, once, and nothing is truncated that is needed again.
 #include "protocol/message_log.h"
 
 #include <array>
@@ -30,7 +30,7 @@ struct SharedLoop {
   LoopMarks marks;
   int published = -1;  // slot
   std::array<LogPosition, 2> at{};
-  std::array<size_t, 2> action{};  // of the script, with which the snapshot goes on
+  std::array<size_t, 2> action{};  // of the script, where the snapshot continues
   auto key() const {
     auto key = [](const LogPosition& p) { return std::tie(p.count, p.first, p.reach); };
     return std::tuple(marks.begin, marks.past, published, key(at[0]), key(at[1]), action);

@@ -28,7 +28,7 @@ Rung rung_by(Side& from, Side& to) {
   return {before[0] != after[0], before[1] != after[1], before[2] != after[2]};
 }
 
-// Woken is who may have waited for it, and nobody else.
+// Exactly the possible waiters are woken.
 void doorbells(Side& zero, Side& one) {
   constexpr Rung nobody{false, false, false}, coordinator{true, false, false};
   RankBlock& theirs = one.node->rank(2);
@@ -146,7 +146,7 @@ void a_new_generation(Side& zero, Side& one) {
   carry(one, zero);
   zero.store->drop(3);
   CHECK(zero.store->keep(4) == HVDFT_OK);
-  one.store->drop(3);  // as if it had been told, and was killed before it had done all
+  one.store->drop(3);  // as if it was killed before finishing an order
   renew(zero, one);
   CHECK(zero.store->length() == 6 && zero.store->gone() == 5 && one.store->gone() == 4);
   zero.store->decided(5);
@@ -190,7 +190,7 @@ void messages(Side& zero, Side& one) {
   CHECK(sender.send(0, head, data.data()) == 1);
   hvdft_message found;
   CHECK(receiver.find(2, 0, &found) == HVDFT_AGAIN);
-  one.node->rank(2).state = HVDFT_DONE;  // told only when everything it sent has gone
+  one.node->rank(2).state = HVDFT_DONE;  // reported only when everything it sent has gone
   one.node->rank(2).step = 99;
   for (int pieces = 0; pieces < 3; ++pieces) {
     CHECK(zero.node->rank(2).step != 99);

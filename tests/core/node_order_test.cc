@@ -9,7 +9,7 @@ using namespace hvdft;
 
 namespace {
 
-// What is whole of segment `number` in `bytes`, of which `done` has one flag per cache line.
+// The complete part of segment `number` in `bytes`; `done` has one flag per cache line.
 bool whole(uint64_t number, uint64_t bytes, const std::vector<bool>& done) {
   ByteRange range = segment_range(number, bytes);
   for (uint64_t at = range.from; at < range.to; at += kCacheLine) {

@@ -86,7 +86,7 @@ void check_colours() {
   }
 }
 
-// Member m's input is 2^m, plus what tells elements and ops apart.
+// Member m's input is 2^m, plus bits that distinguish elements and ops.
 uint64_t value(uint64_t op, uint64_t m, uint64_t i) { return (op * 1000003 + i) << 8 | 1ull << m; }
 
 constexpr uint64_t kOps = 2;

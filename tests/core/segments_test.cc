@@ -1,7 +1,7 @@
 // Every interleaving of workers in two ops of a few segments, with a worker dying at every point,
-// and its agent while it does what that had claimed:
-// no slot of a window is overwritten before what lies there is reduced, everything is reduced out
-// of the right inputs, nothing is taken before, and all comes to an end.
+// and its agent while it repeats the worker's claims: no slot of a window is overwritten before it
+// is reduced, everything is reduced from the right inputs, nothing is taken earlier, and every run
+// ends.
 #include "protocol/segments.h"
 
 #include <array>

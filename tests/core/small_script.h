@@ -49,7 +49,7 @@ struct Script {
   uint64_t state = 0, next = 0;
   uint64_t term = 0, announced = 0;
   // Coordinator: ranks that announced the next ops. As in Horovod, whose tensors have the
-  // same names in every step, an announcement does not tell which op it is for.
+  // same names in every step, an announcement does not say which op it is for.
   int counted = 0;
 
   void follow_term(uint64_t now) {

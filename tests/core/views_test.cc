@@ -116,7 +116,7 @@ void a_child_keeps_its_views(Log& log) {
   log.views.release(view);
 }
 
-// Setting apart is not seen by who reads meanwhile.
+// Detaching is invisible to concurrent readers.
 void readers_see_no_change(Log& log) {
   log.write(0, 8 * kPage, 3);
   std::atomic<bool> end{false}, back{false};  // the view is wanted back

@@ -89,7 +89,7 @@ def expect_one_line(text: str, *parts: str) -> None:
 
 def test_intel_mpi_absent(tmp_path: Path) -> None:
     found = Environment(tmp_path / "venv").check()
-    expect_one_line(found, "Intel MPI is not there", "pip install impi-rt impi-devel")
+    expect_one_line(found, "Intel MPI was not found", "pip install impi-rt impi-devel")
 
 
 def test_intel_mpi_elsewhere(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_intel_mpi_elsewhere(tmp_path: Path) -> None:
 def test_i_mpi_root_without_intel_mpi(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.variables = {"I_MPI_ROOT": str(tmp_path / "nothing")}
-    expect_one_line(environment.check(), "Intel MPI is not there", "I_MPI_ROOT")
+    expect_one_line(environment.check(), "Intel MPI was not found", "I_MPI_ROOT")
 
 
 def test_tensorflow_absent(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_cffi_absent(environment: Environment) -> None:
 def test_the_library_over_mpi_absent(environment: Environment) -> None:
     gone = "setattr(environment.libraries, 'mpi_library_path', lambda: '/none/libhvdft_mpi.so')"
     found = environment.evaluate(f"[{gone}, environment.check_mpi_library()]")
-    expect_one_line(found, "/none/libhvdft_mpi.so is not there", "pip install .", "make core")
+    expect_one_line(found, "/none/libhvdft_mpi.so was not found", "pip install .", "make core")
 
 
 def test_another_tensorflow_needs_another_horovod(environment: Environment) -> None:

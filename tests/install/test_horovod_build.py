@@ -44,7 +44,7 @@ def test_nothing_is_done_when_the_right_horovod_is_there(
 
 def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(cache))
-    with pytest.raises(HvdFtError, match=r"g\+\+ is not there.*apt-get install g\+\+"):
+    with pytest.raises(HvdFtError, match=r"g\+\+ was not found.*apt-get install g\+\+"):
         horovod_build.build()
 
 
@@ -84,7 +84,7 @@ def test_the_error_of_the_command_line_is_one_line(
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert horovod_build.main([]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("hvdft: no-such-compiler is not there")
+    assert error.startswith("hvdft: no-such-compiler was not found")
     assert error.count("\n") == 1
 
 

@@ -132,7 +132,7 @@ def test_an_absent_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", absent)
-    with pytest.raises(HvdFtError, match="is not there"):
+    with pytest.raises(HvdFtError, match="was not found"):
         InstalledPackage()
 
 

@@ -61,7 +61,7 @@ def test_a_step_a_point_and_an_op() -> None:
         ("rank=1,step=1,exit=1,raise", "exit and raise are two ways to die"),
         ("rank=1,point=contribute,raise", "no Python to raise at contribute; raise goes with "),
         ("rank=1,point=start,op=1", "at start no op and no step is known"),
-        ("rank=1,point=propose", "only rank 0 comes to propose"),
+        ("rank=1,point=propose", "only rank 0 passes propose"),
         ("rank=0,point=announce", "rank 0 announces nothing"),
         ("agent=1,step=3,signal=TERM", "an agent and a shim die of signal=KILL"),
         ("agent=1,step=3,incarnation=1", "an agent and a shim die of signal=KILL"),

@@ -16,13 +16,13 @@ def test_hosts_keep_their_order_and_have_one_slot_by_default() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "'' is no name of a host"),
-        ("n0:1,", "'' is no name of a host"),
-        ("-x:4", "'-x' is no name of a host"),
-        ("n0 n1", "'n0 n1' is no name of a host"),
-        ("n0:", "'' is no number of slots"),
-        ("n0:0", "'0' is no number of slots"),
-        ("n0:4:2", "'4:2' is no number of slots"),
+        ("", "'' is not a host name"),
+        ("n0:1,", "'' is not a host name"),
+        ("-x:4", "'-x' is not a host name"),
+        ("n0 n1", "'n0 n1' is not a host name"),
+        ("n0:", "'' is not a number of slots"),
+        ("n0:0", "'0' is not a number of slots"),
+        ("n0:4:2", "'4:2' is not a number of slots"),
         ("n0:2,n1", "has 3 slots for 4 ranks"),
     ],
 )
@@ -38,5 +38,5 @@ def test_a_placement_fills_the_nodes_in_order() -> None:
 
 @pytest.mark.parametrize("text", ["", "4-", "-4", "4-0-1", "4,3", "four"])
 def test_what_is_no_placement(text: str) -> None:
-    with pytest.raises(HvdFtError, match="is no placement"):
+    with pytest.raises(HvdFtError, match="is not a placement"):
         parse_placement(text)

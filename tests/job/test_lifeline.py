@@ -340,7 +340,7 @@ def test_what_is_printed_without_an_agent_is_not_lost() -> None:
         os.write(relay.ends[0], b"three\n")
         loop.run_once(0)
         relay.flush()
-        assert os.read(streams[0], 100) == b""  # nobody has the old pipe any more
+        assert os.read(streams[0], 100) == b""  # the old pipe is closed everywhere
         reader, end = os.pipe()
         relay.attach([end, os.open(os.devnull, os.O_WRONLY)])
         relay.flush()

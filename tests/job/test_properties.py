@@ -19,7 +19,7 @@ NAMES = sorted(
     for name in Settings.__dataclass_fields__
     if f"HOROVOD_FT_{name.upper()}" not in INTERNAL
 )
-# What users write, and what nobody should.
+# Valid and invalid input of users.
 VALUE = st.one_of(
     st.sampled_from(["", "0", "1", "-1", "1e3", "nan", "inf", "64M", "2g", "/tmp", "flat", "auto"]),
     st.floats().map(str),

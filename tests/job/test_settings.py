@@ -123,7 +123,7 @@ def test_asking_for_more_than_is_free_is_an_error(
 
 
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(HvdFtError, match=r"nowhere is not there: set HOROVOD_FT_ARENA_DIR"):
+    with pytest.raises(HvdFtError, match=r"nowhere was not found: set HOROVOD_FT_ARENA_DIR"):
         Settings(arena_dir=str(tmp_path / "nowhere")).arena_limit_bytes()
 
 
@@ -156,7 +156,7 @@ def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
         ("HOROVOD_FT_ARENA_BYTE", "is HOROVOD_FT_ARENA_BYTES meant?"),
         ("HOROVOD_FT_MAXFAILURES", "is HOROVOD_FT_MAX_FAILURES meant?"),
         ("HOROVOD_FT_HANG_TIMEOUT", "is HOROVOD_FT_HANG_TIMEOUT_SECONDS meant?"),
-        ("HOROVOD_FT_GENERATIONS", "unset it"),  # nobody is to set GENERATION
+        ("HOROVOD_FT_GENERATIONS", "unset it"),  # users must not set GENERATION
         ("HOROVOD_FT_FROBNICATE", "unset it"),
         ("HOROVOD_FT_", "unset it"),
     ],
@@ -164,7 +164,7 @@ def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
 def test_a_variable_that_is_no_setting_is_refused(name: str, remedy: str) -> None:
     with pytest.raises(HvdFtError) as error:
         Settings.from_env({name: ""})
-    assert str(error.value).startswith(f"{name} is no setting of hvd_ft: {remedy}")
+    assert str(error.value).startswith(f"{name} is not a setting of hvd_ft: {remedy}")
 
 
 def documented() -> set[str]:

@@ -25,7 +25,7 @@ ELSEWHERE = re.compile(r'"(/dev/(?!shm)|/proc/|/sys/)')
 def tracing() -> list[str]:
     """The command that runs another one and traces it, as its child."""
     if shutil.which("strace") is None:
-        pytest.skip("strace is not there")
+        pytest.skip("strace was not found")
     options = ["-D", "-f", "-qq", "-y", "-e", f"trace={CALLS}"]
     for more in (["--seccomp-bpf"], []):
         tried = ["strace", *more, *options, "-o", "/dev/null", "true"]

@@ -64,7 +64,7 @@ def test_the_weights_are_those_of_an_undisturbed_run(
 @pytest.mark.parametrize(
     ("drills", "incarnations"),
     [
-        # Together; the shim tells the new agent that its worker has died.
+        # Both at once; the shim reports the worker's death to the new agent.
         (["agent=1,step=30", "rank=1,step=30"], {0: 0, 1: 1, 2: 0}),
         # While a worker is on its way back.
         (["rank=2,op=30,point=copy_in", "agent=0,op=30,point=wait"], {0: 0, 1: 0, 2: 1}),

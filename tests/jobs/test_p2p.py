@@ -35,7 +35,7 @@ def sums(ended: Ended) -> dict[int, str]:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[str, dict[int, str]]:
-    """What the ranks end with if nobody dies, by style."""
+    """The ranks' final weights without a failure, by style."""
     return {}
 
 
@@ -154,8 +154,8 @@ def test_the_room_is_that_of_the_arena(run_hvdft: RunHvdft, style: str, code: in
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("p2p.ft_send(a, 2)", "dest=2 is no rank: give one from 0 to 1"),
-        ("p2p.ft_recv(a, -1)", "source=-1 is no rank: give one from 0 to 1"),
+        ("p2p.ft_send(a, 2)", "dest=2 is not a rank: give one from 0 to 1"),
+        ("p2p.ft_recv(a, -1)", "source=-1 is not a rank: give one from 0 to 1"),
         ("p2p.ft_send(a, 1, tag=1 << 31)", "tag=2147483648 is not allowed"),
         ("p2p.ft_send(['x'], 1)", "an array of <U1 cannot be sent"),
         ("p2p.ft_recv([1], 1)", "a list cannot be received into"),

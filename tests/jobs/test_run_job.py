@@ -250,5 +250,7 @@ def test_a_setting_that_is_none_is_refused(
     monkeypatch.setenv("HOROVOD_FT_MAX_FAILURE", "1")
     ended = run_job("end()")
     assert ended.code == 2
-    assert ended.err.startswith("hvdft: HOROVOD_FT_MAX_FAILURE is no setting of hvd_ft: is HOROVOD")
+    assert ended.err.startswith(
+        "hvdft: HOROVOD_FT_MAX_FAILURE is not a setting of hvd_ft: is HOROVOD"
+    )
     assert ended.err.count("\n") == 1

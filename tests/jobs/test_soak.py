@@ -1,4 +1,4 @@
-"""The soak: who is killed when, and how a hang is noticed and told."""
+"""The soak: its draw of kills, and how a hang is noticed and reported."""
 
 import importlib.util
 import random

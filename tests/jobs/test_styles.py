@@ -52,7 +52,7 @@ def train(run_hvdft: RunHvdft, folder: Path, kills: str = "") -> tuple[Results, 
 
 
 def drawn(seed: int) -> tuple[str, list[int]]:
-    """Draws who dies in which step of each way; returns also how often each rank dies."""
+    """Draws the deaths, by step, of each way; also returns how often each rank dies."""
     generator, deaths, kills = random.Random(seed), Counter[int](), []
     for way, steps in STEPS.items():
         rank, step = generator.randrange(RANKS), generator.choice(steps)

@@ -1,4 +1,4 @@
-"""Horovod's timeline tells apart what is slow, what waits for a dead rank, and what is replayed."""
+"""Horovod's timeline distinguishes slow ops, waits for a dead rank, and replay."""
 
 import sys
 from pathlib import Path

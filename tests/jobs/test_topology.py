@@ -53,7 +53,7 @@ def test_the_logs_of_its_edges(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     assert head.startswith("op log: 3 ops, of which 3 are held; op 2: barrier")
     begins = [f"node of rank {rank} → {(rank + 1) % 3}  op " for rank in range(3)]
     assert [edge[: len(begin)] for edge, begin in zip(edges, begins, strict=True)] == begins
-    # Of the barrier it was perhaps too early to tell.
+    # The barrier may have been too early.
     assert all(len(re.findall("op [23], ", edge)) == 2 for edge in edges), edges
 
 

@@ -1,4 +1,4 @@
-"""A training of which nothing is kept says so, once, whatever its style; others say nothing."""
+"""A training without snapshots warns once, whatever its style; others do not."""
 
 import sys
 from pathlib import Path

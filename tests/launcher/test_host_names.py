@@ -33,7 +33,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
-    """Gives a function that makes a program, ssh unless told, and the environment with it."""
+    """Returns a function that makes a program, ssh by default, and an environment with it."""
 
     def make(script: str, name: str = "ssh") -> dict[str, str]:
         program = tmp_path / name
@@ -126,5 +126,5 @@ def test_which_host_is_this_one() -> None:
     assert is_this_host("127.0.0.1")
     assert is_this_host(socket.gethostname())
     assert is_this_host("127.0.0.5")  # all of 127/8 is here
-    assert not is_this_host("192.0.2.77")  # is nobody's (RFC 5737)
+    assert not is_this_host("192.0.2.77")  # is unassigned (RFC 5737)
     assert not is_this_host("no-such-host.invalid")

@@ -82,7 +82,7 @@ def test_a_host_that_stays_away_is_given_up() -> None:
 
 
 def test_an_answer_counts_from_its_question() -> None:
-    """One that was on its way for long tells nothing of now."""
+    """A late answer says nothing about the present."""
     job = Job()
     job.run(1, 11, "a/1", "b/2")
     late = Answer("b/2", job.number, None)
@@ -108,7 +108,7 @@ NOT_ARRIVED = facts(1, [[1, 0, "predecessor", 0, 7, 6]])
 
 
 def stands(generation: int) -> list[Any]:
-    """What is found when a link delivers nothing in a job's first agents, which told this."""
+    """The finding for a job's first agents, from these counts."""
     job = Job()
     job.watch.begin(generation)
     verdicts = []

@@ -1,4 +1,4 @@
-"""What mpirun prints, without Hydra's own: the filter, and streams that nobody reads."""
+"""mpirun's output without Hydra's own: the filter, and streams without a reader."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def filtered(text: bytes, step: int) -> tuple[bytes, list[str]]:
 def test_only_hydras_lines_are_taken_out(text: bytes, step: int) -> None:
     assert filtered(text, step) == (text, [])
     for part in (BANNER, HYDRA, BANNER + BANNER):
-        before = b"" if RULE in text else text  # whose rule that is nobody can tell
+        before = b"" if RULE in text else text  # of unknown origin
         before += b"\n" if before and not before.endswith(b"\n") else b""
         shown, kept = filtered(before + part + text, step)
         assert shown == before + text

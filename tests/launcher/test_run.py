@@ -191,8 +191,8 @@ def test_without_intel_mpi_nothing_is_started(
         (Job(0, ["true"]), "-np 0: a job has at least 1 rank"),
         (Job(-1, ["true"]), "-np -1: a job has at least 1 rank"),
         (Job(1, []), "no training command"),
-        (Job(1, ["./none"]), r"command \./none is not there"),
-        (Job(1, ["python3", "none.py"]), r"script none\.py is not there"),
+        (Job(1, ["./none"]), r"command \./none was not found"),
+        (Job(1, ["python3", "none.py"]), r"script none\.py was not found"),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_at_once(

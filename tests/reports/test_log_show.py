@@ -90,7 +90,7 @@ def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
         ([], "which job? Running on this node with arenas in {arena_dir}: none; give its id"),
         (["abc"], "there is no job abc: {arena_dir}/hvdft-"),
         (["../x"], "there is no job ../x: ../x has no node.arena"),
-        (["a b"], "'a b' is no job id"),
+        (["a b"], "'a b' is not a job id"),
     ],
 )
 def test_no_such_job(run_hvdft: RunHvdft, arena_dir: Path, job: list[str], said: str) -> None:

@@ -29,7 +29,7 @@ def run(run_hvdft: RunHvdft, ranks: int, mode: str, fabrics: str = "shm"):
 def test_every_variant_gives_the_bits_of_numpy(run_hvdft: RunHvdft, ranks: int) -> None:
     ended = run(run_hvdft, ranks, "endpoints")
     assert (ended.code, ended.out) == (0, "good\n"), ended.err
-    # What was found is told, once for each finding.
+    # Each finding is printed once.
     told = [line for line in ended.err.splitlines() if line.startswith("hvdft: ring: Intel")]
     assert len(set(told)) == len(told) and all("shared memory" in line for line in told)
     assert "2 endpoints in use" in ended.err

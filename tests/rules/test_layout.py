@@ -165,7 +165,7 @@ def test_one_cpp_file_includes_mpi() -> None:
 
 def test_the_library_needs_no_mpi() -> None:
     if shutil.which("readelf") is None:
-        pytest.skip("readelf (binutils) is not there")
+        pytest.skip("readelf (binutils) was not found")
     table = subprocess.run(
         ["readelf", "-dWs", "--dyn-syms", libraries.library_path()],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The list of `make mutants` fits the code; whether tests notice them that target itself tells."""
+"""The list of `make mutants` fits the code; that target itself shows whether tests notice them."""
 
 import runpy
 from pathlib import Path

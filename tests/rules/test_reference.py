@@ -31,7 +31,7 @@ def test_the_reference_is_what_the_code_says(name: str) -> None:
 def test_messages_of_all_kinds_are_found() -> None:
     lines = (ROOT / "docs/reference/messages.md").read_text()
     for line in (
-        "… is no setting of hvd_ft: … (docs/reference/settings.md has them)",  # Python, raised
+        "… is not a setting of hvd_ft: … (docs/reference/settings.md has them)",  # Python, raised
         "this training takes no snapshots, so a restarted rank repeats it",  # Python, said
         "rank … failed again at step … with the same error",  # Python, in a verdict
         "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent",  # C++, the core

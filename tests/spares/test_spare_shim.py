@@ -1,4 +1,4 @@
-"""Shim, spare's shim and spare together, without a job: who tells whom, and who dies with whom."""
+"""Shim, spare's shim and spare together, without a job: their reports, and their deaths."""
 
 import contextlib
 import os
@@ -139,7 +139,7 @@ def test_who_loses_its_spare_shim_is_dead_when_that_is_reported(job: Job) -> Non
     job.has_told()
     os.kill(job.spare_shim, signal.SIGKILL)
     assert job.report().status == signal.SIGKILL
-    with contextlib.suppress(psutil.NoSuchProcess):  # nobody here has to reap it
+    with contextlib.suppress(psutil.NoSuchProcess):  # it need not be reaped here
         assert psutil.Process(started.pid).status() == psutil.STATUS_ZOMBIE
 
 

@@ -1,4 +1,4 @@
-"""The event loop: who is called back, when, and who no more."""
+"""The event loop: which callbacks are called, when, and which no more."""
 
 import os
 import socket

@@ -51,7 +51,7 @@ class Reader:
 
 @pytest.fixture
 def restricted() -> Iterator[None]:
-    """Root may write everything, so what is tested here is done as nobody."""
+    """Root may write everything, so these tests run as the user nobody."""
     if os.geteuid() == 0:
         os.setresuid(65534, 65534, 0)
         yield
@@ -206,7 +206,7 @@ def test_a_fifo_gets_all_of_it(fifo: Path) -> None:
 
 
 def test_a_fifo_that_nobody_reads_is_an_error(fifo: Path, impatient: None) -> None:
-    with pytest.raises(NotWrittenError, match=r"nobody has read it for 0\.2 s"):
+    with pytest.raises(NotWrittenError, match=r"it was not read for 0\.2 s"):
         write_file(fifo, b"data")
 
 
@@ -221,7 +221,7 @@ def test_a_socket_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_fifo_whose_reader_takes_nothing_is_an_error(fifo: Path, impatient: None) -> None:
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(NotWrittenError, match=r"nobody has read it for 0\.2 s"):
+        with pytest.raises(NotWrittenError, match=r"it was not read for 0\.2 s"):
             write_file(fifo, LARGE)
     finally:
         os.close(reader)
@@ -268,7 +268,7 @@ def test_what_is_there_may_be_kept(tmp_path: Path) -> None:
 
 def test_writing_never_waits_and_a_late_reader_gets_everything(fifo: Path) -> None:
     output = Output(str(fifo))
-    output.write(b"first ")  # nobody is there
+    output.write(b"first ")  # there is no reader
     late = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     output.write(LARGE)  # more than the pipe holds
     output.write(b" last")

@@ -77,7 +77,7 @@ def test_the_csv_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Two ranks, as far as the clock can tell; this is the first."""
+    """Two ranks, for the clock; this is the first one."""
     pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
     from hvd_ft.tensorflow import epoch_timing
 

@@ -96,8 +96,8 @@ def assert_same(left: list[np.ndarray], right: list[np.ndarray]) -> None:
 def _deterministic() -> Iterator[None]:
     yield
     keras.backend.clear_session()
-    # What a killed fit has read from is in a cycle. When tf.data ends the thread that tunes it, it
-    # may overlook that, and sleeps for as long as it has been there once more, up to a minute.
+    # The dataset of a killed fit is in a reference cycle. When tf.data ends its tuning thread, that
+    # thread may miss it, and sleeps again for as long as it has existed, up to a minute.
     gc.collect()
 
 

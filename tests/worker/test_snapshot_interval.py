@@ -161,7 +161,7 @@ def test_short_loops_leave_snapshots_to_their_ends(fresh: int, first: list[int])
     ("log", "own_ops", "wanted"),
     [
         (Log(50, 100, 60, 1000), 60, False),  # there is room
-        (Log(51, 100, 60, 1000), 60, True),  # nobody has a newer snapshot than this rank
+        (Log(51, 100, 60, 1000), 60, True),  # no rank has a newer snapshot than this one
         (Log(51, 100, 60, 1000), 30, True),
         (Log(51, 100, 60, 1000), 29, False),  # another rank's is what holds the log
         (Log(51, 100, 1, 1000), 0, False),

@@ -1,4 +1,4 @@
-"""Large snapshots are copied while training goes on, and hold the moment they were taken."""
+"""Large snapshots are copied while training goes on, and hold the state at their beginning."""
 
 import threading
 

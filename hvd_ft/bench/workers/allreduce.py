@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
-from hvd_ft.bench import copies, known, turns
+from hvd_ft.bench import copies, driver_requests, known
 
 # Number of times that the tensors are reduced in one call of a TensorFlow function, one after the
 # other: in Python the call, and passing 64 tensors, takes longer than an allreduce.
@@ -55,7 +55,7 @@ class Measurement:
         self._latest: Case | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Measures one turn: seconds of each iteration, and how many elements are wrong."""
+        """Measures one round: seconds of each iteration, and how many elements are wrong."""
         case = self._case(request["count"] // self._tensors)
         if request["copies"]:
             return self._copies(case, request["warmup"], request["iterations"])
@@ -69,7 +69,7 @@ class Measurement:
         return {"seconds": seconds, "wrong": wrong}
 
     def _case(self, count: int) -> Case:
-        """Returns the case of this size; tracing it takes longer than a whole turn."""
+        """Returns the case of this size; tracing it takes longer than a whole round."""
         if self._latest is None or self._latest.count != count:
             phases = self._inputs(count, phase=0), self._inputs(count, phase=1)
             self._latest = Case(count, self._step(count), phases)
@@ -82,7 +82,7 @@ class Measurement:
         step = copies.copying(inputs, outputs)
 
         def several(_: Tensors) -> Tensors:
-            for _turn in range(IN_A_ROW):
+            for _repeat in range(IN_A_ROW):
                 step()
             return []
 
@@ -109,19 +109,19 @@ class Measurement:
         return seconds, outputs
 
     def _step(self, count: int) -> Callable[[Tensors], Tensors]:
-        def one(inputs: Tensors, turn: int) -> Tensors:
+        def one(inputs: Tensors, repeat: int) -> Tensors:
             return [
-                hvd.allreduce(each, op=_OPS[self._op], name=f"bench.{count}.{turn}.{number}")
+                hvd.allreduce(each, op=_OPS[self._op], name=f"bench.{count}.{repeat}.{number}")
                 for number, each in enumerate(inputs)
             ]
 
         def several(inputs: Tensors) -> Tensors:
             outputs = one(inputs, 0)
-            for turn in range(1, IN_A_ROW):
-                # One node between the ops of a turn and those of the next: edges cost the executor
+            for repeat in range(1, IN_A_ROW):
+                # One node between the ops of a round and those of the next: edges cost the executor
                 # time.
                 with tf.control_dependencies([tf.group(outputs)]):
-                    outputs = one(inputs, turn)
+                    outputs = one(inputs, repeat)
             return outputs
 
         function: Callable[[Tensors], Tensors] = tf.function(several, autograph=False)
@@ -165,11 +165,11 @@ def main() -> None:
     parser.add_argument("--op", required=True)
     parser.add_argument("--tensors", type=int, required=True)
     options = parser.parse_args()
-    channel = turns.connect(options.socket)
+    channel = driver_requests.connect(options.socket)
     prepare_tensorflow()
     hvd.init()
     measurement = Measurement(options.dtype, options.op, options.tensors)
-    turns.serve(channel, hvd.rank(), measurement.answer)
+    driver_requests.serve(channel, hvd.rank(), measurement.answer)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow.keras as hvd
-from hvd_ft.bench import turns
+from hvd_ft.bench import driver_requests
 from hvd_ft.system.channel import Channel
 
 WARMUP_STEPS = 4  # TensorFlow traces and Horovod's buffers grow
@@ -94,7 +94,7 @@ class Rounds(tf.keras.callbacks.Callback):
     def __init__(self, channel: Channel, steps: int, training: Training) -> None:
         super().__init__()
         self._channel, self._steps, self._training = channel, steps, training
-        self._requests = turns.requests(channel, hvd.rank())
+        self._requests = driver_requests.requests(channel, hvd.rank())
         self._begin = 0.0
 
     def await_request(self) -> bool:
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--die-rank", type=int)
     parser.add_argument("--die-step", type=int)
     options = parser.parse_args()
-    channel = turns.connect(options.socket) if options.socket else None
+    channel = driver_requests.connect(options.socket) if options.socket else None
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several ranks share the CPUs
     tf.config.threading.set_inter_op_parallelism_threads(1)
     hvd.init()

@@ -119,7 +119,7 @@ int Views::copy_pages(uint64_t begin, uint64_t end) const {
   }
   return fail(HVDFT_ESYS,
               "no memory (%s) for %lu bytes of results of collectives that the script "
-              "still holds at a snapshot; hold fewer of them",
+              "still holds at a snapshot; release them earlier",
               strerror(errno), bytes);
 }
 

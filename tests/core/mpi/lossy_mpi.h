@@ -1,5 +1,5 @@
-// An MPI in one process, of which endpoint.cc sees nothing else: two members and what is under way
-// between them, which a test may lose. Messages match by tag, in order.
+// A fake MPI in one process for endpoint.cc: two members and the messages between them, which a
+// test may lose. Messages match by tag, in order.
 #ifndef HVD_FT_TESTS_LOSSY_MPI_H
 #define HVD_FT_TESTS_LOSSY_MPI_H
 
@@ -64,7 +64,7 @@ int MPI_Comm_size(MPI_Comm, int* size) {
   return MPI_SUCCESS;
 }
 
-// What endpoint.cc calls besides.
+// The other functions that endpoint.cc calls.
 int MPI_Init(int*, char***) { return MPI_SUCCESS; }
 int MPI_Initialized(int* yes) { return *yes = 1, MPI_SUCCESS; }
 int MPI_Finalized(int* yes) { return *yes = 0, MPI_SUCCESS; }

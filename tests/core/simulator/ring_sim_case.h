@@ -33,7 +33,7 @@ enum class Action {
   kWriteRest,     // … the other half, …
   kNoteReceived,  // … and the record says so
   kEnter,         // a member enters a generation, …
-  kTell,          // … tells its record to its predecessor, …
+  kTell,          // … sends its record to its predecessor, …
   kLearn          // … and learns that of its successor
 };
 constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-sent",
@@ -43,12 +43,12 @@ constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-se
 // The protocol, and what it must not be: the simulator has to find what is wrong with these.
 enum class Protocol {
   kPairLog,
-  kOneLogPerNode,   // the first seed's attempt 1: each goes on where its own log says
+  kOneLogPerNode,   // the first seed's attempt 1: each continues from its own log
   kSenderIsTruth,   // of the two records
   kOldGenerations,  // are accepted
   kInPlace,         // sums are taken in place
   kRecordFirst,     // the record is published before the effect is written
-  kTellFirst,       // the record is told before older generations are refused
+  kTellFirst,       // the record is sent before older generations are refused
 };
 constexpr const char* kProtocolNames[] = {"pair-log",        "one-log-per-node", "sender-is-truth",
                                           "old-generations", "in-place",         "record-first",
@@ -57,11 +57,11 @@ constexpr const char* kProtocolNames[] = {"pair-log",        "one-log-per-node",
 constexpr int kEverybody = -1;
 
 struct Fault {
-  bool kills = true;  // else a false suspicion: a new generation, and nobody is dead
+  bool kills = true;  // else a false suspicion: a new generation, although no member is dead
   int member = kEverybody;
   int64_t before = -1;  // the number of an action; -1: an action of this kind
   Action action = Action::kGive;
-  int actor = kEverybody;                 // its member; or anybody's
+  int actor = kEverybody;                 // its member; or any
   std::optional<hvdft::EdgePosition> at;  // or anywhere
   enum Arrives { kNone, kAll, kSome } arrives = kSome;
   bool late = false;

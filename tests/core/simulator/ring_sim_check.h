@@ -1,4 +1,4 @@
-// What must hold in every run, told without the protocol's help.
+// The invariants of every run, stated independently of the protocol.
 #ifndef HVD_FT_TESTS_RING_SIM_CHECK_H
 #define HVD_FT_TESTS_RING_SIM_CHECK_H
 
@@ -19,7 +19,7 @@ struct Violation : std::runtime_error {
 };
 
 // Member r gives 2^r, with the op and the element in the higher bits; so the lowest byte of a sum
-// tells that each contribution is in it once. Floats are such that another order gives other bits.
+// shows that each contribution is in it once. Floats are such that another order gives other bits.
 inline uint64_t integer(uint64_t op, uint64_t member, uint64_t i) {
   return (op * 1000003 + i) << 8 | uint64_t{1} << member;
 }
@@ -104,7 +104,7 @@ class Checker {
     record_[member] = at;
   }
 
-  // A stretch of a result is said to be final: somebody may read it from now on.
+  // A stretch of a result is published as final: it may be read from now on.
   void is_final(uint64_t member, uint64_t op, hvdft::ByteRange bytes, const std::string& result) {
     if (reference_ == nullptr) return;
     if (result.compare(bytes.from, bytes.bytes(), (*reference_)[op], bytes.from, bytes.bytes())) {

@@ -21,7 +21,7 @@
 namespace ring_sim {
 
 constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
-constexpr char kUnused = '\xa5';  // what nobody may read
+constexpr char kUnused = '\xa5';  // must not be read
 
 struct Arena {
   hvdft::PairLog log;
@@ -217,7 +217,7 @@ class Member {
   void send() {
     uint64_t read = message_.data.size();
     message_.data.append(source() + read, outgoing_.bytes.bytes() - read);
-    if (random_.below(2) == 0) message_.source = source();  // it had only been told to send
+    if (random_.below(2) == 0) message_.source = source();  // it had only been ordered to send
     wire_out().send(std::move(message_));
     sending_ = 2;
   }

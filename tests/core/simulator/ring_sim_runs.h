@@ -25,7 +25,7 @@ class Runs {
   uint64_t failures() const { return failures_; }
   uint64_t struck() const { return struck_; }
 
-  // Failing cases are said and counted, unless they are what somebody wants to see.
+  // Failing cases are printed and counted, unless they are expected.
   Outcome run(const Case& made, bool trace = false) {
     Outcome outcome;
     World world(made, &reference(made), trace);
@@ -51,8 +51,8 @@ class Runs {
     return false;
   }
 
-  // Every crash point of a case: before each action each member dies, all die, or nobody does and
-  // it is only suspected; with `each_way` of what arrives and of when it is noticed.
+  // Every crash point of a case: before each action each member dies, all die, or one is falsely
+  // suspected; with `each_way` of arrival and of detection.
   template <typename Do>
   void at_each_point(const Case& made, bool each_way, int64_t first, Do what) {
     uint64_t actions = run(made).actions;

@@ -1,5 +1,5 @@
-// What is between two members: per edge and generation a channel that keeps the order, and what the
-// receiver told the sender when the edge was made anew.
+// The wire between two members: per edge and generation an ordered channel, and the record that the
+// receiver sent when the edge was remade.
 #ifndef HVD_FT_TESTS_RING_SIM_WIRE_H
 #define HVD_FT_TESTS_RING_SIM_WIRE_H
 

@@ -1,6 +1,6 @@
 // A run of the simulator: a seeded scheduler lets some member act at each tick of a virtual clock,
-// faults strike, and somebody, as the launcher will, starts the dead again and tells everyone the
-// new generation, each at another time.
+// faults strike, and a launcher restarts the dead and tells all members the new generation, each at
+// another time.
 #ifndef HVD_FT_TESTS_RING_SIM_WORLD_H
 #define HVD_FT_TESTS_RING_SIM_WORLD_H
 
@@ -62,7 +62,7 @@ class World {
   static constexpr uint64_t kMostActions = 1 << 18;
 
   struct Timer {
-    int member;           // kEverybody: somebody has noticed that a new generation is wanted
+    int member;           // kEverybody: a failure was noticed that needs a new generation
     uint64_t generation;  // which the member hears of
   };
 

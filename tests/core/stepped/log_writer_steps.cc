@@ -1,5 +1,5 @@
-// The log's log writer, killed at every store and looked at between any two: who has entered, what
-// is agreed, what is kept and what is truncated.
+// The log writer, killed at every store and checked between any two: which ranks have entered,
+// which ops are agreed, kept and truncated.
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -109,7 +109,7 @@ void ops_are_there_before_they_count() {
       look);
 }
 
-// It is killed anywhere, and the next one goes on.
+// It is killed anywhere, and the next one continues.
 bool a_log_writer_is_killed(uint64_t at) {
   Job job(2);
   Node& node = *job.node;

@@ -86,8 +86,8 @@ bool a_receiver_is_killed(uint64_t at) {
 
 // ---------------------------------------------------------------- with snapshots
 
-// A worker that receives all, with snapshots of changing sizes: a restarted one goes on with what
-// the latest of them says, and nothing that it has still to ask for is truncated.
+// A worker that receives all, with snapshots of changing sizes: a restarted one continues from the
+// latest snapshot, and nothing that it still needs is truncated.
 struct Script {
   uint64_t received = 0;
 

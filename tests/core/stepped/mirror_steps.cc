@@ -58,7 +58,7 @@ std::string collected(Side& side) {
 
 bool the_log_writer_acts_at(uint64_t at) {
   Nodes nodes;
-  nodes.zero.node->rank(1).state = HVDFT_RUNNING;  // something to tell, whenever it acts
+  nodes.zero.node->rank(1).state = HVDFT_RUNNING;  // something to send, whenever it acts
   std::string stream;
   bool acted =
       interrupted_at(at, [&] { stream = collected(nodes.zero); }, [&] { grant(nodes.zero); });
@@ -84,7 +84,7 @@ bool the_worker_acts_at(uint64_t at) {
 // ---------------------------------------------------------------- kills
 
 void check_events(const Node& node, const std::vector<uint64_t>& expected) {
-  std::vector<uint64_t> details;  // one may be told twice, and be torn the first time
+  std::vector<uint64_t> details;  // one may be sent twice, torn the first time
   for (uint64_t n = 0; n < node.header().event_count; ++n) {
     const Event& slot = node.events()[n];
     if (slot.published != n + 1) continue;
@@ -107,7 +107,7 @@ void check_log(Side& zero, Side& one) {
 }
 
 // The agents of both nodes are killed while one applies what the other has sent: the log's
-// beginning, or how it goes on. (What is truncated has arrived: the other node's ranks have
+// beginning, or its continuation. (What is truncated has arrived: the other node's ranks have
 // snapshots behind it.)
 bool killed_while_it_applies(bool beginning, uint64_t at) {
   Nodes nodes;

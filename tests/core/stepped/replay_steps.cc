@@ -1,4 +1,4 @@
-// What a restarted worker is told, and what not, until it has caught up.
+// What a restarted worker sees, and does not see, until it has caught up.
 #include <cstring>
 
 #include "oplog/log_writer.h"
@@ -8,8 +8,8 @@ using namespace hvdft;
 
 namespace {
 
-// What a killed incarnation asked for is not granted to the next one: who was coordinator to the
-// one counts announcements that the other has not made.
+// A killed incarnation's request is not granted to the next one: the coordinator would count
+// announcements that the new one has not made.
 void a_join_is_granted_to_the_incarnation_that_asked() {
   Job job(2);
   LogWriter log_writer(*job.node);

@@ -1,5 +1,5 @@
-// The atomic that core code compiled for these tests has in shared memory: each access to it is a
-// step, between any two of which a test can look, let others act, or kill.
+// The atomic in shared memory of core code compiled for these tests: each access is a step, and
+// between any two steps a test can look, let others act, or kill.
 #ifndef HVD_FT_TESTS_STEPPED_H
 #define HVD_FT_TESTS_STEPPED_H
 

@@ -81,7 +81,7 @@ def exchange() -> None:
     rank, size = hvd.rank(), hvd.size()
     for dtype in TYPES:
         splits = [(rank + 2 * to) % 4 for to in range(size)]
-        x = numbers((sum(splits) + 1, 2), dtype)  # one row goes to nobody
+        x = numbers((sum(splits) + 1, 2), dtype)  # one row has no receiver
         keep(f"own: alltoall {dtype}", lambda x=x, s=splits: hvd.alltoall(x, s, name="t"))
         x = numbers((2 * size,), dtype)
         keep(f"own: equal alltoall {dtype}", lambda x=x: hvd.alltoall(x, name="e"))

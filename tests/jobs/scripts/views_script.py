@@ -47,8 +47,8 @@ def in_a_function(given: tf.Tensor) -> tf.Tensor:
 
 @tf.function
 def in_place(given: tf.Tensor) -> tf.Tensor:
-    # Slices of results that nobody else has, from cache line to cache line, so that TensorFlow does
-    # not copy them: kernels compute in place where they can.
+    # Unshared slices of results, from cache line to cache line, so that TensorFlow does not copy
+    # them: kernels compute in place where they can.
     lines = given[: ELEMENTS // 32 * 32]
     first, rest = tf.split(hvd.allreduce(lines, op=hvd.Sum, name="split"), 2)
     part = hvd.allreduce(lines, op=hvd.Average, name="slice")[64:]

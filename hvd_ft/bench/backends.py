@@ -47,7 +47,7 @@ def stock_environment() -> dict[str, str]:
     return environment | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
 
 
-class Side:
+class Backend:
     """One backend's job, and the driver's connections to its workers.
 
     Args:
@@ -117,7 +117,7 @@ class Side:
             self._workers[rank] = self._workers.pop(place)
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """Lets the workers run in the `with` block."""
         self._signal(signal.SIGCONT)
         try:
@@ -215,7 +215,7 @@ class Side:
         lines = self._log.read_text(errors="replace").split("\n")
         last = [line.strip() for line in lines if line.strip()][-3:]
         said = "; its output ends with: " + " | ".join(last) if last else ""
-        return HvdFtError(f"the {self.name} side failed: {reason}{said}")
+        return HvdFtError(f"the {self.name} backend failed: {reason}{said}")
 
 
 @contextlib.contextmanager
@@ -225,18 +225,18 @@ def started(
     module: str,
     arguments: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-) -> Iterator[list[Side]]:
+) -> Iterator[list[Backend]]:
     """Starts a job for every backend; at the end of the `with` block all have ended.
 
     Args:
-        names: See `Side`.
+        names: See `Backend`.
         size: Number of ranks.
-        module: The workers', see `Side.start`.
+        module: The workers', see `Backend.start`.
         arguments: Likewise.
         env: Likewise.
 
     Yields:
-        The sides, their workers stopped: use them within `Side.turn`.
+        The backends, their workers stopped: use them within `Backend.running`.
 
     Raises:
         HvdFtError: A requirement is absent, or a job failed.
@@ -246,16 +246,16 @@ def started(
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvdft-bench-"))
         stack.callback(mpi_files.sweep)
         stack.enter_context(_one_stop_signal())
-        sides = []
+        backends = []
         for name in names:
-            side = Side(name, size, Path(scratch))
-            stack.callback(side.close)
-            with side.turn():
-                side.start(module, arguments, env or {})
-            sides.append(side)
-        yield sides
-        for side in sides:
-            side.finish()
+            backend = Backend(name, size, Path(scratch))
+            stack.callback(backend.close)
+            with backend.running():
+                backend.start(module, arguments, env or {})
+            backends.append(backend)
+        yield backends
+        for backend in backends:
+            backend.finish()
 
 
 @contextlib.contextmanager
