@@ -1,22 +1,23 @@
 """The rule that decides how many steps lie between two snapshots, from their durations.
 
-Pure: `training_loop.py` holds the clock. Every rank decides for itself, as the log is truncated at
-    the oldest of all ranks' latest snapshots, wherever these are. The rules, the first one that
-    applies:
+Pure; `training_loop.py` holds the clock. Every rank decides for itself, as the log is truncated at
+the oldest of all ranks' latest snapshots, wherever these are. The rules, the first one that
+applies:
 
 1. The log must not outgrow the arena. When half of its room is taken, ranks whose latest snapshot
-  is in the older half of the log take one at once, even over the budget: only theirs can free room.
+   is in the older half of the log take one at once, even over the budget: only theirs can free
+   room.
 2. The first snapshot of a process comes after a few steps, so that an early crash costs little and
    what a snapshot costs is known. The cost of a large one written to fresh memory is not typical: a
    few steps later there is another, until one reuses memory. A later training loop knows this cost
    from the beginning; so a script that calls `fit` repeatedly has a snapshot at the end of each,
    and others as the budget allows.
 3. Then as few steps as the budget allows. So only the budget bounds how much has to be replayed:
-  snapshots of 0.1 s at 1 % are 10 s of training apart. If snapshots overrun the budget (the first
-  ones do), later intervals are lengthened, up to twofold, until the overrun is paid back. The last
-  snapshot is budgeted in advance.
-4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and everyone who
-   follows the job is woken by a snapshot.
+   snapshots of 0.1 s at 1 % are 10 s of training apart. If snapshots overrun the budget (the first
+   ones do), later intervals are lengthened, up to twofold, until the overrun is paid back. The last
+   snapshot is budgeted in advance.
+4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and every process
+   that follows the job is woken by a snapshot.
 """
 
 from collections import deque
