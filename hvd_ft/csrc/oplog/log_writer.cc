@@ -117,7 +117,7 @@ bool LogWriter::truncate() {
   if (positions == positions_) return false;
   positions_ = positions;
 
-  std::vector<std::vector<LoopPosition>> positions;
+  std::vector<std::vector<LoopPosition>> ranks;
   size_t at = 0;
   for (int r = 0; r < node_.size(); ++r) {
     std::vector<LoopPosition> loops(kMaxLoops);
@@ -126,9 +126,9 @@ bool LogWriter::truncate() {
       loops[loop] = {true, published != 0, positions[at] - 1, published != 0 ? published - 1 : 0};
     }
     ++at;
-    positions.push_back(std::move(loops));
+    ranks.push_back(std::move(loops));
   }
-  Sequencer::Truncation freed = sequencer_.truncate(positions);
+  Sequencer::Truncation freed = sequencer_.truncate(ranks);
   for (uint64_t id : freed.keep) {
     if (store_.keep(id) == HVDFT_OK) continue;
     node_.stop(0, 1, hvdft_error());
