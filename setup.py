@@ -150,6 +150,7 @@ setup(
         f"impi-rt=={MPI_VERSION}",
         "matplotlib>=3.8",
         "msgspec>=0.18,<1",
+        "xxhash>=3,<5",
         "psutil>=5.9",
         "rich>=13",
         # for `hvdft build-horovod`, and for Horovod itself

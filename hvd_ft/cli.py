@@ -283,8 +283,8 @@ def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
         check_writable(options.report)
         if options.picture and options.report and not _may_be_file(options.report):
             raise HvdFtError(
-                f"--picture is drawn from the report, and {options.report} is no file that can be "
-                "read again; leave --report out or give a file"
+                f"--picture is drawn from the report, and {options.report} is not a file that can "
+                "be read again; leave --report out or give a file"
             )
     elif options.picture and not options.report:
         raise HvdFtError(

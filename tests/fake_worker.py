@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvd_ft import native
-from hvd_ft.native.types import Event, Log, Snapshots
+from hvd_ft.native.types import Event, Log, Snapshot, Snapshots
 from hvd_ft.worker import training_loop
 from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
@@ -15,9 +15,13 @@ from hvd_ft.worker.snapshot_interval import SnapshotInterval
 @dataclass
 class FakeLoop:
     begin: int
-    position: int = -1
+    snapshot: Snapshot | None = None
     data: bytes | None = None
     ended: bool = False
+
+    @property
+    def position(self) -> int:
+        return -1 if self.snapshot is None else self.snapshot.position
 
 
 @dataclass
@@ -42,7 +46,9 @@ class FakeWorker:
         self.costs: list[Snapshots] = []
         self.log_facts = Log(0, 1 << 40, 0, 1)
         self.message_facts = (0, 1)
+        self.stop_code = -1
         self._room = bytearray()
+        self._mark = -1
         self._arena = arena
         self._cursor = 0
 
@@ -71,17 +77,45 @@ class FakeWorker:
     def loop_ended(self, loop: int) -> bool:
         return self._arena.loops[loop].ended
 
+    def snapshot_begin(self, loop: int, cut: int, position: int) -> bool:
+        return True
+
+    def snapshot_settle(self, loop: int) -> bool:
+        return True
+
     def snapshot_room(self, loop: int, size: int) -> memoryview:
         self._room = bytearray(size)
         return memoryview(self._room)
 
-    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
+    def snapshot_deliver(self, loop: int, snapshot: Snapshot) -> None:
         place = self._arena.loops[loop]
-        place.data, place.position = bytes(self._room), position
-        assert len(place.data) == size
+        assert place.snapshot is None or snapshot.cut > place.snapshot.cut
+        place.data, place.snapshot = bytes(self._room), snapshot
+        assert len(place.data) == snapshot.bytes
         for op in range(place.begin, place.position):
             self._arena.log[op] = None
         self.snapshots += 1
+
+    def snapshot_give_up(self, loop: int, cut: int) -> None:
+        pass
+
+    def snapshot_ticket(self) -> int:
+        return 0
+
+    def node_ranks(self) -> tuple[int, int]:
+        return 0, 1
+
+    def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+        pass
+
+    def cuts_passed(self, loop: int, cut: int) -> None:
+        pass
+
+    def mark_request(self, position: int) -> None:
+        self._mark = max(self._mark, position)
+
+    def mark_passed(self, loop: int, since: int) -> bool:
+        return since <= self._mark < self._cursor
 
     def count_snapshots(self, more: Snapshots) -> None:
         self.costs.append(more)
@@ -92,9 +126,11 @@ class FakeWorker:
     def message_room(self) -> tuple[int, int]:
         return self.message_facts
 
-    def snapshot_read(self, loop: int) -> memoryview | None:
-        data = self._arena.loops[loop].data
-        return None if data is None else memoryview(data)
+    def snapshot_read(self, loop: int) -> tuple[Snapshot, memoryview] | None:
+        place = self._arena.loops[loop]
+        if place.data is None or place.snapshot is None:
+            return None
+        return place.snapshot, memoryview(place.data)
 
     def jump(self, loop: int) -> None:
         self._cursor = self._arena.loops[loop].position

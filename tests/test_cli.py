@@ -192,7 +192,7 @@ def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
     flags = ["--report", null, "--picture", "p.png"]
     code, _, err = hvdft("run", "-np", "1", *flags, "true")
     assert code == 2
-    assert f"--picture is drawn from the report, and {null} is no file" in err
+    assert f"--picture is drawn from the report, and {null} is not a file" in err
     flags = ["-H", "elsewhere:1", "--picture", "p.png"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "check_known", lambda hosts, environ: None)

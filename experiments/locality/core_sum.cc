@@ -103,7 +103,10 @@ int core_open() {
 // Publishes a snapshot of nothing: the log begins anew when all ranks have.
 int core_cut() {
   void* room;
-  int code = hvdft_worker_snapshot_room(0, 8, &room);
-  return code < 0 ? code : hvdft_worker_snapshot_publish(0, 8, hvdft_worker_cursor());
+  uint64_t position = hvdft_worker_cursor();
+  hvdft_snapshot snapshot{position, position, 8, 0, 0};
+  int code = hvdft_worker_snapshot_begin(0, position, position);
+  if (code == HVDFT_OK) code = hvdft_worker_snapshot_room(0, 8, &room);
+  return code < 0 ? code : hvdft_worker_snapshot_deliver(0, &snapshot);
 }
 }

@@ -7,6 +7,7 @@ Every name here stands for one in ``include/hvd_ft.h``, which documents it; fail
 import os
 from dataclasses import asdict
 from functools import cache
+from math import ceil
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
@@ -17,6 +18,7 @@ from hvd_ft.native.types import (
     Event,
     Log,
     Point,
+    Snapshot,
     Snapshots,
     Status,
     WaitResult,
@@ -241,6 +243,10 @@ def is_attached() -> bool:
     return worker.cache_info().currsize > 0
 
 
+_AGAIN, _NEVER = abi.constant("HVDFT_AGAIN"), abi.constant("HVDFT_ETRUNCATED")
+MAX_FINGERPRINT_BYTES = (64 << 10) - 16
+
+
 class Worker:
     """The worker's attachment; made by :func:`worker` only."""
 
@@ -269,23 +275,90 @@ class Worker:
     def loop_ended(self, loop: int) -> bool:
         return bool(abi.checked(abi.library().hvdft_worker_loop_ended(loop)))
 
+    def snapshot_begin(self, loop: int, cut: int, position: int) -> bool | None:
+        """Begins the loop's next snapshot.
+
+        Returns:
+            None while the one before waits for other ranks; False if it has to stay until these
+            take another one, or if this one is delivered already.
+        """
+        code = abi.library().hvdft_worker_snapshot_begin(loop, cut, position)
+        return None if code == _AGAIN else abi.checked(code) == 0
+
     def snapshot_room(self, loop: int, size: int) -> memoryview:
-        """Returns room for the loop's next snapshot; valid until that is published."""
+        """Returns room for the snapshot that is begun; valid until that is delivered."""
         room = ffi.new("void **")
         abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, room))
         return memoryview(ffi.buffer(room[0], size)).cast("B")
 
-    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
-        """Publishes the snapshot written there: the state at cursor ``position``."""
-        abi.checked(abi.library().hvdft_worker_snapshot_publish(loop, size, position))
+    def snapshot_deliver(self, loop: int, snapshot: Snapshot) -> None:
+        """Delivers what was written there; it is published when all its parts are delivered."""
+        struct = ffi.new("hvdft_snapshot *", asdict(snapshot))
+        abi.checked(abi.library().hvdft_worker_snapshot_deliver(loop, struct))
 
-    def snapshot_read(self, loop: int) -> memoryview | None:
-        """The loop's latest snapshot, read-only; valid until the next snapshot call."""
-        data, size = ffi.new("const void **"), ffi.new("uint64_t *")
-        position = ffi.new("uint64_t *")
-        if not abi.checked(abi.library().hvdft_worker_snapshot_get(loop, data, size, position)):
+    def snapshot_give_up(self, loop: int, cut: int) -> None:
+        """Announces that this rank will deliver no part of a shared snapshot of this cut."""
+        abi.checked(abi.library().hvdft_worker_snapshot_give_up(loop, cut))
+
+    def snapshot_settle(self, loop: int) -> bool | None:
+        """Publishes a complete snapshot; returns whether another one could be begun, as above."""
+        code = abi.library().hvdft_worker_snapshot_settle(loop)
+        return None if code == _AGAIN else abi.checked(code) == 0
+
+    def snapshot_read(self, loop: int) -> tuple[Snapshot, memoryview] | None:
+        """The loop's latest snapshot: this rank's part, valid until the next snapshot call."""
+        data, out = ffi.new("const void **"), ffi.new("hvdft_snapshot *")
+        if not abi.checked(abi.library().hvdft_worker_snapshot_get(loop, data, out)):
             return None
-        return memoryview(ffi.buffer(data[0], size[0])).cast("B").toreadonly()
+        return abi.read(Snapshot, out), memoryview(ffi.buffer(data[0], out.bytes)).toreadonly()
+
+    def snapshot_stripes(self, loop: int) -> list[memoryview]:
+        """The stripes of all ranks of this node in the loop's latest snapshot, which they share."""
+        first, count = self.node_ranks()
+        data, size = ffi.new("const void **"), ffi.new("uint64_t *")
+        stripes = []
+        for rank in range(first, first + count):
+            abi.checked(abi.library().hvdft_worker_snapshot_stripe(loop, rank, data, size))
+            stripes.append(memoryview(ffi.buffer(data[0], size[0])).toreadonly())
+        return stripes
+
+    def snapshot_ticket(self) -> int:
+        """What to give to :meth:`snapshot_wait`; take it before looking."""
+        return int(abi.library().hvdft_worker_snapshot_ticket())
+
+    def snapshot_wait(self, ticket: int, seconds: float) -> None:
+        """Waits until other ranks have published fingerprints or parts since the ticket."""
+        abi.library().hvdft_worker_snapshot_wait(ticket, ceil(seconds * 1000))
+
+    def node_ranks(self) -> tuple[int, int]:
+        """The first rank on this node, and their number."""
+        first, count = ffi.new("int *"), ffi.new("int *")
+        abi.library().hvdft_worker_node_ranks(first, count)
+        return int(first[0]), int(count[0])
+
+    def mark_request(self, position: int) -> None:
+        """Asks for a mark at ``position`` of the op log or later."""
+        abi.library().hvdft_worker_mark_request(position)
+
+    def mark_passed(self, loop: int, since: int) -> bool:
+        """Whether this rank has passed a mark since its cursor was at ``since``."""
+        return bool(abi.checked(abi.library().hvdft_worker_mark_passed(loop, since)))
+
+    def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+        """Publishes this rank's fingerprints at a cut; none: it takes no part in it."""
+        abi.checked(abi.library().hvdft_worker_fingerprints_publish(loop, cut, data, len(data)))
+
+    def cuts_passed(self, loop: int, cut: int) -> None:
+        """Announces that this rank takes part in no cut up to this one any more."""
+        abi.library().hvdft_worker_cuts_passed(loop, cut)
+
+    def fingerprints(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
+        """Whether a rank's fingerprints at a cut have come or never will; and these, or None."""
+        out = ffi.new(f"char[{MAX_FINGERPRINT_BYTES}]")
+        size = abi.library().hvdft_worker_fingerprints(rank, loop, cut, out, len(out))
+        if size in (_AGAIN, _NEVER):
+            return size == _NEVER, None
+        return True, bytes(ffi.buffer(out, abi.checked(size))) or None
 
     def jump(self, loop: int) -> None:
         """Continues after the loop's latest snapshot."""

@@ -63,6 +63,10 @@ class Point(IntEnum):
     SENT = constant("HVDFT_AT_SENT")
     RECEIVE = constant("HVDFT_AT_RECEIVE")
     RECEIVED = constant("HVDFT_AT_RECEIVED")
+    MARK = constant("HVDFT_AT_MARK")
+    FINGERPRINTS = constant("HVDFT_AT_FINGERPRINTS")
+    SNAPSHOT_DROP = constant("HVDFT_AT_SNAPSHOT_DROP")
+    SNAPSHOT_DELIVERED = constant("HVDFT_AT_SNAPSHOT_DELIVERED")
 
 
 class WaitResult(IntEnum):
@@ -95,6 +99,25 @@ class Status:
     step: int
     executed: int
     since_ns: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A rank's part of a snapshot of a training loop.
+
+    Attributes:
+        cut: its number, from 1; it grows within the loop.
+        position: the rank's cursor in the op log at the moment whose state it holds.
+        bytes: of the part.
+        stripe: where in it the rank's share of what is equal on all ranks begins.
+        agreement: what that is, as a hash; 0: the whole snapshot is in this part.
+    """
+
+    cut: int
+    position: int
+    bytes: int
+    stripe: int = 0
+    agreement: int = 0
 
 
 @dataclass(frozen=True)

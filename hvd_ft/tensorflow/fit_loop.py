@@ -128,7 +128,7 @@ class FitLoop:
         """Ends the loop, with a last snapshot unless this process was given it."""
         self._loop.set_step(self.step)
         if self._loop.can_finish():
-            self._loop.write(self.step, partial(self._contents, done=True))
+            self._loop.write(self.step, partial(self._contents, done=True), last=True)
         self._loop.end()
         self._model.train_function = self._train_function
 

@@ -142,7 +142,7 @@ class State:
             return
         self._restore_rng()  # the loop was skipped
         if self._loop.can_finish():
-            self._loop.write(self._commits, self._contents)
+            self._loop.write(self._commits, self._contents, last=True)
         self._loop.end()
         self._loop = None
 

@@ -4,20 +4,51 @@ TensorFlow helps with the latter: updating a variable whose memory is referenced
 new memory for it. So the memory referenced at a step boundary keeps its values, and another thread
 can copy it. Each reference is dropped as soon as its copy is made, so later updates of the next
 step need no new memory.
+
+The ranks of a node store what is equal on all of them once (shared_contents.py).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from hvd_ft.native.core import Worker, failpoint
-from hvd_ft.native.types import Point
+from hvd_ft.errors import NoRoomError
+from hvd_ft.native.core import MAX_FINGERPRINT_BYTES, Worker, failpoint
+from hvd_ft.native.types import Point, Snapshot
+from hvd_ft.system.say import say
+from hvd_ft.worker.shared_contents import (
+    MIN_SHARED_BYTES,
+    Arrays,
+    Part,
+    agreement,
+    differing,
+    fingerprints,
+    freeze,
+)
 
-LARGE_PART_BYTES = 64 << 10  # smaller ones are not worth the other thread
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below this size the copy is faster than two threads that compete
 SLOTS = 2  # slots for a loop's snapshots, used in turn
+WAIT_SECONDS = 30.0  # for other ranks' fingerprints and parts
+_LOOK_SECONDS = 0.1  # at whether these will never come
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A step boundary of a training loop at which a snapshot is taken.
+
+    Attributes:
+        loop: number of the training loop.
+        number: of the cut, above those of the loop's cuts before.
+        alone: whether this rank takes the snapshot without the others.
+    """
+
+    loop: int
+    number: int
+    alone: bool = False
 
 
 class SnapshotWriter:
@@ -34,6 +65,7 @@ class SnapshotWriter:
         self._copy: Future[int] | None = None
         self._written = 0
         self._large = False
+        self._alone = False  # whether other ranks have not come to a cut of this loop in time
 
     @property
     def fresh(self) -> bool:
@@ -48,44 +80,49 @@ class SnapshotWriter:
         """Whether a snapshot is still being copied."""
         return self._copy is not None and not self._copy.done()
 
-    def write(self, loop: int, parts: Sequence[memoryview]) -> None:
-        """Writes `parts` one after the other as the loop's next snapshot, and publishes it.
+    def write(self, cut: Cut, arrays: Arrays, values: Mapping[str, Any]) -> bool:
+        """Writes the loop's next snapshot, and publishes it.
 
         Args:
-            loop: number of the training loop.
-            parts: large ones (`LARGE_PART_BYTES`) must never change; the others are copied
-                before this returns. The caller should not keep references to them.
+            cut: at which it is taken.
+            arrays: large ones (`MIN_SHARED_BYTES`) must never change; the others are copied before
+                this returns. The caller should not keep references to them.
+            values: as for `snapshot_format.encode`.
+
+        Returns:
+            False if other ranks' parts of the snapshot before have not come in time: this one is
+            left out.
 
         Raises:
             NoRoomError: the arena has no room.
         """
         assert self._copy is None, "settle() the one before first"
         position = self._worker.cursor()
-        size = sum(part.nbytes for part in parts)
-        room = np.frombuffer(self._worker.snapshot_room(loop, size), np.uint8)
-        self._large = size >= LARGE_SNAPSHOT_BYTES
+        size = sum(array.nbytes for array in arrays.values())
+        kept, frozen = freeze(arrays, values)
+        del arrays
+        begun = self._await(lambda: self._worker.snapshot_begin(cut.loop, cut.number, position))
+        if not begun:
+            if begun is None:
+                self._worker.snapshot_give_up(cut.loop, cut.number)
+            self._worker.mark_request(position)  # for one that all take
+            return False
+        self._large = size + frozen.nbytes >= LARGE_SNAPSHOT_BYTES
         self._written += 1
-        later: list[tuple[np.ndarray, np.ndarray]] = []
-        at = 0
-        for part in parts:
-            to, source = room[at : at + part.nbytes], np.frombuffer(part, np.uint8)
-            at += part.nbytes
-            if not self._large or part.nbytes < LARGE_PART_BYTES:
-                to[:] = source
-            else:
-                later.append((to, source))
-            failpoint(Point.SNAPSHOT_WRITE, position)
         if self._large:
-            later.reverse()  # to be popped from its end
-            self._copy = self._thread.submit(self._finish, loop, size, position, later)
+            self._copy = self._thread.submit(self._finish, cut, position, kept, frozen)
         else:
-            self._worker.snapshot_publish(loop, size, position)
+            self._finish(replace(cut, alone=True), position, kept, frozen)
+        return True
 
     def settle(self) -> int:
         """Waits until no snapshot is being copied.
 
         Returns:
             The CPU time in ns that the other thread has used for the snapshot since the last call.
+
+        Raises:
+            NoRoomError: the arena had no room for it.
         """
         copy, self._copy = self._copy, None
         return 0 if copy is None else copy.result()
@@ -95,11 +132,82 @@ class SnapshotWriter:
         self._thread.shutdown()
 
     def _finish(
-        self, loop: int, size: int, position: int, later: list[tuple[np.ndarray, np.ndarray]]
+        self, cut: Cut, position: int, arrays: dict[str, np.ndarray], values: np.ndarray
     ) -> int:
         begin = time.thread_time_ns()
-        while later:
-            np.copyto(*later.pop())  # lets other threads run Python meanwhile
+        first, count = self._worker.node_ranks()
+        own = fingerprints(arrays, cut.number, position)
+        if len(own) > MAX_FINGERPRINT_BYTES:
+            own = b""
+        self._worker.fingerprints_publish(cut.loop, cut.number, own)
+        shared, number = self._agree(cut, arrays) if own and not cut.alone else ([], 0)
+        part = Part(arrays, values, shared, self._worker.rank - first, count)
+        arrays.clear()  # each array's memory is let go when it is copied
+        try:
+            room = np.frombuffer(self._worker.snapshot_room(cut.loop, part.bytes), np.uint8)
+        except NoRoomError:
+            self._worker.snapshot_give_up(cut.loop, cut.number)
+            raise
+        for _ in part.write(room):
             failpoint(Point.SNAPSHOT_WRITE, position)
-        self._worker.snapshot_publish(loop, size, position)
+        stripe = part.stripe if shared else 0
+        snapshot = Snapshot(cut.number, position, part.bytes, stripe, number)
+        self._worker.snapshot_deliver(cut.loop, snapshot)
+        if shared:
+            self._await(lambda: self._worker.snapshot_settle(cut.loop))
         return time.thread_time_ns() - begin
+
+    def _agree(self, cut: Cut, arrays: Arrays) -> tuple[list[str], int]:
+        """Returns the names of the arrays that the node's ranks share, and the agreement."""
+        ranks = self._all_fingerprints(cut)
+        differ = None if ranks is None else differing(ranks)
+        if ranks is None or differ is None:
+            self._worker.snapshot_give_up(cut.loop, cut.number)
+            return [], 0
+        shared = [
+            name
+            for number, (name, array) in enumerate(arrays.items())
+            if array.nbytes >= MIN_SHARED_BYTES and number not in differ
+        ]
+        return shared, agreement(ranks) if shared else 0
+
+    def _all_fingerprints(self, cut: Cut) -> list[bytes] | None:
+        """Returns those of all ranks of the node, in their order; None if some never come."""
+        first, count = self._worker.node_ranks()
+        found: dict[int, bytes | None] = {}
+
+        def look() -> bool:
+            for rank in range(first, first + count):
+                if rank not in found:
+                    came, data = self._worker.fingerprints(rank, cut.loop, cut.number)
+                    if came:
+                        found[rank] = data
+            return len(found) == count or None in found.values()
+
+        if count == 1 or self._alone:
+            return None
+        if not self._await(lambda: look() or None):
+            if self._worker.stop_code < 0:
+                self._alone = True
+                say(
+                    f"rank {self._worker.rank} takes its snapshots alone from now on: other ranks "
+                    f"of this host did not come to the same step within {WAIT_SECONDS:g} s, so "
+                    "each stores what is equal on all of them"
+                )
+            return None
+        ranks = [data for _, data in sorted(found.items()) if data is not None]
+        return ranks if len(ranks) == count else None
+
+    def _await(self, done: Callable[[], bool | None]) -> bool | None:
+        """Returns what `done()` does once other ranks' progress makes it more than None.
+
+        None if that takes more than `WAIT_SECONDS`, or the job is being stopped.
+        """
+        until = time.monotonic() + WAIT_SECONDS
+        while True:
+            ticket = self._worker.snapshot_ticket()
+            if (result := done()) is not None:
+                return result
+            if time.monotonic() > until or self._worker.stop_code >= 0:
+                return None
+            self._worker.snapshot_wait(ticket, _LOOK_SECONDS)

@@ -15,14 +15,14 @@ from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Snapshots
 from hvd_ft.system.say import say
-from hvd_ft.worker.snapshot_format import decode, encode
+from hvd_ft.worker.shared_contents import unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
     log_wants_snapshot,
     messages_want_snapshot,
 )
-from hvd_ft.worker.snapshot_writer import SLOTS, SnapshotWriter
+from hvd_ft.worker.snapshot_writer import SLOTS, Cut, SnapshotWriter
 
 Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
@@ -69,6 +69,9 @@ class TrainingLoop:
         self._since_ns = 0  # time up to here is accounted for
         self._training_ns = 0  # not yet reported
         self._said_no_room = False
+        self._has_snapshot = False
+        self._last_op = self._step_op = -1  # the cursor at the latest boundary, and the one before
+        self._alone = False  # whether the next snapshot is this rank's alone
 
     @property
     def tells(self) -> bool:
@@ -88,18 +91,21 @@ class TrainingLoop:
         if _open is not None:
             _open.end()
         self.number, _begun, _open = _begun, _begun + 1, self
-        self._snapshot_op = self.worker.loop_begin(self.number)
+        self._snapshot_op = self._last_op = self.worker.loop_begin(self.number)
         _interval.begin_loop(self._snapshot_overhead)
         self._since_ns = time.perf_counter_ns()
         if self.worker.incarnation == 0 or self.worker.snapshot_read(self.number) is None:
             return None
+        self._has_snapshot = True
         return self.snapshot()[1]
 
-    def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def snapshot(self) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
         """Returns arrays and values of the latest snapshot, valid until the next call here."""
-        data = self.worker.snapshot_read(self.number)
-        assert data is not None, "begin() has seen one"
-        arrays, values = decode(data)
+        found = self.worker.snapshot_read(self.number)
+        assert found is not None, "begin() has seen one"
+        about, own = found
+        stripes = self.worker.snapshot_stripes(self.number) if about.agreement else []
+        arrays, values = unpack(own, stripes)
         self._snapshot_step = values["step"]
         return arrays, values
 
@@ -107,45 +113,65 @@ class TrainingLoop:
         """Continues in the op log after the latest snapshot."""
         self.worker.jump(self.number)
         self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
+        self._last_op = self._snapshot_op
         self._since_ns = time.perf_counter_ns()
 
     def set_step(self, step: int) -> None:
         """Publishes that `step` steps of this loop are done."""
         self.worker.set_step(step)
+        self.worker.cuts_passed(self.number, 2 * step)  # those of earlier steps: see write()
         took_ns = self._lap()
         if step > self._step:
             _interval.add_steps(step - self._step, took_ns / 1e9)
         self._step = step
+        self._step_op, self._last_op = self._last_op, self.worker.cursor()
 
     def wants_snapshot(self, step: int) -> bool:
-        """Returns whether a snapshot is due and possible: no collective may be under way."""
-        steps = self._snapshot_steps
-        if steps is None:
-            if self._writer.busy:
-                return False
-            self._settle()
-            steps = _interval.steps
-        due = step - self._snapshot_step >= steps
-        if not due and self._snapshot_steps is None:
-            own_ops = self.worker.cursor() - self._snapshot_op
-            due = log_wants_snapshot(self.worker.log(), own_ops)
-            due = due or messages_want_snapshot(*self.worker.message_room())
-        return due and self.worker.pending() == 0
+        """Returns whether a snapshot is due and possible: no collective may be under way.
 
-    def write(self, step: int, contents: Callable[[], Contents]) -> None:
+        A rank for which one is due asks for a mark, and all ranks take one at the first boundary
+        beyond it. With an interval of the user's they come to the same boundaries by themselves.
+        """
+        self._alone = False
+        due = self.worker.mark_passed(self.number, self._snapshot_op)
+        if not due and self._snapshot_steps is not None:
+            due = step - self._snapshot_step >= self._snapshot_steps
+        return (due or self._is_due(step)) and self.worker.pending() == 0
+
+    def _is_due(self, step: int) -> bool:
+        """Asks for a mark if a snapshot is due; returns whether to take one without waiting."""
+        if self._snapshot_steps is not None or self._writer.busy:
+            return False
+        self._settle()
+        own_ops = self.worker.cursor() - self._snapshot_op
+        due = step - self._snapshot_step >= _interval.steps
+        due = due or log_wants_snapshot(self.worker.log(), own_ops)
+        due = due or messages_want_snapshot(*self.worker.message_room())
+        if not due or not self.worker.snapshot_settle(self.number):
+            return False
+        # Without collectives there is no boundary that ranks have in common.
+        self._alone = self._last_op == self._step_op
+        if not self._alone:
+            self.worker.mark_request(self._last_op)
+        return self._alone
+
+    def write(self, step: int, contents: Callable[[], Contents], *, last: bool = False) -> None:
         """Takes a snapshot of this moment, `step` steps of the loop being done.
 
         Args:
             step: since the loop's beginning.
             contents: returns arrays and values. The arrays must never change: a large snapshot is
                 copied and published while training goes on.
+            last: whether it is that of the loop's end.
         """
         self._settle()
         begin_ns = time.perf_counter_ns()
         self._snapshot_step, self._snapshot_op = step, self.worker.cursor()
         arrays, values = contents()
+        # The last one comes after another one of the same step.
+        cut = Cut(self.number, 2 * step + 1 + last, self._alone)
         try:
-            self._writer.write(self.number, encode(arrays, {**values, "step": step}))
+            self._writer.write(cut, arrays, {**values, "step": step})
         except NoRoomError as error:
             self._say_no_room(error)
         self._stall_ns = time.perf_counter_ns() - begin_ns
@@ -155,15 +181,15 @@ class TrainingLoop:
         """Warns, once a node, if the arena has no room for snapshots of this size.
 
         Args:
-            bytes_needed: by a snapshot of this rank; the others are assumed to need as much.
+            bytes_needed: by a snapshot, of which the ranks of a node share what is equal.
         """
-        log, ranks = self.worker.log(), int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
         if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
             return
-        if (needed := SLOTS * ranks * bytes_needed) > (room := log.bytes_room - log.bytes):
+        log = self.worker.log()
+        if (needed := SLOTS * bytes_needed) > (room := log.bytes_room - log.bytes):
             say(
-                f"snapshots of this training need {_mib(needed)} ({SLOTS} of "
-                f"{_mib(bytes_needed)} for each of {ranks} ranks of this host), but the arena has "
+                f"snapshots of this training need at least {_mib(needed)} ({SLOTS} of "
+                f"{_mib(bytes_needed)}, which the ranks of this host share), but the arena has "
                 f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more"
             )
 
@@ -172,12 +198,8 @@ class TrainingLoop:
         if self._said_no_room:
             return
         self._said_no_room = True
-        older = self.worker.snapshot_read(self.number)
-        say(
-            f"rank {self.worker.rank} goes on with "
-            f"{'its older snapshot' if older else 'no snapshot'}, so a restart replays more: "
-            f"{error}"
-        )
+        kept = "its older snapshot" if self._has_snapshot else "no snapshot"
+        say(f"rank {self.worker.rank} goes on with {kept}, so a restart replays more: {error}")
 
     def can_finish(self) -> bool:
         """Returns whether a last snapshot can be taken: none yet, and no collective under way."""
@@ -204,7 +226,12 @@ class TrainingLoop:
         if self._stall_ns == 0:
             return
         begin_ns = time.perf_counter_ns()
-        copy_ns = self._writer.settle()
+        copy_ns = 0
+        try:
+            copy_ns = self._writer.settle()
+            self._has_snapshot = True
+        except NoRoomError as error:
+            self._say_no_room(error)
         waited_ns = time.perf_counter_ns() - begin_ns
         self._training_ns += waited_ns
         self._since_ns += waited_ns  # not part of a step

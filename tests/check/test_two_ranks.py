@@ -36,7 +36,11 @@ def test_two_right_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     ("code", "printed", "reason"),
     [
         (1, (RIGHT_SUMS, [FOUND, "hvdft: why", "more"]), "why; see their output above"),
-        (0, (RIGHT_SUMS[:1], [FOUND, "x"]), "ring: Intel MPI, libfabric tcp; see above"),
+        (
+            0,
+            (RIGHT_SUMS[:1], [FOUND, "x"]),
+            "ring: Intel MPI, libfabric tcp; see their output above",
+        ),
         (0, (RIGHT_SUMS, []), "exit code 0"),
         (2, ([], ["hvdft: why"]), "why"),
     ],

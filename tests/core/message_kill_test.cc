@@ -20,6 +20,7 @@
 #include "check.h"
 #include "fresh_directory.h"
 #include "hvd_ft_logs.h"
+#include "take_snapshot.h"
 
 namespace {
 
@@ -82,28 +83,24 @@ uint64_t one_step(const Run& run, int rank, uint64_t state, uint64_t step) {
   return receive(from, state, 0);
 }
 
-void snapshot(const Carried& carried) {
-  void* room;
-  CHECK(hvdft_worker_snapshot_room(0, sizeof carried, &room) == HVDFT_OK);
-  std::memcpy(room, &carried, sizeof carried);
-  CHECK(hvdft_worker_snapshot_publish(0, sizeof carried, hvdft_worker_cursor()) == HVDFT_OK);
-}
+void snapshot_of(const Carried& carried) { take_snapshot(carried.step, &carried, sizeof carried); }
 
 void work(const Run& run, int rank) {
   CHECK(hvdft_worker_open() == HVDFT_OK);
   Carried now{0, first_state(rank)};
   for (; now.step < kPrologue; ++now.step) now.state = one_step(run, rank, now.state, now.step);
-  uint64_t begin, bytes, position;
+  uint64_t begin;
+  hvdft_snapshot snapshot;
   CHECK(hvdft_worker_loop_begin(0, &begin) == HVDFT_OK);
   const void* data;
-  if (hvdft_worker_snapshot_get(0, &data, &bytes, &position) == 1) {
+  if (hvdft_worker_snapshot_get(0, &data, &snapshot) == 1) {
     std::memcpy(&now, data, sizeof now);
     CHECK(hvdft_worker_jump(0) == HVDFT_OK);
   }
   while (now.step < run.steps) {
     now.state = one_step(run, rank, now.state, now.step);
     ++now.step;
-    if (now.step % kSnapshotSteps == static_cast<uint64_t>(rank) % kSnapshotSteps) snapshot(now);
+    if (now.step % kSnapshotSteps == static_cast<uint64_t>(rank) % kSnapshotSteps) snapshot_of(now);
   }
   run.results[rank] = now.state;
 }

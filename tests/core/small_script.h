@@ -11,6 +11,7 @@
 #include "check.h"
 #include "hvd_ft.h"
 #include "protocol/segments.h"
+#include "take_snapshot.h"
 
 constexpr uint64_t kTogether = 3;  // ops that are announced, agreed and under way at once
 constexpr uint64_t kPrologue = 3;  // ops before the loop
@@ -136,22 +137,20 @@ struct Script {
   }
 
   void snapshot() {
-    void* room;
     uint64_t content[] = {next, state};
-    CHECK(hvdft_worker_snapshot_room(0, sizeof content, &room) == HVDFT_OK);
-    std::memcpy(room, content, sizeof content);
-    CHECK(hvdft_worker_snapshot_publish(0, sizeof content, hvdft_worker_cursor()) == HVDFT_OK);
+    take_snapshot(next, content, sizeof content);
   }
 
   void restore() {
     const void* data;
-    uint64_t bytes, position, content[2];
-    if (hvdft_worker_snapshot_get(0, &data, &bytes, &position) != 1) return;
-    CHECK(bytes == sizeof content);
+    hvdft_snapshot snapshot;
+    uint64_t content[2];
+    if (hvdft_worker_snapshot_get(0, &data, &snapshot) != 1) return;
+    CHECK(snapshot.bytes == sizeof content);
     std::memcpy(content, data, sizeof content);
     next = content[0];
     state = content[1];
-    CHECK(next == position);
+    CHECK(next == snapshot.position);
     CHECK(hvdft_worker_jump(0) == HVDFT_OK);
   }
 

@@ -152,7 +152,7 @@ def test_an_arena_directory_that_is_not_there_is_an_error(tmp_path: Path) -> Non
 
 
 def test_a_wrong_id_is_refused() -> None:
-    with pytest.raises(HvdFtError, match="no job id"):
+    with pytest.raises(HvdFtError, match="not a job id"):
         job_path("/tmp", "../escape")
 
 

@@ -112,12 +112,14 @@ WRITE = """\
 from hvd_ft import native
 worker = native.worker()
 worker.loop_begin(0)
+worker.snapshot_begin(0, 1, 0)
 worker.snapshot_room(0, 1000)[:] = b"x" * 1000
-worker.snapshot_publish(0, 1000, 0)
+worker.snapshot_deliver(0, native.Snapshot(1, 0, 1000))
+worker.snapshot_begin(0, 2, 0)
 try:
     worker.snapshot_room(0, 40 << 20)
 finally:
-    assert bytes(worker.snapshot_read(0)) == b"x" * 1000
+    assert bytes(worker.snapshot_read(0)[1]) == b"x" * 1000
 """
 
 
@@ -139,27 +141,30 @@ def test_a_full_filesystem_is_told_and_spoils_nothing(tmp_path: Path) -> None:
 
 TAKE = """\
 import os, signal
+import numpy as np
 from hvd_ft import native
 from hvd_ft.reports.report import read_report
-from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, SnapshotWriter
+from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, Cut, SnapshotWriter
 worker = native.worker()
 worker.loop_begin(0)
 
 class Dying(native.Worker):
-    def snapshot_publish(self, loop, size, position):
+    def snapshot_deliver(self, loop, snapshot):
         os.kill(os.getpid(), signal.SIGKILL)
 
-for which, letter in ((worker, b"a"), (worker, b"b"), (worker, b"c"), (Dying(), b"d")):
-    writer = SnapshotWriter(which)
-    writer.write(0, [memoryview(letter * LARGE_SNAPSHOT_BYTES)])
+for number, letter in enumerate((b"a", b"b", b"c", b"d"), 1):
+    writer = SnapshotWriter(Dying() if letter == b"d" else worker)
+    array = np.frombuffer(letter * LARGE_SNAPSHOT_BYTES, np.uint8)
+    writer.write(Cut(0, number, alone=True), {"array": array}, {})
     writer.settle()
 """
 LOOK = """\
 import sys
 from hvd_ft import native
+from hvd_ft.worker.shared_contents import unpack
 worker = native.worker()
 worker.loop_begin(0)
-data = bytes(worker.snapshot_read(0))
+data = bytes(unpack(worker.snapshot_read(0)[1], [])[0]["array"])
 print(len(data), data[:1], len(set(data)), file=sys.stderr)
 """
 
@@ -180,6 +185,7 @@ view = native.Observer(os.environ["HOROVOD_FT_DIR"])
 before = view.used_bytes
 for _ in range(3):
     try:
+        worker.snapshot_begin(0, 2, 0)
         worker.snapshot_room(0, 80 << 20)
     except NoRoomError:
         pass
@@ -252,7 +258,7 @@ def test_snapshots_come_early_when_the_log_fills(run_hvdft: RunHvdft, tmp_path: 
     costs = [rank["snapshots"] for rank in read_report(report).facts["ranks"]]
     assert costs[0]["steps"] > 60, "by its budget alone it would take none"
     assert 4 <= costs[0]["count"] <= 15, "the room is that of some ten steps"
-    assert costs[1]["count"] == 30
+    assert 30 <= costs[1]["count"] <= 45, "its own, and those that rank 0 asks for"
 
 
 NO_ROOM = """\
@@ -262,7 +268,7 @@ import hvd_ft.tensorflow.keras as hvd
 
 hvd.init()
 tf.keras.utils.set_random_seed(3)
-table = tf.keras.layers.Embedding(50_000, 64, input_length=2)  # 12.8 MB, as much again in Adagrad
+table = tf.keras.layers.Embedding(90_000, 64, input_length=2)  # 23 MB, as much again in Adagrad
 model = tf.keras.Sequential([table, tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
 model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adagrad(0.1)), "mse")
 words = tf.reshape(tf.range(96), [48, 2])
@@ -288,7 +294,7 @@ def test_a_snapshot_that_does_not_fit_ends_no_training(
         )
         assert ended.code == 0, ended.err
         outputs.append(sorted(ended.out.splitlines()))
-        told = "snapshots of this training need 98 MiB (2 of 25 MiB for each of 2 ranks"
+        told = "snapshots of this training need at least 88 MiB (2 of 44 MiB, which the ranks of"
         assert (told in ended.err) == (limit == "64M"), ended.err
         refused = ended.err.count("goes on with")
         assert refused <= 2 + len(drill), ended.err

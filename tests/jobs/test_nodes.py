@@ -29,7 +29,7 @@ def test_ranks_and_their_nodes() -> None:
 
 
 def test_ranks_of_a_host_that_do_not_follow_each_other_are_an_error() -> None:
-    with pytest.raises(HvdFtError, match=r"ranks of a do not follow each other \(rank 2 is there"):
+    with pytest.raises(HvdFtError, match=r"ranks of a are not consecutive \(rank 2 is there"):
         Nodes.of(["a", "b", "a"])
 
 

@@ -100,6 +100,10 @@ DRILLS = {
         *(f"rank=0,incarnation=2,point=copy_out,step={STEPS}", "rank=2,incarnation=2,point=end"),
         "rank=1,incarnation=2,point=exit",
     ],
+    "before and after a snapshot is delivered": [
+        *("rank=0,point=fingerprints,step=5", "rank=1,point=snapshot_drop,step=10"),
+        "rank=2,point=snapshot_delivered,step=15",
+    ],
 }
 ONE_RANK = ("step=13", "incarnation=1,point=restore", "incarnation=2,point=snapshot_write,raise")
 DRILLS_OF_ONE = [f"rank=1,{drill}" for drill in ONE_RANK]
@@ -107,8 +111,9 @@ DRILLS_OF_ONE = [f"rank=1,{drill}" for drill in ONE_RANK]
 
 def test_no_point_is_left_out() -> None:
     drills = [*DRILLS_OF_ONE, *(text for texts in DRILLS.values() for text in texts)]
-    of_messages = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED}  # test_p2p.py has these
-    assert {parse(text).point for text in drills} == set(Point) - of_messages
+    elsewhere = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED}  # test_p2p.py has these
+    elsewhere.add(Point.MARK)  # and test_shared_snapshots.py has this one
+    assert {parse(text).point for text in drills} == set(Point) - elsewhere
 
 
 @pytest.mark.parametrize("name", DRILLS)

@@ -58,7 +58,7 @@ def test_who_loses_its_spare_shim_dies_and_is_restarted(run_hvdft: RunHvdft, vic
     ended = run(run_hvdft, victim)
     assert ended.code == 0, ended.err
     assert sorted(ended.out.splitlines()) == ["END 0 0", "END 1 2"]
-    assert ("nobody prepares spares any more" in ended.err) == (victim == "manager")
+    assert ("spares are no longer prepared" in ended.err) == (victim == "manager")
 
 
 @pytest.mark.parametrize("env", [{}, {"SPARES_NEVER_READY": "1"}], ids=["ready", "preparing"])

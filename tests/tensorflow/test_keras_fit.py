@@ -35,7 +35,7 @@ from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow.data import carries_state  # noqa: E402
 from hvd_ft.tensorflow.variables import fit_variables  # noqa: E402
-from hvd_ft.worker import snapshot_interval, snapshot_writer  # noqa: E402
+from hvd_ft.worker import shared_contents, snapshot_interval, snapshot_writer  # noqa: E402
 from hvd_ft.worker.snapshot_interval import FIRST_STEPS  # noqa: E402
 from hvd_ft.worker.snapshot_writer import SnapshotWriter  # noqa: E402
 
@@ -131,23 +131,23 @@ def test_it_may_die_at_any_step(kill_after: int, resumed_at: int) -> None:
     assert resumed_history == history
 
 
-@pytest.mark.parametrize(("every", "resumed_at"), [(2, 10), (None, 3 * FIRST_STEPS)])
+@pytest.mark.parametrize(("every", "resumed_at"), [(2, 10), (None, 2 * (FIRST_STEPS + 1))])
 def test_what_is_copied_beside_training_is_the_boundarys(
     every: int | None, resumed_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the test above, but everything is left to the other thread, which waits for an update."""
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
-    monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
+    monkeypatch.setattr(shared_contents, "MIN_SHARED_BYTES", 0)
     monkeypatch.setattr(snapshot_interval, "SHORTEST_SECONDS", 1e6)  # chosen: the first three
     stepped, over, copied = threading.Event(), threading.Event(), threading.Event()
     copied.set()
     write, finish = SnapshotWriter.write, SnapshotWriter._finish
 
-    def wait_for_a_step(*args: Any) -> None:
+    def wait_for_a_step(*args: Any) -> bool:
         if not over.is_set():
             stepped.clear()
             copied.clear()
-        write(*args)
+        return write(*args)
 
     def late(*args: Any) -> int:
         assert stepped.wait(30)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from fake_worker import FakeArena, FakeWorker, incarnation
 
-from hvd_ft.native.types import Log
+from hvd_ft.native.types import Log, Snapshot
 from hvd_ft.worker import snapshot_writer
-from hvd_ft.worker.snapshot_format import decode, encode
+from hvd_ft.worker.shared_contents import unpack
 from hvd_ft.worker.snapshot_interval import FIRST_STEPS
-from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, SnapshotWriter
+from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, Cut, SnapshotWriter
 from hvd_ft.worker.training_loop import TrainingLoop
 
 WAIT_SECONDS = 30
@@ -23,10 +23,10 @@ class Gated(FakeWorker):
         super().__init__(arena, 0)
         self.gate = threading.Event()
 
-    def snapshot_publish(self, loop: int, size: int, position: int) -> None:
-        if size >= LARGE_SNAPSHOT_BYTES:
+    def snapshot_deliver(self, loop: int, snapshot: Snapshot) -> None:
+        if snapshot.bytes >= LARGE_SNAPSHOT_BYTES:
             assert self.gate.wait(WAIT_SECONDS)
-        super().snapshot_publish(loop, size, position)
+        super().snapshot_deliver(loop, snapshot)
 
 
 def test_a_large_snapshot_is_published_with_the_position_it_was_taken_at() -> None:
@@ -37,7 +37,7 @@ def test_a_large_snapshot_is_published_with_the_position_it_was_taken_at() -> No
     large = np.arange(LARGE_SNAPSHOT_BYTES, dtype=np.uint8)
     small = np.arange(10.0)
     worker.collective("op 0")
-    writer.write(0, encode({"large": large, "small": small}, {"v": 1}))
+    writer.write(Cut(0, 1), {"large": large, "small": small}, {"v": 1})
     small += 1
     worker.collective("op 1")
     assert writer.busy
@@ -48,7 +48,7 @@ def test_a_large_snapshot_is_published_with_the_position_it_was_taken_at() -> No
     assert writer.settle() == 0
     assert arena.loops[0].position == 1
     assert arena.loops[0].data is not None
-    arrays, values = decode(memoryview(arena.loops[0].data))
+    arrays, values = unpack(memoryview(arena.loops[0].data), [])
     np.testing.assert_array_equal(arrays["large"], large)
     np.testing.assert_array_equal(arrays["small"], np.arange(10.0))
     assert values == {"v": 1}
@@ -61,7 +61,7 @@ def test_a_small_snapshot_is_published_at_once() -> None:
     worker.loop_begin(0)
     writer = SnapshotWriter(worker)
     before = threading.active_count()
-    writer.write(0, encode({"a": np.ones(1000)}, {}))
+    writer.write(Cut(0, 1), {"a": np.ones(1000)}, {})
     assert arena.loops[0].data is not None
     assert not writer.busy
     assert threading.active_count() == before
@@ -74,12 +74,12 @@ def test_arrays_among_the_values_may_change_meanwhile() -> None:
     worker.loop_begin(0)
     writer = SnapshotWriter(worker)
     kept = np.zeros(LARGE_SNAPSHOT_BYTES)
-    writer.write(0, encode({}, {"kept": kept}))
+    writer.write(Cut(0, 1), {}, {"kept": kept})
     kept += 1
     worker.gate.set()
     writer.settle()
     assert arena.loops[0].data is not None
-    assert not decode(memoryview(arena.loops[0].data))[1]["kept"].any()
+    assert not unpack(memoryview(arena.loops[0].data), [])[1]["kept"].any()
     writer.close()
 
 
@@ -87,7 +87,6 @@ def test_arrays_among_the_values_may_change_meanwhile() -> None:
 def gated(monkeypatch: pytest.MonkeyPatch) -> Gated:
     """A worker all of whose snapshots are large."""
     monkeypatch.setattr(snapshot_writer, "LARGE_SNAPSHOT_BYTES", 0)
-    monkeypatch.setattr(snapshot_writer, "LARGE_PART_BYTES", 0)
     monkeypatch.setitem(globals(), "LARGE_SNAPSHOT_BYTES", 0)
     return Gated(FakeArena())
 
@@ -130,9 +129,13 @@ def test_a_full_log_makes_a_snapshot_due() -> None:
         loop = TrainingLoop(worker, None, 0.01)
         loop.begin()
         worker.collective("op 0")
+        loop.set_step(1)
         assert not loop.wants_snapshot(1)
         worker.log_facts = Log(60, 100, 1, 1000)
-        assert loop.wants_snapshot(1)
-        loop.write(1, lambda: ({}, {}))
-        assert not loop.wants_snapshot(1)
+        assert not loop.wants_snapshot(1)  # but at the first boundary beyond the mark it asks for
+        worker.collective("op 1")
+        loop.set_step(2)
+        assert loop.wants_snapshot(2)
+        loop.write(2, lambda: ({}, {}))
+        assert not loop.wants_snapshot(2)
         loop.end()

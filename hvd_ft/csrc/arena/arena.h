@@ -63,6 +63,10 @@ class Node {
   char* mail(int r) const {
     return control_.data() + offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
   }
+  // The latest two cuts' of a rank, in turn.
+  Fingerprints* fingerprints(int r) const {
+    return reinterpret_cast<Fingerprints*>(control_.data() + offsets_.fingerprints) + 2 * r;
+  }
   char* proposal() const { return control_.data() + offsets_.proposal; }
   char* heap() const { return heap_.data(); }
   uint64_t heap_offset() const { return offsets_.heap; }

@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 12;
+constexpr uint32_t kLayoutVersion = 13;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -34,6 +34,7 @@ constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapsho
 constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
 constexpr uint64_t kProposalBytes = 4 << 20;
+constexpr uint64_t kFingerprintBytes = 64 << 10;  // of a rank's variables at one cut
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLastWordsBytes = 512;
 
@@ -56,9 +57,37 @@ struct Loop {
   Shared<uint64_t> begin;  // op id + 1; 0: not begun
   Shared<uint64_t> published;
   Shared<uint32_t> ended;
-  uint64_t bytes[2];           // of each slot's snapshot
-  Shared<uint64_t> backed[2];  // of each slot that have memory
+  // What each slot holds, and the latest cuts that were given up and published: see
+  // shared_snapshot.h.
+  Shared<uint64_t> slots[2], given_up, published_cut;
+  Shared<uint64_t> passed_cut;  // up to here the rank takes part in no cut any more
+  uint64_t positions[2];        // the cursor at each slot's snapshot, …
+  uint64_t bytes[2];            // … its bytes, …
+  uint64_t stripes[2];          // … and where in these this rank's stripe begins
+  Shared<uint64_t> backed[2];   // bytes of each slot that have memory
 };
+
+// The fingerprints of a rank's variables at one cut. `cut` is 0 while they are being written.
+struct Fingerprints {
+  Shared<uint64_t> cut;  // see cut_key()
+  uint64_t bytes;
+  char data[kFingerprintBytes - 2 * sizeof(uint64_t)];
+};
+// Writes a cut's over the older of a rank's two.
+inline void publish_fingerprints(Fingerprints* both, uint64_t cut, const char* data,
+                                 uint64_t bytes) {
+  uint64_t cuts[2] = {both[0].cut.load(), both[1].cut.load()};
+  // A restarted worker may come to a cut again, with the same fingerprints.
+  Fingerprints& to = both[cuts[0] == cut || (cuts[1] != cut && cuts[0] <= cuts[1]) ? 0 : 1];
+  to.cut.store(0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_release);
+  to.bytes = bytes;
+  write_torn(to.data, data, bytes);
+  to.cut.store(cut, std::memory_order_seq_cst);
+}
+constexpr uint64_t cut_key(int loop, uint64_t cut) {
+  return static_cast<uint64_t>(loop + 1) << 48 | cut;
+}
 
 struct RankBlock {
   alignas(64) Shared<uint32_t> worker_doorbell;  // anyone notifies
@@ -82,6 +111,7 @@ struct RankBlock {
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
+  Shared<uint64_t> mark_request;              // see Sequencer::mark; position + 1
   Shared<uint64_t> sends_to[kMaxRanks / 64];  // notified by messages: a bit for each rank
   Shared<uint64_t> receives_from[kMaxRanks / 64];
 
@@ -136,6 +166,7 @@ struct NodeHeader {
   // Written by the sequencer.
   alignas(64) Shared<uint64_t> term;
   Shared<uint64_t> log_length;
+  Shared<uint64_t> mark;            // position of the latest + 1; 0: none
   Shared<uint64_t> kept;            // entries of the kept index
   Shared<uint64_t> truncated;       // records, so far
   Shared<uint64_t> decided_before;  // op id: those before are truncated or kept
@@ -159,6 +190,7 @@ struct NodeHeader {
   int32_t stop_code;
   char stop_text[1024];
 
+  alignas(64) Shared<uint32_t> snapshot_doorbell;  // of workers that write a snapshot together
   alignas(64) Shared<uint32_t> event_doorbell;
   Shared<uint64_t> event_count;
   Shared<uint64_t> used_bytes;
@@ -228,7 +260,7 @@ inline ByteRange contribution(const Record& record, int rank) {
 }
 
 struct NodeOffsets {
-  uint64_t ranks, events, index, kept, mail, proposal, heap;
+  uint64_t ranks, events, index, kept, mail, fingerprints, proposal, heap;
 };
 
 constexpr NodeOffsets node_offsets(int size) {
@@ -238,7 +270,8 @@ constexpr NodeOffsets node_offsets(int size) {
   o.index = align_up(o.events + sizeof(Event) * kEvents, kPage);
   o.kept = o.index + sizeof(uint64_t) * kIndexEntries;
   o.mail = o.kept + sizeof(uint64_t) * kKeptEntries;
-  o.proposal = o.mail + kMailBytes * static_cast<uint64_t>(size);
+  o.fingerprints = o.mail + kMailBytes * static_cast<uint64_t>(size);
+  o.proposal = o.fingerprints + 2 * sizeof(Fingerprints) * static_cast<uint64_t>(size);
   o.heap = o.proposal + kProposalBytes;
   return o;
 }

@@ -26,7 +26,7 @@ enum {
   HVDFT_ENOSPACE = -3,   // the arena's limit or its filesystem is reached
   HVDFT_ESTOPPED = -4,   // the job is being stopped
   HVDFT_ESYS = -5,       // the system refused (hvdft_error() has errno's text)
-  HVDFT_ETRUNCATED = -6  // the log no longer has this op
+  HVDFT_ETRUNCATED = -6  // the log no longer has this op; what is waited for never comes
 };
 
 // What is done with an op's inputs.
@@ -145,7 +145,11 @@ enum {
   HVDFT_AT_SEND = 20,
   HVDFT_AT_SENT = 21,
   HVDFT_AT_RECEIVE = 22,
-  HVDFT_AT_RECEIVED = 23
+  HVDFT_AT_RECEIVED = 23,
+  HVDFT_AT_MARK = 24,
+  HVDFT_AT_FINGERPRINTS = 25,
+  HVDFT_AT_SNAPSHOT_DROP = 26,
+  HVDFT_AT_SNAPSHOT_DELIVERED = 27
 };
 
 HVDFT_API const char* hvdft_error(void);
@@ -322,14 +326,46 @@ HVDFT_API void hvdft_worker_stop_for_peer(int rank, const char* wanted);
 HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
 HVDFT_API int hvdft_worker_loop_end(int loop);    // its last snapshot is kept, the other slot freed
 HVDFT_API int hvdft_worker_loop_ended(int loop);  // 1 ended, 0 not
-// Room for the next snapshot; another thread may fill it (one snapshot at a time) and publish it.
-// It includes what this rank has sent and received so far (hvd_ft_logs.h).
+
+// Snapshots. One at a time is begun, is filled, perhaps by another thread, and is delivered. It
+// includes what this rank has sent and received before it was begun (hvd_ft_logs.h). Several ranks
+// of a node can share one: see protocol/shared_snapshot.h.
+typedef struct {
+  uint64_t cut;        // its number: from 1, and it grows within the loop
+  uint64_t position;   // the cursor at the moment whose state it holds
+  uint64_t bytes;      // of this rank's slot
+  uint64_t stripe;     // where in it this rank's share of what is equal on all ranks begins
+  uint32_t agreement;  // what that is, as a hash; 0: all is this rank's own
+} hvdft_snapshot;
+// Publishes what has become complete. HVDFT_AGAIN: the other slot waits for other ranks; 1: it has
+// to stay until they take another snapshot. In neither case can one be begun. Nor can one of a cut
+// that is delivered already: 1.
+HVDFT_API int hvdft_worker_snapshot_settle(int loop);
+HVDFT_API int hvdft_worker_snapshot_begin(int loop, uint64_t cut, uint64_t position);
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
-// `position`: the cursor at the moment whose state it holds.
-HVDFT_API int hvdft_worker_snapshot_publish(int loop, uint64_t bytes, uint64_t position);
-// 1 and the latest snapshot, or 0.
-HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, uint64_t* bytes,
-                                        uint64_t* position);
+HVDFT_API int hvdft_worker_snapshot_deliver(int loop, const hvdft_snapshot* snapshot);
+// This rank will not deliver its part of a shared snapshot of this cut, nor of an earlier one.
+HVDFT_API int hvdft_worker_snapshot_give_up(int loop, uint64_t cut);
+// 1 and the latest snapshot, or 0; and the stripe of a rank on this node in that snapshot.
+HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, hvdft_snapshot* out);
+HVDFT_API int hvdft_worker_snapshot_stripe(int loop, int rank, const void** data, uint64_t* bytes);
+// Marks: see protocol/sequencer.h. Asks for one at `position` or later. Whether this rank has
+// passed one since the cursor was at `since`.
+HVDFT_API void hvdft_worker_mark_request(uint64_t position);
+HVDFT_API int hvdft_worker_mark_passed(int loop, uint64_t since);
+// Fingerprints of a rank's variables at a cut of a loop, for the other ranks: published, none if it
+// takes no part in the cut; and read: their bytes, HVDFT_AGAIN while they have not come, or
+// HVDFT_ETRUNCATED if they never will, or the rank has given the cut up.
+HVDFT_API int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data,
+                                                uint64_t bytes);
+HVDFT_API int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out,
+                                            uint64_t capacity);
+// This rank has taken part in all cuts of the loop, up to this one, in which it is going to.
+HVDFT_API void hvdft_worker_cuts_passed(int loop, uint64_t cut);
+// Waiting for other ranks' fingerprints and parts: take the ticket, look, then wait.
+HVDFT_API uint32_t hvdft_worker_snapshot_ticket(void);
+HVDFT_API void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms);
+HVDFT_API void hvdft_worker_node_ranks(int* first, int* count);  // the ranks on this node
 HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
 HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
 // The part of the log that snapshots can truncate, and how much of that the arena has room for.

@@ -19,7 +19,8 @@ uint64_t first_term(const NodeHeader& h) {
 LogWriter::LogWriter(Node& node)
     : node_(node),
       store_(node),
-      sequencer_(first_term(node.header()), store_.length(), store_.gone()) {
+      sequencer_(first_term(node.header()), store_.length(), store_.gone(),
+                 node.header().mark.load()) {
   for (int r = 0; r < node.size(); ++r) seen_.push_back(node.rank(r).entered.load());
 }
 
@@ -52,9 +53,22 @@ void LogWriter::run() {
 bool LogWriter::step() {
   bool joins = answer_enter_requests();
   bool proposal = answer_proposal();
+  bool marked = answer_mark_requests();
   bool truncated = truncate();
   store_.publish_room();
-  return joins || proposal || truncated;
+  return joins || proposal || marked || truncated;
+}
+
+bool LogWriter::answer_mark_requests() {
+  NodeHeader& h = node_.header();
+  bool any = false;
+  for (int r = 0; r < node_.size(); ++r) {
+    uint64_t request = node_.rank(r).mark_request.load(std::memory_order_acquire);
+    any |= request > 0 && sequencer_.mark(request - 1);
+  }
+  // Before the ops that follow it: a rank that has executed one of them knows of the mark.
+  if (any) h.mark.store(sequencer_.latest_mark(), std::memory_order_seq_cst);
+  return any;
 }
 
 bool LogWriter::answer_enter_requests() {

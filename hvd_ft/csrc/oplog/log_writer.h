@@ -26,6 +26,7 @@ class LogWriter {
   void run();
   bool answer_enter_requests();
   bool answer_proposal();
+  bool answer_mark_requests();
   bool truncate();
   int append(uint64_t count);
 

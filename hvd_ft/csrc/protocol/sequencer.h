@@ -7,6 +7,10 @@
 // belongs to a term; when a rank enters, at the start or after its worker was restarted, a new term
 // begins and everything announced before is void, so a tensor is never counted twice because a dead
 // incarnation had announced it too.
+//
+// A *mark* is a position of the log, put there because a rank wants a snapshot. Every rank takes it
+// at its first step boundary beyond the mark: as ranks execute the same ops in the same order, this
+// is the same boundary for all, and the same again in a replay.
 #ifndef HVD_FT_SEQUENCER_H
 #define HVD_FT_SEQUENCER_H
 
@@ -24,12 +28,19 @@ struct LoopPosition {
   uint64_t position = 0;
 };
 
+// Whether a rank at a step boundary, which has executed the ops before `cursor`, takes a snapshot
+// for the mark at position `mark` - 1. A rank that stands exactly at the mark has not passed it.
+// `since`: the cursor at the rank's latest snapshot of the loop, or at the loop's beginning.
+inline bool passes_mark(uint64_t mark, uint64_t since, uint64_t cursor) {
+  return mark > since && mark <= cursor;
+}
+
 class Sequencer {
  public:
   Sequencer() = default;
   // Continues after another sequencer: with a term that no process has seen yet.
-  Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before)
-      : term_(term), log_length_(log_length), next_(decided_before) {}
+  Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before, uint64_t mark = 0)
+      : term_(term), log_length_(log_length), next_(decided_before), mark_(mark) {}
 
   uint64_t term() const { return term_; }
   uint64_t log_length() const { return log_length_; }
@@ -49,6 +60,15 @@ class Sequencer {
     log_length_ += count;
     return true;
   }
+
+  // A rank asks for a mark at `position` or later: true if the log gets one, at its end. The marks
+  // that ranks ask for at about the same time are one.
+  bool mark(uint64_t position) {
+    if (mark_ > position) return false;
+    mark_ = log_length_ + 1;
+    return true;
+  }
+  uint64_t latest_mark() const { return mark_; }  // its position + 1; 0: none
 
   struct Truncation {
     std::vector<uint64_t> drop;  // these ops are never needed again
@@ -80,6 +100,7 @@ class Sequencer {
   uint64_t log_length_ = 0;
   size_t loop_ = 0;    // the loop in which the log is being truncated
   uint64_t next_ = 0;  // first op of which it is not yet decided
+  uint64_t mark_ = 0;
 };
 
 }  // namespace hvdft

@@ -38,7 +38,7 @@ namespace hvdft {
 // A rank's state as other nodes need it. Times are those of its node.
 struct RankFacts {
   uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
-  uint64_t enter_request, left_at;
+  uint64_t enter_request, left_at, mark_request;
   uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
   uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns;
   uint64_t ring_received, ring_sent;
@@ -66,6 +66,7 @@ class MirrorSender {
   void collect_rank(int rank, uint64_t now_ns, std::string* out);
   void collect_loops(int rank, std::string* out);
   void collect_mail(int rank, std::string* out);
+  void collect_fingerprints(int rank, std::string* out);
   void collect_log(uint64_t decided_before, std::string* out);
   void collect_decided(uint64_t decided_before, std::string* out);
   void collect_answers(std::string* out);
@@ -78,7 +79,7 @@ class MirrorSender {
   struct Sent {  // of one rank
     RankFacts facts{};
     uint64_t at_ns = 0;  // when
-    uint64_t mail = 0, entered = 0, mail_taken = 0;
+    uint64_t mail = 0, entered = 0, mail_taken = 0, fingerprints = 0;
     std::vector<LoopSent> loops{kMaxLoops};
   };
 
@@ -87,7 +88,7 @@ class MirrorSender {
   const bool keeps_log_;
   std::vector<Sent> sent_;
   MessageMirrorSender messages_;
-  uint64_t term_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
+  uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
   bool stop_ = false;
 };
 
@@ -116,6 +117,7 @@ class MirrorReceiver {
   void apply_event(EventFrame frame);
   void apply_facts(int rank, const RankFacts& facts);
   void apply_mail(int rank, const char* payload, uint64_t bytes);
+  void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
   void apply_record(const char* payload);
   void apply_decided(const char* payload, uint64_t bytes);
   void check(int code);

@@ -23,6 +23,8 @@ enum class FrameKind : uint32_t {
   kJoined,   // the join request that was granted
   kTaken,    // sequence of the mail that was taken
   kTerm,
+  kMark,          // position + 1
+  kFingerprints,  // cut_key(), then the fingerprints
   kBye,
   kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,

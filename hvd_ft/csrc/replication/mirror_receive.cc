@@ -73,6 +73,10 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kTerm:
       workers_ = true;
       return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
+    case FrameKind::kMark:
+      return node_.header().mark.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+    case FrameKind::kFingerprints:
+      return apply_fingerprints(rank, payload, frame.bytes);
     case FrameKind::kBye:
       bye_ = true;
       return;
@@ -114,6 +118,7 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   if (urgent(before, f)) workers_ = agents_ = true;
   before = f;
   log_writer_ |= block.enter_request.load() != f.enter_request;
+  log_writer_ |= block.mark_request.exchange(f.mark_request) != f.mark_request;
   block.contributed.store(f.contributed, std::memory_order_seq_cst);
   block.executed.store(f.executed);
   block.step.store(f.step);
@@ -147,6 +152,11 @@ void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
   block.mail_bytes.store(bytes, std::memory_order_relaxed);
   write_torn(node_.mail(rank), payload + sizeof head, bytes);
   block.mail_sequence.store(head.sequence, std::memory_order_seq_cst);
+}
+
+void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {
+  publish_fingerprints(node_.fingerprints(rank), get<uint64_t>(payload), payload + sizeof(uint64_t),
+                       bytes - sizeof(uint64_t));
 }
 
 void MirrorReceiver::apply_record(const char* payload) {

@@ -18,6 +18,7 @@ RankFacts facts_of(const RankBlock& block) {
   f.asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_doorbell.load();
   f.enter_request = block.enter_request.load();
   f.left_at = block.left_at.load();
+  f.mark_request = block.mark_request.load();
   f.contributed = block.contributed.load(std::memory_order_seq_cst);
   f.executed = block.executed.load();
   f.step = block.step.load();
@@ -40,7 +41,8 @@ RankFacts facts_of(const RankBlock& block) {
 bool urgent(const RankFacts& before, const RankFacts& now) {
   return before.state != now.state || before.sessions != now.sessions ||
          before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
-         before.enter_request != now.enter_request || before.left_at != now.left_at;
+         before.enter_request != now.enter_request || before.left_at != now.left_at ||
+         before.mark_request != now.mark_request;
 }
 
 MirrorSender::MirrorSender(const Node& node, int first, int end)
@@ -82,6 +84,7 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     if (keeps_log_) continue;
     collect_loops(r, &news);
     collect_mail(r, &news);
+    collect_fingerprints(r, &news);
   }
   collect_events(&news);
   collect_stop(&news);
@@ -144,8 +147,27 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
   }
 }
 
+// Only rank 0's node compares those of all ranks.
+void MirrorSender::collect_fingerprints(int rank, std::string* out) {
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  const Fingerprints* both = node_.fingerprints(rank);
+  for (int at = 0; at < 2; ++at) {
+    uint64_t cut = both[at].cut.load(std::memory_order_seq_cst);
+    if (cut <= sent.fingerprints) continue;
+    std::string data(both[at].bytes, '\0');
+    copy_torn(data.data(), both[at].data, data.size());
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (both[at].cut.load(std::memory_order_seq_cst) != cut) continue;
+    put_frame(out, FrameKind::kFingerprints, rank, &cut, sizeof cut, data.data(), data.size());
+    sent.fingerprints = cut;
+  }
+}
+
 void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
   uint64_t length = node_.header().log_length.load(std::memory_order_acquire);
+  // Marks go before the ops that follow them; those before `length` are known by now.
+  uint64_t mark = node_.header().mark.load(std::memory_order_seq_cst);
+  if (mark != mark_) put_frame(out, FrameKind::kMark, 0, mark_ = mark);
   for (; log_length_ < length; ++log_length_) {
     // It is not truncated before the other node's ranks have snapshots after it.
     const Record& record = *node_.record(log_length_);

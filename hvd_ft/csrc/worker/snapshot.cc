@@ -1,11 +1,18 @@
 // Training loops and their snapshots: two slots a loop in the rank's arena, written in turn,
-// published by one store.
+// published by one store. The rules are those of shared_snapshot.h.
 #include <fcntl.h>
 #include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
 
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "protocol/sequencer.h"
+#include "protocol/shared_snapshot.h"
 #include "worker/worker.h"
 
 using hvdft::fail;
@@ -13,6 +20,7 @@ using hvdft::failpoint;
 using hvdft::Loop;
 using hvdft::Mapping;
 using hvdft::RankBlock;
+using hvdft::SlotUse;
 using hvdft::the_worker;
 using hvdft::Worker;
 
@@ -32,17 +40,69 @@ int unpublished_slot(const Loop& loop) {
   return published == 0 ? 0 : 1 - static_cast<int>(published & 1);
 }
 
+uint64_t published_word(const Loop& loop) {
+  uint64_t published = loop.published.load();
+  return published == 0 ? 0 : loop.slots[published & 1].load();
+}
+
+hvdft::RankSlots slots_of(const Loop& loop) {
+  uint64_t given_up = loop.given_up.load(std::memory_order_seq_cst);
+  uint64_t published = loop.published_cut.load(std::memory_order_seq_cst);
+  return {given_up,
+          published,
+          {loop.slots[0].load(std::memory_order_seq_cst),
+           loop.slots[1].load(std::memory_order_seq_cst)}};
+}
+
+// What is to be done about the slot that is not published.
+SlotUse use_of(int number) {
+  const Worker& w = *the_worker();
+  const Loop& own = w.block().loops[number];
+  uint64_t word = own.slots[unpublished_slot(own)].load();
+  std::vector<hvdft::RankSlots> ranks;
+  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
+    ranks.push_back(slots_of(w.node->rank(r).loops[number]));
+  }
+  return hvdft::use_of(word, published_word(own), ranks);
+}
+
+HVDFT_PER_WORKER std::mutex publishing;  // by the script's thread, or the one that copies
+
+// Publishes what is complete. A worker that is replaying must have come to it, as the log may be
+// truncated there from then on; or it is `restoring`, and goes on from there.
+int publish_complete(int number, bool restoring = false) {
+  std::lock_guard<std::mutex> guard(publishing);
+  Worker& w = *the_worker();
+  Loop& loop = w.block().loops[number];
+  loop.published_cut.store(hvdft::cut_of(published_word(loop)));  // a killed one may not have
+  if (use_of(number) != SlotUse::kComplete) return HVDFT_OK;
+  int slot = unpublished_slot(loop);
+  uint64_t position = loop.positions[slot];
+  if (!restoring && w.log.cursor() < position) return HVDFT_OK;
+  int code = w.views.detach(position);  // from then on the log may be truncated there
+  if (code != HVDFT_OK) return code;
+  loop.published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
+                       std::memory_order_release);
+  loop.published_cut.store(hvdft::cut_of(loop.slots[slot].load()), std::memory_order_seq_cst);
+  hvdft::notify(w.node->header().snapshot_doorbell);
+  w.messages.snapshot_published(number, slot);
+  w.block().snapshot_count.fetch_add(1);
+  failpoint(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
+  w.state.event(HVDFT_EV_SNAPSHOT, position);
+  w.node->notify_log_writer();  // the log may be truncatable now
+  return HVDFT_OK;
+}
+
 // This process's mapping of a slot. A new mapping costs a fault for every page, so the slots being
 // written stay mapped; the one being read has a mapping of its own.
 class Slot {
  public:
-  // The first `bytes` of a loop's slot, or nullptr and an error.
-  char* map(int loop, int slot, uint64_t bytes, bool writable) {
+  // The first `bytes` of a loop's slot in a rank's file, or nullptr and an error.
+  char* map(const hvdft::RankFile& file, int loop, int slot, uint64_t bytes, bool writable) {
     uint64_t size = hvdft::align_up(bytes + (bytes == 0), hvdft::kPage);
     if (mapping_ != nullptr && loop == loop_ && slot == slot_ && size <= bytes_) {
       return mapping_->data();
     }
-    const hvdft::RankFile& file = *the_worker()->file;
     mapping_ = std::make_unique<Mapping>();
     if (mapping_->map(file.fd(), hvdft::slot_offset(file.limit(), loop, slot), size, writable) !=
         HVDFT_OK) {
@@ -63,6 +123,7 @@ class Slot {
 
 HVDFT_PER_WORKER Slot written[2];
 HVDFT_PER_WORKER Slot being_read;
+HVDFT_PER_WORKER std::map<int, Slot> stripes;  // of other ranks on the node
 
 }  // namespace
 
@@ -88,9 +149,11 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
 int hvdft_worker_loop_end(int number) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
-  if (loop->ended.exchange(1) == 1) return HVDFT_OK;
+  if (int code = publish_complete(number); code != HVDFT_OK) return code;
+  if (loop->ended.exchange(1) == 1 || use_of(number) != SlotUse::kFree) return HVDFT_OK;
   Worker& w = *the_worker();
   int slot = unpublished_slot(*loop);
+  loop->slots[slot].store(0);
   uint64_t offset = hvdft::slot_offset(w.file->limit(), number, slot);
   uint64_t freed = loop->backed[slot].exchange(0);
   if (freed > 0) {
@@ -106,6 +169,31 @@ int hvdft_worker_loop_ended(int number) {
   return loop == nullptr ? HVDFT_EINVAL : static_cast<int>(loop->ended.load());
 }
 
+int hvdft_worker_snapshot_settle(int number) {
+  if (loop_of(number) == nullptr) return HVDFT_EINVAL;
+  if (int code = publish_complete(number); code != HVDFT_OK) return code;
+  SlotUse use = use_of(number);
+  return use == SlotUse::kFree ? HVDFT_OK : use == SlotUse::kHeld ? 1 : HVDFT_AGAIN;
+}
+
+int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
+  int code = hvdft_worker_snapshot_settle(number);
+  if (code < 0 && code != HVDFT_AGAIN) return code;
+  Worker& w = *the_worker();
+  Loop& loop = w.block().loops[number];
+  // An earlier incarnation may have delivered it.
+  if (hvdft::cut_of(std::max(loop.slots[0].load(), loop.slots[1].load())) >= cut) return 1;
+  if (code == 1) hvdft_worker_snapshot_give_up(number, cut);
+  if (code != HVDFT_OK) return code;
+  int slot = unpublished_slot(loop);
+  uint64_t held = hvdft::cut_of(loop.slots[slot].load());
+  if (held > loop.published_cut.load()) hvdft_worker_snapshot_give_up(number, held);
+  loop.slots[slot].store(0, std::memory_order_seq_cst);
+  failpoint(HVDFT_AT_SNAPSHOT_DROP, position);
+  w.messages.snapshot_begins(number, slot);
+  return HVDFT_OK;
+}
+
 int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
@@ -119,40 +207,66 @@ int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
     if (code != HVDFT_OK) return code;
     loop->backed[slot].store(size);
   }
-  w.messages.snapshot_begins(number, slot);
-  *room = written[slot].map(number, slot, bytes, true);
+  *room = written[slot].map(*w.file, number, slot, bytes, true);
   return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }
 
-int hvdft_worker_snapshot_publish(int number, uint64_t bytes, uint64_t position) {
+int hvdft_worker_snapshot_deliver(int number, const hvdft_snapshot* snapshot) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
-  Worker& w = *the_worker();
-  int code = w.views.detach(position);  // from then on the log may be truncated there
-  if (code != HVDFT_OK) return code;
   int slot = unpublished_slot(*loop);
-  loop->bytes[slot] = bytes;
-  failpoint(HVDFT_AT_SNAPSHOT_PUBLISH, position);
-  loop->published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
-                        std::memory_order_release);
-  w.messages.snapshot_published(number, slot);
-  w.block().snapshot_count.fetch_add(1);
-  failpoint(HVDFT_AT_SNAPSHOT_PUBLISHED, position);
-  w.state.event(HVDFT_EV_SNAPSHOT, position);
-  w.node->notify_log_writer();  // the log may be truncatable now
+  loop->positions[slot] = snapshot->position;
+  loop->bytes[slot] = snapshot->bytes;
+  loop->stripes[slot] = snapshot->stripe;
+  failpoint(HVDFT_AT_SNAPSHOT_PUBLISH, snapshot->position);
+  loop->slots[slot].store(hvdft::slot_word(snapshot->cut, snapshot->agreement),
+                          std::memory_order_seq_cst);
+  failpoint(HVDFT_AT_SNAPSHOT_DELIVERED, snapshot->position);
+  hvdft::notify(the_worker()->node->header().snapshot_doorbell);
+  return publish_complete(number);
+}
+
+int hvdft_worker_snapshot_give_up(int number, uint64_t cut) {
+  Loop* loop = loop_of(number);
+  if (loop == nullptr) return HVDFT_EINVAL;
+  if (loop->given_up.load() < cut) loop->given_up.store(cut, std::memory_order_seq_cst);
+  hvdft::notify(the_worker()->node->header().snapshot_doorbell);
   return HVDFT_OK;
 }
 
-int hvdft_worker_snapshot_get(int number, const void** data, uint64_t* bytes, uint64_t* position) {
+int hvdft_worker_snapshot_get(int number, const void** data, hvdft_snapshot* out) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
+  if (int code = publish_complete(number, true); code != HVDFT_OK) return code;
   uint64_t published = loop->published.load(std::memory_order_acquire);
   if (published == 0) return 0;
   int slot = static_cast<int>(published & 1);
-  *bytes = loop->bytes[slot];
-  *position = (published >> 1) - 1;
-  *data = being_read.map(number, slot, *bytes, false);
+  uint64_t word = loop->slots[slot].load();
+  *out = {hvdft::cut_of(word), (published >> 1) - 1, loop->bytes[slot], loop->stripes[slot],
+          static_cast<uint32_t>(word)};
+  *data = being_read.map(*the_worker()->file, number, slot, out->bytes, false);
   return *data != nullptr ? 1 : HVDFT_ESYS;
+}
+
+int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64_t* bytes) {
+  Loop* loop = loop_of(number);
+  if (loop == nullptr) return HVDFT_EINVAL;
+  const Worker& w = *the_worker();
+  const Loop& theirs = w.node->rank(rank).loops[number];
+  uint64_t word = published_word(*loop);
+  for (int slot = 0; slot < 2; ++slot) {
+    if (theirs.slots[slot].load(std::memory_order_seq_cst) != word) continue;
+    const char* all =
+        stripes[rank].map(w.arenas->file(rank), number, slot, theirs.bytes[slot], false);
+    if (all == nullptr) return HVDFT_ESYS;
+    *data = all + theirs.stripes[slot];
+    *bytes = theirs.bytes[slot] - theirs.stripes[slot];
+    return HVDFT_OK;
+  }
+  return fail(HVDFT_EINVAL,
+              "rank %d has lost its part of the snapshot of training loop %d that "
+              "the ranks of its node share; start the job again",
+              rank, number);
 }
 
 int hvdft_worker_jump(int number) {
@@ -168,6 +282,21 @@ int hvdft_worker_jump(int number) {
   w.state.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_notify();
   return HVDFT_OK;
+}
+
+int hvdft_worker_mark_passed(int number, uint64_t since) {
+  if (loop_of(number) == nullptr) return HVDFT_EINVAL;
+  const Worker& w = *the_worker();
+  uint64_t mark = w.node->header().mark.load(std::memory_order_acquire);
+  if (!hvdft::passes_mark(mark, since, w.log.cursor())) return 0;
+  failpoint(HVDFT_AT_MARK, w.log.cursor());
+  return 1;
+}
+
+void hvdft_worker_mark_request(uint64_t position) {
+  Worker& w = *the_worker();
+  if (w.block().mark_request.exchange(position + 1) == position + 1) return;
+  w.node->notify_log_writer();
 }
 
 void hvdft_worker_count_snapshots(const hvdft_snapshots* more) {

@@ -98,7 +98,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             return
         self._loop.set_step(self._step)
         if self._variables is not None and self._loop.can_finish():
-            self._loop.write(self._step, partial(self._contents, session, done=True))
+            self._loop.write(self._step, partial(self._contents, session, done=True), last=True)
         self._loop.end()
         self._loop = None
         if self._restored:

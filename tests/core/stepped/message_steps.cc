@@ -6,6 +6,7 @@
 
 #include "worker/messages.h"
 #include "steps.h"
+#include "../take_snapshot.h"
 
 using namespace hvdft;
 
@@ -96,20 +97,17 @@ struct Script {
   }
 
   void snapshot() const {
-    void* room;
     std::string all = content();
-    CHECK(hvdft_worker_snapshot_room(0, all.size(), &room) == HVDFT_OK);
-    std::memcpy(room, all.data(), all.size());
-    CHECK(hvdft_worker_snapshot_publish(0, all.size(), hvdft_worker_cursor()) == HVDFT_OK);
+    take_snapshot(received + 1, all.data(), all.size());
   }
 
   void restore() {
     const void* data;
-    uint64_t bytes, position;
-    if (hvdft_worker_snapshot_get(0, &data, &bytes, &position) != 1) return;
-    CHECK(bytes >= 8);
+    hvdft_snapshot snapshot;
+    if (hvdft_worker_snapshot_get(0, &data, &snapshot) != 1) return;
+    CHECK(snapshot.bytes >= 8);
     received = *static_cast<const unsigned char*>(data);
-    CHECK(std::string(static_cast<const char*>(data), bytes) == content());
+    CHECK(std::string(static_cast<const char*>(data), snapshot.bytes) == content());
     CHECK(hvdft_worker_jump(0) == HVDFT_OK);
   }
 

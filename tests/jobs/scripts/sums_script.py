@@ -123,16 +123,19 @@ class Script:
 
     def snapshot(self) -> None:
         room, content = ffi.new("void **"), struct.pack("QQ", self.next, self.hash)
+        cursor = core.hvdft_worker_cursor()
+        check(core.hvdft_worker_snapshot_begin(0, cursor, cursor))
         check(core.hvdft_worker_snapshot_room(0, len(content), room))
         ffi.memmove(room[0], content, len(content))
-        check(core.hvdft_worker_snapshot_publish(0, len(content), core.hvdft_worker_cursor()))
+        about = {"cut": cursor, "position": cursor, "bytes": len(content)}
+        check(core.hvdft_worker_snapshot_deliver(0, ffi.new("hvdft_snapshot *", about)))
 
     def restore(self) -> None:
         check(core.hvdft_worker_loop_begin(0, ffi.new("uint64_t *")))
-        data, count, place = ffi.new("const void **"), ffi.new("uint64_t *"), ffi.new("uint64_t *")
-        got = core.hvdft_worker_snapshot_get(0, data, count, place)
+        data, about = ffi.new("const void **"), ffi.new("hvdft_snapshot *")
+        got = core.hvdft_worker_snapshot_get(0, data, about)
         if got == 1:
-            self.next, self.hash = struct.unpack("QQ", ffi.buffer(data[0], count[0]))
+            self.next, self.hash = struct.unpack("QQ", ffi.buffer(data[0], about.bytes))
             check(core.hvdft_worker_jump(0))
 
 

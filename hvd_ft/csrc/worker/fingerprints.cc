@@ -1,0 +1,72 @@
+// The fingerprints of a rank's variables, published for the other ranks at each cut.
+#include <cstring>
+
+#include "base/doorbell.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "worker/worker.h"
+
+using hvdft::fail;
+using hvdft::failpoint;
+using hvdft::Fingerprints;
+using hvdft::Loop;
+using hvdft::RankBlock;
+using hvdft::the_worker;
+using hvdft::Worker;
+
+int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data, uint64_t bytes) {
+  Worker& w = *the_worker();
+  Fingerprints* both = w.node->fingerprints(w.rank);
+  if (bytes > sizeof both->data) {
+    return fail(HVDFT_EINVAL, "fingerprints of %lu bytes are over %zu", bytes, sizeof both->data);
+  }
+  hvdft::publish_fingerprints(both, hvdft::cut_key(loop, cut), static_cast<const char*>(data),
+                              bytes);
+  failpoint(HVDFT_AT_FINGERPRINTS, w.log.cursor());
+  w.node->notify_mirror();
+  hvdft::notify(w.node->header().snapshot_doorbell);
+  return HVDFT_OK;
+}
+
+int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out, uint64_t capacity) {
+  const Worker& w = *the_worker();
+  const RankBlock& block = w.node->rank(rank);
+  const Loop& theirs = block.loops[loop];
+  // Before the fingerprints: what is not there when these say that it never comes has not come.
+  if (theirs.given_up.load(std::memory_order_seq_cst) >= cut) return HVDFT_ETRUNCATED;
+  bool never = block.state.load(std::memory_order_seq_cst) == HVDFT_DONE ||
+               theirs.ended.load(std::memory_order_seq_cst) != 0 ||
+               theirs.passed_cut.load(std::memory_order_seq_cst) >= cut;
+  const Fingerprints* both = w.node->fingerprints(rank);
+  uint64_t key = hvdft::cut_key(loop, cut);
+  for (int at = 0; at < 2; ++at) {
+    uint64_t there = both[at].cut.load(std::memory_order_seq_cst);
+    never |= there > key;
+    if (there != key) continue;
+    uint64_t bytes = both[at].bytes;
+    if (bytes > capacity) return HVDFT_EINVAL;
+    hvdft::copy_torn(static_cast<char*>(out), both[at].data, bytes);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (both[at].cut.load(std::memory_order_seq_cst) == key) return static_cast<int64_t>(bytes);
+  }
+  return never ? HVDFT_ETRUNCATED : HVDFT_AGAIN;
+}
+
+void hvdft_worker_cuts_passed(int loop, uint64_t cut) {
+  Loop& own = the_worker()->block().loops[loop];
+  if (own.passed_cut.load() < cut) own.passed_cut.store(cut, std::memory_order_seq_cst);
+}
+
+uint32_t hvdft_worker_snapshot_ticket(void) {
+  return the_worker()->node->header().snapshot_doorbell.load(std::memory_order_seq_cst);
+}
+
+void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms) {
+  hvdft::wait_doorbell(the_worker()->node->header().snapshot_doorbell, ticket, timeout_ms);
+}
+
+void hvdft_worker_node_ranks(int* first, int* count) {
+  const hvdft::Node& node = *the_worker()->node;
+  *first = node.first_local();
+  *count = node.end_local() - node.first_local();
+}

@@ -1,0 +1,113 @@
+"""What ranks that share a snapshot store, and what they read back."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.worker.shared_contents import (
+    MIN_SHARED_BYTES,
+    Part,
+    agreement,
+    differing,
+    fingerprints,
+    freeze,
+    stripe,
+    unpack,
+)
+
+LARGE = MIN_SHARED_BYTES + 1000
+
+
+def contents(rank: int) -> dict[str, np.ndarray]:
+    """Weights that are equal on all ranks, and a statistic that is not."""
+    return {
+        "0:weights": np.arange(LARGE, dtype=np.float32),
+        "1:statistic": np.full(LARGE, rank, np.float64),
+        "2:empty": np.zeros((0, 3)),
+        "3:half": np.arange(LARGE).astype(ml_dtypes.bfloat16).reshape(2, -1),
+        "4:step": np.array(7),
+    }
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_every_rank_reads_back_what_it_had(ranks: int) -> None:
+    frozen = [freeze(contents(rank), {"rank": rank}) for rank in range(ranks)]
+    prints = [fingerprints(arrays, 3, 100) for arrays, _ in frozen]
+    differ = differing(prints)
+    assert differ == ([1] if ranks > 1 else [])
+    shared = ["0:weights", "3:half"]
+    slots = []
+    for rank, (arrays, values) in enumerate(frozen):
+        part = Part(arrays, values, shared, rank, ranks)
+        room = np.full(part.bytes, 0xAA, np.uint8)
+        for _ in part.write(room):
+            pass
+        slots.append((room.data, room[part.stripe :].data))
+    for rank in range(ranks):
+        arrays, values = unpack(slots[rank][0], [data for _, data in slots])
+        assert values == {"rank": rank}
+        assert list(arrays) == list(contents(rank))
+        for name, array in contents(rank).items():
+            np.testing.assert_array_equal(arrays[name], array)
+            assert arrays[name].dtype == array.dtype
+
+
+def test_what_is_shared_is_stored_once() -> None:
+    arrays, values = freeze({"w": np.zeros(1 << 22, np.uint8)}, {})
+    parts = [Part(arrays, values, ["w"], rank, 4) for rank in range(4)]
+    assert sum(part.bytes for part in parts) < (1 << 22) + 4 * 8192
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 10_000_000])
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_stripes_are_all_of_it(size: int, count: int) -> None:
+    ends = [stripe(size, number, count) for number in range(count)]
+    assert ends[0][0] == 0
+    assert ends[-1][1] == size
+    assert all(one[1] == two[0] for one, two in itertools.pairwise(ends))
+
+
+def test_an_array_that_changes_on_one_rank_is_seen() -> None:
+    before, after = contents(0), contents(0)
+    after["0:weights"][12345 % LARGE] += 1
+    kept = [fingerprints(each, 1, 5) for each in (before, after)]
+    assert differing(kept) == [0]
+    assert agreement(kept) != agreement([kept[0], kept[0]])
+    assert differing([kept[0], kept[0]]) == []
+
+
+@pytest.mark.parametrize("other", [(2, 5), (1, 6)], ids=["cut", "position"])
+def test_ranks_at_different_boundaries_share_nothing(other: tuple[int, int]) -> None:
+    arrays = contents(0)
+    assert differing([fingerprints(arrays, 1, 5), fingerprints(arrays, *other)]) is None
+
+
+def test_other_variables_are_not_compared() -> None:
+    arrays = contents(0)
+    fewer = {name: array for name, array in arrays.items() if name != "4:step"}
+    assert differing([fingerprints(arrays, 1, 5), fingerprints(fewer, 1, 5)]) is None
+
+
+def test_what_is_small_may_change_afterwards() -> None:
+    arrays = contents(0)
+    kept, values = freeze(arrays, {"list": [1, 2]})
+    arrays["4:step"] += 1
+    assert kept["4:step"] == 7
+    part = Part(kept, values, [], 0, 1)
+    room = np.zeros(part.bytes, np.uint8)
+    for _ in part.write(room):
+        pass
+    assert unpack(room.data, [])[1] == {"list": [1, 2]}
+
+
+def test_a_stripe_that_is_too_short_is_told() -> None:
+    arrays, values = freeze(contents(0), {})
+    part = Part(arrays, values, ["0:weights"], 0, 2)
+    room = np.zeros(part.bytes, np.uint8)
+    for _ in part.write(room):
+        pass
+    with pytest.raises(HvdFtError, match="too short"):
+        unpack(room.data, [room.data[:10], room.data[:10]])
