@@ -1,5 +1,5 @@
-// Every interleaving of ranks that ask for marks, execute ops, come to step boundaries, and die: all
-// take their snapshots at the same boundaries, also in a replay.
+// Every interleaving of ranks that ask for marks, execute ops, come to step boundaries, and die:
+// all take their snapshots at the same boundaries, also in a replay.
 #include <cstdio>
 #include <set>
 #include <tuple>
@@ -16,8 +16,8 @@ constexpr uint64_t kStepOps = 2;
 
 struct Rank {
   uint64_t cursor = 0, since = 0, request = 0;
-  uint64_t taken = 0;         // a bit for each boundary
-  bool at_boundary = true;    // it has not yet looked whether to take a snapshot here
+  uint64_t taken = 0;       // a bit for each boundary
+  bool at_boundary = true;  // it has not yet looked whether to take a snapshot here
   auto key() const { return std::tuple(cursor, since, request, taken, at_boundary); }
 };
 
@@ -127,7 +127,7 @@ class Explorer {
 void a_rank_at_the_mark_has_not_passed_it() {
   Sequencer s(1, 5, 0);
   CHECK(s.latest_mark() == 0 && s.mark(3));
-  CHECK(s.latest_mark() == 6);  // at position 5, the log's end
+  CHECK(s.latest_mark() == 6);      // at position 5, the log's end
   CHECK(!s.mark(3) && !s.mark(5));  // those who ask at the same time mean the same
   CHECK(s.propose(1, 1) && s.mark(6) && s.latest_mark() == 7);
   CHECK(!passes_mark(6, 0, 5) && passes_mark(6, 0, 6));

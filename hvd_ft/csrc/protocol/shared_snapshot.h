@@ -12,9 +12,9 @@
 // A rank that cannot deliver a cut *gives it up*, for ever. The others may then drop what they have
 // delivered of it, and give it up as well.
 //
-// A rank overwrites a slot only if no rank can start again from what it holds: it was never complete
-// and never will be, or all ranks have published something newer. Hence the invariant: all parts of
-// each rank's published snapshot, or of its newer complete one, exist.
+// A rank overwrites a slot only if no rank can start again from what it holds: it was never
+// complete and never will be, or all ranks have published something newer. Hence the invariant: all
+// parts of each rank's published snapshot, or of its newer complete one, exist.
 //
 // Rules only: no memory, threads or clock. snapshot.cc applies them to the arena;
 // shared_snapshot_test.cc tries every interleaving.
@@ -50,13 +50,14 @@ struct RankSlots {
 
 // What is to be done about the slot that is not published.
 enum class SlotUse {
-  kFree,     // it may be overwritten
-  kNeeded,   // it has to stay until other ranks have delivered their parts, or published a newer one
-  kHeld,     // it has to stay until other ranks have a newer one, which they have not begun
+  kFree,    // it may be overwritten
+  kNeeded,  // it has to stay until other ranks have delivered their parts, or published a newer one
+  kHeld,    // it has to stay until other ranks have a newer one, which they have not begun
   kComplete  // it is to be published
 };
 
-// `word`: of that slot; `published`: of the other one, or 0; `ranks`: of the node, this one included.
+// `word`: of that slot; `published`: of the other one, or 0; `ranks`: of the node, this one
+// included.
 inline SlotUse use_of(uint64_t word, uint64_t published, const std::vector<RankSlots>& ranks) {
   bool newer = cut_of(word) > cut_of(published);
   if (word == 0 || is_alone(word)) return newer ? SlotUse::kComplete : SlotUse::kFree;
