@@ -155,4 +155,5 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
         patch.setattr(training_loop, "_begun", 0)
         patch.setattr(training_loop, "_interval", SnapshotInterval())
         patch.setattr(training_loop, "_open", None)
+        patch.setenv("HOROVOD_FT_LOG_STEPS", "6")  # as an agent sets it
         yield worker

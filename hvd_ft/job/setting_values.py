@@ -89,11 +89,14 @@ def seconds(env: Mapping[str, str], name: str, default: Default, zero: str = "")
     return seconds
 
 
-def count(env: Mapping[str, str], name: str, default: int) -> int:
-    """Reads a number of things."""
+def count(
+    env: Mapping[str, str], name: str, default: int, *, least: int = 0, zero: str = ""
+) -> int:
+    """Reads a number of things, `least` or more; `zero` says what 0 means."""
     value = env.get(name)
     if not value:
         return default
-    if re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is None:
-        raise _wrong(name, value, "a whole number from 0 (never restart) to 9999")
+    if re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is None or int(value) < least:
+        meaning = f" ({zero})" if zero else ""
+        raise _wrong(name, value, f"a whole number from {least}{meaning} to 9999")
     return int(value)

@@ -125,7 +125,9 @@ class Settings:
         shown="none",
     )
     max_failures: int = _setting(
-        values.count, 3, "This many failures of one rank, or of agents, are survived …"
+        functools.partial(values.count, zero="never restart"),
+        3,
+        "This many failures of one rank, or of agents, are survived …",
     )
     failure_window_seconds: float = _setting(
         values.seconds, 300.0, "… within this time; one more stops the job."
@@ -163,6 +165,13 @@ class Settings:
         "`auto`: 3 where every host has a CPU for each of its ranks and for these three. Rank 0's "
         "value counts; the job says at its start which it uses, and why if only one.",
         shown="`auto`",
+    )
+    log_steps: int = _setting(
+        functools.partial(values.count, least=2),
+        6,
+        "The results of at most so many steps are kept in the op log: a snapshot is taken in time, "
+        "even over its budget of time. Logs up to 256 MiB are not bounded by it. See "
+        "[memory](../how-to/tuning.md#memory).",
     )
     message_timeout_seconds: float = _setting(
         values.seconds,

@@ -7,6 +7,7 @@ callback or a `State`), so a restarted script finds its snapshots by counting th
 import os
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from hvd_ft.worker.snapshot_interval import (
     check_snapshot_settings,
     log_wants_snapshot,
     messages_want_snapshot,
+    steps_by_memory,
 )
 from hvd_ft.worker.snapshot_writer import SLOTS, Cut, SnapshotWriter
 
@@ -61,6 +63,8 @@ class TrainingLoop:
         self.worker = worker
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
+        self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
+        self._steps_by_memory = inf
         self._writer = SnapshotWriter(worker)
         self._snapshot_step = 0  # of the latest snapshot
         self._snapshot_op = 0
@@ -138,14 +142,21 @@ class TrainingLoop:
             due = step - self._snapshot_step >= self._snapshot_steps
         return (due or self._is_due(step)) and self.worker.pending() == 0
 
+    @property
+    def _interval_steps(self) -> int:
+        """From one snapshot to the next, within both budgets."""
+        return int(min(_interval.steps, self._steps_by_memory))
+
     def _is_due(self, step: int) -> bool:
         """Asks for a mark if a snapshot is due; returns whether to take one without waiting."""
         if self._snapshot_steps is not None or self._writer.busy:
             return False
         self._settle()
-        own_ops = self.worker.cursor() - self._snapshot_op
-        due = step - self._snapshot_step >= _interval.steps
-        due = due or log_wants_snapshot(self.worker.log(), own_ops)
+        log, own_ops = self.worker.log(), self.worker.cursor() - self._snapshot_op
+        own_steps = step - self._snapshot_step
+        self._steps_by_memory = steps_by_memory(log, own_ops, own_steps, self._log_steps)
+        due = own_steps >= self._interval_steps
+        due = due or log_wants_snapshot(log, own_ops)
         due = due or messages_want_snapshot(*self.worker.message_room())
         if not due or not self.worker.snapshot_settle(self.number):
             return False
@@ -238,7 +249,7 @@ class TrainingLoop:
         stall_ns = self._stall_ns + waited_ns
         # The copy counts as if it had stopped training too: with every core busy it does.
         _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
-        steps = self._snapshot_steps or _interval.steps
+        steps = self._snapshot_steps or self._interval_steps
         training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
         self.worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)

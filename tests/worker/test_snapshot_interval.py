@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -10,10 +11,12 @@ from hvd_ft.native.types import Log
 from hvd_ft.worker.snapshot_interval import (
     FIRST_STEPS,
     SHORTEST_SECONDS,
+    SMALL_LOG_BYTES,
     SnapshotInterval,
     check_snapshot_settings,
     log_wants_snapshot,
     messages_want_snapshot,
+    steps_by_memory,
 )
 
 
@@ -171,6 +174,27 @@ def test_short_loops_leave_snapshots_to_their_ends(fresh: int, first: list[int])
 )
 def test_the_log_asks_those_whose_snapshot_is_old(log: Log, own_ops: int, wanted: bool) -> None:
     assert log_wants_snapshot(log, own_ops) is wanted
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("log", "own_ops", "own_steps", "allowed"),
+    [
+        (Log(0, 1, 0, 1), 0, 3, inf),  # steps put nothing into the log
+        (Log(100 * MIB, 1, 10, 1), 10, 0, inf),  # no step is done
+        (Log(600 * MIB, 1, 12, 1), 12, 6, 5),  # 100 MiB a step: the snapshot comes with the sixth
+        (Log(600 * MIB, 1, 24, 1), 12, 3, 5),  # half of the log is older than the latest snapshot
+        (Log(60 * MIB, 1, 12, 1), 12, 6, 24),  # 10 MiB a step: 25 of them are a small log
+        (Log(6, 1, 12, 1), 12, 6, SMALL_LOG_BYTES - 1),
+        (Log(600 * MIB, 1, 2, 1), 2, 1, 5),
+    ],
+)
+def test_the_log_has_a_budget_of_memory(
+    log: Log, own_ops: int, own_steps: int, allowed: float
+) -> None:
+    assert steps_by_memory(log, own_ops, own_steps, 6) == allowed
 
 
 @pytest.mark.parametrize("overhead", [0, 1, -0.1, "0.01", float("nan")])
