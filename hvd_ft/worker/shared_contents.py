@@ -2,14 +2,15 @@
 
 Ranks of one node store the arrays that are equal on all of them once. Nothing is assumed: each rank
 publishes a fingerprint of every array at a cut, and what is equal is what all fingerprints say. The
-shared arrays, one after the other, are cut into stripes, and each rank stores one of them.
+shared arrays, one after the other, are cut into stripes, and each rank stores one of them. Of more
+arrays than there is room for fingerprints, consecutive ones have one in common: a *group*.
 
 Fingerprints are XXH3 with 128 bits: at 10 GB/s and more on one core it is the fastest of the
 well-kept hashes, and two different arrays have the same one by chance once in 2^128.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
 from typing import Any
 
@@ -24,6 +25,7 @@ _ALIGN = 64
 _PAGE = 4096
 _VALUES = "values"  # the name of the frozen values among a slot's arrays
 MIN_SHARED_BYTES = 64 << 10  # sharing a smaller array costs more than it saves
+MAX_GROUPS = 4094  # so many fingerprints, and that of what there is, are published at a cut
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -48,38 +50,82 @@ def freeze(arrays: Arrays, values: Mapping[str, Any]) -> tuple[dict[str, np.ndar
     return kept, np.frombuffer(b"".join(encode({}, values)), np.uint8)
 
 
-def fingerprints(arrays: Arrays, cut: int, position: int) -> bytes:
-    """Returns a rank's fingerprints at a cut: of what there is, then of each array.
+def groups(count: int, most: int = MAX_GROUPS) -> list[range]:
+    """Returns the numbers of the arrays that have a fingerprint in common, for each fingerprint.
+
+    Args:
+        count: of the arrays; no more than `most` have a fingerprint each.
+        most: groups that there may be.
+    """
+    each = max(1, -(-count // most))
+    return [range(first, min(first + each, count)) for first in range(0, count, each)]
+
+
+def fingerprints(arrays: Arrays, cut: int, position: int, most: int = MAX_GROUPS) -> bytes:
+    """Returns a rank's fingerprints at a cut: of what there is, then of each group of arrays.
 
     Args:
         arrays: contiguous or not, any shapes.
         cut: its number.
         position: of the rank in the op log; ranks at different positions share nothing.
+        most: groups that there may be.
     """
     kinds = [[name, str(array.dtype), array.shape] for name, array in arrays.items()]
     about = json.dumps([cut, position, kinds]).encode()
-    data = (xxhash.xxh3_128_digest(_bytes(array).data) for array in arrays.values())
+    all_arrays = list(arrays.values())
+    data = (
+        _of_group([all_arrays[number] for number in group]) for group in groups(len(arrays), most)
+    )
     return b"".join((xxhash.xxh3_128_digest(about), *data))
 
 
-def differing(all_ranks: Sequence[bytes]) -> list[int] | None:
+def _of_group(arrays: Sequence[np.ndarray]) -> bytes:
+    digests = [xxhash.xxh3_128_digest(_bytes(array).data) for array in arrays]
+    return digests[0] if len(digests) == 1 else xxhash.xxh3_128_digest(b"".join(digests))
+
+
+def of_groups(prints: bytes) -> list[bytes]:
+    """Returns the fingerprint of each group among a rank's fingerprints."""
+    return [prints[at : at + _BYTES] for at in range(_BYTES, len(prints), _BYTES)]
+
+
+def comparable(all_ranks: Sequence[bytes]) -> bool:
+    """Returns whether the ranks were at the same boundary with the same arrays.
+
+    Args:
+        all_ranks: what `fingerprints` returned on each.
+    """
+    first = all_ranks[0]
+    return all(other[:_BYTES] == first[:_BYTES] for other in all_ranks)
+
+
+def differing(all_ranks: Sequence[bytes]) -> set[int] | None:
     """Compares ranks' fingerprints.
 
     Args:
         all_ranks: what `fingerprints` returned on each.
 
     Returns:
-        The numbers of the arrays that are not equal on all ranks; None if the ranks were not at the
-        same boundary with the same arrays, so that nothing can be compared.
+        The numbers of the groups that are not equal on all ranks; None if nothing can be compared.
     """
-    first = all_ranks[0]
-    if any(other[:_BYTES] != first[:_BYTES] for other in all_ranks):
+    if not comparable(all_ranks):
         return None
-    return [
-        at // _BYTES - 1
-        for at in range(_BYTES, len(first), _BYTES)
-        if any(other[at : at + _BYTES] != first[at : at + _BYTES] for other in all_ranks)
-    ]
+    of_ranks = zip(*map(of_groups, all_ranks), strict=True)
+    return {number for number, prints in enumerate(of_ranks) if len(set(prints)) > 1}
+
+
+def shared(arrays: Arrays, differ: Set[int], most: int = MAX_GROUPS) -> list[str]:
+    """Returns the names of the arrays that are stored once: equal on all ranks, and large.
+
+    Args:
+        arrays: of this rank.
+        differ: as `differing` returned it.
+        most: groups that there may be.
+    """
+    names = list(arrays)
+    equal = [group for at, group in enumerate(groups(len(names), most)) if at not in differ]
+    of_equal = [names[number] for group in equal for number in group]
+    return [name for name in of_equal if arrays[name].nbytes >= MIN_SHARED_BYTES]
 
 
 def agreement(all_ranks: Sequence[bytes]) -> int:

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 from hvd_ft.errors import NoRoomError
-from hvd_ft.native.core import MAX_FINGERPRINT_BYTES, Worker, failpoint
+from hvd_ft.native.core import Worker, failpoint
 from hvd_ft.native.types import Point, Snapshot
 from hvd_ft.system.say import say
 from hvd_ft.worker.shared_contents import (
-    MIN_SHARED_BYTES,
     Arrays,
     Part,
     agreement,
     differing,
     fingerprints,
     freeze,
+    shared,
 )
 
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below this size the copy is faster than two threads that compete
@@ -137,11 +137,9 @@ class SnapshotWriter:
         begin = time.thread_time_ns()
         first, count = self._worker.node_ranks()
         own = fingerprints(arrays, cut.number, position)
-        if len(own) > MAX_FINGERPRINT_BYTES:
-            own = b""
         self._worker.fingerprints_publish(cut.loop, cut.number, own)
-        shared, number = self._agree(cut, arrays) if own and not cut.alone else ([], 0)
-        part = Part(arrays, values, shared, self._worker.rank - first, count)
+        common, number = self._agree(cut, arrays) if not cut.alone else ([], 0)
+        part = Part(arrays, values, common, self._worker.rank - first, count)
         arrays.clear()  # each array's memory is let go when it is copied
         try:
             room = np.frombuffer(self._worker.snapshot_room(cut.loop, part.bytes), np.uint8)
@@ -150,10 +148,10 @@ class SnapshotWriter:
             raise
         for _ in part.write(room):
             failpoint(Point.SNAPSHOT_WRITE, position)
-        stripe = part.stripe if shared else 0
+        stripe = part.stripe if common else 0
         snapshot = Snapshot(cut.number, position, part.bytes, stripe, number)
         self._worker.snapshot_deliver(cut.loop, snapshot)
-        if shared:
+        if common:
             self._await(lambda: self._worker.snapshot_settle(cut.loop))
         return time.thread_time_ns() - begin
 
@@ -164,12 +162,8 @@ class SnapshotWriter:
         if ranks is None or differ is None:
             self._worker.snapshot_give_up(cut.loop, cut.number)
             return [], 0
-        shared = [
-            name
-            for number, (name, array) in enumerate(arrays.items())
-            if array.nbytes >= MIN_SHARED_BYTES and number not in differ
-        ]
-        return shared, agreement(ranks) if shared else 0
+        names = shared(arrays, differ)
+        return names, agreement(ranks) if names else 0
 
     def _all_fingerprints(self, cut: Cut) -> list[bytes] | None:
         """Returns those of all ranks of the node, in their order; None if some never come."""

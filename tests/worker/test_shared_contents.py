@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.native.core import MAX_FINGERPRINT_BYTES
 from hvd_ft.worker.shared_contents import (
+    MAX_GROUPS,
     MIN_SHARED_BYTES,
     Part,
     agreement,
     differing,
     fingerprints,
     freeze,
+    groups,
+    shared,
     stripe,
     unpack,
 )
@@ -37,11 +41,11 @@ def test_every_rank_reads_back_what_it_had(ranks: int) -> None:
     frozen = [freeze(contents(rank), {"rank": rank}) for rank in range(ranks)]
     prints = [fingerprints(arrays, 3, 100) for arrays, _ in frozen]
     differ = differing(prints)
-    assert differ == ([1] if ranks > 1 else [])
-    shared = ["0:weights", "3:half"]
+    assert differ == ({1} if ranks > 1 else set())
+    common = ["0:weights", "3:half"]
     slots = []
     for rank, (arrays, values) in enumerate(frozen):
-        part = Part(arrays, values, shared, rank, ranks)
+        part = Part(arrays, values, common, rank, ranks)
         room = np.full(part.bytes, 0xAA, np.uint8)
         for _ in part.write(room):
             pass
@@ -74,9 +78,9 @@ def test_an_array_that_changes_on_one_rank_is_seen() -> None:
     before, after = contents(0), contents(0)
     after["0:weights"][12345 % LARGE] += 1
     kept = [fingerprints(each, 1, 5) for each in (before, after)]
-    assert differing(kept) == [0]
+    assert differing(kept) == {0}
     assert agreement(kept) != agreement([kept[0], kept[0]])
-    assert differing([kept[0], kept[0]]) == []
+    assert differing([kept[0], kept[0]]) == set()
 
 
 @pytest.mark.parametrize("other", [(2, 5), (1, 6)], ids=["cut", "position"])
@@ -111,3 +115,37 @@ def test_a_stripe_that_is_too_short_is_told() -> None:
         pass
     with pytest.raises(HvdFtError, match="too short"):
         unpack(room.data, [room.data[:10], room.data[:10]])
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 9, 100])
+def test_every_array_is_in_one_group(count: int) -> None:
+    found = groups(count, most=4)
+    assert len(found) <= 4
+    assert [number for group in found for number in group] == list(range(count))
+    assert count > 4 or all(len(group) == 1 for group in found), "alone as long as there is room"
+
+
+def test_as_many_fingerprints_as_there_is_room_for() -> None:
+    arrays = {f"{number}": np.array([number]) for number in range(2 * MAX_GROUPS + 1)}
+    assert (
+        MAX_FINGERPRINT_BYTES - 16
+        < len(fingerprints(dict(list(arrays.items())[:MAX_GROUPS]), 1, 5))
+        <= MAX_FINGERPRINT_BYTES
+    )
+    assert len(fingerprints(arrays, 1, 5)) <= MAX_FINGERPRINT_BYTES
+
+
+@pytest.mark.parametrize("changed", range(7))
+def test_a_group_differs_when_one_of_its_arrays_does(changed: int) -> None:
+    before = {f"{number}": np.full(10, number) for number in range(7)}
+    after = {name: array.copy() for name, array in before.items()}
+    after[f"{changed}"][3] += 1
+    kept = [fingerprints(each, 1, 5, most=3) for each in (before, after)]
+    assert differing(kept) == {changed // 3}
+
+
+def test_large_arrays_of_equal_groups_are_shared() -> None:
+    sizes = [LARGE, LARGE, 10, LARGE, LARGE, 10, LARGE]
+    arrays = {f"{number}": np.zeros(size, np.uint8) for number, size in enumerate(sizes)}
+    assert shared(arrays, {1}, most=3) == ["0", "1", "6"]
+    assert shared(arrays, {3, 6}) == ["0", "1", "4"]
