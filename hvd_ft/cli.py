@@ -361,6 +361,8 @@ def _report(options: argparse.Namespace) -> int:
     console.print(report.headline(told), highlight=False, soft_wrap=True, markup=False)
     found = report.failures(events)
     console.print(report.failures_table(found) if found else "No worker died.")
+    if diverged := report.divergences_table(told.divergences):
+        console.print(diverged)
     console.print(report.states_table(report.intervals(events)))
     if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
         console.print(snapshots)

@@ -47,6 +47,7 @@ class FakeWorker:
         self.log_facts = Log(0, 1 << 40, 0, 1)
         self.message_facts = (0, 1)
         self.stop_code = -1
+        self.stopped = ""
         self._room = bytearray()
         self._mark = -1
         self._arena = arena
@@ -108,6 +109,9 @@ class FakeWorker:
     def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
         pass
 
+    def fatal(self, message: str) -> None:
+        self.stopped = message
+
     def cuts_passed(self, loop: int, cut: int) -> None:
         pass
 
@@ -156,4 +160,5 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
         patch.setattr(training_loop, "_interval", SnapshotInterval())
         patch.setattr(training_loop, "_open", None)
         patch.setenv("HOROVOD_FT_LOG_STEPS", "6")  # as an agent sets it
+        patch.setattr(training_loop, "_process", None)
         yield worker

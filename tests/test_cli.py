@@ -16,7 +16,7 @@ from hvd_ft.check import self_check
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
-from hvd_ft.native.types import State, Status
+from hvd_ft.native.types import Divergence, State, Status
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -290,20 +290,41 @@ class TwoRanks:
         Status(State.REPLAYING, 1, 12, 38, 88, time.monotonic_ns()),
     )
 
+    def __init__(self, *found: Divergence) -> None:
+        self._found = found
+
+    @property
+    def divergences(self) -> int:
+        return len(self._found)
+
+    def divergence(self, number: int) -> Divergence | None:
+        return self._found[number]
+
     def status(self, rank: int) -> Status:
         return self.ranks[rank]
+
+
+DIVERGED = (Divergence("v", 20, (0, 1), 2, 10), Divergence("w", 30, (1,), 1, 20))
 
 
 def test_live_lines_and_the_output_above_them() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with live_display.display(console, live=True) as shown:
-        shown.update(TwoRanks())
+        shown.update(TwoRanks(*DIVERGED))
         shown.output("\x1b[31mloss 0.5\x1b[0m [not markup]")
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "loss 0.5" in text
     assert "[not markup]" in text
-    for part in ("rank 0", "waiting", "step 40", "rank 1", "replaying", "restarted once"):
+    for part in (
+        "rank 0",
+        "waiting",
+        "step 40",
+        "rank 1",
+        "replaying",
+        "restarted once",
+        "w diverged on rank 1 at step 30 (1 before)",
+    ):
         assert part in text
 
 
@@ -311,9 +332,13 @@ def test_plain_lines_come_only_with_a_change() -> None:
     console = Console(file=io.StringIO(), width=80)
     with live_display.display(console, live=False) as shown:
         shown.update(TwoRanks())
-        shown.update(TwoRanks())
+        shown.update(TwoRanks(*DIVERGED[:1]))
+        shown.update(TwoRanks(*DIVERGED))
+        shown.update(TwoRanks(*DIVERGED))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
         "hvdft: rank 0 (incarnation 0) is waiting at step 40",
         "hvdft: rank 1 (incarnation 1) is replaying at step 38",
+        "hvdft: v and 1 more variable diverged on ranks 0 and 1 at step 20",
+        "hvdft: w diverged on rank 1 at step 30",
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from hvd_ft import __version__
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.core import Observer
-from hvd_ft.native.types import Event
+from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
 
@@ -65,7 +65,14 @@ class Journal:
             if self._to_skip:
                 self._to_skip -= 1
             else:
-                self._add_line({**asdict(event), "type": event.type.name})
+                self._add_line({**asdict(event), "type": event.type.name, **self._more(event)})
+
+    def _more(self, event: Event) -> dict[str, Any]:
+        """Returns what a line has besides the event."""
+        if event.type is not EventType.DIVERGED:
+            return {}
+        found = self._observer.divergence(event.detail)
+        return {} if found is None else {"divergence": asdict(found)}
 
     def note(self, note: Mapping[str, Any]) -> None:
         """Writes a note of an agent, beside the events of the arena."""

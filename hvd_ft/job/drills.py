@@ -1,4 +1,5 @@
-"""Drills (`--inject`): a process of the job dies at a point of a worker's life. Pure.
+"""Drills (`--inject`): a process of the job dies at a point of a worker's life, or its memory goes
+wrong. Pure.
 
 Texts in, texts out.
 """
@@ -13,7 +14,7 @@ from hvd_ft.native.types import Point
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
 _OTHERS = ("agent", "shim", "mpirun")  # processes that can die instead of a worker
 _OLD_KEYS = {"nursery": "shim"}  # names of earlier versions
-_KEYS = ("rank", *_OTHERS, "incarnation", "point", "op", "step", "signal", "exit", "raise")
+_KEYS = ("rank", *_OTHERS, "incarnation", "point", "op", "step", "signal", "exit", "raise", "flip")
 _WORDS = ("raise", "mpirun")  # have no value
 # What a worker signals to its shim, which then kills its agent, stops it, or kills mpirun.
 AGENT_DIES, MPIRUN_DIES, AGENT_STOPS = signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN + 6
@@ -33,6 +34,8 @@ _MAX = (1 << 31) - 1
 class Drill:
     """One death of a worker, or, at a point of its life, of its agent, its shim or mpirun.
 
+    Or a bit of one of its variables flips, and it goes on.
+
     Attributes:
         text: as the user gave it.
         rank: of the worker.
@@ -41,7 +44,7 @@ class Drill:
         op: … during this op; None: any, …
         step: … after so many steps of the loop; None: any.
         way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: by a signal to its
-            shim, which dies of it or handles it.
+            shim, which dies of it or handles it; `f`: a bit flips, by worker/flip_drill.py.
         value: the signal's number or the exit code.
     """
 
@@ -137,7 +140,7 @@ def _pairs(text: str) -> dict[str, str]:
                 text,
                 f"{word!r} is not known; give rank=R, agent=R, shim=R or mpirun, one of step=N, "
                 "op=N and point=NAME, and if you like, with rank=, incarnation=I and one of "
-                "signal=NAME, exit=CODE and raise",
+                "signal=NAME, exit=CODE, raise and flip=VARIABLE",
             )
         if key in pairs:
             raise _wrong(text, f"{key} is there twice; give --inject once for each drill")
@@ -165,11 +168,15 @@ def _point(text: str, given: dict[str, str]) -> Point:
 
 
 def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
-    ways = [key for key in ("signal", "exit", "raise") if key in given]
+    ways = [key for key in ("signal", "exit", "raise", "flip") if key in given]
     if not given.keys().isdisjoint(_OTHERS):
         return "p", _signal_to_shim(text, given)
     if len(ways) > 1:
-        raise _wrong(text, f"{' and '.join(ways)} are two ways to die; give only one")
+        raise _wrong(text, f"{' and '.join(ways)} are two ways to strike; give only one")
+    if ways == ["flip"]:
+        if not given["flip"] or ";" in given["flip"]:
+            raise _wrong(text, "flip= is the name of a variable, or a part of it without ; and ,")
+        return "f", 0
     if ways == ["raise"]:
         return "r", 0
     if ways == ["exit"]:
@@ -186,7 +193,7 @@ def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
 def _signal_to_shim(text: str, given: dict[str, str]) -> int:
     """Returns the way in which another process than the worker dies or stops."""
     (other, *more) = [key for key in _OTHERS if key in given]
-    strange = {"incarnation", "exit", "raise", *(() if other == "mpirun" else ("rank",))}
+    strange = {"incarnation", "exit", "raise", "flip", *(() if other == "mpirun" else ("rank",))}
     name = given.get("signal", "KILL").removeprefix("SIG")
     by_name: dict[str, dict[str, int]] = {
         "agent": {"KILL": AGENT_DIES, "STOP": AGENT_STOPS},
@@ -207,6 +214,10 @@ def _check_place(text: str, numbers: dict[str, int | None], point: Point, way: s
     if way == "r" and point not in _RAISING:
         places = ", ".join(place.name.lower() for place in _RAISING)
         raise _wrong(text, f"there is no Python to raise at {name}; raise goes with {places}")
+    if way == "f" and (
+        numbers["step"] is None or point is not Point.STEP or numbers["op"] is not None
+    ):
+        raise _wrong(text, "a bit flips between two steps; give step=N as the place of flip=")
     if point in _UNATTACHED and (numbers["op"] is not None or numbers["step"] is not None):
         raise _wrong(text, f"at {name} no op and no step is known; leave op= and step= out")
     coordinates = point in (Point.PROPOSE, Point.PROPOSED)

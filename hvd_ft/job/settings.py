@@ -15,6 +15,7 @@ from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
+ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 # Variables that are no settings: launcher, agents, workers and hook commands are given them.
 INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
@@ -172,6 +173,13 @@ class Settings:
         "The results of at most so many steps are kept in the op log: a snapshot is taken in time, "
         "even over its budget of time. Logs up to 256 MiB are not bounded by it. See "
         "[memory](../how-to/tuning.md#memory).",
+    )
+    on_divergence: str = _setting(
+        functools.partial(values.choice, choices=ON_DIVERGENCE),
+        ON_DIVERGENCE[0],
+        "When a variable [diverges](../how-to/divergence.md), which was equal on all ranks: `warn` "
+        "says so, `stop` stops the job as well, `off` compares nothing.",
+        shown="`warn`",
     )
     message_timeout_seconds: float = _setting(
         values.seconds,

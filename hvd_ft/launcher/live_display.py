@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.native.types import State, Status
+from hvd_ft.native.types import Divergence, State, Status
 
 STYLES = {
     State.STARTING: "dim",
@@ -25,12 +25,42 @@ STYLES = {
 
 
 class Ranks(Protocol):
-    """The part of `native.Observer` that is shown."""
+    """The part of `native.Observer` that says how ranks are."""
 
     @property
     def size(self) -> int: ...
 
     def status(self, rank: int) -> Status: ...
+
+
+class Job(Ranks, Protocol):
+    """The part of `native.Observer` that is shown."""
+
+    @property
+    def divergences(self) -> int: ...
+
+    def divergence(self, number: int) -> Divergence | None: ...
+
+
+def diverged(found: Divergence) -> str:
+    """Returns a divergence in a few words."""
+    return f"{found.what} diverged on {found.where} at step {found.step}"
+
+
+def shown(observer: Job, now_ns: int) -> RenderableType:
+    """Lays out a job: its ranks, and the latest divergence if there was one.
+
+    Args:
+        observer: The job.
+        now_ns: The present, CLOCK_MONOTONIC.
+    """
+    table = ranks_table(observer, now_ns)
+    latest = observer.divergence(observer.divergences - 1) if observer.divergences else None
+    if latest is None:
+        return table
+    before = observer.divergences - 1
+    more = f" ({before} before)" if before else ""
+    return Group(table, Text(diverged(latest) + more, style="bold red"))
 
 
 def ranks_table(observer: Ranks, now_ns: int) -> Table:
@@ -65,9 +95,9 @@ class LiveDisplay:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def update(self, observer: Ranks) -> None:
+    def update(self, observer: Job) -> None:
         """Redraws the lines."""
-        self._live.update(ranks_table(observer, time.monotonic_ns()), refresh=True)
+        self._live.update(shown(observer, time.monotonic_ns()), refresh=True)
 
     def output(self, line: str) -> None:
         """Prints a line of the job's output above the live lines."""
@@ -75,16 +105,17 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """A line whenever a rank's state changes; for a log file."""
+    """A line whenever a rank's state changes, or variables diverge; for a log file."""
 
     takes_output = False
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._seen: dict[int, tuple[State, int]] = {}
+        self._divergences = 0  # printed
 
-    def update(self, observer: Ranks) -> None:
-        """Prints the ranks whose state or incarnation has changed since the last call."""
+    def update(self, observer: Job) -> None:
+        """Prints the changes since the last call: of ranks, and divergences."""
         for rank in range(observer.size):
             status = observer.status(rank)
             now = (status.state, status.incarnation)
@@ -96,6 +127,10 @@ class PlainDisplay:
                     soft_wrap=True,
                 )
             self._seen[rank] = now
+        for number in range(self._divergences, observer.divergences):
+            if (found := observer.divergence(number)) is not None:
+                self._console.print(f"hvdft: {diverged(found)}", highlight=False, soft_wrap=True)
+        self._divergences = observer.divergences
 
     def output(self, line: str) -> None:
         """Never called: the job writes to this process's output itself."""

@@ -13,8 +13,10 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
+from hvd_ft.native.divergences import read_divergence, struct_of
 from hvd_ft.native.stacks import offer_stacks
 from hvd_ft.native.types import (
+    Divergence,
     Event,
     Log,
     Point,
@@ -141,6 +143,16 @@ class Observer:
         out = ffi.new("hvdft_watch *")
         abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
         return abi.read(Watch, out)
+
+    @property
+    def divergences(self) -> int:
+        """How many there were."""
+        return int(abi.library().hvdft_observer_divergences(self._handle))
+
+    def divergence(self, number: int) -> Divergence | None:
+        """A divergence by its number; None if newer ones have overwritten it."""
+        read = abi.library().hvdft_observer_divergence
+        return read_divergence(lambda at, out: read(self._handle, at, out), number)
 
     def events(self, start: int = 0) -> list[Event]:
         return _events(
@@ -354,11 +366,26 @@ class Worker:
 
     def fingerprints(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
         """Whether a rank's fingerprints at a cut have come or never will; and these, or None."""
+        return self._fingerprints(abi.library().hvdft_worker_fingerprints, rank, loop, cut)
+
+    def published(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
+        """Likewise, for the comparison of all ranks; also of a rank that has given the cut up."""
+        return self._fingerprints(abi.library().hvdft_worker_published, rank, loop, cut)
+
+    def _fingerprints(self, read: Any, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
         out = ffi.new(f"char[{MAX_FINGERPRINT_BYTES}]")
-        size = abi.library().hvdft_worker_fingerprints(rank, loop, cut, out, len(out))
+        size = read(rank, loop, cut, out, len(out))
         if size in (_AGAIN, _NEVER):
             return size == _NEVER, None
         return True, bytes(ffi.buffer(out, abi.checked(size))) or None
+
+    def diverged(self, found: Divergence) -> None:
+        """Publishes a divergence, for all ranks: they see an event."""
+        abi.library().hvdft_worker_diverged(struct_of(found))
+
+    def divergence(self, number: int) -> Divergence | None:
+        """A divergence by its number, the detail of its event; None if it is overwritten."""
+        return read_divergence(abi.library().hvdft_worker_divergence, number)
 
     def jump(self, loop: int) -> None:
         """Continues after the loop's latest snapshot."""

@@ -34,6 +34,7 @@ class EventType(IntEnum):
     SNAPSHOT = constant("HVDFT_EV_SNAPSHOT")
     ADOPTED = constant("HVDFT_EV_ADOPTED")
     RESUMED = constant("HVDFT_EV_RESUMED")
+    DIVERGED = constant("HVDFT_EV_DIVERGED")
 
 
 class Point(IntEnum):
@@ -87,6 +88,45 @@ class Event:
     rank: int
     incarnation: int
     detail: int
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Variables that were equal on all ranks, and at a step boundary no longer are.
+
+    Attributes:
+        variable: the name of the first one; of very many variables, the first and the last name of
+            a group that has one.
+        step: steps of the training loop that are done there.
+        ranks: those that stand apart from the majority; all of them if there is none.
+        variables: how many differ since then.
+        equal_step: the latest step at which the ranks were compared and equal; 0 if that was before
+            this training loop.
+    """
+
+    variable: str
+    step: int
+    ranks: tuple[int, ...]
+    variables: int
+    equal_step: int
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that stands alone; None if several do."""
+        return self.ranks[0] if len(self.ranks) == 1 else None
+
+    @property
+    def what(self) -> str:
+        """The variables, for a line of text."""
+        more = self.variables - 1
+        others = f" and {more} more variable{'s' * (more > 1)}" if more else ""
+        return f"{self.variable}{others}"
+
+    @property
+    def where(self) -> str:
+        """The ranks, for a line of text."""
+        *most, last = [str(rank) for rank in self.ranks]
+        return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.report_lines import NOTES
-from hvd_ft.native.types import Event, EventType, State
+from hvd_ft.native.types import Divergence, Event, EventType, State
 
 NS = 1e9
 PARTS = ("detect", "process start", "import", "restore", "replay", "total")
@@ -113,10 +114,12 @@ class Report:
         facts: Of the whole job. Of its start: `job`, `size`, `version`, `date`, `command`, and the
             `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and more.
         events: In order of time.
+        divergences: In order of time.
     """
 
     facts: Mapping[str, Any]
     events: Sequence[Event]
+    divergences: Sequence[Divergence] = ()
 
     @property
     def finished(self) -> bool:
@@ -141,6 +144,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     *lines, cut_off = text.split("\n")
     facts: dict[str, Any] = {}
     events: list[Event] = []
+    divergences: list[Divergence] = []
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -148,8 +152,10 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             if "type" in fields and facts:
                 if fields["type"] not in NOTES:
                     events.append(_event(fields))
+                if "divergence" in fields:
+                    divergences.append(_divergence(fields["divergence"]))
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
-                facts, events = fields, []
+                facts, events, divergences = fields, [], []
             elif "exit_code" in fields and facts:
                 facts = {**facts, **fields}
             else:
@@ -158,7 +164,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
         raise HvdFtError(
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
-    return Report(facts, sorted(events, key=lambda event: event.time_ns))
+    return Report(facts, sorted(events, key=lambda event: event.time_ns), divergences)
 
 
 def headline(report: Report) -> str:
@@ -184,6 +190,10 @@ def _event(fields: dict[str, Any]) -> Event:
         raise TypeError(fields)
     time_ns, rank, incarnation, detail = numbers
     return Event(time_ns, EventType[fields["type"]], rank, incarnation, detail)
+
+
+def _divergence(fields: dict[str, Any]) -> Divergence:
+    return Divergence(**{**fields, "ranks": tuple(fields["ranks"])})
 
 
 def failures(
@@ -359,6 +369,17 @@ def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
                 str(costs["steps"]),
                 *(f"{costs[part] / costs['training_ns']:.2%}" for part in ("stall_ns", "copy_ns")),
             )
+    return table if table.row_count else None
+
+
+def divergences_table(found: Sequence[Divergence]) -> Table | None:
+    """Lays out divergences as a table, one a row; None if there are none."""
+    table = Table(title="Variables that were equal on all ranks", title_justify="left")
+    for name in ("variable", "differ", "at step", "equal at step", "on"):
+        table.add_column(name, justify="right" if "step" in name or name == "differ" else "left")
+    for each in found:
+        steps = (str(each.step), str(each.equal_step) if each.equal_step else "-")
+        table.add_row(Text(each.variable), str(each.variables), *steps, each.where)
     return table if table.row_count else None
 
 

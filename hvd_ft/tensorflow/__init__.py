@@ -1,8 +1,8 @@
 """`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
 
 Ours are `State`, `callbacks` (Horovod's Keras callbacks and ours), `estimator` (hooks for
-tf.estimator), `on_restart`, `on_peer_failure`, `on_peer_recovered`, `incarnation`, `enabled` and
-`barrier`, which Horovod's TensorFlow binding lacks; `init` is Horovod's, prepared.
+tf.estimator), `on_restart`, `on_peer_failure`, `on_peer_recovered`, `on_divergence`, `incarnation`,
+`enabled` and `barrier`, which Horovod's TensorFlow binding lacks; `init` is Horovod's, prepared.
 """
 
 # ruff: noqa: F401, F403 (this file is a list of names)
@@ -13,10 +13,18 @@ from typing import Any
 import horovod.tensorflow as _horovod
 from horovod.tensorflow import *
 
+from hvd_ft.native.types import Divergence
 from hvd_ft.tensorflow import callbacks
 from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.state import State
-from hvd_ft.worker.peer_hooks import Peer, Restart, on_peer_failure, on_peer_recovered, on_restart
+from hvd_ft.worker.peer_hooks import (
+    Peer,
+    Restart,
+    on_divergence,
+    on_peer_failure,
+    on_peer_recovered,
+    on_restart,
+)
 
 import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's `keras`
 

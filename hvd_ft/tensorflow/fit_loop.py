@@ -22,10 +22,13 @@ from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.keras_fit import FitCall
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
+    assign,
     byte_count,
     fit_variables,
     inner,
+    kinds,
     make_step_variables,
+    own_variables,
     read,
     restore,
 )
@@ -126,7 +129,7 @@ class FitLoop:
 
     def end(self) -> None:
         """Ends the loop, with a last snapshot unless this process was given it."""
-        self._loop.set_step(self.step)
+        self._reach_boundary()
         if self._loop.can_finish():
             self._loop.write(self.step, partial(self._contents, done=True), last=True)
         self._loop.end()
@@ -140,7 +143,7 @@ class FitLoop:
         if self._resumes:
             self._pass = self._restore(iterator)
             self._resumes = False
-        self._loop.set_step(self.step)
+        self._reach_boundary()
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
             self._loop.check_room(byte_count(fit_variables(self._model)))
@@ -150,6 +153,15 @@ class FitLoop:
                 source = self._with_next_batch_drawn()
             self._loop.write(self.step, partial(self._contents, done=False))
         return self._train_function(source)
+
+    def _reach_boundary(self) -> None:
+        self._loop.set_step(self.step)
+        variables = partial(fit_variables, self._model)
+        self._loop.flip(
+            self.step,
+            lambda: read(variables()),
+            lambda name, array: assign(variables(), name, array),
+        )
 
     def _with_next_batch_drawn(self) -> DataIterator:
         # An epoch of unknown length may end here. Keras could not continue from a snapshot taken at
@@ -173,7 +185,10 @@ class FitLoop:
             "files": self._files.state(),
         }
         # The first step has created all variables.
-        self._variables = self._variables or fit_variables(self._model)
+        if not self._variables:
+            self._variables = fit_variables(self._model)
+            own = own_variables(self._model)
+            self._loop.kinds = kinds(self._variables, self._model.weights, own)
         return read(self._variables), values
 
     def _pass_by(self) -> None:

@@ -1,6 +1,7 @@
 """`State`: the state of a user's own training loop, in the manner of `hvd.elastic`."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -13,16 +14,20 @@ from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
+    assign,
     build_optimizer,
     byte_count,
     counts_in_python,
+    kinds,
     local_sums,
     model_variables,
     optimizer_variables,
+    own_variables,
     read,
     restore,
     unique,
 )
+from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.snapshot_format import decode, encode
 from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.worker.training_loop import Contents, TrainingLoop
@@ -113,6 +118,7 @@ class State:
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
         self._loop.check_room(byte_count(self._kept))
+        self._loop.kinds = self._kinds()
         if self._loop.begin() is not None:
             self._restore(self._loop)
 
@@ -129,6 +135,7 @@ class State:
         if self._loop is None:
             return
         self._loop.set_step(self._commits)
+        self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
         if self._loop.wants_snapshot(self._commits):
             self._loop.write(self._commits, self._contents)
 
@@ -206,6 +213,11 @@ class State:
         model = self.model.variables if self.model is not None else []
         optimizer = optimizer_variables(self.optimizer) if self.optimizer is not None else []
         return unique(model, optimizer, self._variables)
+
+    def _kinds(self) -> dict[str, Kind]:
+        weights = self.model.weights if self.model is not None else []
+        own = own_variables(self.model) if self.model is not None else []
+        return kinds(self._kept, weights, [*own, *local_sums(self.optimizer)])
 
     def _all(self) -> list[tf.Variable]:
         model = model_variables(self.model) if self.model is not None else []

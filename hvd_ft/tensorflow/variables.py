@@ -1,7 +1,7 @@
 """The variables that make up training: found in a model and its optimizer, read and restored."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,22 +9,28 @@ import tensorflow as tf
 from keras.src.backend import RandomGenerator
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.worker.divergence_rule import Kind
 
 
 def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
     """Returns all variables of a Keras model, including its optimizer and its random generators."""
+    return unique(
+        [*model.variables, *_tracked(model)],
+        optimizer_variables(model.optimizer) if model.optimizer else [],
+        generator_variables(model),
+        [model._train_counter],
+    )
+
+
+def generator_variables(model: tf.keras.Model) -> list[tf.Variable]:
+    """Returns the states of the random generators that a Keras model has."""
     generators = [
         value
         for module in (model, *model.submodules)
         for value in vars(module).values()
         if isinstance(value, RandomGenerator | tf.random.Generator)
     ]
-    return unique(
-        [*model.variables, *_tracked(model)],
-        optimizer_variables(model.optimizer) if model.optimizer else [],
-        *(_tracked(generator) for generator in generators),
-        [model._train_counter],
-    )
+    return unique(*(_tracked(generator) for generator in generators))
 
 
 def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
@@ -40,8 +46,20 @@ def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
     Besides the model's own these are the compiled metrics' variables and Horovod's local sums
     (`backward_passes_per_step`).
     """
-    metrics = [variable for metric in model.metrics for variable in metric.variables]
-    return unique(model_variables(model), metrics, local_sums(model.optimizer))
+    return unique(model_variables(model), _metric_variables(model), local_sums(model.optimizer))
+
+
+def own_variables(model: tf.keras.Model) -> list[tf.Variable]:
+    """Returns those of a model's `fit_variables` that differ from rank to rank.
+
+    Statistics of batches are not among them: a layer does not tell which ones it has.
+    """
+    sums = local_sums(model.optimizer) if model.optimizer else []
+    return unique(generator_variables(model), _metric_variables(model), sums)
+
+
+def _metric_variables(model: tf.keras.Model) -> list[tf.Variable]:
+    return [variable for metric in model.metrics for variable in metric.variables]
 
 
 def local_sums(optimizer: Any) -> list[tf.Variable]:
@@ -123,6 +141,33 @@ def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
     return {
         f"{number}:{variable.name}": np.asarray(variable.read_value())
         for number, variable in enumerate(variables)
+    }
+
+
+def assign(variables: Sequence[tf.Variable], name: str, array: np.ndarray) -> None:
+    """Sets the variable that has this name in what `read` returned."""
+    variables[int(name.partition(":")[0])].assign(array)
+
+
+def kinds(
+    variables: Iterable[tf.Variable],
+    weights: Iterable[tf.Variable],
+    own: Iterable[tf.Variable],
+) -> dict[str, Kind]:
+    """Returns what is known of how ranks may have variables, by the names that `read` gives.
+
+    Args:
+        variables: as for `read`.
+        weights: those of a model; the ones that it does not train, such as statistics of batches,
+            do not count.
+        own: that differ from rank to rank.
+    """
+    sorts = {id(variable): Kind.WEIGHT for variable in weights if variable.trainable}
+    sorts |= {id(variable): Kind.OWN for variable in own}
+    return {
+        f"{number}:{variable.name}": sorts[id(variable)]
+        for number, variable in enumerate(variables)
+        if id(variable) in sorts
     }
 
 

@@ -1,13 +1,13 @@
-"""Restart hooks: the user's functions that are called when a rank dies or is back."""
+"""Hooks: the user's functions that are called when a rank dies, is back, or has diverged."""
 
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hvd_ft import native
-from hvd_ft.native.types import Event, EventType
+from hvd_ft.native.types import Divergence, Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.wait_status import describe
 
@@ -51,9 +51,11 @@ class Peer:
 
 RestartHook = TypeVar("RestartHook", bound=Callable[[Restart], object])
 PeerHook = TypeVar("PeerHook", bound=Callable[[Peer], object])
+DivergenceHook = TypeVar("DivergenceHook", bound=Callable[[Divergence], object])
 
 _failure_hooks: list[Callable[[Peer], object]] = []
 _recovery_hooks: list[Callable[[Peer], object]] = []
+_divergence_hooks: list[Callable[[Divergence], object]] = []
 _watcher: threading.Thread | None = None
 
 
@@ -86,8 +88,18 @@ def on_peer_recovered(function: PeerHook) -> PeerHook:
     return function
 
 
+def on_divergence(function: DivergenceHook) -> DivergenceHook:
+    """Registers `function(Divergence)`, for variables that are no longer equal on all ranks.
+
+    It is called on every rank of the job, in a separate thread. Usable as a decorator. An exception
+    is reported in one line and goes no further.
+    """
+    _divergence_hooks.append(function)
+    return function
+
+
 def start() -> None:
-    """Starts the thread that calls the peer hooks, once a process, if there is an agent."""
+    """Starts the thread that calls the hooks, once a process, if there is an agent."""
     global _watcher
     worker = native.worker()
     if worker is None or _watcher is not None:
@@ -97,19 +109,19 @@ def start() -> None:
 
 
 def _watch(worker: native.Worker) -> None:
-    peers = PeerEvents(worker.rank, worker.incarnation)
+    peers = PeerEvents(worker.rank, worker.incarnation, worker.divergence)
     seen = 0
     while True:
         events = worker.events(seen)
         seen += len(events)
-        for hooks, peer in peers.calls(events):
+        for hooks, fact in peers.calls(events):
             for hook in hooks:
-                _call(hook, peer)
+                _call(hook, fact)
         worker.wait_event(seen, _WAIT_MS)
 
 
 class PeerEvents:
-    """Turns the node's events into calls of peer hooks.
+    """Turns the node's events into calls of hooks.
 
     Events from before this incarnation attached are remembered, but call no hook: they happened to
     an earlier process.
@@ -117,20 +129,26 @@ class PeerEvents:
     Args:
         rank: this process's.
         incarnation: this process's.
+        divergence: returns a divergence by its number, None if it is no longer known.
     """
 
-    def __init__(self, rank: int, incarnation: int) -> None:
+    def __init__(
+        self, rank: int, incarnation: int, divergence: Callable[[int], Divergence | None]
+    ) -> None:
         self._me = (rank, incarnation)
+        self._divergence = divergence
         self._attached = False
         self._away: dict[int, Event] = {}  # by rank: its first failure since it was last there
         self._reasons: dict[int, str] = {}
 
-    def calls(
-        self, events: Iterable[Event]
-    ) -> Iterable[tuple[list[Callable[[Peer], object]], Peer]]:
+    def calls(self, events: Iterable[Event]) -> Iterable[tuple[list[Any], Peer | Divergence]]:
         """Yields the hooks to call, with their arguments, for the next events."""
         for event in events:
-            if event.rank == self._me[0]:
+            if event.type is EventType.DIVERGED:
+                found = self._divergence(event.detail) if self._attached else None
+                if found is not None:
+                    yield _divergence_hooks, found
+            elif event.rank == self._me[0]:
                 attached = (event.rank, event.incarnation) == self._me
                 self._attached |= attached and event.type is EventType.ATTACHED
             elif event.type is EventType.FAILED:
@@ -159,10 +177,7 @@ def _own_restart(worker: native.Worker) -> Restart:
     return Restart(worker.rank, worker.incarnation, describe(last.detail), seconds)
 
 
-Fact = TypeVar("Fact", Restart, Peer)
-
-
-def _call(hook: Callable[[Fact], object], fact: Fact) -> None:
+def _call(hook: Callable[[Any], object], fact: Restart | Peer | Divergence) -> None:
     try:
         hook(fact)
     except Exception as error:

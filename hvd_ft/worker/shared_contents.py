@@ -70,7 +70,8 @@ def fingerprints(arrays: Arrays, cut: int, position: int, most: int = MAX_GROUPS
         position: of the rank in the op log; ranks at different positions share nothing.
         most: groups that there may be.
     """
-    kinds = [[name, str(array.dtype), array.shape] for name, array in arrays.items()]
+    # Without the names: Horovod puts the rank's number into some.
+    kinds = [[str(array.dtype), array.shape] for array in arrays.values()]
     about = json.dumps([cut, position, kinds]).encode()
     all_arrays = list(arrays.values())
     data = (
@@ -89,16 +90,6 @@ def of_groups(prints: bytes) -> list[bytes]:
     return [prints[at : at + _BYTES] for at in range(_BYTES, len(prints), _BYTES)]
 
 
-def comparable(all_ranks: Sequence[bytes]) -> bool:
-    """Returns whether the ranks were at the same boundary with the same arrays.
-
-    Args:
-        all_ranks: what `fingerprints` returned on each.
-    """
-    first = all_ranks[0]
-    return all(other[:_BYTES] == first[:_BYTES] for other in all_ranks)
-
-
 def differing(all_ranks: Sequence[bytes]) -> set[int] | None:
     """Compares ranks' fingerprints.
 
@@ -106,12 +97,16 @@ def differing(all_ranks: Sequence[bytes]) -> set[int] | None:
         all_ranks: what `fingerprints` returned on each.
 
     Returns:
-        The numbers of the groups that are not equal on all ranks; None if nothing can be compared.
+        The numbers of the groups that are not equal on all ranks; None if the ranks were not at the
+        same boundary with the same arrays, so that nothing can be compared.
     """
-    if not comparable(all_ranks):
+    first = all_ranks[0]
+    if any(other[:_BYTES] != first[:_BYTES] for other in all_ranks):
         return None
-    of_ranks = zip(*map(of_groups, all_ranks), strict=True)
-    return {number for number, prints in enumerate(of_ranks) if len(set(prints)) > 1}
+    prints = np.array([np.frombuffer(each, np.uint8) for each in all_ranks]).reshape(
+        len(all_ranks), -1, _BYTES
+    )[:, 1:]
+    return set(np.flatnonzero((prints != prints[0]).any((0, 2))).tolist())
 
 
 def shared(arrays: Arrays, differ: Set[int], most: int = MAX_GROUPS) -> list[str]:

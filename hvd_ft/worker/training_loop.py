@@ -16,7 +16,10 @@ from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Snapshots
 from hvd_ft.system.say import say
-from hvd_ft.worker.shared_contents import unpack
+from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variables_of
+from hvd_ft.worker.divergence_rule import Kind
+from hvd_ft.worker.flip_drill import FlipDrills, own_drills
+from hvd_ft.worker.shared_contents import Arrays, unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
@@ -31,6 +34,15 @@ Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and valu
 _begun = 0
 _interval = SnapshotInterval()
 _open: "TrainingLoop | None" = None
+_process: "_Process | None" = None
+
+
+class _Process:
+    """What all training loops of this process have in common."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.divergences: DivergenceWatch | None = divergence_watch(worker)
+        self.drills: FlipDrills = own_drills()
 
 
 def is_open() -> bool:
@@ -50,6 +62,7 @@ class TrainingLoop:
     Attributes:
         worker: as above.
         number: of the loop, among those of this process.
+        kinds: how ranks may have the arrays of a snapshot, by name, as far as that is known.
 
     Raises:
         HvdFtError: an argument is out of range.
@@ -61,6 +74,7 @@ class TrainingLoop:
         check_snapshot_settings(snapshot_steps, snapshot_overhead)
         self.number = -1
         self.worker = worker
+        self.kinds: Mapping[str, Kind] = {}
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
         self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
@@ -91,9 +105,10 @@ class TrainingLoop:
         Returns:
             The values of the loop's snapshot if this process continues from one, otherwise None.
         """
-        global _begun, _open
+        global _begun, _open, _process
         if _open is not None:
             _open.end()
+        self._process = _process = _process or _Process(self.worker)
         self.number, _begun, _open = _begun, _begun + 1, self
         self._snapshot_op = self._last_op = self.worker.loop_begin(self.number)
         _interval.begin_loop(self._snapshot_overhead)
@@ -129,6 +144,21 @@ class TrainingLoop:
             _interval.add_steps(step - self._step, took_ns / 1e9)
         self._step = step
         self._step_op, self._last_op = self._last_op, self.worker.cursor()
+
+    def flip(
+        self, step: int, read: Callable[[], Arrays], assign: Callable[[str, np.ndarray], object]
+    ) -> None:
+        """Changes a bit of a variable if a drill orders it; to be called after `set_step`.
+
+        Args:
+            step: steps of this loop that are done.
+            read: returns all variables by name, as a snapshot has them.
+            assign: sets one of them.
+        """
+        try:
+            self._process.drills.strike(step, read, assign)
+        except HvdFtError as error:
+            self.worker.fatal(str(error))
 
     def wants_snapshot(self, step: int) -> bool:
         """Returns whether a snapshot is due and possible: no collective may be under way.
@@ -181,10 +211,15 @@ class TrainingLoop:
         arrays, values = contents()
         # The last one comes after another one of the same step.
         cut = Cut(self.number, 2 * step + 1 + last, self._alone)
+        watch, taken = self._process.divergences, False
+        if watch is not None:
+            watch.expect(cut.loop, cut.number, step, variables_of(list(arrays), self.kinds))
         try:
-            self._writer.write(cut, arrays, {**values, "step": step})
+            taken = self._writer.write(cut, arrays, {**values, "step": step})
         except NoRoomError as error:
             self._say_no_room(error)
+        if watch is not None and not taken:
+            watch.withdraw(cut.loop, cut.number)
         self._stall_ns = time.perf_counter_ns() - begin_ns
         self._lap()
 
@@ -220,6 +255,8 @@ class TrainingLoop:
         """Ends the loop; without a last snapshot a restarted process repeats its last steps."""
         global _open
         self._settle()
+        if self._process.divergences is not None:
+            self._process.divergences.finish()
         self._writer.close()
         self.worker.loop_end(self.number)
         if _open is self:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from conftest import Device
-from synthetic import one_failure
+from synthetic import event, one_failure
 
 from hvd_ft.agent.report_writer import Journal
-from hvd_ft.native.types import Event, Snapshots, State, Status
+from hvd_ft.native.types import Divergence, Event, EventType, Snapshots, State, Status
 from hvd_ft.reports.report import read_report
 
 
@@ -25,6 +25,9 @@ class Observer:
 
     def status(self, rank: int) -> Status:
         return Status(State.DONE, rank, 0, 40, 90, 0)
+
+    def divergence(self, number: int) -> Divergence | None:
+        return {7: Divergence("w", 30, (0, 2), 1, 20)}.get(number)
 
     def snapshots(self, rank: int) -> Snapshots:
         return Snapshots(count=rank)
@@ -144,3 +147,14 @@ def test_a_fifo_is_not_read_by_a_later_generation(tmp_path: Path) -> None:
     told = [json.loads(line) for line in os.read(reader, 1 << 16).splitlines()]
     os.close(reader)
     assert ["job" in line for line in told] == [True, False, True, False, False]
+
+
+def test_a_divergence_is_written_with_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    written = journal(path)
+    events = [event(number, EventType.DIVERGED, 0, 0, number) for number in (6, 7)]
+    written.add(events)
+    written.publish(0, None)
+    told = read_report(path)
+    assert told.events == events
+    assert told.divergences == [Divergence("w", 30, (0, 2), 1, 20)]  # the other is overwritten

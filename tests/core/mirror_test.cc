@@ -88,6 +88,55 @@ void how_ranks_fare(Side& zero, Side& one) {
   CHECK(nothing.empty());
 }
 
+// Rank 0 compares those of all ranks, and waits for them.
+void fingerprints(Side& zero, Side& one) {
+  auto rung = [&] {
+    uint32_t before = zero.header().snapshot_doorbell;
+    carry(one, zero);
+    return zero.header().snapshot_doorbell != before;
+  };
+  Fingerprints* seen = zero.node->fingerprints(2);
+  publish_fingerprints(one.node->fingerprints(2), cut_key(0, 9), "ninth!", 6);
+  publish_fingerprints(one.node->fingerprints(2), cut_key(0, 11), "eleven", 6);
+  CHECK(rung());
+  CHECK(seen[0].cut == cut_key(0, 9) && std::memcmp(seen[0].data, "ninth!", 6) == 0);
+  CHECK(seen[1].cut == cut_key(0, 11) && std::memcmp(seen[1].data, "eleven", 6) == 0);
+  publish_fingerprints(one.node->fingerprints(2), cut_key(0, 15), "latest", 6);
+  publish_fingerprints(one.node->fingerprints(2), cut_key(0, 17), "newest", 6);
+  publish_fingerprints(one.node->fingerprints(2), cut_key(0, 19), "beyond", 6);
+  CHECK(rung());  // the slots are no longer in order: the older one goes first all the same
+  CHECK(seen[0].cut == cut_key(0, 17) && seen[1].cut == cut_key(0, 19));
+  one.node->rank(2).loops[0].begin = 4;
+  one.node->rank(2).loops[0].ended = 1;
+  CHECK(rung() && zero.node->rank(2).loops[0].ended == 1);
+  CHECK(!rung());
+}
+
+// What rank 0 has found goes to all nodes, with the names.
+void divergences(Side& zero, Side& one) {
+  auto tell = [&](uint64_t number) {
+    hvdft_divergence found{30, 20, 1, {4}, "dense/kernel:0"};
+    found.step += number;
+    zero.node->put_divergence(number, found);
+    zero.node->push_event({now, HVDFT_EV_DIVERGED, 0, 0, 0, number});
+  };
+  uint64_t before = one.header().event_count;
+  tell(0);
+  carry(zero, one);
+  hvdft_divergence seen{};
+  CHECK(one.node->read_divergence(0, &seen) == HVDFT_OK && one.header().divergence_count == 1);
+  CHECK(seen.step == 30 && seen.equal_step == 20 && seen.variables == 1 && seen.ranks[0] == 4);
+  CHECK(std::strcmp(seen.variable, "dense/kernel:0") == 0);
+  CHECK(one.header().event_count == before + 1);
+  for (uint64_t number = 1; number <= kDivergences; ++number) tell(number);
+  CHECK(zero.node->read_divergence(0, &seen) == HVDFT_EINVAL);  // overwritten
+  carry(zero, one);
+  CHECK(one.node->read_divergence(0, &seen) == HVDFT_EINVAL);
+  CHECK(one.node->read_divergence(kDivergences, &seen) == HVDFT_OK);
+  CHECK(seen.step == 30 + kDivergences && one.header().divergence_count == kDivergences + 1);
+  CHECK(one.node->read_divergence(kDivergences + 1, &seen) == HVDFT_EINVAL);
+}
+
 void announcements(Side& zero, Side& one) {
   RankBlock &theirs = one.node->rank(2), &seen = zero.node->rank(2);
   theirs.mail_sequence = 1;  // being written
@@ -264,5 +313,9 @@ int main() {
 
   Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
   doorbells(zero_rung, one_rung);
+
+  Side zero_differs(0, 2, 2, 3), one_differs(2, 1, 0, 2);
+  fingerprints(zero_differs, one_differs);
+  divergences(zero_differs, one_differs);
   return 0;
 }

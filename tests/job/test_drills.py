@@ -37,6 +37,8 @@ def test_a_step_a_point_and_an_op() -> None:
     both = drills.parse("point=wait,op=120,step=4,rank=0,signal=SIGSEGV")
     assert (both.point, both.op, both.step, both.value) == (Point.WAIT, 120, 4, 11)
     assert drills.parse("rank=0,step=1,raise").way == "r"
+    flip = drills.parse("rank=2,incarnation=1,step=30,flip=dense/kernel:0")
+    assert (flip.point, flip.step, flip.op, flip.way) == (Point.STEP, 30, None, "f")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,16 @@ def test_a_step_a_point_and_an_op() -> None:
         ("rank=1,step=1,signal=FUN", "no signal 'FUN'; there are ABRT, BUS, "),
         ("rank=1,step=1,exit=256", "exit=256 is not an exit code from 0 to 255"),
         ("rank=1,step=1,exit=one", "exit=one is not a whole number"),
-        ("rank=1,step=1,exit=1,raise", "exit and raise are two ways to die"),
+        ("rank=1,step=1,exit=1,raise", "exit and raise are two ways to strike"),
+        ("rank=1,step=1,exit=1,flip=w", "exit and flip are two ways to strike"),
+        ("rank=1,op=1,flip=w", "give step=N as the place of flip="),
+        ("rank=1,point=start,flip=w", "give step=N as the place of flip="),
+        ("rank=1,point=wait,step=3,flip=w", "give step=N as the place of flip="),
+        ("rank=1,point=step,op=0,step=3,flip=w", "give step=N as the place of flip="),
+        ("rank=1,step=3,flip=", "flip= is the name of a variable"),
+        ("rank=1,step=3,flip=a;b", "flip= is the name of a variable"),
+        ("rank=1,step=3,flip", "'flip' is not known"),
+        ("agent=1,step=3,flip=w", "an agent and a shim die of signal=KILL"),
         ("rank=1,point=contribute,raise", "no Python to raise at contribute; raise goes with "),
         ("rank=1,point=start,op=1", "at start no op and no step is known"),
         ("rank=1,point=propose", "only rank 0 passes propose"),

@@ -9,7 +9,7 @@ from rich.console import Console
 from synthetic import KILLED_NS, MS, event, one_failure
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native.types import Event, EventType, State
+from hvd_ft.native.types import Divergence, Event, EventType, State
 from hvd_ft.reports import report
 
 
@@ -225,3 +225,20 @@ def test_tables_show_the_numbers() -> None:
     text = console.file.getvalue()
     for part in ("signal 9", "0.010", "2.300", "2.930", "rank 2 waited", "2.905", "restarting"):
         assert part in text
+
+
+def test_divergences_are_a_table() -> None:
+    assert report.divergences_table([]) is None
+    table = report.divergences_table(
+        [Divergence("[w]/kernel:0", 30, (2,), 1, 20), Divergence("v", 40, (0, 1), 3, 0)]
+    )
+    console = Console(file=io.StringIO(), width=100)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    rows = [
+        line.strip("│").split("│") for line in console.file.getvalue().splitlines() if "│" in line
+    ]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["[w]/kernel:0", "1", "30", "20", "rank 2"],
+        ["v", "3", "40", "-", "ranks 0 and 1"],
+    ]

@@ -8,7 +8,7 @@ import pytest
 from fake_worker import FakeArena, incarnation
 
 from hvd_ft import native
-from hvd_ft.native.types import Event, EventType
+from hvd_ft.native.types import Divergence, Event, EventType
 from hvd_ft.system.wait_status import describe
 from hvd_ft.worker import peer_hooks
 from hvd_ft.worker.peer_hooks import Peer, PeerEvents, Restart
@@ -22,6 +22,7 @@ KILLED_TEXT = describe(KILLED)
 def _own_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_hooks, "_failure_hooks", [])
     monkeypatch.setattr(peer_hooks, "_recovery_hooks", [])
+    monkeypatch.setattr(peer_hooks, "_divergence_hooks", [])
     monkeypatch.setattr(peer_hooks, "_watcher", None)
 
 
@@ -29,9 +30,16 @@ def event(time: float, kind: str, rank: int, number: int, detail: int = 0) -> Ev
     return Event(int(time * SECOND), EventType[kind], rank, number, detail)
 
 
-def run(events: list[Event], number: int = 0) -> list[tuple[str, Peer]]:
-    names = {id(peer_hooks._failure_hooks): "failure", id(peer_hooks._recovery_hooks): "recovered"}
-    calls = PeerEvents(rank=0, incarnation=number).calls(events)
+DIVERGENCE = Divergence("w", 30, (2,), 1, 20)
+
+
+def run(events: list[Event], number: int = 0) -> list[tuple[str, Peer | Divergence]]:
+    names = {
+        id(peer_hooks._failure_hooks): "failure",
+        id(peer_hooks._recovery_hooks): "recovered",
+        id(peer_hooks._divergence_hooks): "diverged",
+    }
+    calls = PeerEvents(0, number, {3: DIVERGENCE}.get).calls(events)
     return [(names[id(functions)], peer) for functions, peer in calls]
 
 
@@ -67,6 +75,15 @@ def test_what_is_older_than_this_process_calls_nobody() -> None:
         number=1,
     )
     assert calls == [("recovered", Peer(2, 1, KILLED_TEXT, 4.0, 3))]
+
+
+def test_a_divergence_is_told_to_every_rank_that_was_there() -> None:
+    found = event(2, "DIVERGED", 0, 0, 3)
+    assert run([event(0, "ATTACHED", 0, 0), found]) == [("diverged", DIVERGENCE)]
+    overwritten = event(2, "DIVERGED", 0, 0, 2)
+    assert run([event(0, "ATTACHED", 0, 0), overwritten]) == []
+    again = [event(3, "FAILED", 0, 0, KILLED), event(4, "ATTACHED", 0, 1)]
+    assert run([event(0, "ATTACHED", 0, 0), found, *again], number=1) == []
 
 
 def test_on_restart_is_called_at_once_in_a_restarted_process() -> None:
@@ -106,6 +123,9 @@ class WatchedWorker:
     def events(self, start: int) -> list[Event]:
         return self._all[start:]
 
+    def divergence(self, number: int) -> Divergence | None:
+        return DIVERGENCE
+
     def wait_event(self, seen: int, timeout_ms: int) -> bool:
         assert seen == len(self._all), "no event is read twice"
         more = next(self._happened, None)
@@ -122,6 +142,7 @@ def test_the_watcher_calls_hooks_and_survives_them(monkeypatch: pytest.MonkeyPat
             [event(0, "ATTACHED", 0, 0)],
             [event(1, "FAILED", 1, 0, KILLED)],
             [event(2, "JOINED", 1, 1, 5), event(3, "FAILED", 2, 0, KILLED)],
+            [event(4, "DIVERGED", 0, 0, 0)],
         ]
     )
     worker: Any = WatchedWorker(happened)
@@ -134,9 +155,12 @@ def test_the_watcher_calls_hooks_and_survives_them(monkeypatch: pytest.MonkeyPat
     peer_hooks.on_peer_failure(lambda peer: 1 / 0)
     peer_hooks.on_peer_failure(note("failure"))
     peer_hooks.on_peer_recovered(note("recovered"))
+    diverged: list[Divergence] = []
+    peer_hooks.on_divergence(diverged.append)
     peer_hooks.start()
     peer_hooks.start()
     assert peer_hooks._watcher is not None
     peer_hooks._watcher.join(10)
     assert [call[:2] for call in seen] == [("failure", 1), ("recovered", 1), ("failure", 2)]
+    assert diverged == [DIVERGENCE]
     assert {call[2] for call in seen} == {peer_hooks._watcher}

@@ -232,6 +232,25 @@ int Node::read_events(uint64_t from, hvdft_event* out, int capacity) const {
   return n;
 }
 
+void Node::put_divergence(uint64_t number, const hvdft_divergence& found) const {
+  Divergence& slot = divergences()[number % kDivergences];
+  slot.published.store(0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_release);
+  write_torn(reinterpret_cast<char*>(&slot.found), reinterpret_cast<const char*>(&found),
+             sizeof found);
+  slot.published.store(number + 1, std::memory_order_seq_cst);
+  if (header().divergence_count.load() <= number) header().divergence_count.store(number + 1);
+}
+
+int Node::read_divergence(uint64_t number, hvdft_divergence* out) const {
+  const Divergence& slot = divergences()[number % kDivergences];
+  bool before = slot.published.load(std::memory_order_seq_cst) == number + 1;
+  copy_torn(reinterpret_cast<char*>(out), reinterpret_cast<const char*>(&slot.found), sizeof *out);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (before && slot.published.load(std::memory_order_seq_cst) == number + 1) return HVDFT_OK;
+  return fail(HVDFT_EINVAL, "divergence %lu is not among the latest %lu", number, kDivergences);
+}
+
 void Node::stop(int rank, int code, const char* text) const {
   NodeHeader& h = header();
   if (h.stop_claimed.exchange(1) == 0) {

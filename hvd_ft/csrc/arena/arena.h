@@ -58,6 +58,9 @@ class Node {
   uint64_t limit() const { return header().file.limit_bytes; }
   const std::string& dir() const { return dir_; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
+  Divergence* divergences() const {
+    return reinterpret_cast<Divergence*>(control_.data() + offsets_.divergences);
+  }
   Shared<uint64_t>* index() const { return words(offsets_.index); }
   Shared<uint64_t>* kept() const { return words(offsets_.kept); }
   char* mail(int r) const {
@@ -84,6 +87,9 @@ class Node {
   void notify_ring() const;  // the ring's threads may have something to send
   void push_event(const hvdft_event& event) const;
   int read_events(uint64_t from, hvdft_event* out, int capacity) const;
+  void put_divergence(uint64_t number, const hvdft_divergence& found) const;
+  // HVDFT_EINVAL if it has been overwritten, or is not there yet.
+  int read_divergence(uint64_t number, hvdft_divergence* out) const;
   // Stops the job; the first message counts.
   void stop(int rank, int code, const char* text) const;
 

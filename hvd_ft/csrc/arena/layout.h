@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 13;
+constexpr uint32_t kLayoutVersion = 14;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -30,6 +30,7 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 constexpr int kMaxRanks = 256;
 constexpr int kMaxLoops = 64;
 constexpr uint64_t kEvents = 16384;
+constexpr uint64_t kDivergences = 64;        // the latest ones
 constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapshots
 constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
@@ -143,6 +144,12 @@ struct Event {
   hvdft_event event;
 };
 
+// One of the latest divergences; `published` is its number + 1.
+struct Divergence {
+  Shared<uint64_t> published;
+  hvdft_divergence found;
+};
+
 // The worker that reduces, or has reduced, a segment. Written by workers, and by the agent of a
 // dead owner.
 struct alignas(64) Claim {
@@ -193,6 +200,7 @@ struct NodeHeader {
   alignas(64) Shared<uint32_t> snapshot_doorbell;  // of workers that write a snapshot together
   alignas(64) Shared<uint32_t> event_doorbell;
   Shared<uint64_t> event_count;
+  Shared<uint64_t> divergence_count;  // written by rank 0's worker; on other nodes by the mirror
   Shared<uint64_t> used_bytes;
 };
 
@@ -260,14 +268,15 @@ inline ByteRange contribution(const Record& record, int rank) {
 }
 
 struct NodeOffsets {
-  uint64_t ranks, events, index, kept, mail, fingerprints, proposal, heap;
+  uint64_t ranks, events, divergences, index, kept, mail, fingerprints, proposal, heap;
 };
 
 constexpr NodeOffsets node_offsets(int size) {
   NodeOffsets o{};
   o.ranks = align_up(sizeof(NodeHeader), kPage);
   o.events = align_up(o.ranks + sizeof(RankBlock) * static_cast<uint64_t>(size), kPage);
-  o.index = align_up(o.events + sizeof(Event) * kEvents, kPage);
+  o.divergences = o.events + sizeof(Event) * kEvents;
+  o.index = align_up(o.divergences + sizeof(Divergence) * kDivergences, kPage);
   o.kept = o.index + sizeof(uint64_t) * kIndexEntries;
   o.mail = o.kept + sizeof(uint64_t) * kKeptEntries;
   o.fingerprints = o.mail + kMailBytes * static_cast<uint64_t>(size);

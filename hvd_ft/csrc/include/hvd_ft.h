@@ -75,7 +75,8 @@ enum {
   HVDFT_EV_DONE = 7,    // worker ended by itself          detail: exit status as in wait(2)
   HVDFT_EV_SNAPSHOT = 8,  // snapshot published              detail: op id of its position
   HVDFT_EV_ADOPTED = 9,   // a new agent took over the rank  detail: its generation
-  HVDFT_EV_RESUMED = 10   // a node's ring goes on           detail: op id << 28 | position
+  HVDFT_EV_RESUMED = 10,  // a node's ring goes on           detail: op id << 28 | position
+  HVDFT_EV_DIVERGED = 11  // it saw ranks' variables differ  detail: number of the divergence
 };
 
 typedef struct {
@@ -86,6 +87,15 @@ typedef struct {
   uint32_t reserved;
   uint64_t detail;
 } hvdft_event;
+
+// Variables that were equal on all ranks, and at a step boundary no longer are.
+typedef struct {
+  uint64_t step;        // steps done at that boundary
+  uint64_t equal_step;  // at the latest boundary at which the ranks were found equal
+  uint64_t variables;   // how many differ since then
+  uint64_t ranks[4];    // those that stand apart: bit r % 64 of word r / 64 is rank r
+  char variable[200];   // name of the first one, cut off if it is too long
+} hvdft_divergence;
 
 typedef struct {
   uint32_t state;
@@ -180,6 +190,11 @@ HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_wat
 // Copies events [from, from + capacity); returns how many there were.
 HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
                                     int capacity);
+// How many divergences there were; and one of the latest 64 of them, HVDFT_EINVAL if it is older or
+// has not come.
+HVDFT_API uint64_t hvdft_observer_divergences(hvdft_observer* observer);
+HVDFT_API int hvdft_observer_divergence(hvdft_observer* observer, uint64_t number,
+                                        hvdft_divergence* out);
 HVDFT_API uint64_t hvdft_observer_used_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);  // of the newest agents
@@ -360,6 +375,13 @@ HVDFT_API int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const vo
                                                 uint64_t bytes);
 HVDFT_API int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out,
                                             uint64_t capacity);
+// Likewise, for rank 0, which compares those of all ranks: what a rank has published counts even if
+// it has given the cut up.
+HVDFT_API int64_t hvdft_worker_published(int rank, int loop, uint64_t cut, void* out,
+                                         uint64_t capacity);
+// Rank 0's worker has found a divergence: all ranks see the event. Reading one: as an observer.
+HVDFT_API void hvdft_worker_diverged(const hvdft_divergence* found);
+HVDFT_API int hvdft_worker_divergence(uint64_t number, hvdft_divergence* out);
 // This rank has taken part in all cuts of the loop, up to this one, in which it is going to.
 HVDFT_API void hvdft_worker_cuts_passed(int loop, uint64_t cut);
 // Waiting for other ranks' fingerprints and parts: take the ticket, look, then wait.

@@ -51,6 +51,13 @@ int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* 
   return observer->node->read_events(from, out, capacity);
 }
 
+uint64_t hvdft_observer_divergences(hvdft_observer* observer) {
+  return observer->node->header().divergence_count.load();
+}
+int hvdft_observer_divergence(hvdft_observer* observer, uint64_t number, hvdft_divergence* out) {
+  return observer->node->read_divergence(number, out);
+}
+
 uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) {
   return observer->node->header().used_bytes.load();
 }

@@ -11,7 +11,8 @@
 //
 // Order matters. What a rank has contributed is read after its state, and applied before it: a rank
 // that is seen to be done has contributed what is seen. The term is read before the log, and
-// applied after it (see hvd_ft.h).
+// applied after it (see hvd_ft.h). Fingerprints are read after that, and applied before that, which
+// says that none will come.
 //
 // Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
 //
@@ -74,7 +75,7 @@ class MirrorSender {
   void collect_stop(std::string* out);
 
   struct LoopSent {
-    uint64_t begin = 0, published = 0;
+    uint64_t begin = 0, published = 0, ended = 0;
   };
   struct Sent {  // of one rank
     RankFacts facts{};
@@ -114,7 +115,7 @@ class MirrorReceiver {
  private:
   void apply(const FrameHead& frame, const char* payload);
   void apply_hello(const HelloFrame& theirs);
-  void apply_event(EventFrame frame);
+  void apply_event(const char* payload, uint64_t bytes);
   void apply_facts(int rank, const RankFacts& facts);
   void apply_mail(int rank, const char* payload, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
@@ -136,7 +137,8 @@ class MirrorReceiver {
   // By rank. Not the arena's state: an agent that was killed there may not have notified of it.
   std::vector<RankFacts> heard_;
   // To be notified: a needless wake-up costs more than everything else here.
-  bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false;
+  bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false,
+       snapshots_ = false;
   bool bye_ = false;
 };
 

@@ -16,7 +16,7 @@ enum class FrameKind : uint32_t {
   kFacts,    // RankFacts
   kLoop,     // LoopFrame
   kMail,     // MailHead, then what is announced
-  kEvent,    // EventFrame
+  kEvent,    // EventFrame, then the hvdft_divergence if it tells of one
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
   kDecided,  // op id: those before are truncated, except the ids that follow
@@ -43,7 +43,7 @@ struct HelloFrame {
   uint64_t generation, log_length, gone, events;
 };
 struct LoopFrame {
-  uint64_t loop, begin, published;
+  uint64_t loop, begin, published, ended;
 };
 struct MailHead {
   uint64_t term, sequence;

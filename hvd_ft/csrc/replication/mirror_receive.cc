@@ -23,12 +23,13 @@ void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
 void MirrorReceiver::ring_whom_it_concerns() {
   if (log_writer_) node_.notify_log_writer();
   if (agents_) notify(node_.header().event_doorbell);
+  if (snapshots_) notify(node_.header().snapshot_doorbell);
   if (workers_) {
     node_.notify_local_workers();
   } else if (coordinator_) {
     node_.notify_worker(0);
   }
-  log_writer_ = workers_ = coordinator_ = agents_ = false;
+  log_writer_ = workers_ = coordinator_ = agents_ = snapshots_ = false;
 }
 
 void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
@@ -48,6 +49,9 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       auto loop = get<LoopFrame>(payload);
       block.loops[loop.loop].published.store(loop.published, std::memory_order_release);
       block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
+      block.loops[loop.loop].ended.store(static_cast<uint32_t>(loop.ended),
+                                         std::memory_order_seq_cst);
+      snapshots_ |= loop.ended != 0;
       log_writer_ = true;
       return;
     }
@@ -55,7 +59,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       coordinator_ = true;
       return apply_mail(rank, payload, frame.bytes);
     case FrameKind::kEvent:
-      return apply_event(get<EventFrame>(payload));
+      return apply_event(payload, frame.bytes);
     case FrameKind::kStop:
       return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
     case FrameKind::kRecord:
@@ -76,6 +80,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kMark:
       return node_.header().mark.store(get<uint64_t>(payload), std::memory_order_seq_cst);
     case FrameKind::kFingerprints:
+      snapshots_ = true;
       return apply_fingerprints(rank, payload, frame.bytes);
     case FrameKind::kBye:
       bye_ = true;
@@ -105,7 +110,11 @@ void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
 }
 
 // If killed in between, the event is written twice: better than never.
-void MirrorReceiver::apply_event(EventFrame frame) {
+void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
+  auto frame = get<EventFrame>(payload);
+  if (bytes > sizeof frame) {
+    node_.put_divergence(frame.event.detail, get<hvdft_divergence>(payload + sizeof frame));
+  }
   frame.event.time_ns = local_time(frame.event.time_ns);
   node_.push_event(frame.event);
   peer_.events_heard.store(frame.number + 1);

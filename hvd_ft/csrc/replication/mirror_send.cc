@@ -80,11 +80,14 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   }
   for (int r = 0; r < node_.size(); ++r) {
     if (!tells_of(r)) continue;
-    collect_rank(r, now_ns, &news);
-    if (keeps_log_) continue;
-    collect_loops(r, &news);
-    collect_mail(r, &news);
-    collect_fingerprints(r, &news);
+    std::string rest;
+    collect_rank(r, now_ns, &rest);
+    if (!keeps_log_) {
+      collect_loops(r, &rest);
+      collect_mail(r, &rest);
+      collect_fingerprints(r, &news);
+    }
+    news.append(rest);
   }
   collect_events(&news);
   collect_stop(&news);
@@ -118,11 +121,15 @@ void MirrorSender::collect_loops(int rank, std::string* out) {
   for (size_t i = 0; i < sent.loops.size(); ++i) {
     const Loop& loop = node_.rank(rank).loops[i];
     LoopFrame frame{i, loop.begin.load(std::memory_order_acquire),
-                    loop.published.load(std::memory_order_acquire)};
+                    loop.published.load(std::memory_order_acquire),
+                    loop.ended.load(std::memory_order_seq_cst)};
     if (frame.begin == 0) break;
     LoopSent& before = sent.loops[i];
-    if (frame.begin == before.begin && frame.published == before.published) continue;
-    before = {frame.begin, frame.published};
+    if (frame.begin == before.begin && frame.published == before.published &&
+        frame.ended == before.ended) {
+      continue;
+    }
+    before = {frame.begin, frame.published, frame.ended};
     put_frame(out, FrameKind::kLoop, rank, frame);
   }
 }
@@ -151,7 +158,8 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
 void MirrorSender::collect_fingerprints(int rank, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
   const Fingerprints* both = node_.fingerprints(rank);
-  for (int at = 0; at < 2; ++at) {
+  int older = both[0].cut.load() > both[1].cut.load() ? 1 : 0;
+  for (int at : {older, 1 - older}) {
     uint64_t cut = both[at].cut.load(std::memory_order_seq_cst);
     if (cut <= sent.fingerprints) continue;
     std::string data(both[at].bytes, '\0');
@@ -205,9 +213,13 @@ void MirrorSender::collect_events(std::string* out) {
   while ((count = node_.read_events(events_, events, 64)) > 0) {
     for (int i = 0; i < count; ++i, ++events_) {
       int rank = static_cast<int>(events[i].rank);
-      if (events[i].type != HVDFT_EV_LOST && tells_of(rank)) {
-        put_frame(out, FrameKind::kEvent, rank, EventFrame{events_, events[i]});
-      }
+      if (events[i].type == HVDFT_EV_LOST || !tells_of(rank)) continue;
+      EventFrame frame{events_, events[i]};
+      hvdft_divergence found;
+      bool known = events[i].type == HVDFT_EV_DIVERGED &&
+                   node_.read_divergence(events[i].detail, &found) == HVDFT_OK;
+      put_frame(out, FrameKind::kEvent, rank, &frame, sizeof frame, &found,
+                known ? sizeof found : 0);
     }
   }
 }

@@ -29,14 +29,21 @@ int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data, 
 }
 
 int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out, uint64_t capacity) {
-  const Worker& w = *the_worker();
-  const RankBlock& block = w.node->rank(rank);
-  const Loop& theirs = block.loops[loop];
+  const Loop& theirs = the_worker()->node->rank(rank).loops[loop];
   // Before the fingerprints: what is not there when these say that it never comes has not come.
   if (theirs.given_up.load(std::memory_order_seq_cst) >= cut) return HVDFT_ETRUNCATED;
+  bool passed = theirs.passed_cut.load(std::memory_order_seq_cst) >= cut;
+  int64_t found = hvdft_worker_published(rank, loop, cut, out, capacity);
+  if (found == HVDFT_AGAIN && passed) return HVDFT_ETRUNCATED;
+  return found;
+}
+
+// A rank that has passed the cut may still publish: another of its threads does it.
+int64_t hvdft_worker_published(int rank, int loop, uint64_t cut, void* out, uint64_t capacity) {
+  const Worker& w = *the_worker();
+  const RankBlock& block = w.node->rank(rank);
   bool never = block.state.load(std::memory_order_seq_cst) == HVDFT_DONE ||
-               theirs.ended.load(std::memory_order_seq_cst) != 0 ||
-               theirs.passed_cut.load(std::memory_order_seq_cst) >= cut;
+               block.loops[loop].ended.load(std::memory_order_seq_cst) != 0;
   const Fingerprints* both = w.node->fingerprints(rank);
   uint64_t key = hvdft::cut_key(loop, cut);
   for (int at = 0; at < 2; ++at) {
@@ -50,6 +57,17 @@ int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out, u
     if (both[at].cut.load(std::memory_order_seq_cst) == key) return static_cast<int64_t>(bytes);
   }
   return never ? HVDFT_ETRUNCATED : HVDFT_AGAIN;
+}
+
+void hvdft_worker_diverged(const hvdft_divergence* found) {
+  Worker& w = *the_worker();
+  uint64_t number = w.node->header().divergence_count.load();
+  w.node->put_divergence(number, *found);
+  w.state.event(HVDFT_EV_DIVERGED, number);
+}
+
+int hvdft_worker_divergence(uint64_t number, hvdft_divergence* out) {
+  return the_worker()->node->read_divergence(number, out);
 }
 
 void hvdft_worker_cuts_passed(int loop, uint64_t cut) {

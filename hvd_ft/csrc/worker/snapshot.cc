@@ -150,8 +150,11 @@ int hvdft_worker_loop_end(int number) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   if (int code = publish_complete(number); code != HVDFT_OK) return code;
-  if (loop->ended.exchange(1) == 1 || use_of(number) != SlotUse::kFree) return HVDFT_OK;
   Worker& w = *the_worker();
+  bool ended_before = loop->ended.exchange(1) == 1;
+  hvdft::notify(w.node->header().snapshot_doorbell);  // no fingerprints come any more
+  w.node->notify_mirror();
+  if (ended_before || use_of(number) != SlotUse::kFree) return HVDFT_OK;
   int slot = unpublished_slot(*loop);
   loop->slots[slot].store(0);
   uint64_t offset = hvdft::slot_offset(w.file->limit(), number, slot);

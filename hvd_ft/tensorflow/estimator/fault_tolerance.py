@@ -77,10 +77,11 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             self._variables = SessionVariables(session.graph)
             self._draws = Draws(session.graph)
             self._loop.check_room(self._variables.byte_count)
+            self._loop.kinds = self._variables.kinds
         if self._resumes:
             self._resumes = False
             self._restore(self._loop, session)
-        self._loop.set_step(self._step)
+        self._reach_boundary(self._loop, session)
         if self._loop.wants_snapshot(self._step):
             self._loop.write(self._step, partial(self._contents, session, done=False))
 
@@ -96,7 +97,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         """Ends the loop, with a last snapshot unless this process was given it."""
         if self._loop is None:
             return
-        self._loop.set_step(self._step)
+        self._reach_boundary(self._loop, session)
         if self._variables is not None and self._loop.can_finish():
             self._loop.write(self._step, partial(self._contents, session, done=True), last=True)
         self._loop.end()
@@ -106,6 +107,12 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             for part in self._others:
                 if isinstance(part, _train.SecondOrStepTimer):
                     part.reset()
+
+    def _reach_boundary(self, loop: TrainingLoop, session: tf.compat.v1.Session) -> None:
+        loop.set_step(self._step)
+        if (variables := self._variables) is not None:
+            read, assign = partial(variables.read, session), partial(variables.assign, session)
+            loop.flip(self._step, read, assign)
 
     def _contents(self, session: tf.compat.v1.Session, done: bool) -> Contents:
         assert self._variables is not None

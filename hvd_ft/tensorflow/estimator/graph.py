@@ -15,7 +15,8 @@ import tensorflow as tf
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import other_data
-from hvd_ft.tensorflow.variables import byte_count, matched, unique
+from hvd_ft.tensorflow.variables import byte_count, kinds, matched, unique
+from hvd_ft.worker.divergence_rule import Kind
 
 _DATA = (
     *("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"),
@@ -33,14 +34,22 @@ class SessionVariables:
 
     def __init__(self, graph: tf.Graph) -> None:
         keys = tf.compat.v1.GraphKeys
-        kinds = (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES)
-        self._variables = unique(*(graph.get_collection(kind) for kind in kinds))
+        both = (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES)
+        self._variables = unique(*(graph.get_collection(kind) for kind in both))
+        # Metrics, and Horovod's sums of gradients that are not exchanged yet.
+        self._own = graph.get_collection(keys.LOCAL_VARIABLES)
+        self._weights = graph.get_collection(keys.TRAINABLE_VARIABLES)
 
     @property
     def byte_count(self) -> int:
         """Bytes of all variables together; variables of unknown shape count as 0."""
         sized = [each for each in self._variables if each.shape.is_fully_defined()]
         return byte_count(sized)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What is known of how ranks may have them, by the names that `read` gives."""
+        return kinds(self._variables, self._weights, self._own)
 
     def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:
         """Returns copies of the variables' contents by number and name."""
@@ -57,8 +66,16 @@ class SessionVariables:
             HvdFtError: the script has created other variables than before.
         """
         for variable, array in matched(self._variables, arrays):
-            # Like Variable.load: the graph is complete, and this adds no operation to it.
-            session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
+            _load(session, variable, array)
+
+    def assign(self, session: tf.compat.v1.Session, name: str, array: np.ndarray) -> None:
+        """Sets the variable that has this name in what `read` returned."""
+        _load(session, self._variables[int(name.partition(":")[0])], array)
+
+
+def _load(session: tf.compat.v1.Session, variable: tf.Variable, array: np.ndarray) -> None:
+    # Like Variable.load: the graph is complete, and this adds no operation to it.
+    session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
 
 
 class Draws:

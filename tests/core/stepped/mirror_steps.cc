@@ -40,6 +40,8 @@ void check_granted(Side& one) {
 
 // What a worker does, last of all.
 void finish(Nodes& nodes) {
+  publish_fingerprints(nodes.one.node->fingerprints(2), cut_key(0, 5), "prints", 6);
+  nodes.theirs().loops[0].ended = 1;
   nodes.theirs().loops[0].published = 20;
   nodes.theirs().loops[0].begin = 4;
   nodes.theirs().contributed = kGiven;
@@ -48,6 +50,8 @@ void finish(Nodes& nodes) {
 void check_finished(Nodes& nodes) {
   CHECK(nodes.seen().state != HVDFT_DONE || nodes.seen().contributed == kGiven);
   CHECK(nodes.seen().loops[0].begin == 0 || nodes.seen().loops[0].published == 20);
+  bool come = nodes.zero.node->fingerprints(2)[0].cut == cut_key(0, 5);
+  CHECK(come || (nodes.seen().loops[0].ended == 0 && nodes.seen().state != HVDFT_DONE));
 }
 
 std::string collected(Side& side) {

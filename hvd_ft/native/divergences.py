@@ -1,0 +1,46 @@
+"""Divergences as the core has them: a structure with the ranks as bits and the name cut off."""
+
+from typing import Any
+
+from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
+from hvd_ft.native.types import Divergence
+
+_NAME_BYTES = ffi.sizeof(dict(ffi.typeof("hvdft_divergence").fields)["variable"].type)
+_WORDS, _BITS = 4, 64  # of ranks
+
+
+def struct_of(found: Divergence) -> Any:
+    """Returns the C structure of a divergence; a name that is too long ends with an ellipsis."""
+    name = found.variable.encode()
+    if len(name) >= _NAME_BYTES:
+        name = name[: _NAME_BYTES - 4].decode(errors="ignore").encode() + "…".encode()
+    words = [0] * _WORDS
+    for rank in found.ranks:
+        words[rank // _BITS] |= 1 << rank % _BITS
+    return ffi.new(
+        "hvdft_divergence *", (found.step, found.equal_step, found.variables, words, name)
+    )
+
+
+def read_divergence(read: Any, number: int) -> Divergence | None:
+    """Reads a divergence.
+
+    Args:
+        read: the core's function, of the number and a structure.
+        number: of the divergence, in the order in which they were found.
+
+    Returns:
+        The divergence; None if newer ones have overwritten it, or there is none.
+    """
+    out = ffi.new("hvdft_divergence *")
+    if read(number, out):
+        return None
+    bits = sum(int(word) << _BITS * at for at, word in enumerate(out.ranks))
+    return Divergence(
+        variable=abi.text(out.variable),
+        step=int(out.step),
+        ranks=tuple(rank for rank in range(bits.bit_length()) if bits >> rank & 1),
+        variables=int(out.variables),
+        equal_step=int(out.equal_step),
+    )
