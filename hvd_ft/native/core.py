@@ -19,6 +19,7 @@ from hvd_ft.native.types import (
     Divergence,
     Event,
     Log,
+    Memory,
     Point,
     Snapshot,
     Snapshots,
@@ -138,6 +139,17 @@ class Observer:
         out = ffi.new("hvdft_snapshots *")
         abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, out))
         return abi.read(Snapshots, out)
+
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        """The memory of the node whose first rank this is; None for other ranks.
+
+        Args:
+            first_rank: of the node. Only rank 0's node knows the memory of others.
+            most: the most of each part since the job began, each at its own moment; else now.
+        """
+        out = ffi.new("hvdft_memory *")
+        known = abi.library().hvdft_observer_memory(self._handle, first_rank, most, out)
+        return abi.read(Memory, out) if known else None
 
     def watch(self, rank: int) -> Watch:
         out = ffi.new("hvdft_watch *")
@@ -400,6 +412,17 @@ class Worker:
         out = ffi.new("hvdft_log *")
         abi.library().hvdft_worker_log(out)
         return abi.read(Log, out)
+
+    def memory(self) -> Memory:
+        """The present memory of this node."""
+        out = ffi.new("hvdft_memory *")
+        abi.library().hvdft_worker_memory(out)
+        return abi.read(Memory, out)
+
+    @property
+    def step_bytes(self) -> int:
+        """Results of the allreduces of a training step of this rank, the most so far."""
+        return int(abi.library().hvdft_worker_step_bytes())
 
     def message_room(self) -> tuple[int, int]:
         """Bytes sent and received since the latest snapshot, and this rank's share of the rest."""

@@ -131,7 +131,10 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Status:
-    """The present state of a rank. ``pid`` is its worker's, 0 if there is none."""
+    """The present state of a rank. ``pid`` is its worker's, 0 if there is none.
+
+    ``step_bytes``: results of a training step's allreduces, the most so far.
+    """
 
     state: State
     incarnation: int
@@ -139,6 +142,38 @@ class Status:
     step: int
     executed: int
     since_ns: int
+    step_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a node's arenas, in bytes: at one moment, or the most of each part.
+
+    Attributes:
+        total: slots, heap, messages, input areas and control area together.
+        slots: of snapshots. In them lie ...
+        shared_state: ... what the node's ranks share, once for all, ...
+        private_state: ... and what each rank has of its own, or stores alone.
+        heap: of the op log: its ops, and what is free between them.
+        log: of this, ops that truncation can free.
+        kept: and ops that are kept as long as the job lives.
+        messages: between ranks.
+        input_areas: of the node's ranks.
+        control: of the control area.
+        limit: of the total.
+    """
+
+    total: int
+    slots: int
+    shared_state: int
+    private_state: int
+    heap: int
+    log: int
+    kept: int
+    messages: int
+    input_areas: int
+    control: int
+    limit: int
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "arena/memory.h"
 #include "worker/messages.h"
 #include "mirror_sides.h"
 
@@ -135,6 +136,36 @@ void divergences(Side& zero, Side& one) {
   CHECK(one.node->read_divergence(kDivergences, &seen) == HVDFT_OK);
   CHECK(seen.step == 30 + kDivergences && one.header().divergence_count == kDivergences + 1);
   CHECK(one.node->read_divergence(kDivergences + 1, &seen) == HVDFT_EINVAL);
+}
+
+// Rank 0's node knows the memory of the other one, now and at most, and nobody is woken for it.
+void memory(Side& zero, Side& one) {
+  hvdft_observer* observer = hvdft_observer_open(zero.dir.c_str());
+  hvdft_observer* theirs = hvdft_observer_open(one.dir.c_str());
+  hvdft_memory seen, own;
+  CHECK(hvdft_observer_memory(observer, 1, 0, &seen) == 0);  // not a node's first rank
+  CHECK(grow_messages(*one.node, one.node->fd(), one.node->heap_offset(), 0, 5 * kPage) ==
+        HVDFT_OK);
+  CHECK((rung_by(one, zero) == Rung{false, false, false}));
+  unclaim_messages(*one.node, 4 * kPage);
+  carry(one, zero);
+  for (int most : {0, 1}) {
+    CHECK(hvdft_observer_memory(observer, 2, most, &seen) == 1);
+    CHECK(hvdft_observer_memory(theirs, 2, most, &own) == 1);
+    CHECK(std::memcmp(&seen, &own, sizeof own) == 0);
+    CHECK(seen.messages == (most ? 5 : 1) * kPage && seen.limit == kLimit);
+    CHECK(hvdft_observer_memory(theirs, 0, most, &own) == 0);  // it is not sent there
+    CHECK(hvdft_observer_memory(observer, 0, most, &own) == 1 && own.messages == 0);
+  }
+  std::string soon, bye;
+  unclaim_messages(*one.node, kPage);
+  one.sender->collect(now + 1000, &soon);  // too soon after the last time
+  CHECK(soon.empty());
+  one.sender->bye(&bye);
+  zero.feed(bye);
+  CHECK(hvdft_observer_memory(observer, 2, 0, &seen) == 1 && seen.messages == 0);
+  hvdft_observer_close(observer);
+  hvdft_observer_close(theirs);
 }
 
 void announcements(Side& zero, Side& one) {
@@ -310,6 +341,9 @@ int main() {
   Side again_zero(0, 2, 2, 3), again_one(2, 1, 0, 2);
   the_log(again_zero, again_one);
   a_new_generation(again_zero, again_one);
+
+  Side zero_memory(0, 2, 2, 3), one_memory(2, 1, 0, 2);
+  memory(zero_memory, one_memory);
 
   Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
   doorbells(zero_rung, one_rung);

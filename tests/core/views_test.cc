@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "arena/memory.h"
 #include "check.h"
 #include "fresh_directory.h"
 #include "hvd_ft.h"
@@ -28,7 +29,7 @@ struct Log {
   explicit Log(const std::string& dir) {
     CHECK(hvdft_create_node(dir.c_str(), "views", 1, 1, 0, 0, 1, 64 << 20) == HVDFT_OK);
     node = Node::open(dir, "views", Node::kWorker);
-    CHECK(node && node->grow(node->fd(), node->heap_offset(), 0, kBytes, "it") == HVDFT_OK);
+    CHECK(node && hvdft::grow_heap(*node, kBytes, "it") == HVDFT_OK);
     CHECK(views.open(*node) == HVDFT_OK);
   }
   void write(uint64_t at, uint64_t bytes, int value) const {

@@ -263,34 +263,6 @@ void Node::stop(int rank, int code, const char* text) const {
   notify_workers();
 }
 
-int Node::grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const {
-  if (bytes <= had) return HVDFT_OK;
-  uint64_t more = bytes - had;
-  auto& used = header().used_bytes;
-  uint64_t before = used.fetch_add(more);
-  if (before + more > limit()) {
-    used.fetch_sub(more);
-    return fail(HVDFT_ENOSPACE,
-                "%s needs %" PRIu64 " MiB more, but %" PRIu64
-                " of the arena's "
-                "%" PRIu64
-                " MiB are in use; raise HOROVOD_FT_ARENA_BYTES or, if the log takes most, take "
-                "snapshots more often (snapshot_steps)",
-                what, (more + (1 << 20) - 1) >> 20, before >> 20, limit() >> 20);
-  }
-  int error;
-  do {
-    error = posix_fallocate(fd, static_cast<off_t>(offset + had), static_cast<off_t>(more));
-  } while (error == EINTR);
-  if (error == 0) return HVDFT_OK;
-  used.fetch_sub(more);
-  return fail(HVDFT_ENOSPACE,
-              "%s needs %" PRIu64
-              " MiB more, but the arena's filesystem gives "
-              "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR",
-              what, (more + (1 << 20) - 1) >> 20, strerror(error));
-}
-
 RankFile::~RankFile() {
   if (fd_ >= 0) close(fd_);
 }

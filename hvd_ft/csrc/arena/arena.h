@@ -1,5 +1,5 @@
-// The shared files of a job, mapped: making them, checking that a file is this job's, and
-// giving memory to their sparse parts without ever going over the job's limit.
+// The shared files of a job, mapped: making them, and checking that a file is this job's. memory.h
+// gives memory to their sparse parts.
 #ifndef HVD_FT_ARENA_H
 #define HVD_FT_ARENA_H
 
@@ -92,10 +92,6 @@ class Node {
   int read_divergence(uint64_t number, hvdft_divergence* out) const;
   // Stops the job; the first message counts.
   void stop(int rank, int code, const char* text) const;
-
-  // Allocates memory for [offset, offset + bytes) of `fd`, whose first `had` bytes have it already:
-  // HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is full.
-  int grow(int fd, uint64_t offset, uint64_t had, uint64_t bytes, const char* what) const;
 
  private:
   void await_event(uint64_t number) const;

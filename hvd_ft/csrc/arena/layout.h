@@ -38,6 +38,7 @@ constexpr uint64_t kProposalBytes = 4 << 20;
 constexpr uint64_t kFingerprintBytes = 64 << 10;  // of a rank's variables at one cut
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLastWordsBytes = 512;
+constexpr uint64_t kMemoryWords = sizeof(hvdft_memory) / sizeof(uint64_t);
 
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -65,7 +66,9 @@ struct Loop {
   uint64_t positions[2];        // the cursor at each slot's snapshot, …
   uint64_t bytes[2];            // … its bytes, …
   uint64_t stripes[2];          // … and where in these this rank's stripe begins
-  Shared<uint64_t> backed[2];   // bytes of each slot that have memory
+  // Bytes of each slot that have memory, and those that have it or are being given it; what of
+  // them the latest snapshot filled. See memory.h.
+  Shared<uint64_t> backed[2], claimed[2], contents[2];
 };
 
 // The fingerprints of a rank's variables at one cut. `cut` is 0 while they are being written.
@@ -112,6 +115,8 @@ struct RankBlock {
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
+  Shared<uint64_t> step_bytes;                // the most that a step has reduced
+  Shared<uint64_t> slot_bytes;                // all of its claims
   Shared<uint64_t> mark_request;              // see Sequencer::mark; position + 1
   Shared<uint64_t> sends_to[kMaxRanks / 64];  // notified by messages: a bit for each rank
   Shared<uint64_t> receives_from[kMaxRanks / 64];
@@ -119,6 +124,8 @@ struct RankBlock {
   // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log, + 1; 0 for all other ranks.
   Shared<uint64_t> ring_received, ring_sent;
+  // Likewise, on rank 0's node: that node's memory, now and at most, each as an hvdft_memory.
+  Shared<uint64_t> memory[2][kMemoryWords];
 
   // Written by the agent; `state` also by its live worker.
   alignas(64) Shared<uint32_t> state;
@@ -180,7 +187,9 @@ struct NodeHeader {
   Shared<uint64_t> log_bytes;       // bytes of the heap that truncation can free, …
   Shared<uint64_t> log_room;        // … and how many of those the limit allows now
   Shared<uint64_t> answered;        // number of the proposal
-  Shared<uint64_t> backed;          // bytes of the heap that have memory
+  Shared<uint64_t> backed;          // bytes of the heap that have memory, …
+  Shared<uint64_t> heap_claimed;    // … and those that have it or are being given it
+  Shared<uint64_t> kept_bytes;      // bytes of the heap that nothing will free
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
@@ -201,7 +210,8 @@ struct NodeHeader {
   alignas(64) Shared<uint32_t> event_doorbell;
   Shared<uint64_t> event_count;
   Shared<uint64_t> divergence_count;  // written by rank 0's worker; on other nodes by the mirror
-  Shared<uint64_t> used_bytes;
+  Shared<uint64_t> message_bytes;
+  Shared<uint64_t> most[kMemoryWords];  // an hvdft_memory; see memory.h
 };
 
 // The agreed description of an op; block_bytes[], the response and the signature follow it.

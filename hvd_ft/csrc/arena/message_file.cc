@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "arena/arena_file.h"
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 
@@ -25,14 +26,14 @@ int make(const Node& node, const std::string& path, int source, int dest) {
   unlink(unfinished.c_str());
   FileHeader header = header_for(kPairMagic, node.header().file.job, source, node.limit());
   header.size = static_cast<uint32_t>(dest);
-  node.header().used_bytes.fetch_add(kHeads);
+  claim_messages(node, kHeads);
   int code = make_file(unfinished, kData, kHeads, header);
   if (code == HVDFT_OK && link(unfinished.c_str(), path.c_str()) == 0) {
     unlink(unfinished.c_str());
     return HVDFT_OK;
   }
   int error = errno;
-  node.header().used_bytes.fetch_sub(kHeads);
+  unclaim_messages(node, kHeads);
   if (code != HVDFT_OK) return code;
   unlink(unfinished.c_str());
   return error == EEXIST
@@ -107,7 +108,7 @@ int PairFile::room(uint64_t bytes, uint64_t* offset) const {
 int PairFile::grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const {
   uint64_t had = backed.load(), size = align_up(end, kPage);
   if (size <= had) return HVDFT_OK;
-  int code = node_->grow(fd_, base, had, size, "the next message");
+  int code = grow_messages(*node_, fd_, base, had, size);
   if (code == HVDFT_OK) backed.store(size);
   return code;
 }
@@ -172,7 +173,7 @@ void PairFile::free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) cons
   hole.store(to);
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(base + from),
             static_cast<off_t>(to - from));
-  node_->header().used_bytes.fetch_sub(to - from);
+  unclaim_messages(*node_, to - from);
 }
 
 }  // namespace hvdft

@@ -100,10 +100,11 @@ typedef struct {
 typedef struct {
   uint32_t state;
   uint32_t incarnation;
-  uint64_t pid;       // of the worker, 0 when there is none
-  uint64_t step;      // as the training loop last told it
-  uint64_t executed;  // ops
-  uint64_t since_ns;  // when `state` began, CLOCK_MONOTONIC
+  uint64_t pid;         // of the worker, 0 when there is none
+  uint64_t step;        // as the training loop last told it
+  uint64_t executed;    // ops
+  uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
+  uint64_t step_bytes;  // results of allreduces of a training step, the most so far
 } hvdft_status;
 
 // What snapshots have cost a rank, over all its incarnations.
@@ -114,6 +115,21 @@ typedef struct {
   uint64_t stall_ns;     // of this, time in which training stood still for snapshots
   uint64_t copy_ns;      // CPU time of the thread that copies while training goes on
 } hvdft_snapshots;
+
+// The memory of a node's arenas, by what it is for.
+typedef struct {
+  uint64_t total;          // slots, heap, messages, input areas and control area
+  uint64_t slots;          // of snapshots; the latest snapshots in them hold …
+  uint64_t shared_state;   // … what the node's ranks share, once for all, …
+  uint64_t private_state;  // … and what each rank has of its own, or stores alone
+  uint64_t heap;           // of the op log: its ops, and what is free between them
+  uint64_t log;            // of this, ops that truncation can free, …
+  uint64_t kept;           // … and ops that are kept as long as the job lives
+  uint64_t messages;
+  uint64_t input_areas;
+  uint64_t control;
+  uint64_t limit;  // of the total
+} hvdft_memory;
 
 // Counters that show whether a worker makes progress: if two readings are equal, it has done
 // nothing in between.
@@ -195,6 +211,12 @@ HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvd
 HVDFT_API uint64_t hvdft_observer_divergences(hvdft_observer* observer);
 HVDFT_API int hvdft_observer_divergence(hvdft_observer* observer, uint64_t number,
                                         hvdft_divergence* out);
+// The memory of the node whose first rank this is: now, or the most that each part of it has been
+// since the job began, each at its own moment. 1, or 0 if it is not a node's first rank. Only rank
+// 0's node knows that of others, some milliseconds late.
+HVDFT_API int hvdft_observer_memory(hvdft_observer* observer, int rank, int most,
+                                    hvdft_memory* out);
+// Bytes that count against the limit: without the input areas and the control area.
 HVDFT_API uint64_t hvdft_observer_used_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);  // of the newest agents
@@ -395,6 +417,8 @@ typedef struct {
   uint64_t bytes, bytes_room, ops, ops_room;
 } hvdft_log;
 HVDFT_API void hvdft_worker_log(hvdft_log* out);
+HVDFT_API void hvdft_worker_memory(hvdft_memory* out);  // of this node, now
+HVDFT_API uint64_t hvdft_worker_step_bytes(void);       // see hvdft_status
 
 // Passes a failpoint, about op `op`; a drill that is due there strikes. May be called before
 // hvdft_worker_open(). Returns 1 if the drill asks the caller to raise an exception.

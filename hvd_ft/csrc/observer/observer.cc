@@ -1,6 +1,10 @@
 // A read-only look at a running job: launcher, live display, reports.
 #include "observer/observer.h"
 
+#include <cstring>
+
+#include "arena/memory.h"
+
 using hvdft::Node;
 
 hvdft_observer* hvdft_observer_open(const char* dir) {
@@ -20,6 +24,7 @@ int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out)
   out->step = block.step.load();
   out->executed = block.executed.load();
   out->since_ns = block.since_ns.load();
+  out->step_bytes = block.step_bytes.load();
   return HVDFT_OK;
 }
 
@@ -58,8 +63,22 @@ int hvdft_observer_divergence(hvdft_observer* observer, uint64_t number, hvdft_d
   return observer->node->read_divergence(number, out);
 }
 
+int hvdft_observer_memory(hvdft_observer* observer, int rank, int most, hvdft_memory* out) {
+  const Node& node = *observer->node;
+  if (rank == node.first_local()) {
+    *out = most ? hvdft::memory_most(node) : hvdft::memory_now(node);
+    return 1;
+  }
+  uint64_t words[hvdft::kMemoryWords];
+  for (uint64_t i = 0; i < hvdft::kMemoryWords; ++i) {
+    words[i] = node.rank(rank).memory[most ? 1 : 0][i].load();
+  }
+  std::memcpy(out, words, sizeof words);
+  return out->limit > 0;
+}
+
 uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) {
-  return observer->node->header().used_bytes.load();
+  return hvdft::used_bytes(*observer->node);
 }
 uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer) { return observer->node->limit(); }
 uint64_t hvdft_observer_generation(hvdft_observer* observer) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "arena/memory.h"
 #include "base/error.h"
 #include "protocol/node_order.h"
 
@@ -10,7 +11,6 @@ namespace hvdft {
 LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   NodeHeader& h = node_.header();
   length_ = h.log_length.load();
-  backed_ = h.backed.load();
   find_gone();
   // A killed predecessor may not have notified of the last ops.
   h.truncated.store(gone_ - h.kept.load());
@@ -65,22 +65,17 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::ranges_of(const Record& rec
 int LogStore::give(uint64_t bytes, const char* what, uint64_t* offset) {
   *offset = heap_.allocate(bytes);
   if (*offset == Heap::kFull) {
-    return node_.grow(node_.fd(), 0, 0, node_.limit() + bytes, what);  // publishes the bytes in use
+    return no_room(node_, bytes, what);
   }
   uint64_t end = *offset + bytes;
-  if (end <= backed_) return HVDFT_OK;
+  NodeHeader& h = node_.header();
+  if (end <= h.backed.load(std::memory_order_relaxed)) return HVDFT_OK;
   // In steps, so that not every small op makes a system call; but never up to the limit's last
   // bytes.
   uint64_t target = align_up(end, kPage);
   uint64_t roomy = align_up(end, 1 << 20);
-  uint64_t heap = node_.heap_offset();
-  if (node_.grow(node_.fd(), heap, backed_, roomy, what) == HVDFT_OK) {
-    node_.header().backed.store(backed_ = roomy);
-    return HVDFT_OK;
-  }
-  int code = node_.grow(node_.fd(), heap, backed_, target, what);
-  if (code == HVDFT_OK) node_.header().backed.store(backed_ = target);
-  return code;
+  if (grow_heap(node_, roomy, what) == HVDFT_OK) return HVDFT_OK;
+  return target > h.backed.load() ? grow_heap(node_, target, what) : HVDFT_OK;
 }
 
 int LogStore::append(const OpHead& op, const char* tail) {
@@ -120,6 +115,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
 }
 
 void LogStore::publish() {
+  note_log(node_, heap_.allocated() - kept_bytes_);
   node_.header().log_length.store(length_, std::memory_order_release);
   node_.notify_ring();
 }
@@ -154,7 +150,8 @@ uint64_t LogStore::heap_bytes(uint64_t offset) const {
 
 void LogStore::publish_room() {
   NodeHeader& h = node_.header();
-  uint64_t others = h.used_bytes.load() - backed_ + kept_bytes_;
+  uint64_t others = used_bytes(node_) - h.heap_claimed.load() + kept_bytes_;
+  h.kept_bytes.store(kept_bytes_);
   h.log_bytes.store(heap_.allocated() - kept_bytes_);
   h.log_room.store(node_.limit() > others ? node_.limit() - others : 0);
 }

@@ -42,7 +42,6 @@ class LogStore {
   uint64_t gone_ = 0;
   uint64_t segments_ = 0;    // of all ops so far, …
   uint64_t inputs_ = 0;      // … and bytes of their inputs
-  uint64_t backed_ = 0;      // bytes of the heap that have memory
   uint64_t kept_bytes_ = 0;  // bytes of the heap that nothing will free
 };
 

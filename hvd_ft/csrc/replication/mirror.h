@@ -5,7 +5,7 @@
 // its edges goes a stream of frames. What a node sends:
 //
 //   to rank 0's node     how its own ranks fare (facts, events), their announcements, join
-//                        requests and snapshots' positions, and that the job is to stop
+//                        requests and snapshots' positions, its memory, and that the job is to stop
 //   from rank 0's node the states of all other ranks, the log's records and how far it is
 //                      truncated, who has entered, the term, and that the job is to stop
 //
@@ -41,7 +41,7 @@ struct RankFacts {
   uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
   uint64_t enter_request, left_at, mark_request;
   uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
-  uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns;
+  uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns, step_bytes;
   uint64_t ring_received, ring_sent;
 };
 
@@ -59,7 +59,7 @@ class MirrorSender {
   // Appends the changes since the last call to `out`.
   void collect(uint64_t now_ns, std::string* out);
   // Nothing more will come.
-  void bye(std::string* out) const;
+  void bye(std::string* out);
 
  private:
   bool tells_of(int rank) const;
@@ -73,6 +73,7 @@ class MirrorSender {
   void collect_answers(std::string* out);
   void collect_events(std::string* out);
   void collect_stop(std::string* out);
+  void collect_memory(std::string* out);
 
   struct LoopSent {
     uint64_t begin = 0, published = 0, ended = 0;
@@ -90,6 +91,8 @@ class MirrorSender {
   std::vector<Sent> sent_;
   MessageMirrorSender messages_;
   uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
+  hvdft_memory memory_[2] = {};
+  uint64_t memory_at_ns_ = 0;  // when
   bool stop_ = false;
 };
 
@@ -119,6 +122,7 @@ class MirrorReceiver {
   void apply_facts(int rank, const RankFacts& facts);
   void apply_mail(int rank, const char* payload, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
+  void apply_memory(int rank, const char* payload);
   void apply_record(const char* payload);
   void apply_decided(const char* payload, uint64_t bytes);
   void check(int code);

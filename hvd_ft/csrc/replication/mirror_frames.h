@@ -25,6 +25,7 @@ enum class FrameKind : uint32_t {
   kTerm,
   kMark,          // position + 1
   kFingerprints,  // cut_key(), then the fingerprints
+  kMemory,        // an hvdft_memory of now and one of the most, of the node with this first rank
   kBye,
   kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,

@@ -82,6 +82,8 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kFingerprints:
       snapshots_ = true;
       return apply_fingerprints(rank, payload, frame.bytes);
+    case FrameKind::kMemory:
+      return apply_memory(rank, payload);
     case FrameKind::kBye:
       bye_ = true;
       return;
@@ -142,6 +144,7 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   block.training_ns.store(f.training_ns);
   block.stall_ns.store(f.stall_ns);
   block.copy_ns.store(f.copy_ns);
+  block.step_bytes.store(f.step_bytes);
   block.ring_received.store(f.ring_received);
   block.ring_sent.store(f.ring_sent);
   block.orderly_exit.store(f.orderly_exit);
@@ -166,6 +169,15 @@ void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
 void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {
   publish_fingerprints(node_.fingerprints(rank), get<uint64_t>(payload), payload + sizeof(uint64_t),
                        bytes - sizeof(uint64_t));
+}
+
+void MirrorReceiver::apply_memory(int rank, const char* payload) {
+  for (auto& memory : node_.rank(rank).memory) {
+    for (auto& word : memory) {
+      word.store(get<uint64_t>(payload));
+      payload += sizeof(uint64_t);
+    }
+  }
 }
 
 void MirrorReceiver::apply_record(const char* payload) {

@@ -1,5 +1,7 @@
 #include "replication/mirror.h"
 
+#include "arena/memory.h"
+
 namespace hvdft {
 
 namespace {
@@ -31,6 +33,7 @@ RankFacts facts_of(const RankBlock& block) {
   f.training_ns = block.training_ns.load();
   f.stall_ns = block.stall_ns.load();
   f.copy_ns = block.copy_ns.load();
+  f.step_bytes = block.step_bytes.load();
   f.ring_received = block.ring_received.load();
   f.ring_sent = block.ring_sent.load();
   return f;
@@ -89,6 +92,10 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     }
     news.append(rest);
   }
+  if (!keeps_log_ && now_ns - memory_at_ns_ >= kLazyNs) {
+    memory_at_ns_ = now_ns;
+    collect_memory(&news);
+  }
   collect_events(&news);
   collect_stop(&news);
   if (out->empty()) messages_.collect(&news);
@@ -97,7 +104,10 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   out->append(news);
 }
 
-void MirrorSender::bye(std::string* out) const { put_frame(out, FrameKind::kBye, 0, nullptr, 0); }
+void MirrorSender::bye(std::string* out) {
+  if (!keeps_log_) collect_memory(out);  // the report has the last figures
+  put_frame(out, FrameKind::kBye, 0, nullptr, 0);
+}
 
 void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
@@ -222,6 +232,13 @@ void MirrorSender::collect_events(std::string* out) {
                 known ? sizeof found : 0);
     }
   }
+}
+
+void MirrorSender::collect_memory(std::string* out) {
+  hvdft_memory memory[2] = {memory_now(node_), memory_most(node_)};
+  if (std::memcmp(memory, memory_, sizeof memory) == 0) return;
+  std::memcpy(memory_, memory, sizeof memory);
+  put_frame(out, FrameKind::kMemory, node_.first_local(), memory, sizeof memory);
 }
 
 void MirrorSender::collect_stop(std::string* out) {

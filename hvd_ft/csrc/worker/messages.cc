@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -286,7 +287,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
 
 void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_bytes) {
   Worker& w = *the_worker();
-  uint64_t used = w.node->header().used_bytes.load(), limit = w.node->limit();
+  uint64_t used = hvdft::used_bytes(*w.node), limit = w.node->limit();
   auto locals = static_cast<uint64_t>(w.node->end_local() - w.node->first_local());
   *own_bytes = w.messages.bytes_since_snapshot();
   *share_bytes = limit > used ? (limit - used) / locals : 0;

@@ -1,13 +1,11 @@
 // Training loops and their snapshots: two slots a loop in the rank's arena, written in turn,
 // published by one store. The rules are those of shared_snapshot.h.
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -131,6 +129,7 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
+  w.reduced_before_step = w.reduced_bytes.load();
   uint64_t known = loop->begin.load();
   if (known == 0) {
     loop->begin.store(w.log.cursor() + 1, std::memory_order_release);
@@ -157,13 +156,7 @@ int hvdft_worker_loop_end(int number) {
   if (ended_before || use_of(number) != SlotUse::kFree) return HVDFT_OK;
   int slot = unpublished_slot(*loop);
   loop->slots[slot].store(0);
-  uint64_t offset = hvdft::slot_offset(w.file->limit(), number, slot);
-  uint64_t freed = loop->backed[slot].exchange(0);
-  if (freed > 0) {
-    fallocate(w.file->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-              static_cast<off_t>(freed));
-    w.node->header().used_bytes.fetch_sub(freed);
-  }
+  hvdft::release_slot(*w.node, *w.file, {w.rank, number, slot});
   return HVDFT_OK;
 }
 
@@ -202,14 +195,8 @@ int hvdft_worker_snapshot_room(int number, uint64_t bytes, void** room) {
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
   int slot = unpublished_slot(*loop);
-  uint64_t offset = hvdft::slot_offset(w.file->limit(), number, slot);
-  uint64_t size = hvdft::align_up(bytes + (bytes == 0), hvdft::kPage);
-  uint64_t backed = loop->backed[slot].load();
-  if (size > backed) {
-    int code = w.node->grow(w.file->fd(), offset, backed, size, "the next snapshot");
-    if (code != HVDFT_OK) return code;
-    loop->backed[slot].store(size);
-  }
+  int code = hvdft::grow_slot(*w.node, *w.file, {w.rank, number, slot}, bytes);
+  if (code != HVDFT_OK) return code;
   *room = written[slot].map(*w.file, number, slot, bytes, true);
   return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }
@@ -221,11 +208,13 @@ int hvdft_worker_snapshot_deliver(int number, const hvdft_snapshot* snapshot) {
   loop->positions[slot] = snapshot->position;
   loop->bytes[slot] = snapshot->bytes;
   loop->stripes[slot] = snapshot->stripe;
+  const Worker& w = *the_worker();
+  hvdft::note_contents(*w.node, {w.rank, number, slot}, *snapshot);
   failpoint(HVDFT_AT_SNAPSHOT_PUBLISH, snapshot->position);
   loop->slots[slot].store(hvdft::slot_word(snapshot->cut, snapshot->agreement),
                           std::memory_order_seq_cst);
   failpoint(HVDFT_AT_SNAPSHOT_DELIVERED, snapshot->position);
-  hvdft::notify(the_worker()->node->header().snapshot_doorbell);
+  hvdft::notify(w.node->header().snapshot_doorbell);
   return publish_complete(number);
 }
 

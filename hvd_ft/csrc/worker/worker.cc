@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -78,6 +79,7 @@ int hvdft_worker_open(void) {
   }
   auto worker =
       std::make_unique<Worker>(std::move(arenas), rank, static_cast<uint32_t>(incarnation));
+  hvdft::settle_claims(worker->block());
   worker->state.set(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   hvdft::set_failpoint_step(worker->block().step.load());  // where the dead one was
   worker->state.event(HVDFT_EV_ATTACHED, node.header().log_length.load());
@@ -178,7 +180,12 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
 }
 
 int hvdft_worker_executed(uint64_t id) {
-  the_worker()->log.executed(id);
+  Worker& w = *the_worker();
+  const hvdft::Record* record = w.node->record(id);
+  if (record != nullptr && record->op.kind == HVDFT_REDUCE) {
+    w.reduced_bytes.fetch_add(record->op.result_bytes);
+  }
+  w.log.executed(id);
   return HVDFT_OK;
 }
 
@@ -195,9 +202,17 @@ uint64_t hvdft_worker_pending(void) {
 }
 
 void hvdft_worker_set_step(uint64_t step) {
-  the_worker()->block().step.store(step);
+  Worker& w = *the_worker();
+  uint64_t reduced = w.reduced_bytes.load(), bytes = reduced - w.reduced_before_step;
+  w.reduced_before_step = reduced;
+  if (bytes > w.block().step_bytes.load()) w.block().step_bytes.store(bytes);
+  w.block().step.store(step);
   hvdft::set_failpoint_step(step);
 }
+
+uint64_t hvdft_worker_step_bytes(void) { return the_worker()->block().step_bytes.load(); }
+
+void hvdft_worker_memory(hvdft_memory* out) { *out = hvdft::memory_now(*the_worker()->node); }
 
 void hvdft_worker_orderly_exit(void) {
   Worker& w = *the_worker();

@@ -47,6 +47,10 @@ struct Worker {
   std::deque<BegunOp> begun;
   SegmentSchedule schedule;
 
+  // Results of reductions that it has executed, and how many bytes of them when the step began.
+  std::atomic<uint64_t> reduced_bytes{0};
+  uint64_t reduced_before_step = 0;
+
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
 };

@@ -1,0 +1,50 @@
+// The memory of a node: what it is used for, and how the parts that grow get it and return it.
+//
+// Each part is *claimed* before it is allocated, and its claim is lowered after it is freed. So the
+// claims together are never less than what there is, whoever is killed in between, and memory is
+// given only while they are within the limit. Claims on slots and on the heap have one writer each,
+// and say what it has: a restarted writer claims the same again, and nothing counts twice.
+//
+// How much memory the node has had at most is noted by whoever claims, when the memory is there,
+// and by whoever frees some, before that. In between it can be seen from the claims.
+#ifndef HVD_FT_MEMORY_H
+#define HVD_FT_MEMORY_H
+
+#include "arena/arena.h"
+
+namespace hvdft {
+
+hvdft_memory memory_now(const Node& node);
+// The most that each part has been, each at its own moment.
+hvdft_memory memory_most(const Node& node);
+void note_memory(const Node& node);
+// Of a part whose present size the caller knows.
+void note_log(const Node& node, uint64_t bytes);
+
+uint64_t used_bytes(const Node& node);  // what counts against the node's limit
+
+// HVDFT_ENOSPACE, with `what` named, when the limit or the filesystem is full.
+int no_room(const Node& node, uint64_t bytes, const char* what);
+
+// A loop's slot in a rank's file; only the rank's own worker grows and releases it.
+struct SlotPlace {
+  int rank, loop, slot;
+};
+int grow_slot(const Node& node, const RankFile& file, SlotPlace at, uint64_t bytes);
+void release_slot(const Node& node, const RankFile& file, SlotPlace at);
+// What a slot holds: of its `bytes` those from `stripe` on are shared by the node's ranks.
+void note_contents(const Node& node, SlotPlace at, const hvdft_snapshot& snapshot);
+// A new worker of this rank: its predecessor may have been killed while it claimed.
+void settle_claims(RankBlock& block);
+
+// The heap's first `bytes`; only the owner of the log grows it.
+int grow_heap(const Node& node, uint64_t bytes, const char* what);
+
+// [base + had, base + bytes) of a message log.
+int grow_messages(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t bytes);
+void claim_messages(const Node& node, uint64_t bytes);
+void unclaim_messages(const Node& node, uint64_t bytes);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_MEMORY_H
