@@ -353,6 +353,7 @@ def _patch(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from hvd_ft.reports import report
+    from hvd_ft.reports.memory_table import memory_table
 
     check_writable(options.picture)
     told = report.read_report(options.events)
@@ -366,6 +367,8 @@ def _report(options: argparse.Namespace) -> int:
     console.print(report.states_table(report.intervals(events)))
     if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
         console.print(snapshots)
+    if memory := memory_table(told.facts):
+        console.print(memory)
     if options.picture:
         from hvd_ft.reports.plot import save_states
 

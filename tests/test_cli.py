@@ -16,7 +16,7 @@ from hvd_ft.check import self_check
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
-from hvd_ft.native.types import Divergence, State, Status
+from hvd_ft.native.types import Divergence, Memory, State, Status
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -303,6 +303,15 @@ class TwoRanks:
     def status(self, rank: int) -> Status:
         return self.ranks[rank]
 
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        return memory_of(50 if most else 40, 100) if first_rank == 0 else None
+
+
+def memory_of(mib: int, limit_mib: int) -> Memory:
+    """The memory of a node with 20 MiB of snapshots and 7 of log."""
+    mib, limit_mib = mib << 20, limit_mib << 20
+    return Memory(mib, 20 << 20, 0, 0, 9 << 20, 5 << 20, 2 << 20, 0, 0, 0, limit_mib)
+
 
 DIVERGED = (Divergence("v", 20, (0, 1), 2, 10), Divergence("w", 30, (1,), 1, 20))
 
@@ -326,6 +335,31 @@ def test_live_lines_and_the_output_above_them() -> None:
         "w diverged on rank 1 at step 30 (1 before)",
     ):
         assert part in text
+    line = "memory: state 20 MiB, log 7 MiB, now 40 MiB, at most 50 MiB of 100 MiB"
+    assert line in " ".join(text.split())
+
+
+class ThreeNodes(TwoRanks):
+    """A job of which rank 1's node is the fullest; rank 2's has not sent anything."""
+
+    size = 3
+
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        return [memory_of(60, 400), memory_of(50, 100), None][first_rank]
+
+
+class NotYet(TwoRanks):
+    """A job whose memory is not known."""
+
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        return None
+
+
+def test_the_fullest_node_is_shown() -> None:
+    line = live_display.memory_line(ThreeNodes())
+    assert line.startswith("memory (rank 1's node, the fullest of 2): state 20 MiB, log")
+    assert line.endswith("at most 50 MiB of 100 MiB")
+    assert live_display.memory_line(NotYet()) == ""
 
 
 def test_plain_lines_come_only_with_a_change() -> None:

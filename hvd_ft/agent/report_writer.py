@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,8 @@ from hvd_ft.native.core import Observer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
+
+_FUSION_BYTES = 128 << 20  # Horovod's default
 
 
 class Journal:
@@ -43,7 +46,6 @@ class Journal:
         self._path = path
         self._observer = observer
         self._complained = False
-        self._peak_bytes = 0
         kept_bytes, self._to_skip = _written(path, job) if generation else (0, 0)
         self._output = Output(path, kept_bytes, private=True)
         if not kept_bytes:
@@ -60,7 +62,6 @@ class Journal:
 
     def add(self, events: Iterable[Event]) -> None:
         """Writes the events since the last call; the very first call begins with event 0."""
-        self._peak_bytes = max(self._peak_bytes, self._observer.used_bytes)
         for event in events:
             if self._to_skip:
                 self._to_skip -= 1
@@ -87,14 +88,18 @@ class Journal:
 
         Returns: The exit code of both, job and report.
         """
+        nodes = self._node_facts()
+        most = nodes[0]["most"]  # of this node
         self._add_line(
             {
                 "exit_code": exit_code,
                 "error": error,
                 "limit_bytes": self._observer.limit_bytes,
-                "used_bytes_peak": self._peak_bytes,
+                "used_bytes_peak": most["total"] - most["control"] - most["input_areas"],
                 "log_length": self._observer.log_length,
                 "log_records": self._observer.log_records,
+                "fusion_threshold": fusion_threshold(os.environ),
+                "nodes": nodes,
                 "ranks": [self._rank_facts(rank) for rank in range(self._observer.size)],
             }
         )
@@ -119,6 +124,15 @@ class Journal:
                 "it is not complete; give another --report"
             )
 
+    def _node_facts(self) -> list[dict[str, Any]]:
+        nodes = []
+        for rank in range(self._observer.size):
+            now = self._observer.memory(rank)
+            most = self._observer.memory(rank, most=True)
+            if now and most:
+                nodes.append({"first_rank": rank, "memory": asdict(now), "most": asdict(most)})
+        return nodes
+
     def _rank_facts(self, rank: int) -> dict[str, Any]:
         status = self._observer.status(rank)
         return {
@@ -127,8 +141,15 @@ class Journal:
             "incarnation": status.incarnation,
             "step": status.step,
             "executed": status.executed,
+            "step_bytes": status.step_bytes,
             "snapshots": asdict(self._observer.snapshots(rank)),
         }
+
+
+def fusion_threshold(env: Mapping[str, str]) -> int:
+    """Returns the bytes of stock Horovod's fusion buffer, as Horovod reads its setting."""
+    digits = re.match(r"\s*[+-]?\d+", env.get("HOROVOD_FUSION_THRESHOLD", str(_FUSION_BYTES)))
+    return max(int(digits.group()), 0) if digits else 0
 
 
 def _written(path: str, job: str) -> tuple[int, int]:

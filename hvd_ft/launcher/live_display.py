@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.native.types import Divergence, State, Status
+from hvd_ft.native.types import Divergence, Memory, State, Status
+from hvd_ft.system.byte_size import in_words
 
 STYLES = {
     State.STARTING: "dim",
@@ -32,6 +33,8 @@ class Ranks(Protocol):
 
     def status(self, rank: int) -> Status: ...
 
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None: ...
+
 
 class Job(Ranks, Protocol):
     """The part of `native.Observer` that is shown."""
@@ -48,19 +51,20 @@ def diverged(found: Divergence) -> str:
 
 
 def shown(observer: Job, now_ns: int) -> RenderableType:
-    """Lays out a job: its ranks, and the latest divergence if there was one.
+    """Lays out a job: its ranks, its memory, and the latest divergence if there was one.
 
     Args:
         observer: The job.
         now_ns: The present, CLOCK_MONOTONIC.
     """
-    table = ranks_table(observer, now_ns)
+    memory = Text(memory_line(observer), style="dim", no_wrap=True, overflow="ellipsis")
+    lines = Group(ranks_table(observer, now_ns), memory)
     latest = observer.divergence(observer.divergences - 1) if observer.divergences else None
     if latest is None:
-        return table
+        return lines
     before = observer.divergences - 1
     more = f" ({before} before)" if before else ""
-    return Group(table, Text(diverged(latest) + more, style="bold red"))
+    return Group(lines, Text(diverged(latest) + more, style="bold red"))
 
 
 def ranks_table(observer: Ranks, now_ns: int) -> Table:
@@ -87,8 +91,22 @@ def ranks_table(observer: Ranks, now_ns: int) -> Table:
     return table
 
 
+def memory_line(observer: Ranks) -> str:
+    """Returns the memory of the job's node, or of that node which is nearest to its limit."""
+    nodes = [(rank, now) for rank in range(observer.size) if (now := observer.memory(rank))]
+    if not nodes:
+        return ""
+    first, now = max(nodes, key=lambda node: node[1].total / node[1].limit)
+    most = observer.memory(first, most=True) or now
+    whose = f" (rank {first}'s node, the fullest of {len(nodes)})" if len(nodes) > 1 else ""
+    return (
+        f"memory{whose}: state {in_words(now.slots)}, log {in_words(now.log + now.kept)}, "
+        f"now {in_words(now.total)}, at most {in_words(most.total)} of {in_words(now.limit)}"
+    )
+
+
 class LiveDisplay:
-    """A live line per rank, with the job's output above; for a terminal."""
+    """A live line per rank and one for memory, the job's output above; for a terminal."""
 
     takes_output = True
 

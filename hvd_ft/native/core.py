@@ -275,8 +275,10 @@ class Worker:
     """The worker's attachment; made by :func:`worker` only."""
 
     def __init__(self) -> None:
+        self.directory = os.environ["HOROVOD_FT_DIR"]  # of the job's files
         self.rank = int(abi.library().hvdft_worker_rank())
         self.size = int(abi.library().hvdft_worker_size())
+        self.nodes = int(abi.library().hvdft_worker_nodes())
         self.incarnation = int(abi.library().hvdft_worker_incarnation())
 
     def cursor(self) -> int:
@@ -421,7 +423,7 @@ class Worker:
 
     @property
     def step_bytes(self) -> int:
-        """Results of the allreduces of a training step of this rank, the most so far."""
+        """Of the results of a step of the present training loop, at most; without broadcasts."""
         return int(abi.library().hvdft_worker_step_bytes())
 
     def message_room(self) -> tuple[int, int]:

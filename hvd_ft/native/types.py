@@ -133,7 +133,7 @@ class Divergence:
 class Status:
     """The present state of a rank. ``pid`` is its worker's, 0 if there is none.
 
-    ``step_bytes``: results of a training step's allreduces, the most so far.
+    ``step_bytes``: of the results of a training step, without broadcasts; the most so far.
     """
 
     state: State

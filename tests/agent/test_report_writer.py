@@ -9,8 +9,8 @@ import pytest
 from conftest import Device
 from synthetic import event, one_failure
 
-from hvd_ft.agent.report_writer import Journal
-from hvd_ft.native.types import Divergence, Event, EventType, Snapshots, State, Status
+from hvd_ft.agent.report_writer import Journal, fusion_threshold
+from hvd_ft.native.types import Divergence, Event, EventType, Memory, Snapshots, State, Status
 from hvd_ft.reports.report import read_report
 
 
@@ -18,7 +18,6 @@ class Observer:
     """The part of a job's observer that the report uses."""
 
     size = 2
-    used_bytes = 10
     limit_bytes = 100
     log_length = 7
     log_records = 3
@@ -28,6 +27,10 @@ class Observer:
 
     def divergence(self, number: int) -> Divergence | None:
         return {7: Divergence("w", 30, (0, 2), 1, 20)}.get(number)
+
+
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        return Memory(14, 5, 2, 2, 5, 3, 1, 0, 3, 1, 104) if first_rank == 0 else None
 
     def snapshots(self, rank: int) -> Snapshots:
         return Snapshots(count=rank)
@@ -62,6 +65,9 @@ def test_a_report_is_there_from_the_start_and_grows(tmp_path: Path) -> None:
     assert read_report(path).events == EVENTS
     facts = read_report(path).facts
     assert (facts["exit_code"], facts["error"], facts["used_bytes_peak"]) == (5, "why", 10)
+    [node] = facts["nodes"]
+    assert (node["first_rank"], node["memory"]["log"], node["most"]["total"]) == (0, 3, 14)
+    assert facts["fusion_threshold"] == 128 << 20
     assert [rank["incarnation"] for rank in facts["ranks"]] == [0, 1]
     assert [rank["snapshots"]["count"] for rank in facts["ranks"]] == [0, 1]
 
@@ -158,3 +164,12 @@ def test_a_divergence_is_written_with_its_names(tmp_path: Path) -> None:
     told = read_report(path)
     assert told.events == events
     assert told.divergences == [Divergence("w", 30, (0, 2), 1, 20)]  # the other is overwritten
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [(None, 128 << 20), ("1048576", 1 << 20), (" 64MB", 64), ("0", 0), ("-1", 0), ("much", 0)],
+)
+def test_the_fusion_threshold_is_read_as_horovod_reads_it(text: str | None, size: int) -> None:
+    env = {} if text is None else {"HOROVOD_FUSION_THRESHOLD": text}
+    assert fusion_threshold(env) == size

@@ -1,7 +1,7 @@
 import io
 import json
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,9 @@ from rich.console import Console
 from synthetic import KILLED_NS, MS, event, one_failure
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native.types import Divergence, Event, EventType, State
+from hvd_ft.native.types import Divergence, Event, EventType, Memory, State
 from hvd_ft.reports import report
+from hvd_ft.reports.memory_table import memory_table
 
 
 def test_a_failure_is_taken_apart() -> None:
@@ -242,3 +243,38 @@ def test_divergences_are_a_table() -> None:
         ["[w]/kernel:0", "1", "30", "20", "rank 2"],
         ["v", "3", "40", "-", "ranks 0 and 1"],
     ]
+
+
+def most(shared_mib: float, total_mib: int) -> dict[str, int]:
+    names = [field.name for field in fields(Memory)]
+    return {
+        **dict.fromkeys(names, 0),
+        "shared_state": int(shared_mib * 2**20),
+        "total": total_mib << 20,
+    }
+
+
+def test_the_memory_of_each_node() -> None:
+    facts = {
+        "fusion_threshold": 64 << 20,
+        "nodes": [
+            {"first_rank": 0, "most": most(1.25, 300)},
+            {"first_rank": 2, "most": most(120, 400)},
+        ],
+        "ranks": [{"step_bytes": 3 << 20}, {"step_bytes": 4 << 20}, {"step_bytes": 0}],
+    }
+    console = Console(file=io.StringIO(), width=100)
+    table = memory_table(facts)
+    assert table is not None
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    *_, first, second, _ = console.file.getvalue().splitlines()
+    zeros = ["0.0"] * 5
+    assert first.replace("│", " ").split() == ["0-1", "1.2", *zeros, "300", "0.0", "135"]
+    # A rank that has reduced nothing would have taken nothing.
+    assert second.replace("│", " ").split() == ["2", "120", *zeros, "400", "0.0", "0.0"]
+
+
+@pytest.mark.parametrize("facts", [{}, {"ranks": [{"rank": 0}], "used_bytes_peak": 7}])
+def test_reports_without_memory_have_no_such_table(facts: dict[str, object]) -> None:
+    assert memory_table(facts) is None

@@ -115,7 +115,7 @@ struct RankBlock {
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
-  Shared<uint64_t> step_bytes;                // the most that a step has reduced
+  Shared<uint64_t> step_bytes;                // see hvdft_status
   Shared<uint64_t> slot_bytes;                // all of its claims
   Shared<uint64_t> mark_request;              // see Sequencer::mark; position + 1
   Shared<uint64_t> sends_to[kMaxRanks / 64];  // notified by messages: a bit for each rank

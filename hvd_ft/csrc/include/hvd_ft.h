@@ -104,7 +104,7 @@ typedef struct {
   uint64_t step;        // as the training loop last told it
   uint64_t executed;    // ops
   uint64_t since_ns;    // when `state` began, CLOCK_MONOTONIC
-  uint64_t step_bytes;  // results of allreduces of a training step, the most so far
+  uint64_t step_bytes;  // of the results of a training step, without broadcasts; the most so far
 } hvdft_status;
 
 // What snapshots have cost a rank, over all its incarnations.
@@ -418,7 +418,8 @@ typedef struct {
 } hvdft_log;
 HVDFT_API void hvdft_worker_log(hvdft_log* out);
 HVDFT_API void hvdft_worker_memory(hvdft_memory* out);  // of this node, now
-HVDFT_API uint64_t hvdft_worker_step_bytes(void);       // see hvdft_status
+// As in hvdft_status, but of the present training loop.
+HVDFT_API uint64_t hvdft_worker_step_bytes(void);
 
 // Passes a failpoint, about op `op`; a drill that is due there strikes. May be called before
 // hvdft_worker_open(). Returns 1 if the drill asks the caller to raise an exception.

@@ -129,7 +129,8 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
-  w.reduced_before_step = w.reduced_bytes.load();
+  w.bytes_before_step = w.result_bytes.load();
+  w.loop_step_bytes = 0;
   uint64_t known = loop->begin.load();
   if (known == 0) {
     loop->begin.store(w.log.cursor() + 1, std::memory_order_release);

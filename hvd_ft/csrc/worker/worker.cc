@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "arena/memory.h"
@@ -182,8 +183,8 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
 int hvdft_worker_executed(uint64_t id) {
   Worker& w = *the_worker();
   const hvdft::Record* record = w.node->record(id);
-  if (record != nullptr && record->op.kind == HVDFT_REDUCE) {
-    w.reduced_bytes.fetch_add(record->op.result_bytes);
+  if (record != nullptr && record->op.kind != HVDFT_COPY) {
+    w.result_bytes.fetch_add(record->op.result_bytes);
   }
   w.log.executed(id);
   return HVDFT_OK;
@@ -203,14 +204,15 @@ uint64_t hvdft_worker_pending(void) {
 
 void hvdft_worker_set_step(uint64_t step) {
   Worker& w = *the_worker();
-  uint64_t reduced = w.reduced_bytes.load(), bytes = reduced - w.reduced_before_step;
-  w.reduced_before_step = reduced;
+  uint64_t all = w.result_bytes.load(), bytes = all - w.bytes_before_step;
+  w.bytes_before_step = all;
+  w.loop_step_bytes = std::max(w.loop_step_bytes, bytes);
   if (bytes > w.block().step_bytes.load()) w.block().step_bytes.store(bytes);
   w.block().step.store(step);
   hvdft::set_failpoint_step(step);
 }
 
-uint64_t hvdft_worker_step_bytes(void) { return the_worker()->block().step_bytes.load(); }
+uint64_t hvdft_worker_step_bytes(void) { return the_worker()->loop_step_bytes; }
 
 void hvdft_worker_memory(hvdft_memory* out) { *out = hvdft::memory_now(*the_worker()->node); }
 

@@ -47,9 +47,10 @@ struct Worker {
   std::deque<BegunOp> begun;
   SegmentSchedule schedule;
 
-  // Results of reductions that it has executed, and how many bytes of them when the step began.
-  std::atomic<uint64_t> reduced_bytes{0};
-  uint64_t reduced_before_step = 0;
+  // Of the results of ops that it has executed, without those of broadcasts: all, those up to the
+  // latest step, and those of a step of the present loop, at most.
+  std::atomic<uint64_t> result_bytes{0};
+  uint64_t bytes_before_step = 0, loop_step_bytes = 0;
 
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
