@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvd_ft import native
-from hvd_ft.native.types import Event, Log, Snapshot, Snapshots
+from hvd_ft.native.types import Event, Log, Memory, Snapshot, Snapshots
 from hvd_ft.worker import training_loop
 from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
@@ -38,6 +38,7 @@ class FakeWorker:
 
     def __init__(self, arena: FakeArena, incarnation: int) -> None:
         self.rank, self.size, self.incarnation = 0, 1, incarnation
+        self.nodes, self.step_bytes, self.directory = 1, 0, "/dev/shm"
         self.step = 0
         self.busy = 0
         self.jumps: list[int] = []
@@ -46,6 +47,7 @@ class FakeWorker:
         self.costs: list[Snapshots] = []
         self.log_facts = Log(0, 1 << 40, 0, 1)
         self.message_facts = (0, 1)
+        self.memory_facts = Memory(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, limit=1 << 40)
         self.stop_code = -1
         self.stopped = ""
         self._room = bytearray()
@@ -126,6 +128,9 @@ class FakeWorker:
 
     def log(self) -> Log:
         return self.log_facts
+
+    def memory(self) -> Memory:
+        return self.memory_facts
 
     def message_room(self) -> tuple[int, int]:
         return self.message_facts

@@ -146,7 +146,8 @@ class FitLoop:
         self._reach_boundary()
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
-            self._loop.check_room(byte_count(fit_variables(self._model)))
+            trained = byte_count(self._model.trainable_variables)
+            self._loop.check_room(byte_count(fit_variables(self._model)), trained)
         source = self._pass
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:

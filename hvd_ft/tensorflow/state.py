@@ -117,10 +117,10 @@ class State:
             )
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
-        self._loop.check_room(byte_count(self._kept))
         self._loop.kinds = self._kinds()
         if self._loop.begin() is not None:
             self._restore(self._loop)
+        self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:
         """Marks the end of a step; takes a snapshot if one is due.

@@ -19,6 +19,7 @@ from hvd_ft.system.say import say
 from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variables_of
 from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
+from hvd_ft.worker.memory_check import check_memory
 from hvd_ft.worker.shared_contents import Arrays, unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
@@ -27,7 +28,7 @@ from hvd_ft.worker.snapshot_interval import (
     messages_want_snapshot,
     steps_by_memory,
 )
-from hvd_ft.worker.snapshot_writer import SLOTS, Cut, SnapshotWriter
+from hvd_ft.worker.snapshot_writer import Cut, SnapshotWriter
 
 Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
@@ -223,21 +224,14 @@ class TrainingLoop:
         self._stall_ns = time.perf_counter_ns() - begin_ns
         self._lap()
 
-    def check_room(self, bytes_needed: int) -> None:
-        """Warns, once a node, if the arena has no room for snapshots of this size.
+    def check_room(self, state_bytes: int, gradient_bytes: int) -> None:
+        """Announces how much memory the loop will need, and warns if there is less.
 
         Args:
-            bytes_needed: by a snapshot, of which the ranks of a node share what is equal.
+            state_bytes: of this rank's variables in a snapshot.
+            gradient_bytes: of the variables that are trained.
         """
-        if self.worker.incarnation > 0 or int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) > 0:
-            return
-        log = self.worker.log()
-        if (needed := SLOTS * bytes_needed) > (room := log.bytes_room - log.bytes):
-            say(
-                f"snapshots of this training need at least {_mib(needed)} ({SLOTS} of "
-                f"{_mib(bytes_needed)}, which the ranks of this host share), but the arena has "
-                f"{_mib(room)} left: raise HOROVOD_FT_ARENA_BYTES by {_mib(needed - room)} or more"
-            )
+        check_memory(self.worker, state_bytes, gradient_bytes, self._snapshot_steps)
 
     def _say_no_room(self, error: HvdFtError) -> None:
         """Warns that training goes on without this snapshot: the one before stays."""
@@ -291,7 +285,3 @@ class TrainingLoop:
         self.worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
         )
-
-
-def _mib(size: int) -> str:
-    return f"{-(-size // (1 << 20))} MiB"

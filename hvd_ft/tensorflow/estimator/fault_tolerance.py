@@ -76,7 +76,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         if self._variables is None:
             self._variables = SessionVariables(session.graph)
             self._draws = Draws(session.graph)
-            self._loop.check_room(self._variables.byte_count)
+            self._loop.check_room(self._variables.byte_count, self._variables.trainable_byte_count)
             self._loop.kinds = self._variables.kinds
         if self._resumes:
             self._resumes = False

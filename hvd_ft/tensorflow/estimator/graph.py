@@ -43,8 +43,12 @@ class SessionVariables:
     @property
     def byte_count(self) -> int:
         """Bytes of all variables together; variables of unknown shape count as 0."""
-        sized = [each for each in self._variables if each.shape.is_fully_defined()]
-        return byte_count(sized)
+        return byte_count(_sized(self._variables))
+
+    @property
+    def trainable_byte_count(self) -> int:
+        """Bytes of those that are trained; variables of unknown shape count as 0."""
+        return byte_count(_sized(unique(self._weights)))
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -76,6 +80,10 @@ class SessionVariables:
 def _load(session: tf.compat.v1.Session, variable: tf.Variable, array: np.ndarray) -> None:
     # Like Variable.load: the graph is complete, and this adds no operation to it.
     session.run(variable.initializer, {variable.initializer.inputs[1]: np.array(array)})
+
+
+def _sized(variables: list[tf.Variable]) -> list[tf.Variable]:
+    return [each for each in variables if each.shape.is_fully_defined()]
 
 
 class Draws:

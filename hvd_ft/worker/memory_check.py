@@ -1,0 +1,51 @@
+"""Announces at a training's beginning how much memory it will need; warns if there is less."""
+
+import os
+
+from hvd_ft.native.core import Worker
+from hvd_ft.system.memory_left import memory_left
+from hvd_ft.system.say import say
+from hvd_ft.worker.memory_need import (
+    WORTH_SAYING_BYTES,
+    Training,
+    announcement,
+    memory_need,
+    shortage,
+)
+
+_announced = 0  # bytes: a later training loop has to need more than that
+
+
+def check_memory(
+    worker: Worker, state_bytes: int, gradient_bytes: int, snapshot_steps: int | None
+) -> None:
+    """Announces the need of a training loop, in one line a host, unless it is small and met.
+
+    Args:
+        worker: this process's attachment to its agent.
+        state_bytes: of a rank's variables in a snapshot.
+        gradient_bytes: of the variables that are trained; what a step has reduced counts instead
+            if there was one.
+        snapshot_steps: steps from one snapshot to the next, as the user has set them, or None.
+    """
+    global _announced
+    first, ranks = worker.node_ranks()
+    local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+    if worker.incarnation > 0 or worker.rank != first or local_rank > 0:
+        return
+    step_bytes = worker.step_bytes
+    training = Training(
+        state_bytes=state_bytes,
+        step_bytes=step_bytes or gradient_bytes,
+        ranks=ranks,
+        nodes=worker.nodes,
+        begun=step_bytes > 0,
+        snapshot_steps=snapshot_steps,
+    )
+    memory = worker.memory()
+    need = memory_need(training, memory)
+    arenas = int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")) // ranks
+    lacks = shortage(need, memory, memory_left(worker.directory), max(arenas, 1))
+    if need.total > _announced and (lacks or need.total >= WORTH_SAYING_BYTES):
+        _announced = need.total
+        say(announcement(training, need, lacks, os.path.dirname(worker.directory)))
