@@ -105,6 +105,9 @@ class FakeWorker:
     def snapshot_ticket(self) -> int:
         return 0
 
+    def any_away(self) -> bool:
+        return False
+
     def node_ranks(self) -> tuple[int, int]:
         return 0, 1
 

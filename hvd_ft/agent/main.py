@@ -278,6 +278,7 @@ def _supervisor(
         **worker_environment(os.environ, rank, context.hosts, context.job, context.arenas),
         "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
+        "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
         **(pinning.environment(rank, context.hosts) if settings.pin else {}),
         stacks.VARIABLE: reader.path,
     }

@@ -141,6 +141,15 @@ class Settings:
         "rank; multiplied by `HOROVOD_FT_MAX_FAILURES` it must be less than the failure window.",
         shown="off",
     )
+    snapshot_timeout_seconds: float = _setting(
+        values.seconds,
+        30.0,
+        "How long a rank that takes a snapshot waits for the other ranks of its node, not counting "
+        "the time in which one of them is restarted. A rank that has waited in vain says so, and "
+        "takes its snapshots alone from then on. Less than the hang timeout, because a rank that "
+        "waits does nothing else.",
+        shown="30, at most half of the hang timeout",
+    )
     pin: bool = _setting(
         _pin,
         False,
@@ -212,13 +221,17 @@ class Settings:
         for setting in fields(cls):
             default = defaults[setting.name]
             read[setting.name] = setting.metadata["read"](env, variable(setting), default)
-            # These two come before what depends on them.
+            # These come before what depends on them.
             if setting.name == "recovery_timeout_seconds":
                 defaults["replay_timeout_seconds"] = min(
                     defaults["replay_timeout_seconds"], read[setting.name] / 2
                 )
             elif setting.name == "lease_seconds":
                 defaults["suspect_seconds"] = read[setting.name] / 4
+            elif setting.name == "hang_timeout_seconds" and read[setting.name]:
+                defaults["snapshot_timeout_seconds"] = min(
+                    defaults["snapshot_timeout_seconds"], read[setting.name] / 2
+                )
         settings = cls(**read)
         _refuse_unknown(env)
         settings._check_order()
@@ -255,6 +268,12 @@ class Settings:
                 "of HOROVOD_FT_LEASE_SECONDS)"
             )
         hang, window = self.hang_timeout_seconds, self.failure_window_seconds
+        if hang and self.snapshot_timeout_seconds >= hang:
+            raise HvdFtError(
+                f"HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS is {self.snapshot_timeout_seconds:g} and "
+                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS {hang:g}: a worker that waits to share a "
+                "snapshot would be killed as stuck, so give the first one less"
+            )
         if hang and hang * self.max_failures >= window:
             raise HvdFtError(
                 f"HOROVOD_FT_HANG_TIMEOUT_SECONDS is {hang:g}, so {self.max_failures} hangs "

@@ -356,6 +356,10 @@ class Worker:
         """Waits until other ranks have published fingerprints or parts since the ticket."""
         abi.library().hvdft_worker_snapshot_wait(ticket, ceil(seconds * 1000))
 
+    def any_away(self) -> bool:
+        """Whether another rank of this node is being restarted, or is being served from the log."""
+        return bool(abi.library().hvdft_worker_any_away())
+
     def node_ranks(self) -> tuple[int, int]:
         """The first rank on this node, and their number."""
         first, count = ffi.new("int *"), ffi.new("int *")

@@ -8,6 +8,7 @@ step need no new memory.
 The ranks of a node store what is equal on all of them once (shared_contents.py).
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +33,8 @@ from hvd_ft.worker.shared_contents import (
 
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below this size the copy is faster than two threads that compete
 SLOTS = 2  # slots for a loop's snapshots, used in turn
-WAIT_SECONDS = 30.0  # for other ranks' fingerprints and parts
+TIMEOUT = "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS"  # checked by the agent
+_DEFAULT_SECONDS = "30"
 _LOOK_SECONDS = 0.1  # at whether these will never come
 
 
@@ -63,8 +65,11 @@ class SnapshotWriter:
         # The interpreter waits for its threads at exit, and so for an unfinished snapshot.
         self._thread = ThreadPoolExecutor(1, "hvd_ft snapshot")
         self._copy: Future[int] | None = None
+        self._cut = 0  # number of the latest
         self._written = 0
         self._large = False
+        # For other ranks' fingerprints and parts.
+        self._timeout_seconds = float(os.environ.get(TIMEOUT) or _DEFAULT_SECONDS)
         self._alone = False  # whether other ranks have not come to a cut of this loop in time
 
     @property
@@ -80,6 +85,10 @@ class SnapshotWriter:
         """Whether a snapshot is still being copied."""
         return self._copy is not None and not self._copy.done()
 
+    def passed(self, number: int) -> int:
+        """Returns up to which cut this writer takes part in none any more, at most `number`."""
+        return min(number, self._cut - 1) if self.busy else number
+
     def write(self, cut: Cut, arrays: Arrays, values: Mapping[str, Any]) -> bool:
         """Writes the loop's next snapshot, and publishes it.
 
@@ -90,13 +99,14 @@ class SnapshotWriter:
             values: as for `snapshot_format.encode`.
 
         Returns:
-            False if other ranks' parts of the snapshot before have not come in time: this one is
-            left out.
+            False if this one is left out: other ranks' parts of the one before have not come in
+            time, or an earlier incarnation has delivered this rank's part of it.
 
         Raises:
             NoRoomError: the arena has no room.
         """
         assert self._copy is None, "settle() the one before first"
+        self._cut = cut.number
         position = self._worker.cursor()
         size = sum(array.nbytes for array in arrays.values())
         kept, frozen = freeze(arrays, values)
@@ -105,7 +115,9 @@ class SnapshotWriter:
         if not begun:
             if begun is None:
                 self._worker.snapshot_give_up(cut.loop, cut.number)
-            self._worker.mark_request(position)  # for one that all take
+                self._worker.mark_request(position)  # for one that all take
+            else:
+                self._copy = self._thread.submit(self._await_parts, cut.loop, position)
             return False
         self._large = size + frozen.nbytes >= LARGE_SNAPSHOT_BYTES
         self._written += 1
@@ -130,6 +142,13 @@ class SnapshotWriter:
     def close(self) -> None:
         """Ends the other thread; nothing may be written afterwards."""
         self._thread.shutdown()
+
+    def _await_parts(self, loop: int, position: int) -> int:
+        """Waits for those of the snapshot that this rank has delivered, or wants another one."""
+        begin = time.thread_time_ns()
+        if self._await(lambda: self._worker.snapshot_settle(loop)) is False:
+            self._worker.mark_request(position)
+        return time.thread_time_ns() - begin
 
     def _finish(
         self, cut: Cut, position: int, arrays: dict[str, np.ndarray], values: np.ndarray
@@ -185,8 +204,9 @@ class SnapshotWriter:
                 self._alone = True
                 say(
                     f"rank {self._worker.rank} takes its snapshots alone from now on: other ranks "
-                    f"of this host did not come to the same step within {WAIT_SECONDS:g} s, so "
-                    "each stores what is equal on all of them"
+                    "of this host did not come to the same step within "
+                    f"{TIMEOUT}={self._timeout_seconds:g}, so each stores what is equal on all of "
+                    "them"
                 )
             return None
         ranks = [data for _, data in sorted(found.items()) if data is not None]
@@ -195,13 +215,15 @@ class SnapshotWriter:
     def _await(self, done: Callable[[], bool | None]) -> bool | None:
         """Returns what `done()` does once other ranks' progress makes it more than None.
 
-        None if that takes more than `WAIT_SECONDS`, or the job is being stopped.
+        None if that takes too long while all ranks of the node run, or the job is being stopped.
         """
-        until = time.monotonic() + WAIT_SECONDS
+        until = time.monotonic() + self._timeout_seconds
         while True:
             ticket = self._worker.snapshot_ticket()
             if (result := done()) is not None:
                 return result
+            if self._worker.any_away():  # it comes back, or the job ends
+                until = time.monotonic() + self._timeout_seconds
             if time.monotonic() > until or self._worker.stop_code >= 0:
                 return None
             self._worker.snapshot_wait(ticket, _LOOK_SECONDS)

@@ -139,7 +139,10 @@ class TrainingLoop:
     def set_step(self, step: int) -> None:
         """Publishes that `step` steps of this loop are done."""
         self.worker.set_step(step)
-        self.worker.cuts_passed(self.number, 2 * step)  # those of earlier steps: see write()
+        # Those of earlier steps: see write().
+        self.worker.cuts_passed(self.number, self._writer.passed(2 * step))
+        if self.worker.incarnation > 0:  # what an earlier one has delivered may be complete by now
+            self.worker.snapshot_settle(self.number)
         took_ns = self._lap()
         if step > self._step:
             _interval.add_steps(step - self._step, took_ns / 1e9)

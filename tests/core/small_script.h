@@ -46,12 +46,22 @@ inline uint64_t mixed(uint64_t state, uint64_t result) {
 }
 
 struct Script {
+  virtual ~Script() = default;
+
   uint64_t ops = 0, snapshot_ops = kSnapshotOps;
   uint64_t state = 0, next = 0;
   uint64_t term = 0, announced = 0;
   // Coordinator: ranks that announced the next ops. As in Horovod, whose tensors have the
   // same names in every step, an announcement does not say which op it is for.
   int counted = 0;
+
+  // What other scripts do in another way.
+  virtual uint64_t elements_of(uint64_t op) const { return elements(op); }
+  virtual void wait(uint32_t ticket) { hvdft_worker_wait(ticket, 10000); }
+  virtual void at_boundary() {
+    if ((next - kPrologue) % snapshot_ops == 0) snapshot();
+  }
+  virtual void at_end() {}
 
   void follow_term(uint64_t now) {
     if (now == term) return;
@@ -86,7 +96,7 @@ struct Script {
       hvdft_op& op = ops[i];
       op.kind = HVDFT_REDUCE;
       op.dtype = HVDFT_INT64;
-      op.result_bytes = elements(next + i) * sizeof(int64_t);
+      op.result_bytes = elements_of(next + i) * sizeof(int64_t);
       op.response = "";
       signatures[i] = "op " + std::to_string(next + i);
       op.signature = signatures[i].c_str();
@@ -110,7 +120,7 @@ struct Script {
         announce();
         if (hvdft_worker_rank() == 0) coordinate();
       }
-      hvdft_worker_wait(ticket, 10000);
+      wait(ticket);
     }
   }
 
@@ -132,7 +142,7 @@ struct Script {
         continue;
       }
       CHECK(code == HVDFT_AGAIN);
-      hvdft_worker_wait(ticket, 10000);
+      wait(ticket);
     }
   }
 
@@ -141,7 +151,7 @@ struct Script {
     take_snapshot(next, content, sizeof content);
   }
 
-  void restore() {
+  virtual void restore() {
     const void* data;
     hvdft_snapshot snapshot;
     uint64_t content[2];
@@ -166,8 +176,9 @@ struct Script {
     restore();
     while (next < ops) {
       step();
-      if ((next - kPrologue) % snapshot_ops == 0) snapshot();
+      at_boundary();
     }
+    at_end();
     uint64_t expected = 0;
     for (uint64_t op = 0; op < ops; ++op) {
       expected = mixed(expected, (op + 1) * ((1u << hvdft_worker_size()) - 1));

@@ -31,6 +31,7 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_MAX_FAILURES": "0",
             "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
             "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
+            "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "4",
         }
     )
     assert settings == Settings(
@@ -43,6 +44,7 @@ def test_every_setting_is_read() -> None:
         max_failures=0,
         failure_window_seconds=1000.0,
         hang_timeout_seconds=5.0,
+        snapshot_timeout_seconds=4.0,
     )
 
 
@@ -50,6 +52,8 @@ def test_what_follows_from_another_setting() -> None:
     assert Settings.from_env({"HOROVOD_FT_LEASE_SECONDS": "10"}).suspect_seconds == 2.5
     recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "40"}
     assert Settings.from_env(recovery).replay_timeout_seconds == 20.0
+    hang = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "10"}
+    assert Settings.from_env(hang).snapshot_timeout_seconds == 5.0
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,12 @@ def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
         Settings.from_env(env)
     wider = {**env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1000"}
     assert Settings.from_env(wider).hang_timeout_seconds == 100.0
+
+
+def test_a_worker_that_waits_to_share_a_snapshot_is_not_stuck() -> None:
+    hang = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "10"}
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS is 10"):
+        Settings.from_env({**hang, "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "10"})
 
 
 @pytest.mark.parametrize(

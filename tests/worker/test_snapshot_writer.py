@@ -41,10 +41,13 @@ def test_a_large_snapshot_is_published_with_the_position_it_was_taken_at() -> No
     small += 1
     worker.collective("op 1")
     assert writer.busy
+    # Others wait for its part of this cut, though it has passed its boundary.
+    assert writer.passed(2) == 0
     assert arena.loops[0].data is None
     worker.gate.set()
     assert writer.settle() > 0
     assert not writer.busy
+    assert writer.passed(2) == 2
     assert writer.settle() == 0
     assert arena.loops[0].position == 1
     assert arena.loops[0].data is not None
@@ -80,6 +83,128 @@ def test_arrays_among_the_values_may_change_meanwhile() -> None:
     writer.settle()
     assert arena.loops[0].data is not None
     assert not unpack(memoryview(arena.loops[0].data), [])[1]["kept"].any()
+    writer.close()
+
+
+class OfTwo(FakeWorker):
+    """Rank 0 of two on a node, in a time of its own: the other one comes to no cut.
+
+    Args:
+        away_seconds: for which the other one is being restarted.
+        comes_seconds: when it comes to the cut after all.
+    """
+
+    def __init__(self, away_seconds: float = 0.0, comes_seconds: float = 1e9) -> None:
+        super().__init__(FakeArena(), 0)
+        self.now = 0.0
+        self.given_up: list[int] = []
+        self._away_seconds, self._comes_seconds = away_seconds, comes_seconds
+        self._published = b""
+
+    def node_ranks(self) -> tuple[int, int]:
+        return 0, 2
+
+    def any_away(self) -> bool:
+        return self.now < self._away_seconds
+
+    def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+        self._published = data
+
+    def fingerprints(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
+        came = rank == self.rank or self.now >= self._comes_seconds
+        return came, self._published if came else None
+
+    def snapshot_wait(self, ticket: int, seconds: float) -> None:
+        self.now += seconds
+
+    def snapshot_give_up(self, loop: int, cut: int) -> None:
+        self.given_up.append(cut)
+
+
+LARGE = {"large": np.zeros(LARGE_SNAPSHOT_BYTES, np.uint8)}
+
+
+def take(worker: OfTwo, monkeypatch: pytest.MonkeyPatch, cuts: int = 1) -> list[float]:
+    """Takes large snapshots, with a timeout of 10 s; returns when each of them was done."""
+    monkeypatch.setenv("HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS", "10")
+    monkeypatch.setattr(snapshot_writer.time, "monotonic", lambda: worker.now)
+    worker.loop_begin(0)
+    writer, done = SnapshotWriter(worker), []
+    for cut in range(1, cuts + 1):
+        writer.write(Cut(0, cut), LARGE, {})
+        writer.settle()
+        done.append(worker.now)
+    writer.close()
+    return done
+
+
+def test_ranks_that_never_come_are_awaited_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = OfTwo()
+    first, *others = take(worker, monkeypatch, cuts=3)
+    assert first == pytest.approx(10, abs=0.5)
+    assert others == [first, first]
+    assert worker.given_up == [1, 2, 3], "so nobody waits for this one"
+    assert worker.snapshots == 3
+    told = capsys.readouterr().err
+    assert told.count("rank 0 takes its snapshots alone from now on") == 1
+    assert "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS=10" in told
+
+
+def test_the_time_in_which_a_rank_is_restarted_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = OfTwo(away_seconds=100, comes_seconds=105)
+    assert take(worker, monkeypatch) == [pytest.approx(105, abs=0.5)]
+    assert worker.given_up == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_job_that_is_stopped_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = OfTwo()
+    worker.stop_code = 1
+    assert take(worker, monkeypatch) == [0]
+    assert capsys.readouterr().err == ""
+
+
+class Delivered(FakeWorker):
+    """One that has delivered its part of the cut before it died; other ranks are still at it.
+
+    Args:
+        use: what settle() returns in the end: False if another snapshot is wanted.
+    """
+
+    def __init__(self, use: bool) -> None:
+        super().__init__(FakeArena(), 1)
+        self.looks = 0
+        self._use = use
+
+    def snapshot_begin(self, loop: int, cut: int, position: int) -> bool:
+        return False
+
+    def snapshot_settle(self, loop: int) -> bool | None:  # type: ignore[override]
+        self.looks += 1
+        return None if self.looks < 5 else self._use
+
+    def snapshot_wait(self, ticket: int, seconds: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_what_a_dead_incarnation_has_delivered_is_awaited(use: bool) -> None:
+    """Otherwise a rank could end before its last snapshot is complete."""
+    worker = Delivered(use)
+    worker.loop_begin(0)
+    worker.collective("op 0")
+    writer = SnapshotWriter(worker)
+    assert not writer.write(Cut(0, 3), LARGE, {})
+    writer.settle()
+    assert worker.looks == 5
+    worker.collective("op 1")
+    assert worker.mark_passed(0, 0) != use, "a mark would move on the others'"
     writer.close()
 
 

@@ -83,6 +83,15 @@ void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms) {
   hvdft::wait_doorbell(the_worker()->node->header().snapshot_doorbell, ticket, timeout_ms);
 }
 
+int hvdft_worker_any_away(void) {
+  const Worker& w = *the_worker();
+  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
+    uint32_t state = w.node->rank(r).state.load(std::memory_order_acquire);
+    if (r != w.rank && (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING)) return 1;
+  }
+  return 0;
+}
+
 void hvdft_worker_node_ranks(int* first, int* count) {
   const hvdft::Node& node = *the_worker()->node;
   *first = node.first_local();

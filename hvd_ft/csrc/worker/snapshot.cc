@@ -43,8 +43,11 @@ uint64_t published_word(const Loop& loop) {
   return published == 0 ? 0 : loop.slots[published & 1].load();
 }
 
+// A rank that has passed a cut, or ended its loop, has given up what it has not delivered.
 hvdft::RankSlots slots_of(const Loop& loop) {
-  uint64_t given_up = loop.given_up.load(std::memory_order_seq_cst);
+  uint64_t given_up = std::max(loop.given_up.load(std::memory_order_seq_cst),
+                               loop.passed_cut.load(std::memory_order_seq_cst));
+  if (loop.ended.load(std::memory_order_seq_cst) != 0) given_up = UINT64_MAX;
   uint64_t published = loop.published_cut.load(std::memory_order_seq_cst);
   return {given_up,
           published,
@@ -180,7 +183,9 @@ int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   Loop& loop = w.block().loops[number];
   // An earlier incarnation may have delivered it.
   if (hvdft::cut_of(std::max(loop.slots[0].load(), loop.slots[1].load())) >= cut) return 1;
-  if (code == 1) hvdft_worker_snapshot_give_up(number, cut);
+  // Or it has passed the cut without a snapshot, and others count on that; or so does this one.
+  bool left_out = loop.passed_cut.load() >= cut || loop.ended.load() != 0;
+  if (code == 1 || left_out) hvdft_worker_snapshot_give_up(number, cut);
   if (code != HVDFT_OK) return code;
   int slot = unpublished_slot(loop);
   uint64_t held = hvdft::cut_of(loop.slots[slot].load());

@@ -1,0 +1,157 @@
+// Fingerprints, read while their writer goes on: at every step of the reader, what it gets is
+// whole, and it never misses what has come.
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "steps.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr uint64_t kBytes = 400;
+
+std::string data_of(uint64_t cut) { return std::string(kBytes, static_cast<char>('a' + cut)); }
+
+// Rank 0 is this process, rank 1 writes.
+struct Reader {
+  explicit Reader(const Job& job) : job(job) {
+    job.become(0, 0);
+    uint64_t begin;
+    CHECK(hvdft_worker_loop_begin(0, &begin) == HVDFT_OK);
+  }
+
+  void publish(uint64_t cut) const {
+    publish_fingerprints(job.node->fingerprints(1), cut_key(0, cut), data_of(cut).data(), kBytes);
+  }
+  Loop& writers() const { return job.node->rank(1).loops[0]; }
+
+  int64_t read(uint64_t cut, std::string* data) const {
+    char found[kBytes];
+    int64_t code = hvdft_worker_fingerprints(1, 0, cut, found, sizeof found);
+    if (code > 0) data->assign(found, static_cast<size_t>(code));
+    return code;
+  }
+
+  const Job& job;
+};
+
+// What comes of reading cut 2 if the writer does `act` at each step of the reader.
+void at_each_step(const std::function<void(const Reader&)>& before,
+                  const std::function<void(const Reader&)>& act,
+                  const std::function<bool(int64_t)>& is_right) {
+  for (uint64_t number = 0;; ++number) {
+    Job job(2);
+    bool interrupted = false;
+    CHECK(!killed_at(kNever, [&] {
+      at_step = nullptr;
+      Reader reader(job);
+      before(reader);
+      std::string data;
+      int64_t code = 0;
+      interrupted =
+          interrupted_at(number, [&] { code = reader.read(2, &data); }, [&] { act(reader); });
+      CHECK(is_right(code) && (code <= 0 || data == data_of(2)));
+      if (!interrupted) _exit(0);
+      job.node->header().stop_rank = 1;  // told to the parent
+    }));
+    if (job.node->header().stop_rank != 1) {
+      CHECK(number > 4);
+      return;
+    }
+  }
+}
+
+void who_passes_a_cut_after_it_came_is_found() {
+  at_each_step([](const Reader& reader) { reader.publish(1); },
+               [](const Reader& reader) {
+                 reader.publish(2);
+                 reader.writers().passed_cut = 2;
+               },
+               [](int64_t code) { return code == kBytes || code == HVDFT_AGAIN; });
+}
+
+void what_is_overwritten_is_not_read_torn() {
+  at_each_step([](const Reader& reader) { reader.publish(2); },
+               [](const Reader& reader) {
+                 reader.publish(3);
+                 reader.publish(4);
+               },
+               [](int64_t code) { return code == kBytes || code == HVDFT_ETRUNCATED; });
+}
+
+// A writer that is killed at each store, comes to the cut again, and publishes the same.
+void a_writer_is_killed() {
+  uint64_t number = 0;
+  for (bool killed = true; killed; ++number) {
+    Job job(2);
+    killed = killed_at(number, [&] {
+      Reader reader(job);
+      for (uint64_t cut : {1, 2, 3}) reader.publish(cut);
+    });
+    CHECK(!killed_at(kNever, [&] {
+      Reader reader(job);
+      std::string data;
+      int64_t code = reader.read(2, &data);
+      CHECK(code == kBytes ? data == data_of(2) : code == HVDFT_AGAIN || code == HVDFT_ETRUNCATED);
+      for (uint64_t cut : {2, 3}) reader.publish(cut);
+      CHECK(reader.read(2, &data) == kBytes && data == data_of(2));
+      CHECK(reader.read(3, &data) == kBytes && data == data_of(3));
+      CHECK(reader.read(4, &data) == HVDFT_AGAIN);
+    }));
+  }
+  CHECK(number > 10);
+}
+
+void what_never_comes_is_known() {
+  Job job(2);
+  CHECK(!killed_at(kNever, [&] {
+    Reader reader(job);
+    std::string data;
+    CHECK(reader.read(2, &data) == HVDFT_AGAIN);
+    reader.publish(2);
+    reader.writers().given_up = 1;
+    CHECK(reader.read(2, &data) == kBytes);
+    // Whoever has given a cut up takes no part in it, whatever it published before.
+    reader.writers().given_up = 2;
+    CHECK(reader.read(2, &data) == HVDFT_ETRUNCATED);
+    CHECK(reader.read(3, &data) == HVDFT_AGAIN);
+    reader.writers().passed_cut = 3;
+    CHECK(reader.read(3, &data) == HVDFT_ETRUNCATED);
+    CHECK(reader.read(4, &data) == HVDFT_AGAIN);
+    reader.writers().ended = 1;
+    CHECK(reader.read(4, &data) == HVDFT_ETRUNCATED);
+    char small[kBytes / 2];
+    reader.writers().given_up = 0;
+    CHECK(hvdft_worker_fingerprints(1, 0, 2, small, sizeof small) == HVDFT_EINVAL);
+  }));
+}
+
+void away_is_who_is_not_there_or_not_yet_back() {
+  Job job(3);
+  CHECK(!killed_at(kNever, [&] {
+    Reader reader(job);
+    for (uint32_t state : {HVDFT_STARTING, HVDFT_RUNNING, HVDFT_WAITING, HVDFT_DONE}) {
+      job.node->rank(2).state = state;
+      CHECK(hvdft_worker_any_away() == 0);
+    }
+    for (uint32_t state : {HVDFT_RESTARTING, HVDFT_REPLAYING}) {
+      job.node->rank(2).state = state;
+      CHECK(hvdft_worker_any_away() == 1);
+    }
+    job.node->rank(2).state = HVDFT_DONE;
+    job.node->rank(0).state = HVDFT_REPLAYING;  // the process itself
+    CHECK(hvdft_worker_any_away() == 0);
+  }));
+}
+
+}  // namespace
+
+int main() {
+  who_passes_a_cut_after_it_came_is_found();
+  what_is_overwritten_is_not_read_torn();
+  a_writer_is_killed();
+  what_never_comes_is_known();
+  away_is_who_is_not_there_or_not_yet_back();
+}
