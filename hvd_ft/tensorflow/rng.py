@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from keras.src import backend as keras_backend
 from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import stateful_random_ops
 
 from hvd_ft.tensorflow.draws import draws, restore_draws
@@ -22,8 +23,9 @@ def rng_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state(legacy=True)
     state: dict[str, Any] = {"numpy": [name, keys, *rest]}
     state |= {name: _pack(generator) for name, generator in _generators().items()}
-    if stateful_random_ops.global_generator is not None:
-        state["tensorflow"] = stateful_random_ops.global_generator.state.numpy()
+    if (generator := _global_generator()) is not None:
+        with context.eager_mode():  # a session's loop calls this from within its graph
+            state["tensorflow"] = generator.state.numpy()
     if (drawn := draws()) is not None:
         state["operations"] = drawn
     return state
@@ -37,8 +39,9 @@ def restore_rng_state(state: dict[str, Any]) -> None:
         if name in state:
             version, keys, gauss = state[name]
             generator.setstate((version, tuple(keys.tolist()), gauss))
-    if "tensorflow" in state and stateful_random_ops.global_generator is not None:
-        stateful_random_ops.global_generator.reset(state["tensorflow"])
+    if "tensorflow" in state and (generator := _global_generator()) is not None:
+        with context.eager_mode():
+            generator.reset(state["tensorflow"])
     if "operations" in state:
         restore_draws(state["operations"])
 
@@ -50,6 +53,14 @@ def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
         return b"".join(encode({}, {name: state[name]}))
 
     return {name for name in ("python", "numpy") if packed(before, name) != packed(after, name)}
+
+
+def _global_generator() -> Any:
+    """Returns TensorFlow's, unless it was made in a graph: then it is one of that's variables."""
+    generator = stateful_random_ops.global_generator
+    if generator is None or not isinstance(generator.state.handle, ops.EagerTensor):
+        return None
+    return generator
 
 
 def _generators() -> dict[str, Any]:

@@ -13,6 +13,9 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 stock = pytest.importorskip("tensorflow_estimator.python.estimator.estimator")
 
+from tensorflow.python.eager import context  # noqa: E402
+from tensorflow.python.ops import stateful_random_ops  # noqa: E402
+
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import estimator as ours  # noqa: E402
 from hvd_ft.tensorflow.estimator import training  # noqa: E402
@@ -208,6 +211,41 @@ def test_it_may_die_at_any_step(kill_after: int, jumps: list[int]) -> None:
     again, worker = resumed(kill_after)
     assert worker.jumps == jumps
     assert_same(again, undisturbed("dropout"))
+
+
+class Eager(Job):
+    """Draws from TensorFlow's global generator, outside of the session's graph."""
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        with tf.init_scope(), context.eager_mode():
+            self.sums.append(float(tf.random.get_global_generator().uniform([])))
+        super().after_run(run_context, run_values)
+
+
+class Inside(Job):
+    """Makes that generator in the graph, and draws from it in each run."""
+
+    def begin(self) -> None:
+        tf.random.set_global_generator(tf.random.Generator.from_seed(7))
+        self._loss = tf.random.get_global_generator().uniform([])
+
+
+@pytest.mark.parametrize("job_type", [Eager, Inside])
+def test_the_global_generator_goes_on(monkeypatch: pytest.MonkeyPatch, job_type: type[Job]) -> None:
+    def begin() -> None:
+        generator = tf.random.Generator.from_seed(7)
+        monkeypatch.setattr(stateful_random_ops, "global_generator", generator)
+
+    arena = FakeArena()
+    begin()
+    with incarnation(arena, 0) as worker, pytest.raises(Killed):
+        train(worker, 8, job_type=job_type)
+    begin()
+    with incarnation(arena, 1) as worker:
+        again = train(worker, None, job_type=job_type)
+    begin()
+    with incarnation(FakeArena(), 0) as worker:
+        assert_same(again, train(worker, None, job_type=job_type))
 
 
 def test_what_was_read_never_changes() -> None:

@@ -116,8 +116,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
 
     def _contents(self, session: tf.compat.v1.Session, done: bool) -> Contents:
         assert self._variables is not None
-        with tf.init_scope():  # the graph that has TensorFlow's global generator
-            values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
+        values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
         values["draws"] = dict(self._draws.counts)
         return self._variables.read(session), values
 
@@ -128,8 +127,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             self._draws.drop(session, values["draws"])
         self._variables.restore(session, arrays)
         self._hook_state.restore(values["hooks"])
-        with tf.init_scope():
-            restore_rng_state(values["rng"])
+        restore_rng_state(values["rng"])
         self._step = values["step"]
         loop.jump()
         if values["done"]:
