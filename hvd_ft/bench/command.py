@@ -15,7 +15,8 @@ from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, parse_bytes,
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.writable import check_writable
 
-MODELS = {"digits": 500, "cnn": 30}  # and the steps of a round
+MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
+_DEFAULT_MODELS = ("digits", "cnn")
 _WIDTH = 220
 
 _Plan = TypeVar("_Plan")
@@ -78,9 +79,11 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
     flags = "-np 4 --models digits,cnn --csv out.csv --png out.png"
     parser = add(kinds, "training", what, f"hvdft bench training {flags}")
     _add_common(parser)
-    parser.add_argument("--models", type=_models, default=dict(MODELS), metavar="LIST",
-                        help="of digits (the demo's) and cnn (24 M parameters), each with "
-                        "its steps a round if you like (default: digits:500,cnn:30)",
+    parser.add_argument("--models", type=_models, metavar="LIST",
+                        default={name: MODELS[name] for name in _DEFAULT_MODELS},
+                        help="of digits (the demo's), cnn (24 M parameters), dense (25 M, with "
+                        "Adam) and dense100 (100 M), each with its steps a round if you like "
+                        "(default: digits:500,cnn:30)",
                         )  # fmt: skip
     parser.add_argument("--rounds", type=_at_least(1), default=3, metavar="N",
                         help="of each backend and kind of run (default: 3)")  # fmt: skip
@@ -133,10 +136,11 @@ def _backends(text: str) -> list[str]:
 
 def _models(text: str) -> dict[str, int]:
     found = {}
+    known = ",".join(MODELS)
     for entry in text.split(","):
         name, colon, steps = entry.partition(":")
         if name not in MODELS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not a model; give some of digits,cnn")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a model; give some of {known}")
         found[name] = _at_least(2)(steps) if colon else MODELS[name]
     return found
 

@@ -59,6 +59,8 @@ class Result:
         arena_bytes: The most that was in use.
         arena_bound_bytes: 2 · gradients · steps between snapshots, and the snapshots.
         agent_bytes: The most an agent and its shim took beside the arena.
+        worker_bytes: By backend, the most that was resident of a worker; of ft this includes the
+            arena's pages that it has mapped, those mapped twice being counted twice.
     """
 
     model: str
@@ -71,6 +73,7 @@ class Result:
     arena_bytes: int = 0
     arena_bound_bytes: int = 0
     agent_bytes: int = 0
+    worker_bytes: dict[str, int] = field(default_factory=dict)
 
     def images_per_second(self, backend: str) -> list[float]:
         """Returns the throughput of each round."""
@@ -135,6 +138,8 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
                     continue
                 result.seconds[backend.name].append(max(each["seconds"] for each in answers))
                 result.images = plan.ranks * steps * answers[0]["batch"]
+                result.gradient_bytes = answers[0]["gradient_bytes"]
+                result.worker_bytes[backend.name] = max(each["resident_bytes"] for each in answers)
 
 
 def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -> None:

@@ -22,10 +22,13 @@ def throughput_table(plan: Plan, results: Sequence[Result]) -> Table:
     both = len(plan.backends) > 1
     if both:
         table.add_column("ft/mpi", justify="right")
+    for name in plan.backends:
+        table.add_column(f"a {name} worker, resident", justify="right")
     for result in results:
         cells = [_spread(result.images_per_second(name)) for name in plan.backends]
         if both:
             cells.append(f"{result.ratio:.2f}")
+        cells += [_mb(result.worker_bytes[name]) for name in plan.backends]
         table.add_row(result.model, f"{result.gradient_bytes / _MB:.1f} MB", *cells)
     return table
 

@@ -17,7 +17,7 @@ _announced = 0  # bytes: a later training loop has to need more than that
 
 
 def check_memory(
-    worker: Worker, state_bytes: int, gradient_bytes: int, snapshot_steps: int | None
+    worker: Worker, state_bytes: int, gradient_bytes: int, snapshot_steps: int
 ) -> None:
     """Announces the need of a training loop, in one line a host, unless it is small and met.
 
@@ -26,7 +26,7 @@ def check_memory(
         state_bytes: of a rank's variables in a snapshot.
         gradient_bytes: of the variables that are trained; what a step has reduced counts instead
             if there was one.
-        snapshot_steps: steps from one snapshot to the next, as the user has set them, or None.
+        snapshot_steps: the most from one snapshot to the next.
     """
     global _announced
     first, ranks = worker.node_ranks()

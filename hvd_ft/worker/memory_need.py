@@ -15,7 +15,6 @@ from hvd_ft.system.memory_left import CGROUP, FILESYSTEM, HOST, Left
 from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, SLOTS
 
 WORTH_SAYING_BYTES = 256 << 20  # a need below it is announced only if it is not met
-_LOG_STEPS = 8
 _UNIT = 1 << 20
 
 
@@ -29,15 +28,20 @@ class Training:
         begun: whether the log has the results of a step already.
         ranks: on this node.
         nodes: of the job.
-        snapshot_steps: steps from one snapshot to the next, as the user has set them, or None.
+        snapshot_steps: the most from one snapshot to the next.
     """
 
     state_bytes: int
     step_bytes: int
     ranks: int
     nodes: int
+    snapshot_steps: int
     begun: bool = False
-    snapshot_steps: int | None = None
+
+    @property
+    def log_steps(self) -> int:
+        """Steps whose results the log holds at most; a snapshot is complete in the next one."""
+        return self.snapshot_steps + 1
 
 
 class Need(NamedTuple):
@@ -78,15 +82,6 @@ class Shortage(NamedTuple):
 ARENA = "arena"
 
 
-def log_steps(snapshot_steps: int | None) -> int:
-    """Returns how many steps' results the log holds at most.
-
-    Args:
-        snapshot_steps: steps from one snapshot to the next, as the user has set them, or None.
-    """
-    return _LOG_STEPS if snapshot_steps is None else snapshot_steps + 1
-
-
 def memory_need(training: Training, memory: Memory) -> Need:
     """Computes the need of a node.
 
@@ -101,7 +96,7 @@ def memory_need(training: Training, memory: Memory) -> Need:
     return Need(
         state=SLOTS * training.state_bytes if shared else most_state,
         most_state=most_state,
-        log=log_steps(training.snapshot_steps) * step,
+        log=training.log_steps * step,
         rest=memory.input_areas
         + memory.control
         + memory.slots  # of loops that have ended
@@ -151,27 +146,27 @@ def announcement(training: Training, need: Need, lacks: Shortage | None, directo
             f" (if its {training.ranks} ranks share all variables; "
             f"{in_words(need.most_state)} if none)"
         )
-    steps = log_steps(training.snapshot_steps)
     text += (
-        f", {in_words(need.log)} for the results of {steps} steps, {in_words(need.rest)} for the "
-        "rest"
+        f", {in_words(need.log)} for the results of {training.log_steps} steps, "
+        f"{in_words(need.rest)} for the rest"
     )
     return text if lacks is None else f"{text}; but {_warning(need, lacks, directory)}"
 
 
 def _warning(need: Need, lacks: Shortage, directory: str) -> str:
     left, missing = in_words(lacks.left), in_words(lacks.bytes)
-    seldom = "give a smaller snapshot_steps" if need.log > lacks.bytes else ""
+    often = "take snapshots more often (snapshot_steps, HOROVOD_FT_LOG_STEPS)"
+    more_often = often if need.log > lacks.bytes else ""
     if lacks.of == ARENA:
         wanted = -(-need.total // _UNIT)
         reason = f"the arena may take only {left}"
-        remedies = [f"raise HOROVOD_FT_ARENA_BYTES to {wanted}M or more", seldom]
+        remedies = [f"raise HOROVOD_FT_ARENA_BYTES to {wanted}M or more", more_often]
     elif lacks.of == FILESYSTEM:
         reason = f"{directory} has only {left} free, {missing} less than that takes"
         remedies = [
             "enlarge it (docker: --shm-size)",
             "set HOROVOD_FT_ARENA_DIR to a directory with more",
-            seldom,
+            more_often,
         ]
     else:
         whose = {HOST: "this host", CGROUP: "the control group of this job (container, Slurm)"}
@@ -179,7 +174,7 @@ def _warning(need: Need, lacks: Shortage, directory: str) -> str:
         remedies = [
             "start fewer ranks on this host",
             "set HOROVOD_FT_ARENA_DIR to a directory on a disk",
-            seldom,
+            more_often,
         ]
     *others, last = filter(None, remedies)
     choices = f"{', '.join(others)} or {last}" if others else last

@@ -234,7 +234,8 @@ class TrainingLoop:
             state_bytes: of this rank's variables in a snapshot.
             gradient_bytes: of the variables that are trained.
         """
-        check_memory(self.worker, state_bytes, gradient_bytes, self._snapshot_steps)
+        steps = self._snapshot_steps or self._log_steps
+        check_memory(self.worker, state_bytes, gradient_bytes, steps)
 
     def _say_no_room(self, error: HvdFtError) -> None:
         """Warns that training goes on without this snapshot: the one before stays."""

@@ -28,7 +28,6 @@ class Observer:
     def divergence(self, number: int) -> Divergence | None:
         return {7: Divergence("w", 30, (0, 2), 1, 20)}.get(number)
 
-
     def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
         return Memory(14, 5, 2, 2, 5, 3, 1, 0, 3, 1, 104) if first_rank == 0 else None
 

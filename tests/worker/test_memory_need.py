@@ -15,14 +15,15 @@ from hvd_ft.worker.memory_need import (
     Shortage,
     Training,
     announcement,
-    log_steps,
     memory_need,
     shortage,
 )
 
 MIB = 1 << 20
 NOTHING = Memory(**dict.fromkeys([field.name for field in fields(Memory)], 0))
-TRAINING = Training(state_bytes=300 * MIB, step_bytes=100 * MIB, ranks=4, nodes=1, begun=True)
+TRAINING = Training(
+    state_bytes=300 * MIB, step_bytes=100 * MIB, ranks=4, nodes=1, snapshot_steps=7, begun=True
+)
 
 
 def node(*, limit: int, **parts: int) -> Memory:
@@ -37,7 +38,7 @@ BEGUN = node(limit=4096, heap=150, log=100, kept=50, input_areas=4, control=11)
 
 def test_what_a_training_needs() -> None:
     need = memory_need(TRAINING, BEGUN)
-    assert need == Need(600 * MIB, 2400 * MIB, log_steps(None) * 100 * MIB, 65 * MIB)
+    assert need == Need(600 * MIB, 2400 * MIB, 800 * MIB, 65 * MIB)
     assert need.total == need.state + need.log + need.rest
 
 
@@ -66,7 +67,6 @@ def test_what_other_loops_have_stays() -> None:
 
 
 def test_the_users_interval_decides_the_log() -> None:
-    assert log_steps(20) == 21
     assert memory_need(replace(TRAINING, snapshot_steps=20), BEGUN).log == 2100 * MIB
 
 
@@ -117,7 +117,7 @@ def test_the_need_is_announced() -> None:
         (
             Shortage(ARENA, 465 * MIB, 1000 * MIB),
             "the arena may take only 1000 MiB: raise HOROVOD_FT_ARENA_BYTES to 1465M or more or "
-            "give a smaller snapshot_steps",
+            "take snapshots more often (snapshot_steps, HOROVOD_FT_LOG_STEPS)",
         ),
         (
             Shortage(FILESYSTEM, 900 * MIB, 64 * MIB),  # more than the log has
@@ -127,8 +127,8 @@ def test_the_need_is_announced() -> None:
         (
             Shortage(HOST, 500 * MIB, 800 * MIB),
             "this host has only 800 MiB left, 500 MiB less than that takes: start fewer ranks on "
-            "this host, set HOROVOD_FT_ARENA_DIR to a directory on a disk or give a smaller "
-            "snapshot_steps",
+            "this host, set HOROVOD_FT_ARENA_DIR to a directory on a disk or take snapshots more "
+            "often (snapshot_steps, HOROVOD_FT_LOG_STEPS)",
         ),
         (Shortage(CGROUP, MIB, MIB), "the control group of this job (container, Slurm) has only"),
     ],
@@ -160,7 +160,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
     return made
 
 
-def check(worker: FakeWorker, state: int, gradients: int, steps: int | None = None) -> None:
+def check(worker: FakeWorker, state: int, gradients: int, steps: int = 7) -> None:
     memory_check.check_memory(worker, state * MIB, gradients * MIB, steps)  # type: ignore[arg-type]
 
 

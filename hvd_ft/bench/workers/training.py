@@ -7,6 +7,7 @@ it fits once, so that a restarted process can resume by itself, and writes how l
 import argparse
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -44,7 +45,23 @@ def cnn() -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
     return model, (64, 64, 3), 32, tf.keras.optimizers.SGD(0.001, momentum=0.9)
 
 
-MODELS = {"digits": digits, "cnn": cnn}
+def dense(width: int = 3535) -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
+    """Two dense layers, of 25 million parameters; their state is three times that.
+
+    They compute little for each parameter: the hardest case for snapshots and for the log.
+    """
+    layers = tf.keras.layers
+    body = [layers.Dense(width, activation="relu") for _ in range(2)]
+    model = tf.keras.Sequential([layers.Input((width,)), *body, layers.Dense(10)])
+    return model, (width,), 32, tf.keras.optimizers.Adam(1e-4)
+
+
+def dense100() -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
+    """The same with 100 million parameters."""
+    return dense(7070)
+
+
+MODELS = {"digits": digits, "cnn": cnn, "dense": dense, "dense100": dense100}
 
 
 class Training:
@@ -110,7 +127,9 @@ class Rounds(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if (batch + 1) % self._steps == 0:
             seconds = time.perf_counter() - self._begin
-            self._channel.send({"seconds": seconds, **self._training.facts()})
+            resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+            facts = {"resident_bytes": resident, **self._training.facts()}
+            self._channel.send({"seconds": seconds, **facts})
 
 
 class Death(tf.keras.callbacks.Callback):
