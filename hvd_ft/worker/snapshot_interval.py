@@ -3,26 +3,24 @@
 Pure; `training_loop.py` holds the clock. Every rank decides for itself when it asks for a snapshot,
 and all ranks take one then. The rules, the first one that applies:
 
-1. The log must not outgrow the arena. When half of its room is taken, ranks whose latest snapshot
-   is in the older half of the log take one at once, even over the budget: only theirs can free
-   room.
-2. The log must not outgrow its budget of memory, `log_steps` times what a step puts into it, unless
-   all of it is small (SMALL_LOG_BYTES): see `steps_by_memory`.
-3. The first snapshot of a process comes after a few steps, so that an early crash costs little and
+1. The log must not outgrow its budget of memory, `log_steps` times what a step adds to it, or
+   SMALL_LOG_BYTES, nor half of the arena's room. Ranks whose latest snapshot is in the older half
+   of the log ask for one in time, even over the budget of time: only theirs can free room.
+2. The first snapshot of a process comes after a few steps, so that an early crash costs little and
    what a snapshot costs is known. The cost of a large one written to fresh memory is not typical: a
    few steps later there is another, until one reuses memory. A later training loop knows this cost
    from the beginning; so a script that calls `fit` repeatedly has a snapshot at the end of each,
    and others as the budget allows.
-4. Then as few steps as the budget of time allows. So only the budgets bound how much has to be
+3. Then as few steps as the budget of time allows. So only the budgets bound how much has to be
    replayed: snapshots of 0.1 s at 1 % are 10 s of training apart. If snapshots overrun the budget
    (the first ones do), later intervals are lengthened, up to twofold, until the overrun is paid
    back. The last snapshot is budgeted in advance.
-5. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and every process
+4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and every process
    that follows the job is woken by a snapshot.
 """
 
 from collections import deque
-from math import ceil, inf
+from math import ceil
 from statistics import fmean, median
 
 from hvd_ft.errors import HvdFtError
@@ -90,33 +88,28 @@ class SnapshotInterval:
         return max(ceil(seconds / max(self._step, 1e-9)), 1)
 
 
-def steps_by_memory(log: Log, own_ops: int, own_steps: int, log_steps: int) -> float:
-    """Returns how many steps may lie between two snapshots by the log's budget of memory.
+def log_budget(step_bytes: int, log_steps: int) -> int:
+    """Returns the bytes that the log may take.
+
+    Args:
+        step_bytes: that a step adds to it.
+        log_steps: the most steps whose results it should hold.
+    """
+    return max(log_steps * step_bytes, SMALL_LOG_BYTES)
+
+
+def log_wants_snapshot(log: Log, own_ops: int, step_bytes: int, log_steps: int) -> bool:
+    """Returns whether this rank should ask for a snapshot because of the log's size.
 
     Args:
         log: its size and room.
         own_ops: ops since this rank's latest snapshot.
-        own_steps: steps since then.
-        log_steps: the most steps whose results the log should hold.
-
-    Returns:
-        At least 1; infinite as long as steps have put nothing into the log.
+        step_bytes: that a step adds to the log.
+        log_steps: the most steps whose results it should hold.
     """
-    if not (log.ops and own_ops and own_steps):
-        return inf
-    step_bytes = log.bytes / log.ops * own_ops / own_steps
-    # The ranks take the snapshot a step after it is asked for.
-    return max(log_steps, SMALL_LOG_BYTES // max(step_bytes, 1)) - 1
-
-
-def log_wants_snapshot(log: Log, own_ops: int) -> bool:
-    """Returns whether this rank should take a snapshot because the log is filling up.
-
-    Args:
-        log: its size and room.
-        own_ops: ops since this rank's latest snapshot.
-    """
-    fills = 2 * log.bytes > log.bytes_room or 2 * log.ops > log.ops_room
+    # The ranks take the snapshot one step later.
+    fills = log.bytes + step_bytes >= log_budget(step_bytes, log_steps)
+    fills = fills or 2 * log.bytes > log.bytes_room or 2 * log.ops > log.ops_room
     return fills and own_ops > 0 and 2 * own_ops >= log.ops
 
 

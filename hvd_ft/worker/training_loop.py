@@ -24,9 +24,9 @@ from hvd_ft.worker.shared_contents import Arrays, unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
+    log_budget,
     log_wants_snapshot,
     messages_want_snapshot,
-    steps_by_memory,
 )
 from hvd_ft.worker.snapshot_writer import Cut, SnapshotWriter
 
@@ -79,7 +79,6 @@ class TrainingLoop:
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
         self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
-        self._steps_by_memory = inf
         self._writer = SnapshotWriter(worker)
         self._snapshot_step = 0  # of the latest snapshot
         self._snapshot_op = 0
@@ -179,7 +178,14 @@ class TrainingLoop:
     @property
     def _interval_steps(self) -> int:
         """From one snapshot to the next, within both budgets."""
-        return int(min(_interval.steps, self._steps_by_memory))
+        step_bytes = self._step_bytes
+        by_memory = log_budget(step_bytes, self._log_steps) // step_bytes if step_bytes else inf
+        return int(min(_interval.steps, by_memory))
+
+    @property
+    def _step_bytes(self) -> int:
+        """What a step adds to the log; between nodes an op has a second place there."""
+        return self.worker.step_bytes * (1 if self.worker.nodes == 1 else 2)
 
     def _is_due(self, step: int) -> bool:
         """Asks for a mark if a snapshot is due; returns whether to take one without waiting."""
@@ -187,10 +193,8 @@ class TrainingLoop:
             return False
         self._settle()
         log, own_ops = self.worker.log(), self.worker.cursor() - self._snapshot_op
-        own_steps = step - self._snapshot_step
-        self._steps_by_memory = steps_by_memory(log, own_ops, own_steps, self._log_steps)
-        due = own_steps >= self._interval_steps
-        due = due or log_wants_snapshot(log, own_ops)
+        due = step - self._snapshot_step >= _interval.steps
+        due = due or log_wants_snapshot(log, own_ops, self._step_bytes, self._log_steps)
         due = due or messages_want_snapshot(*self.worker.message_room())
         if not due or not self.worker.snapshot_settle(self.number):
             return False

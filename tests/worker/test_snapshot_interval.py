@@ -2,7 +2,6 @@
 
 import random
 from itertools import pairwise
-from math import inf
 
 import pytest
 
@@ -14,9 +13,9 @@ from hvd_ft.worker.snapshot_interval import (
     SMALL_LOG_BYTES,
     SnapshotInterval,
     check_snapshot_settings,
+    log_budget,
     log_wants_snapshot,
     messages_want_snapshot,
-    steps_by_memory,
 )
 
 
@@ -173,28 +172,35 @@ def test_short_loops_leave_snapshots_to_their_ends(fresh: int, first: list[int])
     ],
 )
 def test_the_log_asks_those_whose_snapshot_is_old(log: Log, own_ops: int, wanted: bool) -> None:
-    assert log_wants_snapshot(log, own_ops) is wanted
+    assert log_wants_snapshot(log, own_ops, 0, 6) is wanted
 
 
 MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("log", "own_ops", "own_steps", "allowed"),
+    ("log_mib", "ops", "own_ops", "step_mib", "wanted"),
     [
-        (Log(0, 1, 0, 1), 0, 3, inf),  # steps put nothing into the log
-        (Log(100 * MIB, 1, 10, 1), 10, 0, inf),  # no step is done
-        (Log(600 * MIB, 1, 12, 1), 12, 6, 5),  # 100 MiB a step: the snapshot comes with the sixth
-        (Log(600 * MIB, 1, 24, 1), 12, 3, 5),  # half of the log is older than the latest snapshot
-        (Log(60 * MIB, 1, 12, 1), 12, 6, 24),  # 10 MiB a step: 25 of them are a small log
-        (Log(6, 1, 12, 1), 12, 6, SMALL_LOG_BYTES - 1),
-        (Log(600 * MIB, 1, 2, 1), 2, 1, 5),
+        (400, 8, 8, 100, False),
+        (500, 10, 10, 100, True),  # the snapshot comes a step later, when the log has six
+        (500, 10, 5, 100, True),
+        (500, 10, 4, 100, False),  # another rank's is what holds the log
+        (500, 10, 0, 100, False),
+        (245, 50, 50, 10, False),
+        (246, 50, 50, 10, True),  # 256 MiB are a small log
+        (255, 50, 50, 0, False),  # nothing is known of a step yet
     ],
 )
 def test_the_log_has_a_budget_of_memory(
-    log: Log, own_ops: int, own_steps: int, allowed: float
+    log_mib: int, ops: int, own_ops: int, step_mib: int, wanted: bool
 ) -> None:
-    assert steps_by_memory(log, own_ops, own_steps, 6) == allowed
+    log = Log(log_mib * MIB, 1 << 40, ops, 1 << 20)
+    assert log_wants_snapshot(log, own_ops, step_mib * MIB, 6) is wanted
+
+
+def test_the_budget_is_some_steps_or_a_small_log() -> None:
+    assert log_budget(100 * MIB, 6) == 600 * MIB
+    assert log_budget(MIB, 6) == log_budget(0, 6) == SMALL_LOG_BYTES
 
 
 @pytest.mark.parametrize("overhead", [0, 1, -0.1, "0.01", float("nan")])
