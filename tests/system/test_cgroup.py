@@ -79,7 +79,7 @@ MOUNTS = [("/", "ext4"), ("/dev", "tmpfs"), ("/dev/shm", "tmpfs"), ("/mnt", "tmp
     [
         ("/dev/shm/hvdft-0", MOUNTS, True),
         ("/dev/shm", MOUNTS, True),
-        ("/home/x", MOUNTS, False),
+        ("/srv/x", MOUNTS, False),
         ("/mnt2", MOUNTS, False),  # only begins like it
         ("/mnt/a", [*MOUNTS, ("/mnt", "xfs")], False),  # the later one hides the first
         ("/a", [], False),

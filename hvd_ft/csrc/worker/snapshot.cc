@@ -211,11 +211,11 @@ int hvdft_worker_snapshot_deliver(int number, const hvdft_snapshot* snapshot) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   int slot = unpublished_slot(*loop);
+  const Worker& w = *the_worker();
+  hvdft::note_contents(*w.node, {w.rank, number, slot}, *snapshot);
   loop->positions[slot] = snapshot->position;
   loop->bytes[slot] = snapshot->bytes;
   loop->stripes[slot] = snapshot->stripe;
-  const Worker& w = *the_worker();
-  hvdft::note_contents(*w.node, {w.rank, number, slot}, *snapshot);
   failpoint(HVDFT_AT_SNAPSHOT_PUBLISH, snapshot->position);
   loop->slots[slot].store(hvdft::slot_word(snapshot->cut, snapshot->agreement),
                           std::memory_order_seq_cst);

@@ -171,6 +171,44 @@ void two_grow_at_the_same_time() {
   CHECK(number > 5);
 }
 
+// One that grows is killed, and what it has got is freed without growing again.
+bool what_a_killed_one_had_is_known(uint64_t at) {
+  Job job(1);
+  Truth truth(job);
+  auto file = RankFile::open(job.dir, "steps", 0, true);
+  bool killed =
+      killed_at(at, [&] { CHECK(grow_slot(*job.node, *file, {0, 0, 0}, 10 * kMiB) == HVDFT_OK); });
+  settle_claims(job.node->rank(0));
+  uint64_t had = truth.grown();
+  release_slot(*job.node, *file, {0, 0, 0});
+  hvdft_memory most = memory_most(*job.node);
+  CHECK(truth.grown() == 0 && used_bytes(*job.node) == 0 && most.total - constant(most) >= had);
+  return killed;
+}
+
+// Memory is given to one while another frees some.
+void one_grows_while_another_frees() {
+  for (uint64_t number = 0;; ++number) {
+    Job job(1);
+    Truth truth(job);
+    auto file = RankFile::open(job.dir, "steps", 0, true);
+    CHECK(grow_slot(*job.node, *file, {0, 0, 0}, 10 * kMiB) == HVDFT_OK);
+    uint64_t had = 0;
+    bool interrupted = interrupted_at(
+        number, [&] { release_slot(*job.node, *file, {0, 0, 0}); },
+        [&] {
+          CHECK(grow_heap(*job.node, 20 * kMiB, "a") == HVDFT_OK);
+          had = truth.grown();
+        });
+    if (!interrupted) {
+      CHECK(number > 10);
+      return;
+    }
+    hvdft_memory most = memory_most(*job.node);
+    CHECK(most.total - constant(most) >= had && used_bytes(*job.node) == 20 * kMiB);
+  }
+}
+
 uint64_t through(const std::function<bool(uint64_t)>& killed) {
   uint64_t steps = 0;
   while (killed(steps)) ++steps;
@@ -182,6 +220,8 @@ uint64_t through(const std::function<bool(uint64_t)>& killed) {
 int main() {
   what_is_said_is_never_less_than_what_there_is();
   two_grow_at_the_same_time();
+  one_grows_while_another_frees();
+  CHECK(through(what_a_killed_one_had_is_known) > 5);
   uint64_t worker = through(a_worker_is_killed), owner = through(a_logs_owner_is_killed);
   CHECK(worker > 60 && owner > 20);
   std::printf("killed at each of %lu, %lu stores\n", worker, owner);
