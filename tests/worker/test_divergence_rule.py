@@ -190,3 +190,10 @@ def test_a_group_is_no_surer_than_each_of_its_variables(other: Variable) -> None
     cuts = Cuts(W, other, Variable("x", Kind.WEIGHT), most=2)
     cuts.add([1, 1, 1], [1, 1, 1], [1, 1, 1])
     assert cuts.add([1, 1, 1], [1, 1, 2], [1, 1, 1]) is None
+
+
+def test_a_group_with_a_ranks_own_is_never_watched() -> None:
+    cuts = Cuts(W, OWN, Variable("x", Kind.WEIGHT), most=2)
+    for same in (1, 2, 3):
+        cuts.add([same] * 3, [same] * 3, [1, 1, 1])
+    assert cuts.add([4, 4, 4], [4, 4, 5], [1, 1, 1]) is None
