@@ -60,7 +60,7 @@ sanitize: setup ## the core's tests under the address, undefined behaviour and t
 experiments: setup ## all experiments, an hour or more; results and pictures into their folders (the locality one needs root)
 	@rm -f experiments/locality/results.csv
 	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
-	@for run in recovery_time.run recovery_time.agent snapshot_cost.run time_to_converge.run; do \
+	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run; do \
 	  $(VENV)/python -m experiments.$$run || exit; done
 
 bench: setup ## allreduce and training on ft against stock Horovod, tables and pictures into out/

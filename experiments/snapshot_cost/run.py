@@ -17,6 +17,7 @@ from hvd_ft.reports.report import read_report
 
 HERE = Path(__file__).resolve().parent
 SNAPSHOTS = ("none", "chosen", "10")
+MEASURED = ("snapshot_mb", "step_median_ms", "step_mean_ms")  # by train.py
 
 
 def measure(width: int, steps: int, snapshots: str, ranks: int) -> dict[str, object]:
@@ -49,7 +50,8 @@ def measure(width: int, steps: int, snapshots: str, ranks: int) -> dict[str, obj
             raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
         costs = [rank["snapshots"] for rank in read_report(report).facts["ranks"]]
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
-    result = {name: round(value, 2) for name, value in json.loads(line[7:]).items()}
+    measured = json.loads(line[7:])
+    result = {name: round(measured[name], 2) for name in MEASURED}
 
     def percent(part: str) -> float:
         return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
