@@ -56,9 +56,13 @@ class Cut:
 class SnapshotWriter:
     """Writes one snapshot of a training loop at a time.
 
+    If other ranks have once not come to a cut in time, all later ones of this process are its own.
+
     Args:
         worker: this process's attachment to its agent.
     """
+
+    _alone = False  # of this process, in whatever loop
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -70,7 +74,6 @@ class SnapshotWriter:
         self._large = False
         # For other ranks' fingerprints and parts.
         self._timeout_seconds = float(os.environ.get(TIMEOUT) or _DEFAULT_SECONDS)
-        self._alone = False  # whether other ranks have not come to a cut of this loop in time
 
     @property
     def fresh(self) -> bool:
@@ -201,7 +204,7 @@ class SnapshotWriter:
             return None
         if not self._await(lambda: look() or None):
             if self._worker.stop_code < 0:
-                self._alone = True
+                SnapshotWriter._alone = True
                 say(
                     f"rank {self._worker.rank} takes its snapshots alone from now on: other ranks "
                     "of this host did not come to the same step within "

@@ -128,6 +128,7 @@ def take(worker: OfTwo, monkeypatch: pytest.MonkeyPatch, cuts: int = 1) -> list[
     """Takes large snapshots, with a timeout of 10 s; returns when each of them was done."""
     monkeypatch.setenv("HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS", "10")
     monkeypatch.setattr(snapshot_writer.time, "monotonic", lambda: worker.now)
+    monkeypatch.setattr(SnapshotWriter, "_alone", False)
     worker.loop_begin(0)
     writer, done = SnapshotWriter(worker), []
     for cut in range(1, cuts + 1):
@@ -147,6 +148,12 @@ def test_ranks_that_never_come_are_awaited_once(
     assert others == [first, first]
     assert worker.given_up == [1, 2, 3], "so nobody waits for this one"
     assert worker.snapshots == 3
+    worker.loop_begin(1)
+    later = SnapshotWriter(worker)
+    later.write(Cut(1, 1), LARGE, {})
+    later.settle()
+    later.close()
+    assert worker.now == first
     told = capsys.readouterr().err
     assert told.count("rank 0 takes its snapshots alone from now on") == 1
     assert "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS=10" in told

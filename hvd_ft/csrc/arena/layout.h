@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 14;
+constexpr uint32_t kLayoutVersion = 15;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -63,6 +63,8 @@ struct Loop {
   // shared_snapshot.h.
   Shared<uint64_t> slots[2], given_up, published_cut;
   Shared<uint64_t> passed_cut;  // up to here the rank takes part in no cut any more
+  uint64_t begun_position;      // the cursor at the latest snapshot that it has begun, …
+  Shared<uint64_t> begun_cut;   // … and the cut
   uint64_t positions[2];        // the cursor at each slot's snapshot, …
   uint64_t bytes[2];            // … its bytes, …
   uint64_t stripes[2];          // … and where in these this rank's stripe begins

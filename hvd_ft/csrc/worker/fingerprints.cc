@@ -28,11 +28,29 @@ int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data, 
   return HVDFT_OK;
 }
 
+namespace {
+
+// Whether a rank of this node waits in a collective beyond the boundary of the cut that this rank
+// has begun, and has not begun it: with a tensor pending no snapshot is taken.
+bool is_beyond(const Worker& w, int rank, int loop, uint64_t cut) {
+  const Loop& own = w.block().loops[loop];
+  if (!w.node->is_local(rank) || own.begun_cut.load() != cut) return false;
+  const RankBlock& block = w.node->rank(rank);
+  // In this order: what is pending when the boundary's ops are executed comes after these.
+  return block.executed.load(std::memory_order_seq_cst) >= own.begun_position &&
+         block.pending.load(std::memory_order_seq_cst) > 0 &&
+         block.loops[loop].begun_cut.load(std::memory_order_seq_cst) < cut;
+}
+
+}  // namespace
+
 int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out, uint64_t capacity) {
-  const Loop& theirs = the_worker()->node->rank(rank).loops[loop];
+  const Worker& w = *the_worker();
+  const Loop& theirs = w.node->rank(rank).loops[loop];
   // Before the fingerprints: what is not there when these say that it never comes has not come.
   if (theirs.given_up.load(std::memory_order_seq_cst) >= cut) return HVDFT_ETRUNCATED;
-  bool passed = theirs.passed_cut.load(std::memory_order_seq_cst) >= cut;
+  bool passed =
+      theirs.passed_cut.load(std::memory_order_seq_cst) >= cut || is_beyond(w, rank, loop, cut);
   int64_t found = hvdft_worker_published(rank, loop, cut, out, capacity);
   if (found == HVDFT_AGAIN && passed) return HVDFT_ETRUNCATED;
   return found;

@@ -193,6 +193,8 @@ int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   loop.slots[slot].store(0, std::memory_order_seq_cst);
   failpoint(HVDFT_AT_SNAPSHOT_DROP, position);
   w.messages.snapshot_begins(number, slot);
+  loop.begun_position = position;
+  loop.begun_cut.store(cut, std::memory_order_seq_cst);
   return HVDFT_OK;
 }
 

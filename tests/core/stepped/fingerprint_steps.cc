@@ -128,6 +128,48 @@ void what_never_comes_is_known() {
   }));
 }
 
+// A rank that waits in a collective beyond a boundary takes no snapshot there any more; unless it
+// has begun one, whose fingerprints another thread is about to publish.
+void who_is_beyond_the_boundary_does_not_come() {
+  Job job(2);
+  CHECK(!killed_at(kNever, [&] {
+    Reader reader(job);
+    std::string data;
+    RankBlock& other = job.node->rank(1);
+    CHECK(hvdft_worker_snapshot_begin(0, 5, 7) == HVDFT_OK);
+    other.executed = 7;
+    CHECK(reader.read(5, &data) == HVDFT_AGAIN);
+    other.pending = 1;
+    CHECK(reader.read(5, &data) == HVDFT_ETRUNCATED);
+    CHECK(reader.read(6, &data) == HVDFT_AGAIN);  // not the one that is begun
+    other.executed = 6;
+    CHECK(reader.read(5, &data) == HVDFT_AGAIN);
+    other.executed = 8;
+    other.loops[0].begun_cut = 5;
+    CHECK(reader.read(5, &data) == HVDFT_AGAIN);
+    reader.publish(5);
+    CHECK(reader.read(5, &data) == kBytes);
+  }));
+}
+
+// It comes to the boundary with its last op: no tensor is pending when that is executed.
+void who_comes_to_the_boundary_is_awaited() {
+  at_each_step(
+      [](const Reader& reader) {
+        CHECK(hvdft_worker_snapshot_begin(0, 2, 7) == HVDFT_OK);
+        reader.job.node->rank(1).executed = 6;
+        reader.job.node->rank(1).pending = 1;
+      },
+      [](const Reader& reader) {
+        RankBlock& other = reader.job.node->rank(1);
+        other.pending = 0;
+        other.executed = 7;
+        other.loops[0].begun_cut = 2;
+        other.pending = 1;
+      },
+      [](int64_t code) { return code == HVDFT_AGAIN; });
+}
+
 void away_is_who_is_not_there_or_not_yet_back() {
   Job job(3);
   CHECK(!killed_at(kNever, [&] {
@@ -153,5 +195,7 @@ int main() {
   what_is_overwritten_is_not_read_torn();
   a_writer_is_killed();
   what_never_comes_is_known();
+  who_is_beyond_the_boundary_does_not_come();
+  who_comes_to_the_boundary_is_awaited();
   away_is_who_is_not_there_or_not_yet_back();
 }
