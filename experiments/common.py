@@ -1,13 +1,17 @@
 """What the experiments share: how their results are written, and how they end."""
 
 import csv
+import json
+import subprocess
 import sys
+import tempfile
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.reports.report import Report, read_report
 
 
 def count(text: str) -> int:
@@ -54,6 +58,53 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def run_training(
+    job_flags: Sequence[str], script: Path, flags: Sequence[str]
+) -> tuple[dict[str, Any], Report]:
+    """Runs a job whose rank 0 prints a line `RESULT {…}`.
+
+    Args:
+        job_flags: of `hvdft run`.
+        script: of the workers, in Python.
+        flags: of the script.
+
+    Returns:
+        What rank 0 has printed, and the job's report.
+
+    Raises:
+        HvdFtError: The job failed.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        path = str(Path(scratch) / "report.jsonl")
+        launch = [sys.executable, "-m", "hvd_ft.cli", "run", "--report", path, *job_flags]
+        ended = subprocess.run(
+            [*launch, sys.executable, str(script), *flags],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
+        report = read_report(path)
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
+    return json.loads(line[7:]), report
+
+
+def largest_share(report: Report, part: str) -> float:
+    """Returns the share of the training time that snapshots took, of the rank with the most.
+
+    Args:
+        report: Of a job that has ended.
+        part: `stall_ns` or `copy_ns`.
+
+    Returns:
+        Percent.
+    """
+    costs = [rank["snapshots"] for rank in report.facts["ranks"]]
+    return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:

@@ -89,7 +89,8 @@ def try_out(mutant: Mutant, tree: Path) -> tuple[str, float]:
 
 def _build(tree: Path) -> int:
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    return _run(command, tree)
+    # As strict as the core's tests: one that these cannot compile is not found by them.
+    return _run(command, tree, CXXFLAGS="-Werror")
 
 
 def _test(mutant: Mutant, tree: Path) -> str:
@@ -103,11 +104,11 @@ def _test(mutant: Mutant, tree: Path) -> str:
     return "found" if code else "NOT FOUND"
 
 
-def _run(command: list[str], tree: Path) -> int:
+def _run(command: list[str], tree: Path, **variables: str) -> int:
     done = subprocess.run(
         command,
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},  # not the checkout, which is installed
+        env={**os.environ, "PYTHONPATH": str(tree), **variables},  # not the installed checkout
         check=False,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -5,15 +5,16 @@ the flags.
 """
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-from experiments.common import count, end_with, output_directory, write_csv
-from hvd_ft.errors import HvdFtError
-from hvd_ft.reports.report import read_report
+from experiments.common import (
+    count,
+    end_with,
+    largest_share,
+    output_directory,
+    run_training,
+    write_csv,
+)
 
 HERE = Path(__file__).resolve().parent
 SNAPSHOTS = ("none", "chosen", "10")
@@ -36,36 +37,18 @@ def measure(width: int, steps: int, snapshots: str, ranks: int) -> dict[str, obj
         HvdFtError: the job failed.
     """
     flags = ["--width", str(width), "--steps", str(steps), "--snapshots", snapshots]
-    with tempfile.TemporaryDirectory() as scratch:
-        report = str(Path(scratch) / "report.jsonl")
-        launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(ranks), "--report", report]
-        ended = subprocess.run(
-            [*launch, sys.executable, str(HERE / "train.py"), *flags],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
-        costs = [rank["snapshots"] for rank in read_report(report).facts["ranks"]]
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
-    measured = json.loads(line[7:])
-    result = {name: round(measured[name], 2) for name in MEASURED}
-
-    def percent(part: str) -> float:
-        return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
-
+    measured, report = run_training(["-np", str(ranks)], HERE / "train.py", flags)
+    costs = report.facts["ranks"][0]["snapshots"]
     return {
         "width": width,
         "ranks": ranks,
         "steps": steps,
         "snapshots": snapshots,
-        **result,
-        "taken": costs[0]["count"],
-        "every_steps": costs[0]["steps"],
-        "stall_percent": percent("stall_ns"),
-        "copy_percent": percent("copy_ns"),
+        **{name: round(measured[name], 2) for name in MEASURED},
+        "taken": costs["count"],
+        "every_steps": costs["steps"],
+        "stall_percent": largest_share(report, "stall_ns"),
+        "copy_percent": largest_share(report, "copy_ns"),
     }
 
 

@@ -5,15 +5,17 @@ flags.
 """
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-from experiments.common import count, end_with, output_directory, write_csv
-from hvd_ft.errors import HvdFtError
-from hvd_ft.reports.report import failures, read_report
+from experiments.common import (
+    count,
+    end_with,
+    largest_share,
+    output_directory,
+    run_training,
+    write_csv,
+)
+from hvd_ft.reports.report import failures
 
 HERE = Path(__file__).resolve().parent
 TRAIN = HERE.parent / "snapshot_cost" / "train.py"
@@ -39,33 +41,15 @@ def measure(parameters: int, ranks: int, steps: int, *, kill: bool) -> dict[str,
     width = round((parameters * 1e6 / 2) ** 0.5)
     drill = ["--spares", "1", "--inject", f"rank={ranks - 1},step={steps // 2}"] if kill else []
     flags = ["--width", str(width), "--steps", str(steps), "--snapshots", "chosen"]
-    with tempfile.TemporaryDirectory() as scratch:
-        path = str(Path(scratch) / "report.jsonl")
-        launch = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(ranks), "--report", path]
-        ended = subprocess.run(
-            [*launch, *drill, sys.executable, str(TRAIN), *flags],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
-        report = read_report(path)
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
-    result = json.loads(line[7:])
+    result, report = run_training(["-np", str(ranks), *drill], TRAIN, flags)
     most = report.facts["nodes"][0]["most"]
-    costs = [rank["snapshots"] for rank in report.facts["ranks"]]
-
-    def percent(part: str) -> float:
-        return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
-
+    steps_between = report.facts["ranks"][0]["snapshots"]["steps"]
     row: dict[str, object] = {"parameters": parameters, "ranks": ranks, "steps": steps}
     row |= {"killed": int(kill), "step_ms": round(result["step_median_ms"])}
     row |= {part: most[part] // _MIB for part in ("total", "shared_state", "private_state", "log")}
     row |= {"per_rank": most["total"] // _MIB // ranks, "worker": round(result["resident_mb"])}
-    row |= {"every_steps": costs[0]["steps"], "stall_percent": percent("stall_ns")}
-    row |= {"copy_percent": percent("copy_ns"), "digest": result["digest"]}
+    row |= {"every_steps": steps_between, "stall_percent": largest_share(report, "stall_ns")}
+    row |= {"copy_percent": largest_share(report, "copy_ns"), "digest": result["digest"]}
     times = [failure.times for failure in failures(report.events)]
     row |= {f"{part}_s": times[0][part] if kill else "" for part in ("restore", "replay", "total")}
     return row
