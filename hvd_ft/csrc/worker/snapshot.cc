@@ -278,7 +278,9 @@ int hvdft_worker_jump(int number) {
   uint64_t position = (published >> 1) - 1;
   failpoint(HVDFT_AT_RESTORE, position);
   w.messages.go_back(number, static_cast<int>(published & 1));
-  w.log.jump(position);
+  if (!w.log.jump(position, [&] { return w.stopped(); })) {
+    return fail(HVDFT_ESTOPPED, "the job is being stopped");
+  }
   w.state.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_notify();
   return HVDFT_OK;
