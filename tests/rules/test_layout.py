@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "arena": "protocol base include",
     "worker": "arena protocol base include",
     "oplog": "arena protocol base include",
-    "replication": "oplog arena base include",
+    "replication": "oplog arena protocol base include",
     "agent": "oplog arena base include",
     "observer": "arena include",
     "mpi": "replication oplog arena protocol base include",

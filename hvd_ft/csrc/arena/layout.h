@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 15;
+constexpr uint32_t kLayoutVersion = 16;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -176,6 +176,10 @@ struct NodeHeader {
   Shared<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                             // written by them
   alignas(64) Shared<uint64_t> final_segments;  // every segment before it is final
+
+  // See rejoin.h. Written by the agent of the node's first rank before the generation begins.
+  Shared<uint32_t> lost;       // this arena is new, and is to be filled
+  Shared<uint64_t> done_over;  // the latest op that was to be done over, + 1
 
   Claim claims[kClaims];
 

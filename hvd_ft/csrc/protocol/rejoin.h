@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "protocol/pair_log.h"
 #include "protocol/ring_plan.h"
 
 namespace hvdft {
@@ -33,7 +32,7 @@ namespace hvdft {
 struct RejoinState {
   bool lost = false;        // there is none, or it is not filled yet: nothing else counts
   uint64_t log_length = 0;  // ops of its copy of the log
-  EdgePosition received{};  // its record
+  uint64_t op = 0;          // in which it is: of its record of the edge
   uint64_t done_over = 0;   // the latest op that was to be done over, + 1; 0: none
 };
 
@@ -54,17 +53,17 @@ inline Rejoin rejoin(const std::vector<RejoinState>& members) {
       verdict.needed = true;
       continue;
     }
-    least = std::min(least, member.received.op);
+    least = std::min(least, member.op);
     done_over = std::max(done_over, member.done_over);
     if (longest == nullptr || member.log_length > longest->log_length) longest = &member;
-    if (furthest == nullptr || member.received.op > furthest->received.op) furthest = &member;
+    if (furthest == nullptr || member.op > furthest->op) furthest = &member;
   }
   verdict.possible = longest != nullptr;
   if (!verdict.possible) return verdict;
   verdict.needed = verdict.needed || done_over > least;
   verdict.log_from = static_cast<uint64_t>(longest - members.data());
   verdict.results_from = static_cast<uint64_t>(furthest - members.data());
-  verdict.op = furthest->received.op;
+  verdict.op = furthest->op;
   return verdict;
 }
 

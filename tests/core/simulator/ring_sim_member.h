@@ -93,7 +93,7 @@ class Member {
 
   // What rejoin.h wants to know.
   hvdft::RejoinState state() const {
-    return {arena_.lost, arena_.begun, arena_.log.received.at(), arena_.done_over};
+    return {arena_.lost, arena_.begun, arena_.log.received.at().op, arena_.done_over};
   }
 
   // The next of its steps after a loss, in which it takes what it lacks from others; returns

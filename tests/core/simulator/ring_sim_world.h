@@ -159,7 +159,7 @@ class World {
   void rejoin(size_t m) {
     strike_by_number();
     if (rejoined_ == kStruck || (rejoined_ >> m & 1) != 0) return;
-    Next next{Action::kRejoin, members_[m].state().received};
+    Next next{Action::kRejoin, {members_[m].state().op, 0}};
     if (strike_by_name(m, next)) return;
     if (trace_) say(m, next);
     ++actions_;
