@@ -15,6 +15,7 @@ class NodeState:
 
     lost: int
     log_length: int
+    dropped: int
     op: int
     done_over: int
     term: int
@@ -39,6 +40,29 @@ class Verdict:
     log_from: int
     results_from: int
     op: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What one of the two slots of a rank's training loop holds; see the header."""
+
+    begin: int
+    ended: int
+    published: int
+    word: int
+    position: int
+    bytes: int
+    stripe: int
+
+    @property
+    def cut(self) -> int:
+        """The number of the cut."""
+        return self.word >> 32
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the ranks of a node have stored it together."""
+        return self.word & 0xFFFFFFFF != 0
 
 
 def verdict(nodes: Sequence[NodeState]) -> Verdict:
@@ -74,6 +98,12 @@ class Rejoining:
     def lose(self) -> None:
         """Marks an arena that was just made as one that is to be filled."""
         abi.library().hvdft_rejoin_lose(self._handle)
+
+    def local_ranks(self) -> range:
+        """Returns the ranks of this node."""
+        first, count = ffi.new("int *"), ffi.new("int *")
+        abi.library().hvdft_rejoin_local_ranks(self._handle, first, count)
+        return range(first[0], first[0] + count[0])
 
     def look(self) -> NodeState:
         """Returns what the arena says."""
@@ -128,6 +158,30 @@ class Rejoining:
         data = ffi.new("void **")
         size = abi.checked(abi.library().hvdft_rejoin_result(self._handle, op, data))
         return _view(data[0], size)
+
+    def slot(self, rank: int, loop: int, slot: int) -> tuple[Slot, memoryview | None]:
+        """Returns what a slot holds: of a rank of this node, or of one whose parts are here."""
+        out, data = ffi.new("hvdft_rejoin_slot *"), ffi.new("void **")
+        look = abi.library().hvdft_rejoin_slot_of
+        abi.checked(look(self._handle, rank, loop, slot, out, ffi.cast("const void **", data)))
+        found = abi.read(Slot, out)
+        return found, _view(data[0], found.bytes).toreadonly() if data[0] else None
+
+    def slot_room(self, rank: int, loop: int, slot: int, size: int) -> memoryview:
+        """Takes memory for a slot of a rank of this node.
+
+        Raises:
+            NoRoomError: there is not enough.
+        """
+        room = ffi.new("void **")
+        take = abi.library().hvdft_rejoin_slot_room
+        abi.checked(take(self._handle, rank, loop, slot, size, room))
+        return _view(room[0], size)
+
+    def publish_slot(self, rank: int, loop: int, slot: int, snapshot: Slot) -> None:
+        """Makes what was written there the snapshot that the rank starts again from."""
+        struct = ffi.new("hvdft_rejoin_slot *", asdict(snapshot))
+        abi.library().hvdft_rejoin_slot_publish(self._handle, rank, loop, slot, struct)
 
     def resume(self, op: int, term: int, mark: int) -> None:
         """Sets the node's record to the beginning of an op, which ends its being filled."""

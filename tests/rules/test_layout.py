@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "launcher": "install job system native errors",
     "tensorflow": "worker system native errors",
     "cluster": "job system errors",
-    "agent": "shim spares ring install job system native errors",
+    "agent": "worker shim spares ring install job system native errors",
     "check": "launcher install system native libraries errors",
     "check.worker": "tensorflow check",
     "bench": "launcher install reports job system native errors",

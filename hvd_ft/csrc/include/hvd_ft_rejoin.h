@@ -13,6 +13,7 @@ extern "C" {
 typedef struct {
   uint64_t lost;  // 1: it is new, and not filled yet
   uint64_t log_length;
+  uint64_t dropped;    // ops that are in no log any more
   uint64_t op;         // in which it is
   uint64_t done_over;  // the latest op that was to be done over, + 1
   uint64_t term, mark, events;
@@ -33,6 +34,7 @@ HVDFT_API hvdft_rejoining* hvdft_rejoin_open(const char* dir, const char* job);
 HVDFT_API void hvdft_rejoin_close(hvdft_rejoining* node);
 // Marks an arena that was just made as one that is to be filled.
 HVDFT_API void hvdft_rejoin_lose(hvdft_rejoining* node);
+HVDFT_API void hvdft_rejoin_local_ranks(const hvdft_rejoining* node, int* first, int* count);
 HVDFT_API void hvdft_rejoin_look(const hvdft_rejoining* node, hvdft_rejoin_state* out);
 
 // The stretches of the arena's file that another node copies, each as offset and bytes; returns
@@ -54,6 +56,27 @@ HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head,
 HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);
 // The bytes of an op's result, and where it lies; HVDFT_EINVAL if the log does not have the op.
 HVDFT_API int64_t hvdft_rejoin_result(hvdft_rejoining* node, uint64_t op, void** data);
+
+// What one of the two slots of a rank's training loop holds.
+typedef struct {
+  uint64_t begin;      // op id + 1 at which the rank has begun the loop; 0: it has not
+  uint64_t ended;      // 1: it has ended it
+  uint64_t published;  // 1: this slot is the one that the rank starts again from
+  uint64_t word;       // cut and agreement (protocol/shared_snapshot.h); 0: it holds nothing
+  uint64_t position;   // the rank's cursor at that moment
+  uint64_t bytes;      // of this slot; for ranks of other nodes, of their private part
+  uint64_t stripe;     // where the rank's stripe begins
+} hvdft_rejoin_slot;
+
+// A slot of a rank of this node, or of one whose parts are kept here; *data: its bytes, or NULL.
+HVDFT_API int hvdft_rejoin_slot_of(hvdft_rejoining* node, int rank, int loop, int slot,
+                                   hvdft_rejoin_slot* out, const void** data);
+// Memory for a slot of a rank of this node; then what was written there is its snapshot, which it
+// starts again from.
+HVDFT_API int hvdft_rejoin_slot_room(hvdft_rejoining* node, int rank, int loop, int slot,
+                                     uint64_t bytes, void** room);
+HVDFT_API void hvdft_rejoin_slot_publish(hvdft_rejoining* node, int rank, int loop, int slot,
+                                         const hvdft_rejoin_slot* snapshot);
 
 typedef struct {
   uint64_t op;          // is done over

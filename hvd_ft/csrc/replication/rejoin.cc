@@ -7,11 +7,13 @@
 #include "arena/memory.h"
 #include "base/error.h"
 #include "hvd_ft_rejoin.h"
+#include "protocol/shared_snapshot.h"
 #include "replication/node_copy.h"
 
 using hvdft::fail;
 using hvdft::Node;
 using hvdft::NodeHeader;
+using hvdft::RankFile;
 using hvdft::Record;
 
 namespace {
@@ -27,7 +29,21 @@ struct HeadCopy {
 
 struct hvdft_rejoining {
   std::unique_ptr<Node> node;
+  std::vector<std::unique_ptr<hvdft::Mapping>> slots{};  // that were asked for
   NodeHeader& header() const { return node->header(); }
+
+  // A slot's bytes, or nullptr and an error.
+  char* map(const RankFile& file, int loop, int slot, uint64_t bytes, bool writable) {
+    auto& mapping = slots.emplace_back(std::make_unique<hvdft::Mapping>());
+    uint64_t size = hvdft::align_up(bytes, hvdft::kPage);
+    int code =
+        mapping->map(file.fd(), hvdft::slot_offset(file.limit(), loop, slot), size, writable);
+    return code == HVDFT_OK ? mapping->data() : nullptr;
+  }
+  std::unique_ptr<RankFile> file(int rank, bool writable) const {
+    auto kind = node->is_local(rank) ? RankFile::kLocal : RankFile::kParts;
+    return RankFile::open(node->dir(), header().file.job, rank, writable, kind);
+  }
 };
 
 void hvdft_rejoin_verdict(const hvdft_rejoin_state* nodes, int count, hvdft_rejoin* out) {
@@ -49,10 +65,15 @@ void hvdft_rejoin_close(hvdft_rejoining* node) { delete node; }
 
 void hvdft_rejoin_lose(hvdft_rejoining* node) { node->header().lost.store(1); }
 
+void hvdft_rejoin_local_ranks(const hvdft_rejoining* node, int* first, int* count) {
+  *first = node->node->first_local();
+  *count = node->node->end_local() - node->node->first_local();
+}
+
 void hvdft_rejoin_look(const hvdft_rejoining* node, hvdft_rejoin_state* out) {
   const NodeHeader& h = node->header();
-  *out = {h.lost.load(), h.log_length.load(), h.pair_log.received.at().op, h.done_over.load(),
-          h.term.load(), h.mark.load(),       h.event_count.load()};
+  *out = {h.lost.load(),      h.log_length.load(), h.truncated.load(), h.pair_log.received.at().op,
+          h.done_over.load(), h.term.load(),       h.mark.load(),      h.event_count.load()};
 }
 
 int64_t hvdft_rejoin_ranges(const hvdft_rejoining* node, uint64_t complete, uint64_t* out,
@@ -96,6 +117,53 @@ int64_t hvdft_rejoin_result(hvdft_rejoining* node, uint64_t op, void** data) {
   }
   *data = node->node->heap() + record->result_offset;
   return static_cast<int64_t>(record->op.result_bytes);
+}
+
+int hvdft_rejoin_slot_of(hvdft_rejoining* node, int rank, int number, int slot,
+                         hvdft_rejoin_slot* out, const void** data) {
+  const hvdft::Loop& loop = node->node->rank(rank).loops[number];
+  uint64_t published = loop.published.load();
+  *out = {loop.begin.load(),
+          loop.ended.load(),
+          published != 0 && (published & 1) == static_cast<uint64_t>(slot),
+          loop.slots[slot].load(),
+          loop.positions[slot],
+          loop.bytes[slot],
+          loop.stripes[slot]};
+  *data = nullptr;
+  if (out->word == 0 || out->bytes == 0) return HVDFT_OK;
+  auto file = node->file(rank, false);
+  if (!file) return HVDFT_ESYS;
+  *data = node->map(*file, number, slot, out->bytes, false);
+  return *data != nullptr ? HVDFT_OK : HVDFT_ESYS;
+}
+
+int hvdft_rejoin_slot_room(hvdft_rejoining* node, int rank, int loop, int slot, uint64_t bytes,
+                           void** room) {
+  auto file = node->file(rank, true);
+  if (!file) return HVDFT_ESYS;
+  int code = hvdft::grow_slot(*node->node, *file, {rank, loop, slot}, bytes);
+  if (code != HVDFT_OK) return code;
+  *room = node->map(*file, loop, slot, bytes, true);
+  return *room != nullptr ? HVDFT_OK : HVDFT_ESYS;
+}
+
+void hvdft_rejoin_slot_publish(hvdft_rejoining* node, int rank, int number, int slot,
+                               const hvdft_rejoin_slot* snapshot) {
+  hvdft::Loop& loop = node->node->rank(rank).loops[number];
+  loop.begin.store(snapshot->begin);
+  loop.ended.store(static_cast<uint32_t>(snapshot->ended));
+  if (snapshot->word == 0) return;
+  loop.positions[slot] = snapshot->position;
+  loop.bytes[slot] = snapshot->bytes;
+  loop.stripes[slot] = snapshot->stripe;
+  uint64_t cut = hvdft::cut_of(snapshot->word);
+  hvdft::note_contents(*node->node, {rank, number, slot},
+                       {cut, snapshot->position, snapshot->bytes, snapshot->stripe,
+                        static_cast<uint32_t>(snapshot->word)});
+  loop.slots[slot].store(snapshot->word);
+  loop.published.store((snapshot->position + 1) << 1 | static_cast<uint64_t>(slot));
+  loop.published_cut.store(cut);
 }
 
 int hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* resume) {
