@@ -6,6 +6,7 @@ the snapshots of its ranks. The op that was under way is done over by all nodes
 meanwhile but what living workers publish.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -96,8 +97,13 @@ class _Rejoin:
         told = channel.at(
             [source],
             "what a new node copies",
-            lambda: [self._mine.head().hex(), self._mine.ranges(states[source].op)],
+            lambda: [
+                self._mine.head().hex(),
+                self._mine.ranges(states[source].op),
+                time.monotonic_ns(),
+            ],
         )
+        ahead_ns = time.monotonic_ns() - told[source][2]
         head, ranges = bytes.fromhex(told[source][0]), told[source][1]
         if channel.is_at(dest):
             size = in_words(sum(size for _, size in ranges))
@@ -116,7 +122,7 @@ class _Rejoin:
             else [],
         )
         generation = self._context.settings.generation
-        channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation))
+        channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation, ahead_ns))
 
     def _bring_back_snapshots(self, node: int, lost: Sequence[int], left: NodeState) -> None:
         buddy = 1 if node == 0 else 0

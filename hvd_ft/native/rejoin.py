@@ -140,9 +140,9 @@ class Rejoining:
         """
         abi.checked(abi.library().hvdft_rejoin_make_room(self._handle, their_head))
 
-    def adopt(self, their_head: bytes, generation: int) -> None:
-        """Makes what was copied this node's own."""
-        code = abi.library().hvdft_rejoin_adopt(self._handle, their_head, generation)
+    def adopt(self, their_head: bytes, generation: int, ahead_ns: int) -> None:
+        """Makes what was copied this node's own; its clock is so far ahead of theirs."""
+        code = abi.library().hvdft_rejoin_adopt(self._handle, their_head, generation, ahead_ns)
         abi.checked(code)
 
     def note(self, op: int) -> None:

@@ -67,7 +67,7 @@ void fill(const Place& from, const Place& to) {
   }
   std::string head(1, ' ');  // as it comes over a network: at an odd address
   head.append(at(from, 0), hvdft_rejoin_head_bytes());
-  CHECK(hvdft_rejoin_adopt(to.handle, head.data() + 1, kGeneration) == HVDFT_OK);
+  CHECK(hvdft_rejoin_adopt(to.handle, head.data() + 1, kGeneration, 1000) == HVDFT_OK);
 }
 
 void resume(const Place& place) {
@@ -85,6 +85,7 @@ bool all_bytes(const char* data, uint64_t bytes, uint64_t value) {
 void has_the_log(const Node& node, const Node& other) {
   const NodeHeader &h = node.header(), &theirs = other.header();
   CHECK(h.log_length.load() == kOps.size() && h.event_count.load() == theirs.event_count.load());
+  CHECK(node.events()[0].event.time_ns == 1001);  // by this host's clock
   CHECK(h.file.node == 1 && h.file.first_local == 4 && h.file.locals == 2);
   for (uint64_t id = 2; id < kOps.size(); ++id) {
     const Record &mine = *node.record(id), &its = *other.record(id);

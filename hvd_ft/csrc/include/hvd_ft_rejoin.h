@@ -49,8 +49,9 @@ HVDFT_API uint64_t hvdft_rejoin_head_bytes(void);
 // Memory for what will be copied from the node with this head.
 HVDFT_API int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head);
 // Everything is copied: makes it this node's own, and its ranks such as have to be started again.
-HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head,
-                                 uint64_t generation);
+// This host's clock (CLOCK_MONOTONIC) is so far ahead of theirs.
+HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
+                                 int64_t ahead_ns);
 
 // Notes that this op will be done over.
 HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);

@@ -75,7 +75,7 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete) {
   return merged;
 }
 
-void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation) {
+void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns) {
   using H = NodeHeader;
   NodeHeader& h = node.header();
   for (auto word : {&H::term, &H::log_length, &H::mark, &H::kept, &H::truncated, &H::decided_before,
@@ -93,9 +93,16 @@ void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation) {
       record.partial_offset += plan.on_edge(node.number(), 0).from;
     }
   });
+  uint64_t events = h.event_count.load();
+  for (uint64_t i = events > kEvents ? events - kEvents : 0; i < events; ++i) {
+    node.events()[i % kEvents].event.time_ns += static_cast<uint64_t>(ahead_ns);
+  }
   for (int r = 0; r < node.size(); ++r) {
     RankBlock& block = node.rank(r);
     block.asleep.store(0);
+    for (auto* time : {&block.since_ns, &block.left_ns}) {
+      if (time->load() != 0) time->fetch_add(static_cast<uint64_t>(ahead_ns));
+    }
     if (node.is_local(r)) {
       make_new(block, generation);
     } else {

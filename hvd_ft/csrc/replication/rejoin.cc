@@ -101,8 +101,9 @@ int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head) {
   return hvdft::grow_heap(*node->node, bytes, "the log of the job that this host joins");
 }
 
-int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation) {
-  hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation);
+int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
+                       int64_t ahead_ns) {
+  hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation, ahead_ns);
   return HVDFT_OK;
 }
 
