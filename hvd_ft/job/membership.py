@@ -122,4 +122,3 @@ class Membership:
             places.append(Place(found[1], rank, int(found[2]), int(found[3])))
             rank += int(found[2])
         return cls(int(epoch), tuple(places))
-

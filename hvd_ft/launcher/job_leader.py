@@ -23,9 +23,7 @@ from hvd_ft.system.stop_signals import StopSignals
 _LOOK_SECONDS = 0.5  # a shared filesystem does not notify of changes
 
 
-def lead(
-    loop: EventLoop, job: Job, settings: Settings, signals: StopSignals
-) -> "JobLeader | None":
+def lead(loop: EventLoop, job: Job, settings: Settings, signals: StopSignals) -> "JobLeader | None":
     """Makes this launcher the leader of its job; None without HOROVOD_FT_SHARED_DIR.
 
     Raises:

@@ -208,4 +208,4 @@ class Leadership:
 
 
 def _beat(record: Record | None) -> tuple[int, int] | None:
-    return record and (record.term, record.beat)
+    return None if record is None else (record.term, record.beat)

@@ -106,9 +106,7 @@ class LauncherLine:
             exit_code: of the job, if it is over.
         """
         number = self._told.generation if generation is None else generation
-        self._told = replace(
-            self._told, generation=number, orphaned=orphaned, exit_code=exit_code
-        )
+        self._told = replace(self._told, generation=number, orphaned=orphaned, exit_code=exit_code)
         if self._state is _State.OPEN:
             self.send(vars(self._told))
 

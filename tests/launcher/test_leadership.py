@@ -5,7 +5,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ class Kept:
 class Launcher:
     """One of the two. lead: its record, until when it holds, and whether it is deposed."""
 
-    watched: Watched = Watched()
+    watched: Watched = field(default_factory=Watched)
     lead: tuple[Record, float, bool] | None = None
 
 
