@@ -162,6 +162,8 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
         pass
     except HvdFtError as error:
         say(error)
+    if code == EXIT_BAD_INPUT:
+        shim.release(code)  # no new agents would do better
     rendezvous.finalize()
     return code
 
