@@ -117,7 +117,7 @@ def _find_shim() -> ShimClient:
                     settings.generation,
                     settings.lease_seconds,
                     settings.launcher,
-                    settings.node_lease,
+                    node_lease=settings.node_lease,
                 )
         except HvdFtError as error:
             say(error)

@@ -209,7 +209,7 @@ class Settings:
     launcher: str | None = _setting(lambda env, name, default: env.get(name) or default, None, "")
     generation: int = _setting(values.count, 0, "")  # of the agents, as hvdft run has numbered them
     # The hosts of this generation, by hvdft run; None: it has not started the job on several hosts.
-    members: Membership | None = _setting(values.members, None, "")
+    members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
     # The length of the lease without which a host's processes are stopped; None: they need none.
     node_lease: float | None = _setting(values.seconds, None, "")
 

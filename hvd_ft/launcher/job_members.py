@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hvd_ft.job.directory import job_path
 from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.lifeline import LifeLines, ShimStatus
 from hvd_ft.job.member_file import read_members
@@ -34,9 +35,8 @@ class JobMembers:
         job: what to run.
         settings: the user's.
         lines: to the shims.
-        directory: of the job on this host, which a resumed job has left.
-        now: seconds of time.monotonic().
         leader: of the job; None: there can be no other launcher.
+        now: seconds of time.monotonic().
     """
 
     def __init__(
@@ -44,9 +44,8 @@ class JobMembers:
         job: Job,
         settings: Settings,
         lines: LifeLines,
-        directory: str,
-        now: float,
         leader: JobLeader | None,
+        now: float,
     ) -> None:
         self._job = job
         self._settings = settings
@@ -56,7 +55,7 @@ class JobMembers:
         self.resumed_generation: int | None = None
         self.rule = MembershipRule.begin(
             Limits(node_lease(settings), margin),
-            self._first_members(directory),
+            self._first_members(job_path(settings.arena_dir, job.id)),
             [*job.hosts, *job.spare_hosts],
             resumed_at=now if job.resume else None,
         )
@@ -110,6 +109,11 @@ class JobMembers:
     def members(self) -> Membership:
         """The present membership."""
         return self.rule.members
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the present members."""
+        return [place.host for place in self.members.places]
 
     def host_watch(self) -> HostWatch:
         """Returns the watch over the job's hosts; with spare hosts it loses them earlier."""

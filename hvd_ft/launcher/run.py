@@ -123,9 +123,7 @@ class _Run:
         self.watch = watch
         self.lifelines = LifeLines(loop, one_host, settings.lease_seconds)
         self.leader = None if one_host else lead(loop, job, settings, signals)
-        self.members = JobMembers(
-            job, settings, self.lifelines, self.directory, loop.now(), self.leader
-        )
+        self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
         self.hosts = self.members.host_watch()
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
@@ -148,6 +146,11 @@ class _Run:
     def follow(self) -> int:
         """Starts generations of agents until the job has ended; returns the exit code."""
         generation = self._first_generation()
+        if self.job.resume and self.members.has_spares:
+            self.members.gone(self._reach(self.members.names, job_environment(self.job)))
+            if over := self._await_hosts():
+                say(over.message)
+                return self._exit_code(1)
         while True:
             if self.leader and not self.leader.publish(generation, str(self.members.members)):
                 return self._exit_code(1)

@@ -75,6 +75,7 @@ class ShimClient:
         generation: int,
         lease_seconds: float,
         launcher: str | None,
+        *,
         node_lease: float | None = None,
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
@@ -91,7 +92,7 @@ class ShimClient:
             HvdFtError: it has a newer agent, or does not answer.
         """
         reattached = reattach.reattach(
-            directory, rank, generation, lease_seconds, launcher, node_lease
+            directory, rank, generation, lease_seconds, launcher, node_lease=node_lease
         )
         if reattached is None:
             return None

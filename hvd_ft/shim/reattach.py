@@ -81,6 +81,7 @@ def reattach(
     generation: int,
     lease_seconds: float,
     launcher: str | None,
+    *,
     node_lease: float | None = None,
 ) -> tuple[Channel, Reattached] | None:
     """Connects to the shim of a rank.

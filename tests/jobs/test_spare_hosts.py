@@ -45,9 +45,9 @@ def start(
     size = sum(int(host.partition(":")[2]) for host in hosts.split(","))
     job = ["run", "--verbose", "-np", str(size), "-H", hosts, "--spare-hosts", spares]
     program = [sys.executable, "-m", "hvd_ft.cli"]
+    enter = [*program, "cluster", "exec", "--name", cluster.name, node, "--"]
     process = subprocess.Popen(
-        [*program, "cluster", "exec", "--name", cluster.name, node, "--"]
-        + [*program, *job, *flags, *drill, *WORK],
+        [*enter, *program, *job, *flags, *drill, *WORK],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
