@@ -142,6 +142,11 @@ def _add_run(commands: _Commands) -> None:
         metavar="HOST:N,...",
         help="hosts and their slots, such as n0:4,n1:2 (default: all ranks run on this host)",
     )
+    run.add_argument(
+        "--spare-hosts",
+        metavar="HOST:N,...",
+        help="hosts that replace lost ones of -H, such as n3:4 (docs/how-to/spare-hosts.md)",
+    )
     run.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
     run.add_argument("--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back")
     run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
@@ -240,6 +245,11 @@ def _run(options: argparse.Namespace) -> int:
 
     hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
     check_known(hosts, os.environ)
+    spare_hosts: Sequence[Host] = ()
+    if options.spare_hosts is not None:
+        from hvd_ft.launcher.spare_hosts import parse_spare_hosts
+
+        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, os.environ)
     _check_outputs(options, hosts)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -251,7 +261,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture and not report:
             report = stack.enter_context(memory_file())
         machines = None
-        if not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+        if spare_hosts or not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
             machines = stack.enter_context(memory_file(machine_file(hosts)))
         job = launcher.Job(
             options.num_proc,
@@ -264,6 +274,7 @@ def _run(options: argparse.Namespace) -> int:
             machines,
             hosts,
             options.topology,
+            spare_hosts=spare_hosts,
             **({"id": options.resume, "resume": True} if options.resume else {}),
         )
         if options.verbose:
@@ -362,6 +373,8 @@ def _report(options: argparse.Namespace) -> int:
     console.print(report.headline(told), highlight=False, soft_wrap=True, markup=False)
     found = report.failures(events)
     console.print(report.failures_table(found) if found else "No worker died.")
+    for line in report.replacement_lines(told):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     if diverged := report.divergences_table(told.divergences):
         console.print(diverged)
     console.print(report.states_table(report.intervals(events)))

@@ -2,14 +2,19 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from hvd_ft import native
 from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.node_rejoin import rejoin
 from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
 from hvd_ft.job.directory import KEPT_NAME, JobDirectory, job_path, new_job_id, sweep_stale
+from hvd_ft.job.member_file import is_current, write_members
 from hvd_ft.job.placement import Nodes
-from hvd_ft.job.processes import end_rank
+from hvd_ft.job.processes import end_older, end_rank
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.say import say
@@ -22,21 +27,104 @@ def find_files(
     shim: ShimClient,
     stack: contextlib.ExitStack,
 ) -> JobContext:
-    """As `make_files`, for what agents of an older generation have left."""
+    """As `make_files`, for what agents of an older generation have left.
+
+    A host that has no files of its place in the job, as a spare host that has just taken it, makes
+    them afresh, and takes what is to be in them from the other hosts.
+    """
     job = settings.job or ""
     path = job_path(settings.arena_dir, job)
+    context = JobContext(rendezvous.rank, settings, hosts, job, path)
+    present = rendezvous.agree("looking for the job's files", lambda: _has_files(context))
+    fresh_hosts = [host for host in range(len(hosts)) if not all(_of(hosts, host, present))]
+    if len(fresh_hosts) == len(hosts):
+        raise HvdFtError(f"the job of {path} is gone on all of its hosts: start it again")
+    if not fresh_hosts:
+        _join_all(rendezvous, context, shim, stack)
+        return context
+    _make_fresh(rendezvous, context, fresh_hosts, shim, stack)
+    nodes = context.nodes
+    rejoin(
+        rendezvous,
+        context,
+        [node for node, rank in enumerate(nodes.firsts[:-1]) if hosts.node_of(rank) in fresh_hosts],
+    )
+    note_complete(rendezvous, context)
+    return context
 
-    def join() -> None:
-        stack.callback(JobDirectory.join(path).leave)
-        if not shim.found:
-            shim.watch_job(path)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(path, KEPT_NAME))  # it is resumed
-            # Its worker has died with the older shim; none of the worker's processes may be left.
-            end_rank(job, rendezvous.rank)
 
-    rendezvous.agree("finding the job's files", join)
-    return JobContext(rendezvous.rank, settings, hosts, job, path)
+def note_complete(rendezvous: Rendezvous, context: JobContext) -> None:
+    """Notes on every host that its files are those of this generation's membership. Collective."""
+    members, first = context.settings.members, rendezvous.rank in context.hosts.firsts
+
+    def note() -> None:
+        if first and members is not None:
+            write_members(context.directory, members)
+
+    rendezvous.agree("noting that the job's files are complete", note)
+
+
+def _has_files(context: JobContext) -> bool:
+    members = context.settings.members
+    if members is None or members.size <= context.rank:  # the job has never had another host here
+        return os.path.isdir(context.directory)
+    return is_current(context.directory, members, context.rank)
+
+
+def _of(hosts: Nodes, host: int, values: Sequence[Any]) -> list[Any]:
+    """Returns the values of a host's ranks."""
+    return [values[rank] for rank in hosts.ranks(host)]
+
+
+def _join_all(
+    rendezvous: Rendezvous, context: JobContext, shim: ShimClient, stack: contextlib.ExitStack
+) -> None:
+    rendezvous.agree("finding the job's files", lambda: _join(context, shim, stack))
+
+
+def _join(context: JobContext, shim: ShimClient, stack: contextlib.ExitStack) -> None:
+    stack.callback(JobDirectory.join(context.directory).leave)
+    if not shim.found:
+        shim.watch_job(context.directory)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(context.directory, KEPT_NAME))  # it is resumed
+        # Its worker has died with the older shim; none of the worker's processes may be left.
+        end_rank(context.job, context.rank)
+
+
+def _make_fresh(
+    rendezvous: Rendezvous,
+    context: JobContext,
+    fresh_hosts: Sequence[int],
+    shim: ShimClient,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Makes directory and arenas on the fresh hosts; the others join theirs. Collective."""
+    hosts, rank = context.hosts, context.rank
+    fresh = hosts.node_of(rank) in fresh_hosts
+
+    def clear_old() -> None:
+        if fresh and rank in hosts.firsts:
+            end_older(context.job, context.settings.generation)
+            sweep_stale(context.settings.arena_dir, only=context.job)
+
+    def find_or_make_directory() -> int:
+        if not fresh:
+            _join(context, shim, stack)
+            return 0
+        return _make_directory(context, shim, stack) if rank in hosts.firsts else 0
+
+    rendezvous.agree("clearing what hosts have of an older epoch", clear_old)
+    made = rendezvous.agree("making the directories of new hosts", find_or_make_directory)
+    limit = made[hosts.ranks(hosts.node_of(rank)).start]
+
+    def make_arenas() -> None:
+        if fresh:
+            if rank not in hosts.firsts:
+                _enter(JobDirectory.join(context.directory), shim, stack)
+            _make_arenas(context, rendezvous.size, limit)
+
+    rendezvous.agree("making the arenas of new hosts", make_arenas)
 
 
 def make_files(
@@ -59,36 +147,41 @@ def make_files(
         This agent's place in the job.
     """
 
-    def enter(directory: JobDirectory) -> None:
-        stack.callback(directory.leave)
-        shim.watch_job(directory.path)
-
     job = settings.job or new_job_id()
     job = rendezvous.exchange("rank 0's choice of the job's id", job)[0]
-    neighbours = hosts.ranks(hosts.node_of(rendezvous.rank))
-
-    def make_directory() -> tuple[str, int] | None:
-        if rendezvous.rank != neighbours.start:
-            return None
-        for dead in sweep_stale(settings.arena_dir):
-            say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
-        mpi_files.sweep()
-        limit = settings.arena_limit_bytes()
-        directory = JobDirectory.create(settings.arena_dir, job)
-        enter(directory)
-        return directory.path, limit
-
-    made = rendezvous.agree("making the job's directories", make_directory)
-    path, host_limit = made[neighbours.start]
+    path = job_path(settings.arena_dir, job)
     context = JobContext(rendezvous.rank, settings, hosts, job, path)
+    first = hosts.ranks(hosts.node_of(rendezvous.rank)).start
+
+    def make_directory() -> int:
+        return _make_directory(context, shim, stack) if rendezvous.rank == first else 0
+
+    limit = rendezvous.agree("making the job's directories", make_directory)[first]
 
     def make_arenas() -> None:
-        if rendezvous.rank != neighbours.start:
-            enter(JobDirectory.join(path))
-        _make_arenas(context, rendezvous.size, host_limit)
+        if rendezvous.rank != first:
+            _enter(JobDirectory.join(path), shim, stack)
+        _make_arenas(context, rendezvous.size, limit)
 
     rendezvous.agree("making the arenas", make_arenas)
+    note_complete(rendezvous, context)
     return context
+
+
+def _enter(directory: JobDirectory, shim: ShimClient, stack: contextlib.ExitStack) -> None:
+    stack.callback(directory.leave)
+    shim.watch_job(directory.path)
+
+
+def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.ExitStack) -> int:
+    """Makes the job's directory on this host; returns the limit of its arenas, in bytes."""
+    settings = context.settings
+    for dead in sweep_stale(settings.arena_dir):
+        say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
+    mpi_files.sweep()
+    limit = settings.arena_limit_bytes()
+    _enter(JobDirectory.create(settings.arena_dir, context.job), shim, stack)
+    return limit
 
 
 def _make_arenas(context: JobContext, size: int, host_limit: int) -> None:

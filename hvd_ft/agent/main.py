@@ -30,6 +30,7 @@ from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
 from hvd_ft.job.launcher_processes import launchers_above
+from hvd_ft.job.member_file import is_current
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
@@ -104,14 +105,20 @@ def _find_shim() -> ShimClient:
         settings = Settings()  # the error is reported when all ranks can exchange theirs
     if settings.generation > 0 and settings.job:
         path = job_path(settings.arena_dir, settings.job)
+        members, rank = settings.members, launch_rank()
         try:
-            shim = ShimClient.reattach(
-                path,
-                launch_rank(),
-                settings.generation,
-                settings.lease_seconds,
-                settings.launcher,
-            )
+            # The shim of a host that has lost this place since is none of ours.
+            if members is not None and not is_current(path, members, rank):
+                shim = None
+            else:
+                shim = ShimClient.reattach(
+                    path,
+                    rank,
+                    settings.generation,
+                    settings.lease_seconds,
+                    settings.launcher,
+                    node_lease=settings.node_lease,
+                )
         except HvdFtError as error:
             say(error)
             sys.exit(EXIT_BAD_INPUT)
@@ -155,6 +162,8 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
         pass
     except HvdFtError as error:
         say(error)
+    if code == EXIT_BAD_INPUT:
+        shim.release(code)  # no new agents would do better
     rendezvous.finalize()
     return code
 

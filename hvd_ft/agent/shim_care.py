@@ -30,6 +30,8 @@ def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
         launcher=settings.launcher,
         lease_seconds=settings.lease_seconds,
         host_timeout_seconds=settings.host_timeout_seconds,
+        epoch=settings.since(rank),
+        node_lease=settings.node_lease,
     )
 
 

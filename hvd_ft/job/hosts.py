@@ -22,12 +22,13 @@ class Host:
         return f"{self.name}:{self.slots}"
 
 
-def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
+def parse_hosts(text: str, size: int, flag: str = "-H") -> tuple[Host, ...]:
     """Reads a list of hosts, such as `n0:4,n1:2,n2:2`; without a number a host has one slot.
 
     Args:
         text: The list.
         size: The job's number of ranks, all of which need slots.
+        flag: The flag that has the list, for errors.
 
     Returns:
         The hosts in their order, which is that of the ranks.
@@ -35,18 +36,18 @@ def parse_hosts(text: str, size: int) -> tuple[Host, ...]:
     Raises:
         HvdFtError: It is not such a list, or has too few slots.
     """
-    remedy = f"give hosts and slots, such as -H localhost:{size}"
+    remedy = f"give hosts and slots, such as {flag} localhost:{size}"
     hosts = []
     for entry in text.split(","):
         name, colon, count = entry.partition(":")
         if not _NAME.fullmatch(name):
-            raise HvdFtError(f"-H {text}: {name!r} is not a host name; {remedy}")
+            raise HvdFtError(f"{flag} {text}: {name!r} is not a host name; {remedy}")
         if colon and not _COUNT.fullmatch(count):
-            raise HvdFtError(f"-H {text}: {count!r} is not a number of slots; {remedy}")
+            raise HvdFtError(f"{flag} {text}: {count!r} is not a number of slots; {remedy}")
         hosts.append(Host(name, int(count) if colon else 1))
     slots = sum(host.slots for host in hosts)
     if slots < size:
-        raise HvdFtError(f"-H {text} has {slots} slots for {size} ranks; {remedy}")
+        raise HvdFtError(f"{flag} {text} has {slots} slots for {size} ranks; {remedy}")
     return tuple(hosts)
 
 

@@ -8,9 +8,11 @@ renews the host's lease (leases.py).
 Both sides prove that they know the key that the launcher has generated for its job. Messages:
 
 launcher: (nonce)           shim: (nonce, proof)
-launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code), whenever it
+launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code, epoch), whenever it
                                 changes
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
+launcher: (lease) the number of an answer: so long may the host act (node_lease.py); only in jobs
+          with spare hosts, where every shim is asked
           (interrupt)                (interrupted): the worker has got SIGINT
           (stop)                     the number of the signal that ends the job
           (note) something that rank 0's agent writes into the report (over)
@@ -27,7 +29,7 @@ import secrets
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop, Watch
@@ -48,6 +50,7 @@ class ShimStatus:
         generation: of its agent.
         orphaned: whether that agent is dead.
         exit_code: of the job, once it is over.
+        epoch: in which its host took its place in the job.
     """
 
     rank: int
@@ -55,6 +58,7 @@ class ShimStatus:
     generation: int
     orphaned: bool
     exit_code: int | None = None
+    epoch: int = 0
 
     @classmethod
     def of(cls, message: Message) -> ShimStatus:
@@ -70,6 +74,7 @@ class ShimStatus:
             int(message["generation"]),
             bool(message["orphaned"]),
             None if code is None else int(code),
+            int(message["epoch"]),
         )
 
 
@@ -85,6 +90,16 @@ class Answer:
     host: str
     number: int
     facts: Any
+
+
+class Gate(Protocol):
+    """Decides, in a job with spare hosts, which shims belong to it, and grants their leases."""
+
+    def admits(self, shim: ShimStatus) -> bool:
+        """Returns whether the shim's host still has its place; if not, the shim is told to end."""
+
+    def grants(self, shim: ShimStatus) -> bool:
+        """Returns whether the shim's lease is renewed, as it has answered."""
 
 
 class LifeLines:
@@ -103,7 +118,10 @@ class LifeLines:
         hung_up: the hosts that ended their last line themselves: no process of the job is left
             there.
         interrupted: the ranks whose workers have received SIGINT.
+        gate: in a job with spare hosts; None: hosts need no leases.
     """
+
+    gate: Gate | None = None
 
     def __init__(self, loop: EventLoop, one_host: bool, lease_seconds: float) -> None:
         self._loop = loop
@@ -131,6 +149,8 @@ class LifeLines:
     def ask(self, number: int, silent: Collection[str]) -> None:
         """Asks every host, through its first rank with a line; a silent one through all ranks.
 
+        If hosts need leases, all shims are asked: each has a lease of its own.
+
         Args:
             number: of the question.
             silent: hosts that have not answered for some time.
@@ -139,7 +159,7 @@ class LifeLines:
         for channel, shim in list(self._shims.items()):
             if shim is None:
                 continue
-            if shim.host in silent:
+            if shim.host in silent or self.gate:
                 self._send(channel, {"ask": number})
             else:
                 entry = (shim.rank, channel)
@@ -157,6 +177,21 @@ class LifeLines:
         for channel, shim in list(self._shims.items()):
             if shim is not None:
                 self._send(channel, message)
+
+    def note(self, note: Any) -> None:
+        """Forwards a note to the shim of rank 0, whose agent writes the report."""
+        for channel, shim in list(self._shims.items()):
+            if shim and shim.rank == 0:
+                self._send(channel, {"note": note})
+
+    def forget(self, hosts: Collection[str]) -> None:
+        """Ends the lines of hosts that have lost their places."""
+        for channel, shim in list(self._shims.items()):
+            if shim and shim.host in hosts:
+                self._end(channel)
+        for host in hosts:
+            self.hosts.pop(host, None)
+            self.hung_up.discard(host)
 
     def close(self) -> None:
         """Ends all lines, which ends what is left of the job."""
@@ -213,15 +248,24 @@ class LifeLines:
             if self._nonces.pop(channel, None):
                 self._shims[channel] = None
         elif "rank" in message:
-            self._note(channel, ShimStatus.of(message))
+            self._hear_status(channel, ShimStatus.of(message))
         elif shim := self._shims[channel]:
             if "answer" in message:
                 answer = Answer(shim.host, int(message["answer"]), message["facts"])
                 self._answers.append(answer)
+                if self.gate and self.gate.grants(shim):
+                    self._send(channel, {"lease": answer.number})
             elif "interrupted" in message:
                 self.interrupted.add(shim.rank)
             elif "note" in message:
-                self._pass_on(message)
+                self.note(message["note"])
+
+    def _hear_status(self, channel: Channel, shim: ShimStatus) -> None:
+        if self.gate is None or self.gate.admits(shim):
+            self._note(channel, shim)
+        else:
+            self._shims[channel] = None
+            self._send(channel, {"over": True, "files_stay": False})
 
     def _note(self, channel: Channel, shim: ShimStatus) -> None:
         # A line broken by the network may still look intact at this end.
@@ -235,12 +279,6 @@ class LifeLines:
             # All report the same code, except that rank 0's agent may add that the report was not
             # written.
             self.exit_code = self.exit_code or shim.exit_code
-
-    def _pass_on(self, message: Message) -> None:
-        """Forwards a note to the shim of rank 0, whose agent writes the report."""
-        for channel, shim in list(self._shims.items()):
-            if shim and shim.rank == 0:
-                self._send(channel, {"note": message["note"]})
 
 
 def proof(key: str, who: str, nonce: str) -> str:

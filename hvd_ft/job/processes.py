@@ -48,6 +48,23 @@ def end_rank(job_id: str, rank: int) -> None:
     _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
 
 
+def end_older(job_id: str, generation: int) -> None:
+    """Kills what agents of older generations have left on this host, and waits until it is dead.
+
+    Args:
+        job_id: of the job.
+        generation: of the present agents.
+    """
+    left = []
+    for process in job_processes(job_id):
+        with contextlib.suppress(psutil.Error):
+            theirs = process.environ().get("HOROVOD_FT_GENERATION", "")
+            if theirs.isdecimal() and int(theirs) < generation:
+                process.kill()
+                left.append(process)
+    _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
+
+
 def end_processes(job_id: str, patience_seconds: float) -> None:
     """Waits for a job's processes to end by themselves, then kills the rest.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.membership import Membership
 
 MINIMUM_ARENA_BYTES = 64 << 20
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -69,6 +70,17 @@ def job_id(env: Mapping[str, str], name: str, default: str | None) -> str | None
 def is_job_id(text: str) -> bool:
     """Returns whether `text` is a valid job id: it becomes the name of a directory."""
     return re.fullmatch(r"[A-Za-z0-9]{1,48}", text) is not None
+
+
+def members(env: Mapping[str, str], name: str, default: None) -> Membership | None:
+    """Reads the membership that hvdft run gives to agents."""
+    value = env.get(name)
+    if not value:
+        return default
+    try:
+        return Membership.parse(value)
+    except ValueError:
+        raise _wrong(name, value, "nothing: hvdft run sets it") from None
 
 
 Default = TypeVar("Default", float, None)

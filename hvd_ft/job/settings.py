@@ -10,6 +10,7 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import pinning
 from hvd_ft.job import setting_values as values
+from hvd_ft.job.membership import Membership
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
 MINIMUM_SUSPECT_SECONDS = 2.0
@@ -20,7 +21,7 @@ ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
-        *("JOB", "LAUNCHER", "GENERATION"),
+        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE"),
         *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
@@ -102,6 +103,13 @@ class Settings:
         300.0,
         "How long a lost host is waited for. Then the job ends and its state stays; see "
         "[time-outs](../timeouts.md).",
+    )
+    fence_seconds: float = _setting(
+        values.seconds,
+        4.5,
+        "In a job with [spare hosts](../how-to/spare-hosts.md): a host that has not answered for "
+        "this time is replaced. Its own processes have been stopped by then: they act for two "
+        "thirds of this time without hearing of the launcher.",
     )
     link_timeout_seconds: float = _setting(
         values.seconds,
@@ -200,6 +208,10 @@ class Settings:
     # Where hvdft run listens; None: it has not started the job.
     launcher: str | None = _setting(lambda env, name, default: env.get(name) or default, None, "")
     generation: int = _setting(values.count, 0, "")  # of the agents, as hvdft run has numbered them
+    # The hosts of this generation, by hvdft run; None: it has not started the job on several hosts.
+    members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
+    # The length of the lease without which a host's processes are stopped; None: they need none.
+    node_lease: float | None = _setting(values.seconds, None, "")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -280,6 +292,12 @@ class Settings:
                 f"take longer than HOROVOD_FT_FAILURE_WINDOW_SECONDS, {window:g}, and a worker "
                 "that always hangs would be restarted for ever: give the window more"
             )
+
+    def since(self, rank: int) -> int:
+        """Returns the epoch in which the host of a rank took its place in the job."""
+        if self.members is None or rank >= self.members.size:
+            return 0
+        return self.members.places[self.members.place_of(rank)].since
 
     def arena_limit_bytes(self) -> int:
         """Returns the limit of the job's arenas on this node, in bytes.

@@ -44,6 +44,7 @@ class HostWatch:
         settings: the limits.
         name_of: the user's name for the host of a rank; None where the user gave none.
         say: prints a line for the user.
+        replaces: whether lost hosts are replaced instead of waited for.
     """
 
     def __init__(
@@ -52,11 +53,14 @@ class HostWatch:
         settings: Settings,
         name_of: Callable[[int], str | None],
         say: Callable[[str], None],
+        *,
+        replaces: bool = False,
     ) -> None:
         self._lines = lines
         self._settings = settings
         self._name_of = name_of
         self._say = say
+        self._replaces = replaces
         self._leases = HostLeases(settings)
         self._asked: dict[int, float] = {}  # when, by number
         self._number = 0
@@ -114,6 +118,11 @@ class HostWatch:
         """Whether any host does not answer."""
         return bool(self._leases.silent)
 
+    @property
+    def lost(self) -> list[str]:
+        """The hosts that are lost."""
+        return [host for host, lease in self._leases.silent.items() if lease is Lease.LOST]
+
     def describe(self, host: str) -> str:
         """Returns a host's name and its ranks, in words."""
         ranks = sorted(self._lines.hosts.get(host, ()))
@@ -154,10 +163,9 @@ class HostWatch:
             self._say(f"{host} does not answer")
         elif change.lease is Lease.LOST:
             self.lost_one = True
-            self._say(
-                f"{host} has not answered for {change.seconds:.0f} s; waiting for it until "
-                f"{self._settings.host_timeout_seconds:g} s are over"
-            )
+            limit = f"{self._settings.host_timeout_seconds:g} s are over"
+            waiting = "" if self._replaces else f"; waiting for it until {limit}"
+            self._say(f"{host} has not answered for {change.seconds:.0f} s{waiting}")
         else:
             self._say(f"{host} answers again after {change.seconds:.0f} s")
         return change.before is Lease.LOST and change.lease is Lease.VALID

@@ -36,6 +36,7 @@ class Job:
         topology: `hierarchical` or `flat`; None: taken from the environment.
         id: The job's id; its directory is named after it.
         resume: Whether to resume the job of that id, which was ended because of a lost host.
+        spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
     """
 
     size: int
@@ -50,6 +51,7 @@ class Job:
     topology: str | None = None
     id: str = field(default_factory=new_job_id)
     resume: bool = False
+    spare_hosts: Sequence[Host] = ()
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""

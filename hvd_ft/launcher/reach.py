@@ -86,6 +86,11 @@ class Probes:
                     self.unreachable[probe.host] = reason
         return not self._waiting
 
+    @property
+    def waiting(self) -> list[str]:
+        """The hosts whose results are not known yet."""
+        return [probe.host for probe in self._waiting]
+
     def close(self) -> None:
         """Ends the attempts."""
         for probe in self._waiting:

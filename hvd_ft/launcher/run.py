@@ -27,9 +27,11 @@ from hvd_ft.launcher.generations import (
     agents_late,
     agents_lost,
 )
-from hvd_ft.launcher.host_watch import GiveUp, HostWatch
+from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.hydra_output import MpirunOutput
 from hvd_ft.launcher.job import Job, check_job, job_environment, mpirun_command
+from hvd_ft.launcher.job_leader import lead
+from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.native.core import Observer, die_with_parent
@@ -120,7 +122,9 @@ class _Run:
         self.display = display
         self.watch = watch
         self.lifelines = LifeLines(loop, one_host, settings.lease_seconds)
-        self.hosts = HostWatch(self.lifelines, settings, job.host_of, say)
+        self.leader = None if one_host else lead(loop, job, settings, signals)
+        self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
+        self.hosts = self.members.host_watch()
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
@@ -142,7 +146,14 @@ class _Run:
     def follow(self) -> int:
         """Starts generations of agents until the job has ended; returns the exit code."""
         generation = self._first_generation()
+        if self.job.resume and self.members.has_spares:
+            self.members.gone(self._reach(self.members.names, job_environment(self.job)))
+            if over := self._await_hosts():
+                say(over.message)
+                return self._exit_code(1)
         while True:
+            if self.leader and not self.leader.publish(generation, str(self.members.members)):
+                return self._exit_code(1)
             code = self._run_generation(generation)
             verdict = self._given_up() or self._judge()
             if isinstance(verdict, Again):
@@ -160,6 +171,8 @@ class _Run:
     def _first_generation(self) -> int:
         if not self.job.resume:
             return 0
+        if self.members.resumed_generation is not None:
+            return self.members.resumed_generation
         try:
             observer = Observer(self.directory)
         except HvdFtError as error:
@@ -178,12 +191,16 @@ class _Run:
             **job_environment(self.job),
             "HOROVOD_FT_LAUNCHER": self.lifelines.address,
             "HOROVOD_FT_GENERATION": str(generation),
+            **self.members.environment(),
         }
+        job = self.members.present()
         self.hosts.begin(generation)
+        self.members.begin(generation)
         self._why_ended, self._counts = "", True
-        self.start = StartWatch(self.job.hosts, environment, self.loop.now())
+        limit = self.members.start_limit
+        self.start = StartWatch(job.hosts, environment, self.loop.now(), limit)
         self.mpirun = subprocess.Popen(
-            mpirun_command(self.job, environment),
+            mpirun_command(job, environment),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -229,14 +246,21 @@ class _Run:
         self._watch_hosts(now)
 
     def _watch_hosts(self, now: float) -> None:
-        verdict = self.hosts.look(now)
+        verdict = self._look(now)
+        if self.leader and self.leader.deposed:
+            self._kill()
         if verdict is not None and not self._why_ended:
             self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
         here = {shim.rank for shim in self.lifelines.shims if shim}
         if self.start and not self._why_ended:
-            self._no_start = self.start.look(now, here)
-            if self._no_start:
-                self._end_mpirun(self._no_start, counts=False)
+            why = self.start.look(now, here)
+            if why and not self.members.gone(self.start.unreachable, at_start=True):
+                self._no_start = why
+                self._end_mpirun(why, counts=False)
+
+    def _look(self, now: float) -> NewAgents | GiveUp | None:
+        verdict = self.hosts.look(now)
+        return self.members.look(self.hosts, now) or verdict
 
     def _end_mpirun(self, why: str, counts: bool) -> None:
         self._why_ended, self._counts = why, counts
@@ -276,9 +300,10 @@ class _Run:
             for name, host in names.items():
                 if name not in reasons:
                     self.hosts.forget(host)  # it is alive; only the job's processes are gone
-                elif host in self.hosts.gone():
+                    self.members.found(name)
+                elif host in self.hosts.gone() and not self.members.gone({name: reasons[name]}):
                     return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
-            if not self.hosts.any_silent:
+            if not self.hosts.any_silent and not self.members.any_gone:
                 return None
             self.loop.run_once()
         return None
@@ -286,13 +311,18 @@ class _Run:
     def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
         """Probes hosts; returns the reasons of those that cannot be reached."""
         probes = Probes(hosts, environment)
+        epoch = self.members.members.epoch
         while not probes.poll() and not self.signals.received:
             self.loop.run_once()
+            if self.members.members.epoch != epoch:
+                break  # a host that does not answer the probe has been replaced meanwhile
         probes.close()
-        return probes.unreachable
+        return {**dict.fromkeys(probes.waiting, "it has been replaced"), **probes.unreachable}
 
     def _given_up(self) -> Over | None:
-        verdict = self.hosts.look(self.loop.now())
+        if self.leader and self.leader.deposed:
+            return Over("another hvdft run has taken the job over, so this one ends")
+        verdict = self._look(self.loop.now())
         return self._give_up(verdict.why) if isinstance(verdict, GiveUp) else None
 
     def _give_up(self, why: str) -> Over:
@@ -387,13 +417,17 @@ class _Run:
         self._kill()
         if self.mpirun is not None:
             self.mpirun.wait()
-        self.lifelines.tell({"over": True, "files_stay": self.files_stay})
+        deposed = self.leader is not None and self.leader.deposed
+        self.lifelines.tell({"over": True, "files_stay": self.files_stay or deposed})
         self.lifelines.close()  # on all nodes, shims that wait for agents end
-        if self.mpirun is None:
-            return
+        self.members.close()
+        if self.mpirun is None or deposed:
+            return  # what is here now is another launcher's
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
         if self.shared_dir:
             PeerFile(self.shared_dir, self.job.id).remove()
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
         mpi_files.sweep()
+        if self.leader:
+            self.leader.end(resumable=self.files_stay)
         self.output.drain()

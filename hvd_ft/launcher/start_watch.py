@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hvd_ft.job.hosts import Host
 from hvd_ft.launcher.reach import Probes
 
-_SECONDS = 10.0  # limit for agents to begin before their hosts are probed
+SECONDS = 10.0  # limit for agents to begin before their hosts are probed
 
 
 class StartWatch:
@@ -15,12 +15,19 @@ class StartWatch:
         hosts: of the job; none if all ranks are on this host.
         environment: the whole one of mpirun.
         now: seconds on any steady clock.
+        seconds: how long to wait for agents before their hosts are probed.
     """
 
-    def __init__(self, hosts: Sequence[Host], environment: Mapping[str, str], now: float) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        environment: Mapping[str, str],
+        now: float,
+        seconds: float = SECONDS,
+    ) -> None:
         self._hosts = hosts
         self._environment = environment
-        self._try_at = now + _SECONDS
+        self._try_at = now + seconds
         self._probes: Probes | None = None
 
     def look(self, now: float, here: Collection[int]) -> str:
@@ -39,6 +46,11 @@ class StartWatch:
             return ""
         self._probes.poll()
         return cannot_reach(self._hosts, self._probes.unreachable)
+
+    @property
+    def unreachable(self) -> Mapping[str, str]:
+        """The hosts that cannot be reached, as far as that is known, and why."""
+        return self._probes.unreachable if self._probes else {}
 
     def find_out(self) -> Probes:
         """Probes all hosts now, as mpirun has failed."""

@@ -115,11 +115,13 @@ class Report:
             `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and more.
         events: In order of time.
         divergences: In order of time.
+        replacements: Of lost hosts by spare ones: `host`, `by`, `ranks`, `epoch`, and `time_ns`.
     """
 
     facts: Mapping[str, Any]
     events: Sequence[Event]
     divergences: Sequence[Divergence] = ()
+    replacements: Sequence[Mapping[str, Any]] = ()
 
     @property
     def finished(self) -> bool:
@@ -145,6 +147,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     facts: dict[str, Any] = {}
     events: list[Event] = []
     divergences: list[Divergence] = []
+    replacements: list[Mapping[str, Any]] = []
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -154,6 +157,8 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                     events.append(_event(fields))
                 if "divergence" in fields:
                     divergences.append(_divergence(fields["divergence"]))
+                if fields["type"] == "REPLACED":
+                    replacements.append(_replacement(fields))
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 facts, events, divergences = fields, [], []
             elif "exit_code" in fields and facts:
@@ -164,7 +169,8 @@ def read_report(path: str | os.PathLike[str]) -> Report:
         raise HvdFtError(
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
-    return Report(facts, sorted(events, key=lambda event: event.time_ns), divergences)
+    in_order = sorted(events, key=lambda event: event.time_ns)
+    return Report(facts, in_order, divergences, replacements)
 
 
 def headline(report: Report) -> str:
@@ -194,6 +200,22 @@ def _event(fields: dict[str, Any]) -> Event:
 
 def _divergence(fields: dict[str, Any]) -> Divergence:
     return Divergence(**{**fields, "ranks": tuple(fields["ranks"])})
+
+
+def _replacement(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    kept = {name: fields[name] for name in ("time_ns", "host", "by", "ranks", "epoch")}
+    if not all(isinstance(rank, int) for rank in kept["ranks"]):
+        raise TypeError(fields)
+    return kept
+
+
+def replacement_lines(report: Report) -> list[str]:
+    """Returns a line for every host that was replaced by a spare host."""
+    return [
+        f"host {found['host']} was lost; its ranks {', '.join(map(str, found['ranks']))} continued "
+        f"on {found['by']} (epoch {found['epoch']})"
+        for found in report.replacements
+    ]
 
 
 def failures(

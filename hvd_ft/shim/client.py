@@ -75,6 +75,8 @@ class ShimClient:
         generation: int,
         lease_seconds: float,
         launcher: str | None,
+        *,
+        node_lease: float | None = None,
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
 
@@ -84,11 +86,14 @@ class ShimClient:
             generation: of this agent.
             lease_seconds: how long this agent may be silent.
             launcher: its address.
+            node_lease: seconds for which this host's processes may act unheard; None: for ever.
 
         Raises:
             HvdFtError: it has a newer agent, or does not answer.
         """
-        reattached = reattach.reattach(directory, rank, generation, lease_seconds, launcher)
+        reattached = reattach.reattach(
+            directory, rank, generation, lease_seconds, launcher, node_lease=node_lease
+        )
         if reattached is None:
             return None
         channel, found = reattached
@@ -107,6 +112,8 @@ class ShimClient:
         launcher: str | None,
         lease_seconds: float,
         host_timeout_seconds: float,
+        epoch: int = 0,
+        node_lease: float | None = None,
     ) -> None:
         """Orders the shim to watch the launcher, and this agent from its first `beat` on.
 
@@ -117,9 +124,20 @@ class ShimClient:
             launcher: its address (lifeline.py); None if it has no life-lines.
             lease_seconds: how long this agent, or the connection to the launcher, may be silent.
             host_timeout_seconds: how long the launcher waits for a lost host.
+            epoch: in which this host took its place in the job.
+            node_lease: seconds for which this host's processes may act unheard; None: for ever.
         """
         self._order(
-            messages.Attend(rank, host, generation, launcher, lease_seconds, host_timeout_seconds)
+            messages.Attend(
+                rank,
+                host,
+                generation,
+                launcher,
+                lease_seconds,
+                host_timeout_seconds,
+                epoch,
+                node_lease,
+            )
         )
 
     def keep(self, seconds: float) -> None:

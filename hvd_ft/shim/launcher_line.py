@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from hvd_ft.job.lifeline import CONNECT_SECONDS, ShimStatus, check, proof
@@ -104,9 +105,8 @@ class LauncherLine:
             generation: of its new agent; None: unchanged.
             exit_code: of the job, if it is over.
         """
-        told = self._told
-        number = told.generation if generation is None else generation
-        self._told = ShimStatus(told.rank, told.host, number, orphaned, exit_code)
+        number = self._told.generation if generation is None else generation
+        self._told = replace(self._told, generation=number, orphaned=orphaned, exit_code=exit_code)
         if self._state is _State.OPEN:
             self.send(vars(self._told))
 

@@ -76,7 +76,13 @@ class ReattachSocket:
 
 
 def reattach(
-    directory: str, rank: int, generation: int, lease_seconds: float, launcher: str | None
+    directory: str,
+    rank: int,
+    generation: int,
+    lease_seconds: float,
+    launcher: str | None,
+    *,
+    node_lease: float | None = None,
 ) -> tuple[Channel, Reattached] | None:
     """Connects to the shim of a rank.
 
@@ -86,6 +92,7 @@ def reattach(
         generation: of the caller.
         lease_seconds: so long the caller may be silent.
         launcher: its address, which is new if the job is resumed.
+        node_lease: seconds for which the processes of this host may act unheard; None: for ever.
 
     Returns:
         The channel, and the shim's first report; None if there is no shim.
@@ -103,7 +110,8 @@ def reattach(
         channel.close()
         return None
     try:
-        send_order(end, to_wire(Takeover(generation, lease_seconds, launcher)), [0, 1, 2])
+        takeover = Takeover(generation, lease_seconds, launcher, node_lease)
+        send_order(end, to_wire(takeover), [0, 1, 2])
         while not (wires := channel.receive()):
             if wires is None:
                 raise ConnectionResetError("it has closed the connection")

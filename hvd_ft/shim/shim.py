@@ -10,7 +10,7 @@ An agent that is stopped it kills (beats.py). When the launcher's address refuse
 (launcher_line.py), or the launcher reports that the job is over, the shim ends everything. A
 launcher that cannot be reached may be alive: so the shim waits as long as the launcher would wait
 for this host, then ends its processes, but keeps the job's files, from which the job can be
-resumed.
+resumed. In a job with spare hosts processes are stopped long before that (fence.py).
 
 A worker can be a former warm spare: then the spare's shim (spare_shim.py) is its parent and reaps
 it, and this shim forwards orders and reports.
@@ -35,6 +35,7 @@ from hvd_ft.job.launcher_processes import strike
 from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.shim import messages
 from hvd_ft.shim.children import WORKER, Children
+from hvd_ft.shim.fence import Fence
 from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.shim.messages import Order, Report
 from hvd_ft.shim.output_relay import OutputRelay
@@ -89,7 +90,10 @@ class _Shim:
         self._relay = OutputRelay(self._loop)
         self._children = Children(self._loop, self._relay, self._report)
         self._job: JobDirectory | None = None
-        self._rank, self._host = 0, ""
+        self._rank, self._host, self._epoch = 0, "", 0
+        self._fence = Fence(self._loop, self._living_agent, self._on_stopped, self._on_open)
+        self._held: list[Order] = []  # until processes may act
+        self._beats_rest = False  # as the agent has been stopped by this shim
         self._launcher: LauncherLine | None = None
         self._silence_seconds = _NEVER  # how long the launcher may be out of reach
         self._keep_seconds: float | None = None  # for a next agent; None: no wait
@@ -159,6 +163,7 @@ class _Shim:
         if wires is None:
             self._agent_watch.end()
             self._channel = self._beats = self._facts = None
+            self._held = []
             self._limit.clear()
             if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
                 self._over = True
@@ -169,6 +174,8 @@ class _Shim:
 
     def _follow(self, order: Order) -> None:
         match order:
+            case messages.Start() | messages.Begin() if not self._fence.is_open:
+                self._held.append(order)
             case messages.Start():
                 self._children.start(order, self._job.path if self._job else None)
             case messages.Begin():
@@ -228,7 +235,8 @@ class _Shim:
         self._report(messages.BeatHeard())
 
     def _attend(self, order: messages.Attend) -> None:
-        self._rank, self._host = order.rank, order.host
+        self._rank, self._host, self._epoch = order.rank, order.host, order.epoch
+        self._fence.begin(order.node_lease)
         self._beats = Beats(order.lease)
         self._silence_seconds = order.host_timeout + order.lease
         if order.launcher is not None:
@@ -241,7 +249,7 @@ class _Shim:
         self._launcher = LauncherLine(
             self._loop,
             launcher,
-            ShimStatus(self._rank, self._host, generation, orphaned=False),
+            ShimStatus(self._rank, self._host, generation, False, epoch=self._epoch),
             lease_seconds,
             known=generation > 0,  # it was reached before, as it started this agent
             silence_seconds=self._silence_seconds,
@@ -281,8 +289,11 @@ class _Shim:
         if self._launcher and takeover.launcher in (None, self._launcher.address):
             self._launcher.tell(orphaned=False, generation=takeover.generation)
         elif takeover.launcher is not None:  # a new launcher: the job is resumed
+            self._fence.begin(takeover.node_lease)
             self._connect(takeover.launcher, takeover.generation, takeover.lease)
         self._relay.attach(streams[1:])
+        self._held = []  # the older agent's
+        self._fence.stop()
         self._report(self._children.found())
 
     def _end_agent(self) -> None:
@@ -299,6 +310,27 @@ class _Shim:
             self._channel.close()  # not earlier: it would start another shim
             self._channel = None
 
+    # -------------------------------------------------------------- fence
+
+    def _living_agent(self) -> int | None:
+        if self._agent is None or select.select([self._agent], [], [], 0)[0]:
+            return None
+        return self._agent_pid
+
+    def _on_stopped(self) -> None:
+        if self._beats and self._beats.look_at < _NEVER:
+            self._beats.stop()
+            self._beats_rest = True
+
+    def _on_open(self) -> None:
+        if self._beats and self._beats_rest:
+            self._beats.heard(self._loop.now())
+            self._look.set(self._beats.look_at)
+        self._beats_rest = False
+        held, self._held = self._held, []
+        for order in held:
+            self._follow(order)
+
     def _report(self, report: Report) -> None:
         # The agent's death shows as the end of its socket.
         if self._channel is not None:
@@ -314,7 +346,10 @@ class _Shim:
     def _follow_launcher(self, order: Message) -> None:
         assert self._launcher is not None
         if "ask" in order:
+            self._fence.answered(order["ask"])
             self._launcher.send({"answer": order["ask"], "facts": self._facts})
+        elif "lease" in order:
+            self._fence.granted(order["lease"])
         elif "interrupt" in order:
             self._report(messages.Interrupt())
         elif "stop" in order:

@@ -1,0 +1,67 @@
+"""Notes in a job's directory of which membership its files are, once they are complete.
+
+A host that takes a place in a later generation makes its files afresh, and so does one that comes
+back to its place after another had it: then the directory that it finds is of an older epoch.
+"""
+
+import os
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.membership import Membership
+
+_NAME = "members"
+
+
+def write_members(directory: str, members: Membership) -> None:
+    """Notes in a job's directory that what it holds is complete, and of this membership.
+
+    Args:
+        directory: of the job, on this host.
+        members: of the agents' generation.
+
+    Raises:
+        HvdFtError: it cannot be written.
+    """
+    path = os.path.join(directory, _NAME)
+    draft = f"{path}.{os.getpid()}"
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
+            file.write(str(members))
+        os.replace(draft, path)
+    except OSError as error:
+        raise HvdFtError(
+            f"{path} cannot be written ({error.strerror}): free memory in that directory"
+        ) from error
+
+
+def read_members(directory: str) -> Membership | None:
+    """Returns the membership that a job's directory was last complete for; None if there is none.
+
+    Args:
+        directory: of the job, on this host; it need not exist.
+    """
+    try:
+        path = os.path.join(directory, _NAME)
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="ascii") as file:
+            return Membership.parse(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def is_current(directory: str, members: Membership, rank: int) -> bool:
+    """Returns whether a job's directory has the complete files of the host that has this rank now.
+
+    Otherwise there is none, or it is that of a host which has lost its place since, or the files
+    were never completed.
+
+    Args:
+        directory: of the job, on this host.
+        members: the present membership.
+        rank: any rank of this host.
+    """
+    found = read_members(directory)
+    if found is None or len(found.places) != len(members.places):
+        return False
+    number = members.place_of(rank)
+    return found.places[number].since == members.places[number].since

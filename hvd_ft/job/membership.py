@@ -1,0 +1,124 @@
+"""Who is in a job: its places, and the host that holds each of them since which epoch. Pure.
+
+Ranks and nodes keep their numbers as long as the job lives. A place is the position of a host in
+the machine file, with its ranks. When a spare host replaces a lost one it takes its place, and that
+begins a new epoch. Only the launcher changes the membership (membership_rule.py); every generation
+of agents is started with the present one, in `HOROVOD_FT_MEMBERS`.
+
+Files and processes of a host belong to the epoch in which the host took its place. So what a
+replaced host still has is recognised as old, even if the host comes back to the same place.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hvd_ft.job.hosts import Host
+
+_PLACE = re.compile(r"([A-Za-z0-9._-]+):([1-9][0-9]{0,5})@([0-9]{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host's place in the job.
+
+    Attributes:
+        host: its name, as the user gave it.
+        first: its first rank.
+        size: its number of ranks.
+        since: the epoch in which the host took the place.
+    """
+
+    host: str
+    first: int
+    size: int
+    since: int
+
+    @property
+    def ranks(self) -> range:
+        """The ranks of this place."""
+        return range(self.first, self.first + self.size)
+
+    def describe(self) -> str:
+        """Returns the ranks in words, such as "ranks 4-5"."""
+        last = self.first + self.size - 1
+        return f"rank {last}" if self.size == 1 else f"ranks {self.first}-{last}"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The membership of a job.
+
+    Attributes:
+        epoch: counts its changes.
+        places: in the order of ranks.
+    """
+
+    epoch: int
+    places: tuple[Place, ...]
+
+    @classmethod
+    def first(cls, hosts: Sequence[Host], size: int) -> "Membership":
+        """Returns the membership with which a job begins.
+
+        Args:
+            hosts: of the job, with slots for all ranks. Hosts without a rank are no members.
+            size: number of ranks.
+        """
+        places: list[Place] = []
+        rank = 0
+        for host in hosts:
+            count = min(host.slots, size - rank)
+            if count > 0:
+                places.append(Place(host.name, rank, count, 0))
+            rank += max(count, 0)
+        return cls(0, tuple(places))
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return sum(place.size for place in self.places)
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts in the order of their places, each with as many slots as it has ranks."""
+        return tuple(Host(place.host, place.size) for place in self.places)
+
+    def place_of(self, rank: int) -> int:
+        """Returns the number of the place of a rank."""
+        return next(n for n, place in enumerate(self.places) if rank in place.ranks)
+
+    def replaced(self, number: int, host: str) -> "Membership":
+        """Returns the membership of the next epoch, in which a host takes a place.
+
+        Args:
+            number: of the place.
+            host: the new one's name.
+        """
+        places = list(self.places)
+        places[number] = replace(places[number], host=host, since=self.epoch + 1)
+        return Membership(self.epoch + 1, tuple(places))
+
+    def __str__(self) -> str:
+        places = ",".join(f"{place.host}:{place.size}@{place.since}" for place in self.places)
+        return f"{self.epoch};{places}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Membership":
+        """Reads what `str()` has written, such as `1;n0:4@0,n3:2@1`.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        epoch, semicolon, rest = text.partition(";")
+        if not semicolon or not epoch.isdecimal():
+            raise ValueError(f"{text!r} is not a membership")
+        places: list[Place] = []
+        rank = 0
+        for entry in rest.split(","):
+            found = _PLACE.fullmatch(entry)
+            if found is None or int(found[3]) > int(epoch):
+                raise ValueError(f"{text!r} is not a membership")
+            places.append(Place(found[1], rank, int(found[2]), int(found[3])))
+            rank += int(found[2])
+        return cls(int(epoch), tuple(places))

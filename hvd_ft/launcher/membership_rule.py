@@ -1,0 +1,230 @@
+"""The rule by which a job's membership changes: who gets a lease, who is replaced, by whom. Pure.
+
+It is the only place where the membership changes, and the only one where leases are granted, so
+that the two cannot contradict each other: a place is given away only if no lease of its host can
+still be valid, and whoever has lost its place is granted none. node_lease.py is the other side.
+
+A rule is a value: every event returns the next one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hvd_ft.job.hosts import Host
+from hvd_ft.job.membership import Membership
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of leases.
+
+    Attributes:
+        lease_seconds: the length of a lease.
+        margin_seconds: for a shim to notice that its lease has run out, and to stop what acts;
+            and for clocks that do not run equally fast.
+    """
+
+    lease_seconds: float
+    margin_seconds: float
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A spare host has taken a place.
+
+    Attributes:
+        place: its number.
+        lost: the host that had it.
+        epoch: that has begun.
+    """
+
+    place: int
+    lost: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Find out whether this host can be reached: it is to replace another one."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class NoSpare:
+    """No spare host is left that could take a place.
+
+    Attributes:
+        place: its number.
+    """
+
+    place: int
+
+
+Action = Replaced | Probe | NoSpare
+
+
+@dataclass(frozen=True)
+class Former:
+    """A host that has lost its place.
+
+    Attributes:
+        host: its name.
+        place: number of the place.
+        since: the epoch in which it had taken it.
+    """
+
+    host: str
+    place: int
+    since: int
+
+
+@dataclass(frozen=True)
+class MembershipRule:
+    """The rule and its state.
+
+    Attributes:
+        limits: of leases.
+        members: the present membership.
+        named: every host that the user has named, with its slots.
+        spares: names of the hosts that may replace others, in the order in which they are taken.
+        heard: by rank, when the last answer came that was granted; there the leases begin.
+        former: hosts that have lost their places and have not come back.
+    """
+
+    limits: Limits
+    members: Membership
+    named: tuple[Host, ...]
+    spares: tuple[str, ...]
+    heard: tuple[float, ...]
+    former: tuple[Former, ...] = ()
+
+    @classmethod
+    def begin(
+        cls,
+        limits: Limits,
+        members: Membership,
+        named: Sequence[Host],
+        *,
+        resumed_at: float | None,
+    ) -> "MembershipRule":
+        """Returns the rule of a launcher that begins.
+
+        Args:
+            limits: of leases.
+            members: the membership with which it begins.
+            named: every host that the user has named. Those that are no members are spares.
+            resumed_at: when it took over from another launcher, which may have granted leases up to
+                that moment; None if there was none.
+        """
+        taken = {place.host for place in members.places}
+        heard = _NEVER if resumed_at is None else resumed_at
+        return cls(
+            limits,
+            members,
+            tuple(named),
+            tuple(host.name for host in named if host.name not in taken),
+            (heard,) * members.size,
+        )
+
+    def admits(self, rank: int, epoch: int) -> bool:
+        """Returns whether a shim belongs to the host that has its rank now.
+
+        Args:
+            rank: of the shim.
+            epoch: in which its host took its place.
+        """
+        return epoch == self.members.places[self.members.place_of(rank)].since
+
+    def answered(self, rank: int, epoch: int, now: float) -> "tuple[MembershipRule, bool]":
+        """Judges the answer of a shim.
+
+        Args:
+            rank: of the shim.
+            epoch: in which its host took its place.
+            now: seconds on any steady clock, not before the answer was received.
+
+        Returns:
+            The next rule, and whether the shim's lease is granted.
+        """
+        if not self.admits(rank, epoch):
+            return self, False
+        heard = list(self.heard)
+        heard[rank] = max(heard[rank], now)
+        return replace(self, heard=tuple(heard)), True
+
+    def came_back(self, rank: int, epoch: int) -> "tuple[MembershipRule, str]":
+        """A shim of a host that has lost its place has been told so.
+
+        Args:
+            rank: of the shim.
+            epoch: in which its host took its place.
+
+        Returns:
+            The next rule, in which the host is a spare; and its name, if it was not one yet.
+        """
+        number = self.members.place_of(rank)
+        for former in self.former:
+            if (former.place, former.since) == (number, epoch):
+                rest = tuple(other for other in self.former if other is not former)
+                return replace(self, former=rest, spares=(*self.spares, former.host)), former.host
+        return self, ""
+
+    def slots(self, host: str) -> int:
+        """Returns the number of slots of a host; 0 if the user has not named it."""
+        return next((known.slots for known in self.named if known.name == host), 0)
+
+    def is_fenced(self, number: int, now: float) -> bool:
+        """Returns whether no lease of the host that has a place can still be valid.
+
+        Args:
+            number: of the place.
+            now: seconds on the clock of `answered`.
+        """
+        wait = self.limits.lease_seconds + self.limits.margin_seconds
+        return all(now > self.heard[rank] + wait for rank in self.members.places[number].ranks)
+
+    def look(
+        self, lost: Collection[int], reachable: Mapping[str, bool], now: float
+    ) -> "tuple[MembershipRule, tuple[Action, ...]]":
+        """Decides what is to be done about lost hosts.
+
+        Args:
+            lost: numbers of the places whose hosts do not answer, or are gone.
+            reachable: whether spare hosts can be reached, as far as that is known.
+            now: seconds on the clock of `answered`.
+        """
+        rule, actions = self, list[Action]()
+        for number in sorted(lost):
+            rule, action = rule._look_at(number, reachable, now)
+            actions += action
+        return rule, tuple(actions)
+
+    def _look_at(
+        self, number: int, reachable: Mapping[str, bool], now: float
+    ) -> "tuple[MembershipRule, list[Action]]":
+        place = self.members.places[number]
+        fitting = [name for name in self.spares if self.slots(name) >= place.size]
+        # An earlier one that is not known yet is waited for, which takes seconds.
+        first = next((name for name in fitting if reachable.get(name, True)), None)
+        if first is None:
+            return self, [NoSpare(number)]
+        if first not in reachable:
+            return self, [Probe(first)]
+        if not self.is_fenced(number, now):
+            return self, []
+        members = self.members.replaced(number, first)
+        heard = list(self.heard)
+        for rank in place.ranks:
+            heard[rank] = _NEVER
+        former = Former(place.host, number, place.since)
+        rule = replace(
+            self,
+            members=members,
+            spares=tuple(name for name in self.spares if name != first),
+            heard=tuple(heard),
+            former=(*self.former, former),
+        )
+        return rule, [Replaced(number, place.host, members.epoch)]

@@ -1,0 +1,77 @@
+"""The arbiter of MPI clusters: a job's record as a file in a directory that all hosts share.
+
+The file is replaced under a lock, by renaming a whole new one, so that it is never read in part.
+The lock only orders two launchers that replace it at the same time. That a lock is free proves
+nothing about the leader: a server takes the locks of a host away that it cannot reach, though the
+host may live. So leadership depends on leases alone (leadership.py).
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from hvd_ft.launcher.leadership import Record
+
+
+class SharedRecord:
+    """A job's record.
+
+    Args:
+        directory: that all hosts share.
+        job: id of the job.
+    """
+
+    def __init__(self, directory: str, job: str) -> None:
+        self._job = job
+        self.path = os.path.join(directory, f"hvdft-{job}.leader")
+        self._lock = os.path.join(directory, f"hvdft-{job}.leader-lock")
+
+    def read(self) -> Record | None:
+        """As `Arbiter.read`."""
+        try:
+            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), encoding="ascii") as file:
+                record = Record(**json.load(file))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise OSError(errno.EINVAL, f"{self.path} is not a job's record: {error}") from error
+        if record.job != self._job:
+            raise OSError(errno.EINVAL, f"{self.path} is the record of job {record.job}")
+        return record
+
+    def swap(self, expected: Record | None, new: Record) -> bool:
+        """As `Arbiter.swap`."""
+        with self._locked():
+            if self.read() != expected:
+                return False
+            draft = f"{self.path}.new"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)  # of a launcher that was killed while it held the lock
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
+                json.dump(asdict(new), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self.path)
+            return True
+
+    def remove(self) -> None:
+        """As `Arbiter.remove`."""
+        for path in (self.path, self._lock):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(self._lock, flags, 0o600)
+        try:
+            # It is held for milliseconds. Whoever does not get it tries again at the next renewal.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(lock)

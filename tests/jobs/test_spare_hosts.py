@@ -1,0 +1,143 @@
+"""Hosts that are lost are replaced by spare hosts; nobody acts twice.
+
+Until the state of a lost node is brought back a job ends there, with a line that says so.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Cluster, running_cluster
+from test_generations import SUMS
+from test_network import Running, digest, disturb
+
+DETECTION_SECONDS = 5.0
+LATE_SECONDS = 3.0  # of this test's own processes, on a busy machine
+OPS, SIZE, SECONDS = 400, 4096, 0.1
+WORK = [*SUMS, str(OPS), str(SIZE), "1", str(SECONDS)]
+END = "cannot be brought back: start the job again"
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with running_cluster("-n", "5", "--rate", "1gbit") as cluster:
+        yield cluster
+
+
+def start(
+    cluster: Cluster,
+    hosts: str,
+    spares: str,
+    *flags: str,
+    node: str = "n0",
+    env: dict[str, str] | None = None,
+) -> Running:
+    """Starts a job with spare hosts on a node; unless it is resumed, returns when it trains."""
+    # Nothing comes of this drill, but that it is told.
+    drill = () if "--resume" in flags else ("--inject", "rank=0,step=10,raise")
+    size = sum(int(host.partition(":")[2]) for host in hosts.split(","))
+    job = ["run", "--verbose", "-np", str(size), "-H", hosts, "--spare-hosts", spares]
+    program = [sys.executable, "-m", "hvd_ft.cli"]
+    enter = [*program, "cluster", "exec", "--name", cluster.name, node, "--"]
+    process = subprocess.Popen(
+        [*enter, *program, *job, *flags, *drill, *WORK],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+    running = Running(process)
+    threading.Thread(target=running.listen, daemon=True).start()
+    if drill:
+        running.await_line("hvdft: drill")
+    return running
+
+
+def expect_clear(cluster: Cluster, *names: str) -> None:
+    """No process and no file of a job is left on these nodes."""
+    deadline = time.monotonic() + 20
+    look = "pgrep -f '[s]ums_script|[h]vd_ft.agent' || :; ls -d /dev/shm/hvdft-*/* || :"
+    while left := [found for node in names if (found := cluster.sh(node, look))]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "place"),
+    [("n0:2,n1:1,n2:1", "rank 2 continues"), ("n1:2,n0:1,n2:1", "ranks 0-1 continue")],
+    ids=["a host", "the host of rank 0"],
+)
+def test_a_host_that_dies_is_replaced_within_the_limit(
+    nodes: Cluster, hosts: str, place: str
+) -> None:
+    running = start(nodes, hosts, "n3:2")
+    disturb(nodes, "kill")
+    killed = time.monotonic()
+    running.await_line(f"host n1 is lost; its {place} on n3 (epoch 1)")
+    assert time.monotonic() - killed < DETECTION_SECONDS + LATE_SECONDS
+    running.await_line("the job's hosts have changed; starting generation 1 of its agents")
+    code, _, err = running.end()
+    assert code == 2, err
+    assert err.strip().splitlines()[-1].endswith(f"{END}, from its last checkpoint"), err
+    assert "starting generation 2" not in err
+    expect_clear(nodes, "n0", "n2", "n3")
+
+
+def test_two_hosts_at_once_and_one_of_their_spares(nodes: Cluster) -> None:
+    """A spare host dies while it takes over: the next one does."""
+    running = start(nodes, "n0:2,n1:1", "n2:1,n3:1,n4:1")
+    disturb(nodes, "kill", node="n2")  # nobody looks at it before it is needed
+    disturb(nodes, "kill", node="n1")
+    running.await_line("spare host n2 cannot be reached")
+    running.await_line("host n1 is lost; its rank 2 continues on n3 (epoch 1)")
+    code, _, err = running.end()
+    assert (code, END in err) == (2, True), err
+    expect_clear(nodes, "n0", "n3", "n4")
+
+
+def test_a_host_that_is_cut_off_stands_still_and_goes_on_if_it_was_not_replaced(
+    nodes: Cluster,
+) -> None:
+    running = start(nodes, "n0:2,n1:1,n2:1", "n3:1")
+    disturb(nodes, "kill", node="n3")
+    disturb(nodes, "cut", node="n1")
+    running.await_line("spare host n3 cannot be reached")
+    running.await_line("there is no spare host for n1 (rank 2); waiting for it")
+    states = nodes.sh("n1", "ps -eo stat,args | grep '[s]ums_script'").split()
+    assert states[0].startswith("T"), states
+    disturb(nodes, "heal", node="n1")
+    running.await_line("host n1 (rank 2) answers again after")
+    code, out, err = running.end()
+    assert code == 0, err
+    found = re.findall(r"SUMS (\d+) (\d+) (\w+)", out)
+    assert sorted(found) == [(str(r), "0", digest(OPS, SIZE)) for r in range(4)], err
+    expect_clear(nodes, "n0", "n1", "n2")
+
+
+def test_another_launcher_takes_over_when_the_first_ones_host_is_dead(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    env = {"HOROVOD_FT_SHARED_DIR": str(tmp_path)}
+    hosts, spares = "n0:2,n1:1,n2:1", "n3:2"
+    running = start(nodes, hosts, spares, env=env)
+    (found,) = re.findall(r"hvdft: job (\w+): ", "".join(running.err))
+    refused = start(nodes, hosts, spares, "--resume", found, node="n1", env=env)
+    code, _, err = refused.end()
+    assert code == 2 and f"job {found} is led by hvdft run on n0 (pid " in err, err
+    disturb(nodes, "kill", node="n0")
+    running.process.wait(60)
+    second = start(nodes, hosts, spares, "--resume", found, node="n1", env=env)
+    second.await_line("waiting 15 s for its end")
+    second.await_line("host n0 is lost; its ranks 0-1 continue on n3 (epoch 1)")
+    code, _, err = second.end()
+    assert (code, END in err) == (2, True), err
+    expect_clear(nodes, "n1", "n2", "n3")
+    assert not list(tmp_path.glob("hvdft-*"))

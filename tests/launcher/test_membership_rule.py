@@ -1,0 +1,98 @@
+"""Who is replaced, by whom and when; the model (test_membership_model.py) tries all orders."""
+
+import pytest
+
+from hvd_ft.job.hosts import Host
+from hvd_ft.job.membership import Membership
+from hvd_ft.launcher.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
+
+HOSTS = [Host("n0", 4), Host("n1", 2), Host("n2", 2)]
+SPARES = [Host("n3", 2), Host("n4", 4)]
+ALL = {"n3": True, "n4": True}
+
+
+def begin(resumed_at: float | None = None, spares: list[Host] = SPARES) -> MembershipRule:
+    members = Membership.first(HOSTS, 8)
+    return MembershipRule.begin(Limits(3, 1), members, [*HOSTS, *spares], resumed_at=resumed_at)
+
+
+def heard(rule: MembershipRule, now: float, *ranks: int) -> MembershipRule:
+    for rank in ranks:
+        rule, granted = rule.answered(rank, 0, now)
+        assert granted
+    return rule
+
+
+def test_a_host_is_replaced_when_none_of_its_leases_can_be_valid() -> None:
+    rule = heard(begin(), 10, 4)
+    rule = heard(rule, 11, 5)
+    for now in (14, 14.5, 15):
+        assert rule.look([1], ALL, now) == (rule, ())
+    rule, actions = rule.look([1], ALL, 15.1)
+    assert actions == (Replaced(1, "n1", 1),)
+    assert rule.members.hosts == (Host("n0", 4), Host("n3", 2), Host("n2", 2))
+    assert rule.spares == ("n4",)
+    assert rule.answered(4, 0, 16) == (rule, False)  # the old host's
+    assert rule.answered(4, 1, 16)[1]
+
+
+def test_an_older_answer_shortens_no_lease() -> None:
+    rule = heard(heard(begin(), 10, 4, 5), 8, 4, 5)
+    assert rule.look([1], ALL, 13) == (rule, ())
+
+
+def test_the_first_spare_that_fits_and_can_be_reached_is_taken() -> None:
+    rule = begin()
+    assert rule.look([0], {}, 0)[1] == (Probe("n4"),)  # n3 has too few slots
+    assert rule.look([1], {}, 0)[1] == (Probe("n3"),)
+    assert rule.look([1], {"n4": True}, 0)[1] == (Probe("n3"),)
+    assert rule.look([1], {"n3": False}, 0)[1] == (Probe("n4"),)
+    assert rule.look([1], {"n3": False, "n4": False}, 0)[1] == (NoSpare(1),)
+    after, actions = rule.look([1], {"n3": False, "n4": True}, 0)
+    assert actions == (Replaced(1, "n1", 1),)
+    assert after.members.places[1].host == "n4"
+    assert after.spares == ("n3",)
+
+
+def test_two_hosts_at_once_and_a_spare_that_is_lost_too() -> None:
+    rule, actions = begin().look([0, 1, 2], ALL, 0)
+    assert actions == (Replaced(0, "n0", 1), Replaced(1, "n1", 2), NoSpare(2))
+    assert str(rule.members) == "2;n4:4@1,n3:2@2,n2:2@0"
+    one = begin(spares=[Host("n3", 2), Host("n4", 2)])
+    one, _ = one.look([1], ALL, 0)
+    one, actions = one.look([1], ALL, 0)  # it never answered
+    assert actions == (Replaced(1, "n3", 2),)
+    assert str(one.members) == "2;n0:4@0,n4:2@2,n2:2@0"
+
+
+def test_a_host_that_comes_back_is_a_spare_once() -> None:
+    rule, _ = begin(spares=[Host("n3", 2)]).look([1], ALL, 0)
+    assert rule.spares == ()
+    assert rule.look([2], ALL, 0)[1] == (NoSpare(2),)
+    rule, back = rule.came_back(4, 0)
+    assert (back, rule.spares) == ("n1", ("n1",))
+    assert rule.came_back(5, 0) == (rule, "")  # its other shim
+    rule, actions = rule.look([2], {"n1": True}, 0)
+    assert actions == (Replaced(2, "n2", 2),)
+    assert str(rule.members) == "2;n0:4@0,n3:2@1,n1:2@2"
+    # It comes back to its own place in a later epoch.
+    rule, _ = rule.came_back(6, 0)
+    rule, _ = rule.look([1], {"n2": True}, 0)
+    rule, back = rule.came_back(4, 1)
+    assert back == "n3"
+    assert not rule.admits(4, 0) and not rule.admits(4, 1) and rule.admits(4, 3)
+
+
+@pytest.mark.parametrize(("now", "replaced"), [(14, False), (14.1, True)])
+def test_a_launcher_that_took_over_waits_for_what_the_other_one_has_granted(
+    now: float, replaced: bool
+) -> None:
+    _, actions = begin(resumed_at=10).look([1], ALL, now)
+    assert actions == ((Replaced(1, "n1", 1),) if replaced else ())
+
+
+def test_a_job_that_is_resumed_has_the_hosts_that_it_had() -> None:
+    members = Membership.parse("1;n0:4@0,n3:2@1,n2:2@0")
+    rule = MembershipRule.begin(Limits(3, 1), members, [*HOSTS, *SPARES], resumed_at=0)
+    assert rule.spares == ("n1", "n4")
+    assert rule.slots("n9") == 0
