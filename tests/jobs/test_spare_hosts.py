@@ -6,11 +6,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import Cluster, running_cluster
+from conftest import SCRIPTS, Cluster, running_cluster
 from test_generations import SUMS
 from test_network import Running, digest, disturb
 
@@ -34,16 +34,19 @@ def start(
     *flags: str,
     node: str = "n0",
     env: dict[str, str] | None = None,
+    work: Sequence[str] = WORK,
 ) -> Running:
     """Starts a job with spare hosts on a node; unless it is resumed, returns when it trains."""
     # Nothing comes of this drill, but that it is told.
     drill = () if "--resume" in flags else ("--inject", "rank=0,step=10,raise")
+    if work is not WORK:
+        drill = ()
     size = sum(int(host.partition(":")[2]) for host in hosts.split(","))
     job = ["run", "--verbose", "-np", str(size), "-H", hosts, "--spare-hosts", spares]
     program = [sys.executable, "-m", "hvd_ft.cli"]
     enter = [*program, "cluster", "exec", "--name", cluster.name, node, "--"]
     process = subprocess.Popen(
-        [*enter, *program, *job, *flags, *drill, *WORK],
+        [*enter, *program, *job, *flags, *drill, *work],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -64,6 +67,27 @@ def expect_clear(cluster: Cluster, *names: str) -> None:
     while left := [found for node in names if (found := cluster.sh(node, look))]:
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lost"), [("n0:2,n1:1,n2:1", "2"), ("n1:2,n0:1,n2:1", "0-1"), ("n0:1,n1:3", "1-3")]
+)
+def test_a_fit_ends_with_the_same_weights(nodes: Cluster, hosts: str, lost: str) -> None:
+    """And optimizer, and statistics, on every rank: what was shared, and what was a rank's own."""
+    work = [sys.executable, str(SCRIPTS / "lost_host_script.py")]
+    ends = []
+    for kills in (False, True):
+        running = start(nodes, hosts, "n3:3", work=work)
+        if kills:
+            running.await_line("20 steps are done")
+            disturb(nodes, "kill", node="n1")
+        code, out, err = running.end()
+        assert code == 0, err
+        ends.append(sorted(line for line in out.splitlines() if line.startswith("END")))
+    assert f"{lost} continue" in err and "is back after" in err, err
+    assert ends[0] == ends[1] and len(ends[0]) == 4, err
+    replayed = [int(ops) for ops in re.findall(r"is back after .* s: (\d+) ops", err)]
+    assert max(replayed) < 40, "from a snapshot, not from the beginning"
 
 
 def ends_well(running: Running, size: int, *restarted: int) -> str:
