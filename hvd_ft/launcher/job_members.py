@@ -136,12 +136,11 @@ class JobMembers:
 
     def environment(self) -> dict[str, str]:
         """Returns what agents need to know of the membership."""
-        if self._job.machine_file is None:
-            return {}
-        told = {"HOROVOD_FT_MEMBERS": str(self.members)}
-        if self.has_spares:
-            told["HOROVOD_FT_NODE_LEASE"] = f"{node_lease(self._settings):.3f}"
-        return told
+        several = self._job.machine_file is not None
+        lease = f"{node_lease(self._settings):.3f}" if self.has_spares else ""
+        # Empty counts as unset: this process may run in a worker of another job.
+        members = str(self.members) if several else ""
+        return {"HOROVOD_FT_MEMBERS": members, "HOROVOD_FT_NODE_LEASE": lease}
 
     def begin(self, generation: int) -> None:
         """Another generation of agents is started."""
