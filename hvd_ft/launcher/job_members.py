@@ -62,6 +62,7 @@ class JobMembers:
         self._gone: dict[int, str] = {}  # places whose hosts are gone, and why
         self._probes: dict[str, reach.Probe] = {}
         self._reachable: dict[str, bool] = {}
+        self._named: set[str] = set()  # spare hosts of which the user knows that they are away
         self._forget_at = 0.0  # when spare hosts that were out of reach are tried again
         self._waits: set[int] = set()  # places for which there is no spare, as said
         self._notes: list[dict[str, object]] = []  # for the report
@@ -281,7 +282,8 @@ class JobMembers:
                 continue
             self._probes.pop(host).close()
             self._reachable[host] = not reason
-            if reason:
+            if reason and host not in self._named:
+                self._named.add(host)
                 say(f"spare host {host} cannot be reached: {reason}")
 
     def _send_notes(self) -> None:
