@@ -70,6 +70,8 @@ def kill(home: ClusterDir, node: str) -> None:
     os.close(pidfd)
     if not ended:
         raise HvdFtError(f"node {node} has not died within {_DEATH_SECONDS:.0f} s")
+    # Connections that its processes have left would keep its network for minutes.
+    tools.batch("ip", [f"link del dev {node}"], _switch_of(home))
 
 
 def _lose(home: ClusterDir, node: str, percent: float, direction: str) -> None:

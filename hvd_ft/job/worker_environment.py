@@ -8,7 +8,10 @@ from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
 
-_LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "I_MPI", "HOROVOD_FT_LAUNCHER")
+_LAUNCHER_PREFIXES = (
+    *("PMI", "HYDRA", "MPI", "I_MPI"),
+    *("HOROVOD_FT_LAUNCHER", "HOROVOD_FT_MEMBERS", "HOROVOD_FT_NODE_LEASE"),
+)
 
 
 def check_command(command: Sequence[str]) -> None:

@@ -62,6 +62,7 @@ class JobMembers:
         self._gone: dict[int, str] = {}  # places whose hosts are gone, and why
         self._probes: dict[str, reach.Probe] = {}
         self._reachable: dict[str, bool] = {}
+        self._named: set[str] = set()  # spare hosts of which the user knows that they are away
         self._forget_at = 0.0  # when spare hosts that were out of reach are tried again
         self._waits: set[int] = set()  # places for which there is no spare, as said
         self._notes: list[dict[str, object]] = []  # for the report
@@ -136,12 +137,11 @@ class JobMembers:
 
     def environment(self) -> dict[str, str]:
         """Returns what agents need to know of the membership."""
-        if self._job.machine_file is None:
-            return {}
-        told = {"HOROVOD_FT_MEMBERS": str(self.members)}
-        if self.has_spares:
-            told["HOROVOD_FT_NODE_LEASE"] = f"{node_lease(self._settings):.3f}"
-        return told
+        several = self._job.machine_file is not None
+        lease = f"{node_lease(self._settings):.3f}" if self.has_spares else ""
+        # Empty counts as unset: this process may run in a worker of another job.
+        members = str(self.members) if several else ""
+        return {"HOROVOD_FT_MEMBERS": members, "HOROVOD_FT_NODE_LEASE": lease}
 
     def begin(self, generation: int) -> None:
         """Another generation of agents is started."""
@@ -282,7 +282,8 @@ class JobMembers:
                 continue
             self._probes.pop(host).close()
             self._reachable[host] = not reason
-            if reason:
+            if reason and host not in self._named:
+                self._named.add(host)
                 say(f"spare host {host} cannot be reached: {reason}")
 
     def _send_notes(self) -> None:

@@ -431,14 +431,16 @@ def test_a_script_is_found_behind_options() -> None:
 
 def test_the_workers_environment() -> None:
     environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
+    # Those of a job that the worker may start itself are not ours.
+    ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_NODE_LEASE": "3"}
     env = worker_environment(
-        {**environ, "HOROVOD_CYCLE_TIME": "2"},
+        {**environ, **ours, "HOROVOD_CYCLE_TIME": "2"},
         rank=3,
         nodes=Nodes((0, 2, 5)),
         job="j",
         directory="/d",
     )
-    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A"}
+    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A", *ours}
     assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
     assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
     assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")

@@ -314,6 +314,88 @@ def test_a_node_that_was_killed_is_dead_and_the_others_live() -> None:
         expect_nothing_left(cluster, namespaces)
 
 
+CONNECT = """
+import socket, sys, time
+end = None
+while end is None:  # the other end may not listen yet
+    try:
+        end = socket.create_connection((sys.argv[1], 7000))
+    except ConnectionRefusedError:
+        time.sleep(0.05)
+end.sendall(b"x")
+assert end.recv(1) == b"y"
+print("connected", flush=True)
+end.settimeout(3)
+try:
+    print("ended", end.recv(1))
+except TimeoutError:
+    print("silent")
+except OSError as error:
+    print("error", error)
+"""
+SERVE = """
+import os, socket, time
+held = open("/dev/shm/held", "wb")
+held.write(bytes(256 << 20))
+held.flush()
+end = socket.create_server(("", 7000)).accept()[0]
+assert end.recv(1) == b"x"
+end.sendall(b"y")
+if os.fork() == 0:
+    os.setsid()
+time.sleep(1000)
+"""
+
+
+def shared_memory() -> int:
+    """Returns how much shared memory the machine uses, in KiB."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
+
+
+@pytest.mark.job
+def test_kill_takes_processes_shared_memory_and_network_at_once() -> None:
+    with running_cluster("-n", "2") as cluster:
+        switch, _, init = own_processes(cluster, nodes=2)
+        namespaces = networks([init])
+        mounts = os.readlink(f"/proc/{init}/ns/mnt")
+        program = [sys.executable, "-m", "hvd_ft.cli", "cluster", "exec", "--name", cluster.name]
+        python = ["--", sys.executable, "-c"]
+        with (
+            subprocess.Popen([*program, "n1", *python, SERVE], stderr=subprocess.DEVNULL) as server,
+            subprocess.Popen(
+                [*program, "n0", *python, CONNECT, "n1"],
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as client,
+        ):
+            assert client.stdout
+            assert client.stdout.readline() == "connected\n"
+            assert len(processes_in(namespaces)) >= 3
+            before = shared_memory()
+            assert cluster.hvdft("kill", "n1").code == 0
+            # The command returns when the last process is dead; what it held goes with it.
+            assert processes_in(namespaces) == []
+            assert not any(_has_mounts(pid, mounts) for pid in psutil.pids())
+            until(
+                "the memory is free", (shared_memory() < before - (128 << 10) for _ in iter(int, 1))
+            )
+            links = ["nsenter", f"--net=/proc/{switch}/ns/net", "ip", "-o", "link"]
+            assert " n0@" in (listing := subprocess.check_output(links, text=True))
+            assert " n1@" not in listing
+            # Nobody tells the other end of a connection, as after a power failure.
+            assert client.stdout.read() == "silent\n"
+            assert client.wait() == 0
+            assert server.wait() != 0
+        assert cluster.sh("n0", "ls /dev/shm") == ""
+
+
+def _has_mounts(pid: int, mounts: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/mnt") == mounts
+    return False
+
+
 @pytest.mark.job
 def test_up_follows_a_cluster_whose_switch_was_killed() -> None:
     with running_cluster("-n", "2") as cluster:

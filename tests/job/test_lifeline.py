@@ -358,3 +358,54 @@ def test_lines_stay_whole() -> None:
         assert b"".join(seen) == text
         assert all(piece.endswith(b"\n") for piece in seen)
         assert len(seen) > 5
+
+
+class Gate:
+    """Admits the epochs from `since` on, and grants leases or not."""
+
+    def __init__(self) -> None:
+        self.since, self.granting = 0, True
+
+    def admits(self, shim: ShimStatus) -> bool:
+        return shim.epoch >= self.since
+
+    def grants(self, shim: ShimStatus) -> bool:
+        return self.granting
+
+
+def test_with_leases_every_shim_is_asked_and_its_answer_confirmed(
+    loop: EventLoop, launcher: LifeLines
+) -> None:
+    gate = launcher.gate = Gate()
+    first, second = connect(loop, launcher, 0, 1)
+    launcher.ask(7, silent=())
+    serve(loop, lambda: first.said and second.said)
+    second.send({"answer": 7, "facts": None})
+    serve(loop, lambda: len(second.said) == 2)
+    assert (first.said, second.said) == ([{"ask": 7}], [{"ask": 7}, {"lease": 7}])
+    gate.granting = False
+    second.send({"answer": 8, "facts": None})
+    serve(loop, lambda: len(launcher.take_answers()) == 2 or launcher._answers == [])
+    assert len(second.said) == 2
+
+
+def test_a_shim_whose_host_has_lost_its_place_is_told_to_end_and_counts_for_nothing(
+    loop: EventLoop, launcher: LifeLines
+) -> None:
+    gate = launcher.gate = Gate()
+    (present,) = connect(loop, launcher, 3)
+    gate.since = 1
+    launcher.forget([HOST])
+    assert launcher.shims == []
+    assert launcher.hosts == {}
+    serve(loop, lambda: present.said)  # it has come back over a new line
+    assert present.said == [{"over": True, "files_stay": False}]
+    assert [shim for shim in launcher.shims if shim] == []
+    assert launcher.hosts == {}
+
+
+def test_what_the_launcher_notes_goes_to_rank_0(loop: EventLoop, launcher: LifeLines) -> None:
+    first, second = connect(loop, launcher, 0, 1)
+    launcher.note({"type": "REPLACED"})
+    serve(loop, lambda: first.said)
+    assert (first.said, second.said) == ([{"note": {"type": "REPLACED"}}], [])

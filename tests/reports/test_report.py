@@ -172,6 +172,21 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
     assert (found.finished, len(found.events)) == (True, len(one_failure()))
 
 
+def test_replaced_hosts_are_read_and_are_no_events(tmp_path: Path) -> None:
+    note = {"type": "REPLACED", "time_ns": 5, "rank": 2, "host": "n1", "by": "n3", "epoch": 1}
+    first, *rest = lines_of(one_failure())
+    text = "".join([first, json.dumps({**note, "ranks": [2, 3]}) + "\n", *rest])
+    (tmp_path / "run.jsonl").write_text(text)
+    found = report.read_report(tmp_path / "run.jsonl")
+    assert len(found.events) == len(one_failure())
+    assert report.replacement_lines(found) == [
+        "host n1 was lost; its ranks 2, 3 continued on n3 (epoch 1)"
+    ]
+    (tmp_path / "run.jsonl").write_text(first + json.dumps(note) + "\n")
+    with pytest.raises(HvdFtError, match="line 2 is not a report's"):
+        report.read_report(tmp_path / "run.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "true", "{}\n", '{"exit_code": 0}\n', EVENT])
 def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.jsonl").write_text(text)
