@@ -5,10 +5,10 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
 
 setup: ## .venv with the pinned packages, the core, the patched Horovod; again: only what changed
 	@$(PYTHON) scripts/setup_environment.py
@@ -21,6 +21,9 @@ soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the dr
 
 agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=10, on three nodes; SEED= repeats
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+soak-cluster: setup ## nodes, links and processes of a cluster with spare hosts fail at random for MINUTES=10; SEED= repeats
+	@$(VENV)/python scripts/soak_cluster.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
 	@$(VENV)/python -m pytest tests/jobs/test_network.py -m 'long or not long'

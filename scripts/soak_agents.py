@@ -6,7 +6,6 @@ host with --one-node. It ends with a line for what was survived; SEED repeats th
 """
 
 import argparse
-import contextlib
 import os
 import random
 import subprocess
@@ -16,17 +15,24 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-import psutil
+from soak_processes import MARK, strike
 
 from hvd_ft.job.hosts import host_list, parse_placement
 
 ROOT = Path(__file__).resolve().parent.parent
 # Ops, their bytes, snapshots every so many: sums that go round in segments, and gathered ones.
 JOBS = [(120, 8_000_000, 5), (10_000, 16_000, 100)]
-MARK = "HVD_FT_SOAK"
 KILLS = 6  # in a job
 LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
-KINDS = {"agent": 4, "two agents": 1, "mpirun": 2, "proxy": 1, "agent and worker": 2, "worker": 1}
+# Kinds of processes that are killed together, and how often.
+KINDS = {
+    ("agent",): 4,
+    ("agent", "agent"): 1,
+    ("mpirun",): 2,
+    ("proxy",): 1,
+    ("agent", "worker"): 2,
+    ("worker",): 1,
+}
 
 
 def main() -> int:
@@ -67,7 +73,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     hvdft = [sys.executable, "-m", "hvd_ft.cli"]
     flags = ["-H", host_list(parse_placement(placement))] if cluster else []
     before = [*hvdft, "cluster", "run", "--name", cluster, "--"] if cluster else []
-    script = [sys.executable, str(ROOT / "tests" / "sums_script.py")]
+    script = [sys.executable, str(ROOT / "tests" / "jobs" / "scripts" / "sums_script.py")]
     numbers = map(str, chance.choice(JOBS))
     mark = uuid.uuid4().hex
     job = subprocess.Popen(
@@ -89,8 +95,8 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     while job.poll() is None and len(kills) < KILLS:
         time.sleep(chance.uniform(0, 4))  # to strike at any moment
         kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
-        if strike(kind, mark, chance):
-            kills.append(kind)
+        if strike(list(kind), mark, chance):
+            kills.append(" and ".join(kind))
     try:
         rest, _ = job.communicate(timeout=LIMIT_SECONDS - (time.monotonic() - begun))
     except subprocess.TimeoutExpired:
@@ -101,39 +107,6 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     ranks, sums = {words[1] for words in told}, {words[3] for words in told}
     well = job.returncode == 0 and len(ranks) == size and len(sums) == 1
     return kills, "" if well else f"code {job.returncode}\n{output}"
-
-
-def strike(kind: str, mark: str, chance: random.Random) -> bool:
-    """Kills; False if there is nothing of the kind now."""
-    agents, workers, mpirun, proxies = [], [], [], []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            env = process.environ()
-            if env.get(MARK) != mark or process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            if "HOROVOD_RANK" in env:
-                workers.append(process)
-            elif process.name() == "mpiexec.hydra":
-                mpirun.append(process)
-            elif process.name() == "hydra_pmi_proxy":
-                proxies.append(process)
-            # A shim, whose command line is the same, has a session of its own.
-            elif "PMI_RANK" in env and os.getsid(process.pid) != process.pid:
-                agents.append(process)
-    among = {
-        "agent": [agents],
-        "two agents": [agents, agents],
-        "mpirun": [mpirun],
-        "proxy": [proxies],
-        "agent and worker": [agents, workers],
-        "worker": [workers],
-    }[kind]
-    if not all(among):
-        return False
-    for some in among:
-        with contextlib.suppress(psutil.Error):
-            chance.choice(some).kill()
-    return True
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def expect_clear(cluster: Cluster, *names: str) -> None:
 )
 def test_a_fit_ends_with_the_same_weights(nodes: Cluster, hosts: str, lost: str) -> None:
     """And optimizer, and statistics, on every rank: what was shared, and what was a rank's own."""
-    work = [sys.executable, str(SCRIPTS / "lost_host_script.py")]
+    work = [sys.executable, str(SCRIPTS / "lost_host_script.py"), "2"]
     ends = []
     for kills in (False, True):
         running = start(nodes, hosts, "n3:3", work=work)

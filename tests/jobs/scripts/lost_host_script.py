@@ -1,5 +1,5 @@
 """Keras's fit, whose ranks share large variables and have statistics, generators and data of their
-own. Rank 0 tells on stderr when ten steps are done.
+own. Rank 0 tells on stderr when ten steps are done. The argument is the number of epochs.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import hvd_ft.tensorflow.keras as hvd
 
-STEPS, EPOCHS, WIDTH = 24, 2, 800
+STEPS, WIDTH = 24, 800
 layers = tf.keras.layers
 
 
@@ -48,7 +48,7 @@ def main() -> None:
         TellsSteps(),
     ]
     shuffled = data.shuffle(100, seed=hvd.rank()).batch(8)
-    model.fit(shuffled, epochs=EPOCHS, callbacks=fellows, verbose=0)
+    model.fit(shuffled, epochs=int(sys.argv[1]), callbacks=fellows, verbose=0)
     parts = model.trainable_weights, model.optimizer.variables, model.non_trainable_weights
     print("END", hvd.rank(), *map(digest, parts))
 

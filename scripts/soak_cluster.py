@@ -1,0 +1,237 @@
+"""Destroys hosts, links and processes of a cluster at random, and compares the weights.
+
+`make soak-cluster MINUTES=10` runs this. Each job trains tests/jobs/scripts/lost_host_script.py on
+four ranks of three nodes, with spare hosts (docs/cluster.md). Workers, agents and shims are killed,
+links cut for moments, connections reset, nodes killed as by a power failure. Weights, optimizer and
+statistics of every rank have to be those of an undisturbed job, and no process may be left. It ends
+with a table; SEED repeats the draw.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from soak_processes import MARK, processes_of, strike
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "tests" / "jobs" / "scripts" / "lost_host_script.py"
+HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
+HOSTS = ["n1:2", "n0:1", "n2:1"]  # n0 has the launcher, and is not killed
+SPARES = ["n3:2", "n4:2"]
+RANKS = 4
+STRIKES = 6  # a job, of so many epochs
+EPOCHS = "6"
+LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
+CUT_SECONDS = 2.0  # at most; a longer silence makes the launcher replace the host
+KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
+
+
+@dataclass
+class Tally:
+    """What has happened to all jobs."""
+
+    jobs: int = 0
+    wrong: int = 0
+    hangs: int = 0
+    broken: int = 0
+    orphans: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.wrong or self.hangs or self.broken or self.orphans)
+
+    def table(self) -> Table:
+        """Lays it out."""
+        table = Table(title="Soak of a cluster", title_justify="left", show_header=False)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
+        table.add_row("jobs", str(self.jobs))
+        table.add_row("faults", f"{self.struck.total()} ({kinds})")
+        table.add_row("wrong weights", str(self.wrong))
+        table.add_row("hangs", str(self.hangs))
+        table.add_row("jobs ended with an error", str(self.broken))
+        table.add_row("processes left", str(self.orphans))
+        return table
+
+
+class RunningJob:
+    """A job on a cluster, with all that it has said so far."""
+
+    def __init__(self, cluster: str) -> None:
+        self.mark = uuid.uuid4().hex
+        self.output: list[str] = []
+        hosts, spares = ",".join(HOSTS), ",".join(SPARES)
+        job = ["run", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
+        enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+        self.process = subprocess.Popen(
+            [*enter, *HVDFT, *job, sys.executable, str(SCRIPT), EPOCHS],
+            env={**os.environ, MARK: self.mark, "HOROVOD_FT_MAX_FAILURES": "1000"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout
+        self.output.extend(self.process.stdout)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.output)
+
+    def end(self, seconds: float) -> bool:
+        """Waits for its end; False if it does not come."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        self._reader.join(10)
+        return True
+
+    @property
+    def ends(self) -> list[str]:
+        """What every rank ended with; a rank that was killed at its end says it twice."""
+        return sorted({line for line in self.output if line.startswith("END ")})
+
+
+@contextlib.contextmanager
+def cluster_up() -> Iterator[str]:
+    """A cluster of five nodes."""
+    name = f"soak-{uuid.uuid4().hex[:6]}"
+    nodes = str(len(HOSTS) + len(SPARES))
+    command(name, "up", "-n", nodes, "--rate", "1gbit")
+    try:
+        yield name
+    finally:
+        command(name, "down")
+
+
+def command(cluster: str, *words: str) -> None:
+    """Runs `hvdft cluster`."""
+    name = ["--name", cluster]
+    subprocess.run(
+        [*HVDFT, "cluster", words[0], *name, *words[1:]], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+class Faults:
+    """Draws and inflicts what befalls one job.
+
+    Args:
+        job: it.
+        cluster: its cluster's name.
+        chance: the random generator.
+    """
+
+    def __init__(self, job: RunningJob, cluster: str, chance: random.Random) -> None:
+        self._job = job
+        self._cluster = cluster
+        self._chance = chance
+        self._killed = ["n0"]  # nodes, and the one that is spared
+        self.struck: list[str] = []
+
+    def strike(self) -> None:
+        """Strikes once, if there is something to be struck now."""
+        kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
+        if self._inflict(kind):
+            self.struck.append(kind)
+
+    def _inflict(self, kind: str) -> bool:
+        if kind not in ("node", "cut", "reset"):
+            return strike(kind.split(" and "), self._job.mark, self._chance)
+        node = self._chance.choice(self._members())
+        if kind == "node":
+            if node in self._killed or not self._all_back():
+                return False
+            self._killed.append(node)
+            command(self._cluster, "kill", node)
+        elif node in self._killed:
+            return False
+        elif kind == "cut":
+            command(self._cluster, "cut", node)
+            time.sleep(self._chance.uniform(0.1, CUT_SECONDS))
+            command(self._cluster, "heal", node)
+        else:
+            command(self._cluster, "reset", node)
+        return True
+
+    def _members(self) -> list[str]:
+        """The hosts of the job by now."""
+        hosts = [host.partition(":")[0] for host in HOSTS]
+        for lost, spare in re.findall(r"host (\w+) is lost; .* on (\w+) \(epoch", self._job.text):
+            hosts[hosts.index(lost)] = spare
+        return hosts
+
+    def _all_back(self) -> bool:
+        """Whether a node may be killed: its buddy must have what only its ranks have."""
+        text = self._job.text
+        replaced = len(re.findall(r"is lost; .* on \w+ \(epoch", text))
+        if replaced < len(self._killed) - 1 or len(self._killed) > len(SPARES):
+            return False
+        return text.rfind("is back after") >= text.rfind("is lost; ")
+
+
+def run_job(
+    cluster: str, chance: random.Random, strikes: int
+) -> tuple[RunningJob, list[str], bool]:
+    """Runs a job; returns it, what befell it, and whether it ended."""
+    job, begun = RunningJob(cluster), time.monotonic()
+    faults = Faults(job, cluster, chance)
+    while "10 steps are done" not in job.text and job.process.poll() is None:
+        time.sleep(0.1)
+    while job.process.poll() is None and len(faults.struck) < strikes:
+        time.sleep(chance.uniform(0, 5))  # to strike at any moment
+        if time.monotonic() - begun > LIMIT_SECONDS:
+            break
+        faults.strike()
+    return job, faults.struck, job.end(max(1.0, LIMIT_SECONDS - (time.monotonic() - begun)))
+
+
+def main() -> int:
+    """Runs jobs until the time is over; returns 1 when one did not end well."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    chance, tally, console = random.Random(options.seed), Tally(), Console()
+    with cluster_up() as cluster:
+        undisturbed, _, _ = run_job(cluster, chance, 0)
+    assert len(undisturbed.ends) == RANKS, undisturbed.text
+    end = time.monotonic() + 60 * options.minutes
+    while time.monotonic() < end and not tally.failed:
+        with cluster_up() as cluster:
+            job, struck, ended = run_job(cluster, chance, STRIKES)
+            left = list(chain.from_iterable(processes_of(job.mark).values()))
+            tally.jobs += 1
+            tally.struck.update(struck)
+            tally.hangs += not ended
+            tally.broken += ended and job.process.returncode != 0
+            tally.wrong += job.process.returncode == 0 and job.ends != undisturbed.ends
+            tally.orphans += len(left) if ended else 0
+            print(f"job {tally.jobs}: {', '.join(struck)}", flush=True)
+            if tally.failed:
+                print(f"after {', '.join(struck)}:\n{job.text}\nleft: {left}")
+    console.print(tally.table())
+    return int(tally.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
