@@ -39,16 +39,13 @@ def find_files(
     fresh_hosts = [host for host in range(len(hosts)) if not all(_of(hosts, host, present))]
     if len(fresh_hosts) == len(hosts):
         raise HvdFtError(f"the job of {path} is gone on all of its hosts: start it again")
-    if not fresh_hosts:
+    if fresh_hosts:
+        _make_fresh(rendezvous, context, fresh_hosts, shim, stack)
+    else:
         _join_all(rendezvous, context, shim, stack)
-        return context
-    _make_fresh(rendezvous, context, fresh_hosts, shim, stack)
-    nodes = context.nodes
-    rejoin(
-        rendezvous,
-        context,
-        [node for node, rank in enumerate(nodes.firsts[:-1]) if hosts.node_of(rank) in fresh_hosts],
-    )
+    firsts = context.nodes.firsts[:-1]
+    fresh = [node for node, rank in enumerate(firsts) if hosts.node_of(rank) in fresh_hosts]
+    rejoin(rendezvous, context, fresh)
     note_complete(rendezvous, context)
     return context
 

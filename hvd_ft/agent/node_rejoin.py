@@ -1,30 +1,167 @@
-"""Fills the arenas of nodes that have joined the job afresh from those of the others."""
+"""Brings nodes without arenas back into a job, at the beginning of a generation.
 
+A new node copies the log, with the results of its ops, from the node with the longest one, and gets
+the snapshots of its ranks. The op that was under way is done over by all nodes
+(csrc/protocol/rejoin.h). All of that is done before any engine or leader runs, so nothing changes
+meanwhile but what living workers publish.
+"""
+
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 
 from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.lost_snapshots import bring_back
+from hvd_ft.agent.node_channel import NodeChannel
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.errors import HvdFtError
+from hvd_ft.native import rejoin as native
+from hvd_ft.native.rejoin import NodeState, Rejoining, Verdict
+from hvd_ft.system.byte_size import in_words
+from hvd_ft.system.say import say
 
 
 def rejoin(rendezvous: Rendezvous, context: JobContext, fresh: Sequence[int]) -> None:
-    """Fills the arenas of fresh nodes. Collective, before any leader or engine starts.
+    """Fills the arenas of new nodes, and prepares all for the op that is done over. Collective.
 
     Args:
         rendezvous: of all agents.
         context: this agent's place in the job.
-        fresh: the nodes whose arenas have just been made.
+        fresh: the nodes whose arenas were just made.
 
     Raises:
-        HvdFtError: their state cannot be brought back.
+        HvdFtError: what is needed is nowhere any more, or there is no room for it.
     """
+    if len(context.nodes) == 1:
+        return
+    with ExitStack() as stack:
+        _Rejoin(rendezvous, context, stack).run(fresh)
 
-    def fail() -> None:
-        if rendezvous.rank == 0:
-            firsts = ", ".join(str(context.nodes.firsts[node]) for node in fresh)
+
+class _Rejoin:
+    def __init__(self, rendezvous: Rendezvous, context: JobContext, stack: ExitStack) -> None:
+        self._context = context
+        self._channel = NodeChannel(rendezvous, context.nodes)
+        self._all = range(len(context.nodes))
+        self._opened: list[Rejoining] = []
+
+        def find() -> None:
+            mine = Rejoining(context.arenas, context.job)
+            self._opened.append(mine)
+            stack.callback(mine.close)
+
+        self._channel.at(self._all, "opening the nodes' arenas", find)
+
+    @property
+    def _mine(self) -> Rejoining:
+        """This node's arena; only in its first agent."""
+        return self._opened[0]
+
+    def run(self, fresh: Sequence[int]) -> None:
+        channel = self._channel
+        channel.at(fresh, "marking new arenas", self._lose)
+        states = self._states()
+        plan = native.verdict(states)
+        if not plan.needed:
+            return
+        if not plan.possible:
             raise HvdFtError(
-                f"the state of the node of rank {firsts} cannot be brought back: start the job "
-                "again, from its last checkpoint"
+                "no host of this job has its state any more: start the job again, "
+                "from its last checkpoint if it has one"
+            )
+        lost = [node for node, state in enumerate(states) if state.lost]
+        for node in lost:
+            self._copy(plan.log_from, node, states)
+            self._bring_back_snapshots(node, lost, states[plan.log_from])
+        channel.at(self._all, "noting the op that is done over", lambda: self._mine.note(plan.op))
+        for node, state in enumerate(states):
+            begin = states[plan.log_from] if state.lost else state
+            self._take_results(plan, node, begin.op)
+        term, mark = max(s.term for s in states), max(s.mark for s in states)
+        channel.at(self._all, "resuming", lambda: self._mine.resume(plan.op, term, mark))
+        self._agree_on_events(lost)
+
+    def _lose(self) -> None:
+        self._mine.lose()
+
+    def _states(self) -> list[NodeState]:
+        told = self._channel.at(
+            self._all, "what the nodes' arenas have", lambda: asdict(self._mine.look())
+        )
+        return [NodeState(**state) for state in told]
+
+    def _copy(self, source: int, dest: int, states: Sequence[NodeState]) -> None:
+        """Fills a new node's arena from another's."""
+        channel = self._channel
+        told = channel.at(
+            [source],
+            "what a new node copies",
+            lambda: [
+                self._mine.head().hex(),
+                self._mine.ranges(states[source].op),
+                time.monotonic_ns(),
+            ],
+        )
+        ahead_ns = time.monotonic_ns() - told[source][2]
+        head, ranges = bytes.fromhex(told[source][0]), told[source][1]
+        if channel.is_at(dest):
+            size = in_words(sum(size for _, size in ranges))
+            say(
+                f"this host is new in the job; it copies {size} from that of rank "
+                f"{channel.firsts[source]}"
+            )
+        channel.at([dest], "making room", lambda: self._mine.make_room(head))
+        channel.pass_on(
+            "copying the log",
+            source,
+            dest,
+            [size for _, size in ranges],
+            [self._mine.stretch(*stretch) for stretch in ranges]
+            if self._ends(source, dest)
+            else [],
+        )
+        generation = self._context.settings.generation
+        channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation, ahead_ns))
+
+    def _bring_back_snapshots(self, node: int, lost: Sequence[int], left: NodeState) -> None:
+        buddy = 1 if node == 0 else 0
+        if buddy not in lost:
+            mine = self._opened[0] if self._opened else None
+            bring_back(self._channel, mine, self._context.nodes.ranks(node), node, buddy)
+        elif left.dropped:  # ops that its ranks would have to do again
+            first = self._channel.firsts
+            raise HvdFtError(
+                f"the host of rank {first[node]} was lost together with that of rank "
+                f"{first[buddy]}, which kept a copy of what only its ranks had: start the job "
+                "again, from its last checkpoint if it has one"
             )
 
-    rendezvous.agree("bringing back the state of new nodes", fail)
+    def _take_results(self, plan: Verdict, dest: int, begin: int) -> None:
+        """Gives a node the results of the ops from `begin` on that are complete elsewhere."""
+        if begin >= plan.op:
+            return
+        source = plan.results_from
+
+        def results() -> list[memoryview]:
+            return [self._mine.result(op) for op in range(begin, plan.op)]
+
+        told = self._channel.at(
+            [source, dest], "finding results", lambda: [view.nbytes for view in results()]
+        )
+        views = results() if self._ends(source, dest) else []
+        self._channel.pass_on("copying results", source, dest, told[source], views)
+
+    def _ends(self, source: int, dest: int) -> bool:
+        return self._channel.is_at(source) or self._channel.is_at(dest)
+
+    def _agree_on_events(self, lost: Sequence[int]) -> None:
+        """Notes that new nodes know the events of others, and others theirs."""
+        events = [state.events for state in self._states()]
+
+        def note() -> None:
+            for node, first in enumerate(self._channel.firsts):
+                if node in lost or self._channel.node in lost:
+                    self._mine.heard(first, events[node])
+
+        self._channel.at(self._all, "noting what is known of events", note)

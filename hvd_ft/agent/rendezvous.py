@@ -113,6 +113,16 @@ class Rendezvous:
                 raise HvdFtError(text) if rank == self.rank else FailedElsewhere(text)
         return [outcome for _, outcome in outcomes]
 
+    def send(self, what: str, rank: int, data: memoryview) -> None:
+        """Sends bytes to an agent, which receives as many."""
+        with self._in_time(what):
+            self._world.Send([data, self._mpi.BYTE], rank)
+
+    def receive(self, what: str, rank: int, room: memoryview) -> None:
+        """Receives as many bytes as there is room for from an agent."""
+        with self._in_time(what):
+            self._world.Recv([room, self._mpi.BYTE], rank)
+
     def leaders(self, leads: bool) -> int | None:
         """Makes a communicator of some agents, in the order of their ranks.
 

@@ -77,10 +77,13 @@ class Past:
     Attributes:
         attached: the latest incarnation that has called hvd.init(); -1: none.
         failures_ns: when workers died, CLOCK_MONOTONIC.
+        away_since_ns: since when the rank has had no worker, if it is to be started again; of one
+            whose host is lost, since its place was given to this host. Else 0.
     """
 
     attached: int = -1
     failures_ns: Sequence[int] = ()
+    away_since_ns: int = 0
 
 
 class Supervisor:
@@ -159,7 +162,7 @@ class Supervisor:
         """
         self.attached = past.attached
         self._policy.remember([time_ns / _NS for time_ns in past.failures_ns])
-        self._failed_ns = max(past.failures_ns, default=0)
+        self._failed_ns = max([past.away_since_ns, *past.failures_ns])
         if isinstance(verdict, IsDone):
             return []
         self.incarnation = verdict.incarnation

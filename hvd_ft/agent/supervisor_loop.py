@@ -22,7 +22,7 @@ from hvd_ft.agent.supervisor import Past, Supervisor, WorkerFacts
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.drills import Drill, drill_environment
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
-from hvd_ft.native.types import EventType
+from hvd_ft.native.types import EventType, State
 from hvd_ft.shim import messages
 from hvd_ft.shim.children import SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
@@ -225,8 +225,10 @@ class SupervisorLoop:
         attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
         failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
         found = self._shim.found.worker if self._shim.found else None
-        verdict = reattach_verdict(found, self._observer.status(self._rank))
-        before = Past(max(attached, default=-1), failed)
+        status = self._observer.status(self._rank)
+        verdict = reattach_verdict(found, status)
+        away = status.since_ns if status.state is State.RESTARTING else 0
+        before = Past(max(attached, default=-1), failed, away)
         self._carry_out(
             self._supervisor.take_over(before, verdict, self._facts(), self._loop.now())
         )

@@ -357,7 +357,7 @@ class Worker:
         abi.library().hvdft_worker_snapshot_wait(ticket, ceil(seconds * 1000))
 
     def any_away(self) -> bool:
-        """Whether another rank of this node is being restarted, or is being served from the log."""
+        """Whether another rank is being restarted, or is being served from the log."""
         return bool(abi.library().hvdft_worker_any_away())
 
     def node_ranks(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ does everything that belongs between two steps (snapshot, restore, skipping data
 callback's hook, this function has the iterator, and all callbacks have finished the step before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -198,7 +198,10 @@ class FitLoop:
         # Keras creates an iterator before the first epoch, and for some data another one for each
         # epoch.
         first = iter(dataset)
-        self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
+        if self._passes:
+            self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
+        else:  # it had no epochs to do, and so neither data nor variables of a step
+            self._restore_rest(*self._loop.snapshot(), drawn=set())
         self._fit.draw_no_more()  # the iterator that it is about to create would be one too many
 
     def _restore(self, iterator: DataIterator) -> DataIterator:
@@ -225,6 +228,12 @@ class FitLoop:
         data, limit = fit.validation
         if isinstance(data, tf.data.Dataset):
             after_validations(data, self._validations, limit)
+        self._restore_rest(arrays, values, drawn)
+        return position
+
+    def _restore_rest(
+        self, arrays: Mapping[str, Any], values: Mapping[str, Any], drawn: Set[str]
+    ) -> None:
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
         self._files.restore_tables(values["files"])
@@ -232,7 +241,6 @@ class FitLoop:
         # snapshot, as data is drawn ahead.
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
-        return position
 
     def _check_epoch_length(self) -> None:
         steps = self._params["steps"]

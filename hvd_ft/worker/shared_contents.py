@@ -10,6 +10,7 @@ well-kept hashes, and two different arrays have the same one by chance once in 2
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
 from typing import Any
@@ -137,6 +138,8 @@ class Part:
         shared: names of the arrays that are equal on all ranks of the node, in one order.
         number: of the rank among those of the node.
         count: of the node's ranks.
+        prints: the rank's fingerprints, for a node that takes the place of this one
+            (lost_rank.py).
 
     Attributes:
         own_bytes: of the rank's own arrays and values; the stripe begins at the next page.
@@ -144,7 +147,14 @@ class Part:
     """
 
     def __init__(
-        self, arrays: Arrays, values: np.ndarray, shared: Sequence[str], number: int, count: int
+        self,
+        arrays: Arrays,
+        values: np.ndarray,
+        shared: Sequence[str],
+        number: int,
+        count: int,
+        *,
+        prints: bytes = b"",
     ) -> None:
         table: dict[str, Any] = {}
         end = 0
@@ -153,18 +163,22 @@ class Part:
             table[name] = {"dtype": array.dtype.name, "shape": array.shape, "offset": end}
             end += _aligned(array.nbytes, _ALIGN)
         own = {name: array for name, array in arrays.items() if name not in table}
-        about = {"shared": table, "shared_bytes": end, "order": list(arrays)}
+        about = {
+            "shared": table,
+            "shared_bytes": end,
+            "order": list(arrays),
+            "prints": b64encode(prints).decode(),
+        }
         self._own = encode({**own, _VALUES: values}, about)
         self.own_bytes = sum(part.nbytes for part in self._own)
         begin, to = stripe(end, number, count)
+        self.stripe, self.bytes = layout(self.own_bytes, end, number, count)
         self._pieces: list[tuple[int, np.ndarray]] = []
         for name in shared:
             offset, data = table[name]["offset"], _bytes(arrays[name])
             first, last = max(begin, offset), min(to, offset + data.nbytes)
             if first < last:
                 self._pieces.append((first - begin, data[first - offset : last - offset]))
-        self.stripe = _aligned(self.own_bytes, _PAGE)
-        self.bytes = self.stripe + to - begin if end else self.own_bytes
 
     def write(self, room: np.ndarray) -> Iterator[None]:
         """Copies everything into the room, one array at a time, whose memory it then lets go.
@@ -213,6 +227,13 @@ def stripe(size: int, number: int, count: int) -> tuple[int, int]:
     """Returns the bytes, from and to, of a rank's stripe of `size` shared bytes: whole pages."""
     each = _aligned(-(-size // count), _PAGE)
     return min(size, number * each), min(size, (number + 1) * each)
+
+
+def layout(own_bytes: int, shared_bytes: int, number: int, count: int) -> tuple[int, int]:
+    """Returns where a rank's stripe begins in its slot, and the bytes of all."""
+    begin, to = stripe(shared_bytes, number, count)
+    at = _aligned(own_bytes, _PAGE)
+    return at, at + to - begin if shared_bytes else own_bytes
 
 
 class _Arrays(Mapping[str, np.ndarray]):

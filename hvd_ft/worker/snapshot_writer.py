@@ -5,7 +5,9 @@ new memory for it. So the memory referenced at a step boundary keeps its values,
 can copy it. Each reference is dropped as soon as its copy is made, so later updates of the next
 step need no new memory.
 
-The ranks of a node store what is equal on all of them once (shared_contents.py).
+The ranks of a node store what is equal on all of them once (shared_contents.py). In a job on
+several nodes it has to be equal on a rank of another node too, their *reference*: so that if the
+node is lost all of it is there, and the rest is in the parts that the mirror passes on.
 """
 
 import os
@@ -161,7 +163,8 @@ class SnapshotWriter:
         own = fingerprints(arrays, cut.number, position)
         self._worker.fingerprints_publish(cut.loop, cut.number, own)
         common, number = self._agree(cut, arrays) if not cut.alone else ([], 0)
-        part = Part(arrays, values, common, self._worker.rank - first, count)
+        prints = own if self._worker.nodes > 1 else b""
+        part = Part(arrays, values, common, self._worker.rank - first, count, prints=prints)
         arrays.clear()  # each array's memory is let go when it is copied
         try:
             room = np.frombuffer(self._worker.snapshot_room(cut.loop, part.bytes), np.uint8)
@@ -188,32 +191,35 @@ class SnapshotWriter:
         return names, agreement(ranks) if names else 0
 
     def _all_fingerprints(self, cut: Cut) -> list[bytes] | None:
-        """Returns those of all ranks of the node, in their order; None if some never come."""
+        """Returns those of the node's ranks and of their reference; None if some never come."""
         first, count = self._worker.node_ranks()
+        wanted = list(range(first, first + count))
+        if self._worker.nodes > 1:
+            wanted.append(0 if first else count)
         found: dict[int, bytes | None] = {}
 
         def look() -> bool:
-            for rank in range(first, first + count):
+            for rank in wanted:
                 if rank not in found:
                     came, data = self._worker.fingerprints(rank, cut.loop, cut.number)
                     if came:
                         found[rank] = data
-            return len(found) == count or None in found.values()
+            return len(found) == len(wanted) or None in found.values()
 
-        if count == 1 or self._alone:
+        if len(wanted) == 1 or self._alone:
             return None
         if not self._await(lambda: look() or None):
             if self._worker.stop_code < 0:
                 SnapshotWriter._alone = True
                 say(
                     f"rank {self._worker.rank} takes its snapshots alone from now on: other ranks "
-                    "of this host did not come to the same step within "
+                    "did not come to the same step within "
                     f"{TIMEOUT}={self._timeout_seconds:g}, so each stores what is equal on all of "
                     "them"
                 )
             return None
         ranks = [data for _, data in sorted(found.items()) if data is not None]
-        return ranks if len(ranks) == count else None
+        return ranks if len(ranks) == len(wanted) else None
 
     def _await(self, done: Callable[[], bool | None]) -> bool | None:
         """Returns what `done()` does once other ranks' progress makes it more than None.

@@ -89,3 +89,12 @@ def test_ranks_that_add_different_sets_are_told(run_hvdft: RunHvdft, tmp_path: P
     assert ended.code == 1, ended
     told = [f"rank {r} is to add process set [{r}], but rank {1 - r}" for r in (0, 1)]
     assert any(line in ended.err for line in told)  # of who sees it first
+
+
+def test_nobody_waits_for_a_quiet_rank_that_has_died(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """It asks for nothing after its restart, and the others' ops have to pass it nevertheless."""
+    script = str(SCRIPTS / "quiet_rank_script.py")
+    ended = run_hvdft(["run", "-np", RANKS, sys.executable, script, str(tmp_path)])
+    assert ended.code == 0, ended.err
+    assert sorted(ended.out.splitlines()) == [f"END {rank} 3.0" for rank in range(3)]
+    assert "rank 2 died" in ended.err

@@ -267,23 +267,27 @@ RankFile::~RankFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit) {
-  return make_file(dir + "/rank-" + std::to_string(rank) + ".arena",
-                   slot_offset(limit, kMaxLoops, 0), kInputOffset + kInputBytes,
+std::string RankFile::path(const std::string& dir, int rank, Kind kind) {
+  return dir + (kind == kLocal ? "/rank-" : "/parts-") + std::to_string(rank) + ".arena";
+}
+
+int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit, Kind kind) {
+  return make_file(path(dir, rank, kind), slot_offset(limit, kMaxLoops, 0),
+                   kind == kLocal ? kInputOffset + kInputBytes : kInputOffset,
                    header_for(kRankMagic, job, rank, limit));
 }
 
 std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job, int rank,
-                                         bool writable) {
-  std::string path = dir + "/rank-" + std::to_string(rank) + ".arena";
+                                         bool writable, Kind kind) {
+  std::string name = path(dir, rank, kind);
   FileHeader header{};
-  int fd = open_file(path, kRankMagic, job, writable, &header);
+  int fd = open_file(name, kRankMagic, job, writable, &header);
   if (fd < 0) return nullptr;
   auto file = std::make_unique<RankFile>();
   file->fd_ = fd;
   file->limit_ = header.limit_bytes;
   if (header.rank != static_cast<uint32_t>(rank)) {
-    fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job again", path.c_str(),
+    fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job again", name.c_str(),
          header.rank, rank);
     return nullptr;
   }

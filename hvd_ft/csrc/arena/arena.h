@@ -109,15 +109,20 @@ class Node {
 class RankFile {
  public:
   ~RankFile();
-  static int create(const std::string& dir, const char* job, int rank, uint64_t limit);
+  // Of a rank of this node; or only the private parts of snapshots of a rank elsewhere.
+  enum Kind { kLocal, kParts };
+  static int create(const std::string& dir, const char* job, int rank, uint64_t limit,
+                    Kind kind = kLocal);
   // Its input area is mapped; only the rank's own worker can write to it.
   static std::unique_ptr<RankFile> open(const std::string& dir, const char* job, int rank,
-                                        bool writable);
+                                        bool writable, Kind kind = kLocal);
   char* input() const { return input_.data(); }
   int fd() const { return fd_; }
   uint64_t limit() const { return limit_; }
 
  private:
+  static std::string path(const std::string& dir, int rank, Kind kind);
+
   int fd_ = -1;
   uint64_t limit_ = 0;
   Mapping input_;

@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 15;
+constexpr uint32_t kLayoutVersion = 17;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -55,10 +55,14 @@ struct FileHeader {
 
 // A loop's snapshots. `published` packs (position + 1) << 1 | slot: position and slot must
 // be read together, or a reader could truncate the log at a position not yet published.
+// On the buddy's node (private_parts.h) the slots of ranks elsewhere are those of their parts.
 struct Loop {
   Shared<uint64_t> begin;  // op id + 1; 0: not begun
   Shared<uint64_t> published;
   Shared<uint32_t> ended;
+  // Written by the mirror on rank 0's node for its own ranks: `published` whose private part the
+  // second node has.
+  Shared<uint64_t> held;
   // What each slot holds, and the latest cuts that were given up and published: see
   // shared_snapshot.h.
   Shared<uint64_t> slots[2], given_up, published_cut;
@@ -176,6 +180,13 @@ struct NodeHeader {
   Shared<uint64_t> mirror_asleep, ring_asleep;
   PairLog pair_log;                             // written by them
   alignas(64) Shared<uint64_t> final_segments;  // every segment before it is final
+
+  // See rejoin.h. Written by the agent of the node's first rank before the generation begins.
+  Shared<uint32_t> lost;       // this arena is new, and is to be filled
+  Shared<uint64_t> done_over;  // the latest op that was to be done over, + 1
+  // By loop: where the job's ranks that are in it may have to start again, at the oldest;
+  // position + 1. Written by the sequencer, and sent by the mirror.
+  Shared<uint64_t> oldest[kMaxLoops];
 
   Claim claims[kClaims];
 

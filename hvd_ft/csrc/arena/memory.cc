@@ -67,8 +67,9 @@ void settle_claims(RankBlock& block) {
 hvdft_memory memory_now(const Node& node) {
   const NodeHeader& h = node.header();
   hvdft_memory m{};
-  for (int r = node.first_local(); r < node.end_local(); ++r) {
+  for (int r = 0; r < node.size(); ++r) {  // those elsewhere may have parts here
     const RankBlock& block = node.rank(r);
+    if (block.slot_bytes.load() == 0) continue;
     m.slots += block.slot_bytes.load();
     for (const Loop& loop : block.loops) {
       if (loop.begin.load(std::memory_order_acquire) == 0) break;
@@ -110,9 +111,7 @@ void note_log(const Node& node, uint64_t bytes) {
 uint64_t used_bytes(const Node& node) {
   const NodeHeader& h = node.header();
   uint64_t sum = h.heap_claimed.load() + h.message_bytes.load();
-  for (int r = node.first_local(); r < node.end_local(); ++r) {
-    sum += node.rank(r).slot_bytes.load();
-  }
+  for (int r = 0; r < node.size(); ++r) sum += node.rank(r).slot_bytes.load();
   return sum;
 }
 

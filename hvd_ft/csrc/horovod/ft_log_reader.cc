@@ -27,6 +27,10 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
     }
     FtCheck(code);
     auto agreed = FtReadResponse(record);
+    // A script without requests may be about to add the set.
+    if (sets_.count(agreed.process_set) == 0 && !FtAnyPending(sets_) && !leaving) {
+      return nullptr;
+    }
     const FtProcessSet& set = SetOf(agreed.process_set, record);
     if (before != nullptr && before != &set) {
       return nullptr;
@@ -42,8 +46,8 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
       replay_.Moved();
       return &set;
     }
-    // Before it has entered, a script without requests may be about to jump to its snapshot.
-    if (!ft().worker_entered() && !FtAnyPending(sets_) && !leaving) {
+    // The others wait for that, whatever the script does meanwhile.
+    if (!ft().worker_may_pass(record.id)) {
       return nullptr;
     }
     executor_.PassOver(record);

@@ -334,7 +334,10 @@ HVDFT_API int hvdft_worker_advance(void);
 // 1 if this rank has contributed nothing to the op yet; 0 if an earlier incarnation has.
 HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
-HVDFT_API int hvdft_worker_passed(uint64_t id);    // it was an op of other ranks
+// An op of other ranks is begun, if it may be passed now, and passed when it is complete. It may not
+// be while the script jumps to a snapshot, nor if it lies before that.
+HVDFT_API int hvdft_worker_may_pass(uint64_t id);
+HVDFT_API int hvdft_worker_passed(uint64_t id);
 
 // A read-only mapping of `bytes` of the result of op `id`, which is complete and not yet executed.
 // It stays valid until it is released, whatever becomes of the log. NULL: they have to be copied.

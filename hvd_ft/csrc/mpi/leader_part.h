@@ -66,7 +66,7 @@ class MirrorPart : public LeaderPart {
 template <typename Half>
 class RingPart : public LeaderPart {
  public:
-  RingPart(const NodeMember& member, Endpoint& endpoint)
+  RingPart(NodeMember& member, Endpoint& endpoint)
       : stop_(member.node().header().stop), half_(member, endpoint) {}
 
   bool step(uint64_t) override {

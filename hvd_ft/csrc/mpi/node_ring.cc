@@ -39,7 +39,7 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, cons
   return count_;
 }
 
-NodeSender::NodeSender(const NodeMember& member, Endpoint& endpoint)
+NodeSender::NodeSender(NodeMember& member, Endpoint& endpoint)
     : member_(member), endpoint_(endpoint), sender_(member.number()) {}
 
 bool NodeSender::connect() {
@@ -79,15 +79,17 @@ bool NodeSender::send_next() {
   EdgePosition received = member_.log().received.at();
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
   if (!sender_.next(received, inputs, &next)) return false;
-  const char* from = next.from_input ? member_.inputs(*record_, sender_.plan())
-                                     : member_.passing(*record_, sender_.plan());
+  const RingPlan& plan = sender_.plan();
+  const char* from = next.from_input
+                         ? member_.inputs(*record_, plan)
+                         : member_.passing(*record_, plan, next.at.position - plan.segments());
   on_their_way_.add(
       {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.at});
   sender_.sent();
   return true;
 }
 
-NodeReceiver::NodeReceiver(const NodeMember& member, Endpoint& endpoint)
+NodeReceiver::NodeReceiver(NodeMember& member, Endpoint& endpoint)
     : member_(member),
       endpoint_(endpoint),
       receiver_(member.number(), member.members, member.log().received.at()),
@@ -134,8 +136,8 @@ bool NodeReceiver::expect_next() {
       !(EdgePosition{next.at.op, next.at.position - round} < member_.log().sent.at())) {
     return false;
   }
-  char* to =
-      next.adds ? room(on_their_way_.begun) : member_.passing(*record_, plan) + next.bytes.from;
+  char* to = next.adds ? room(on_their_way_.begun)
+                       : member_.passing(*record_, plan, next.at.position) + next.bytes.from;
   on_their_way_.add(
       {endpoint_.begin_receive(to, next.bytes.bytes(), predecessor()), {next, record_}});
   ahead_.received();
@@ -161,8 +163,12 @@ bool NodeReceiver::take_oldest() {
 }
 
 void NodeReceiver::add(const Record& record, const Incoming& in) {
+  const RingPlan& plan = receiver_.plan();
+  if (member_.aside.empty() && member_.is_aside(record, plan, in.at.position)) {
+    member_.aside.resize(record.heap_bytes());
+  }
   sum(record, room(on_their_way_.done), member_.partial(record) + in.bytes.from,
-      member_.result(record) + in.bytes.from, in.bytes.bytes());
+      member_.passing(record, plan, in.at.position) + in.bytes.from, in.bytes.bytes());
 }
 
 void NodeReceiver::add_chunks(const Record& record) {

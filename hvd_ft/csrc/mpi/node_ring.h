@@ -12,6 +12,7 @@
 #include "arena/node_arenas.h"
 #include "mpi/endpoint.h"
 #include "mpi/pipelined.h"
+#include "protocol/rejoin.h"
 #include "protocol/ring.h"
 
 namespace hvdft {
@@ -20,6 +21,8 @@ namespace hvdft {
 struct NodeMember {
   const Arenas& arenas;
   uint64_t members;
+  // Partial sums of the op that is done over (rejoin.h); the receiving half makes it.
+  std::vector<char> aside{};
 
   Node& node() const { return arenas.node(); }
   uint64_t number() const { return node().number(); }
@@ -33,12 +36,17 @@ struct NodeMember {
   char* chunks(const Record& record, const RingPlan& plan) const {
     return node().heap() + node().chunks_offset(record, plan);
   }
-  // Addresses of a plan's bytes: of inputs, and of those that are received and sent on.
+  // Addresses of a plan's bytes: of inputs, and of those that are received at a position, and sent
+  // on.
   char* inputs(const Record& record, const RingPlan& plan) const {
     return plan.gathered() ? chunks(record, plan) : partial(record);
   }
-  char* passing(const Record& record, const RingPlan& plan) const {
+  char* passing(const Record& record, const RingPlan& plan, uint64_t received_at) {
+    if (is_aside(record, plan, received_at)) return aside.data();
     return plan.gathered() ? chunks(record, plan) : result(record);
+  }
+  bool is_aside(const Record& record, const RingPlan& plan, uint64_t received_at) const {
+    return record.id + 1 == node().header().done_over.load() && is_partial(plan, received_at);
   }
 };
 
@@ -59,7 +67,7 @@ struct EdgeGreeting {
 
 class NodeSender {
  public:
-  NodeSender(const NodeMember& member, Endpoint& endpoint);
+  NodeSender(NodeMember& member, Endpoint& endpoint);
   bool connect();  // false: not yet, and nothing else may be called before
   bool step();     // does what is possible without waiting; returns whether there was anything
   // Whether it waits for something that comes over MPI, without a doorbell.
@@ -72,7 +80,7 @@ class NodeSender {
 
   int successor() const { return (endpoint_.member() + 1) % endpoint_.members(); }
 
-  const NodeMember& member_;
+  NodeMember& member_;
   Endpoint& endpoint_;
   EdgeGreeting greeting_{};
   std::optional<Transfer> greeted_;
@@ -84,7 +92,7 @@ class NodeSender {
 
 class NodeReceiver {
  public:
-  NodeReceiver(const NodeMember& member, Endpoint& endpoint);
+  NodeReceiver(NodeMember& member, Endpoint& endpoint);
   bool connect();
   bool step();
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
@@ -105,7 +113,7 @@ class NodeReceiver {
   }
   char* room(uint64_t number) { return room_.data() + number % kTransfers * kRingSegmentBytes; }
 
-  const NodeMember& member_;
+  NodeMember& member_;
   Endpoint& endpoint_;
   EdgeGreeting greeting_{};
   std::optional<Transfer> greeted_;

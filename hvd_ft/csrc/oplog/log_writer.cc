@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/doorbell.h"
@@ -116,6 +117,30 @@ int LogWriter::append(uint64_t count) {
   return HVDFT_OK;
 }
 
+// Where a rank starts again, whatever dies: Loop::published.
+uint64_t LogWriter::restart_of(const Loop& loop, int rank) const {
+  bool waits = node_.several() && node_.is_local(rank);
+  return (waits ? loop.held : loop.published).load(std::memory_order_acquire);
+}
+
+void LogWriter::publish_oldest() {
+  if (!node_.several()) return;
+  NodeHeader& h = node_.header();
+  bool moved = false;
+  for (int number = 0; number < kMaxLoops; ++number) {
+    uint64_t oldest = UINT64_MAX;
+    for (int r = 0; r < node_.size(); ++r) {
+      const Loop& loop = node_.rank(r).loops[number];
+      uint64_t at = loop.begin.load() == 0 || loop.ended.load() != 0 ? 0 : restart_of(loop, r) >> 1;
+      if (at > 0) oldest = std::min(oldest, at);
+    }
+    if (oldest != UINT64_MAX) moved |= h.oldest[number].exchange(oldest) != oldest;
+  }
+  if (!moved) return;
+  notify(h.snapshot_doorbell);
+  node_.notify_mirror();
+}
+
 bool LogWriter::truncate() {
   // Workers publish more often than it matters here: look only when a snapshot has moved.
   std::vector<uint64_t> positions;
@@ -124,12 +149,13 @@ bool LogWriter::truncate() {
       uint64_t begin = loop.begin.load(std::memory_order_acquire);
       if (begin == 0) break;
       positions.push_back(begin);
-      positions.push_back(loop.published.load(std::memory_order_acquire) >> 1);
+      positions.push_back(restart_of(loop, r) >> 1);
     }
     positions.push_back(0);
   }
   if (positions == positions_) return false;
   positions_ = positions;
+  publish_oldest();
 
   std::vector<std::vector<LoopPosition>> ranks;
   size_t at = 0;

@@ -16,6 +16,10 @@
 // complete and never will be, or all ranks have published something newer. Hence the invariant: all
 // parts of each rank's published snapshot, or of its newer complete one, exist.
 //
+// Ranks of other nodes have the same shared contents in slots of their own. If a node is lost, its
+// ranks start again from these, at the snapshot that they published last. So a shared slot stays
+// also until all ranks of the job have published something newer (`newer_elsewhere`).
+//
 // Rules only: no memory, threads or clock. snapshot.cc applies them to the arena;
 // shared_snapshot_test.cc tries every interleaving.
 #ifndef HVD_FT_SHARED_SNAPSHOT_H
@@ -57,8 +61,9 @@ enum class SlotUse {
 };
 
 // `word`: of that slot; `published`: of the other one, or 0; `ranks`: of the node, this one
-// included.
-inline SlotUse use_of(uint64_t word, uint64_t published, const std::vector<RankSlots>& ranks) {
+// included; `newer_elsewhere`: see above.
+inline SlotUse use_of(uint64_t word, uint64_t published, const std::vector<RankSlots>& ranks,
+                      bool newer_elsewhere = true) {
   bool newer = cut_of(word) > cut_of(published);
   if (word == 0 || is_alone(word)) return newer ? SlotUse::kComplete : SlotUse::kFree;
   bool complete = true, all_beyond = true, all_soon = true;
@@ -70,7 +75,8 @@ inline SlotUse use_of(uint64_t word, uint64_t published, const std::vector<RankS
     all_soon = all_soon && (beyond || rank.holds(published));
   }
   if (newer) return complete ? SlotUse::kComplete : SlotUse::kNeeded;
-  return all_beyond ? SlotUse::kFree : all_soon ? SlotUse::kNeeded : SlotUse::kHeld;
+  if (all_beyond) return newer_elsewhere ? SlotUse::kFree : SlotUse::kNeeded;
+  return all_soon ? SlotUse::kNeeded : SlotUse::kHeld;
 }
 
 }  // namespace hvdft

@@ -14,7 +14,8 @@
 // applied after it (see hvd_ft.h). Fingerprints are read after that, and applied before that, which
 // says that none will come.
 //
-// Messages between workers (mirror_messages.h) go both ways, to wherever their dest is.
+// Messages between workers (mirror_messages.h) go both ways, to wherever their dest is. So do the
+// private parts of snapshots (private_parts.h).
 //
 // The next generation of agents begins anew: frames under way are lost, and everything published in
 // the arenas is sent again. Records of the log and events, which must not arrive twice, continue
@@ -33,6 +34,7 @@
 #include "oplog/log_store.h"
 #include "replication/mirror_frames.h"
 #include "replication/mirror_messages.h"
+#include "replication/private_parts.h"
 
 namespace hvdft {
 
@@ -65,7 +67,11 @@ class MirrorSender {
   bool tells_of(int rank) const;
   uint64_t kept_id(uint64_t number) const;
   void collect_rank(int rank, uint64_t now_ns, std::string* out);
-  void collect_loops(int rank, std::string* out);
+  void collect_loops(int rank, bool may_send_parts, std::string* out);
+  bool waits_for(int rank) const;
+  void collect_cuts(int rank, std::string* out);
+  void collect_held(std::string* out);
+  void collect_oldest(std::string* out);
   void collect_mail(int rank, std::string* out);
   void collect_fingerprints(int rank, std::string* out);
   void collect_log(uint64_t decided_before, std::string* out);
@@ -76,7 +82,8 @@ class MirrorSender {
   void collect_memory(std::string* out);
 
   struct LoopSent {
-    uint64_t begin = 0, published = 0, ended = 0;
+    uint64_t begin = 0, published = 0, ended = 0, held = 0;
+    CutsFrame cuts{};
   };
   struct Sent {  // of one rank
     RankFacts facts{};
@@ -88,11 +95,14 @@ class MirrorSender {
   const Node& node_;
   const int first_, end_;
   const bool keeps_log_;
+  const bool to_buddy_;  // the other end is the buddy of this node's ranks
   std::vector<Sent> sent_;
+  PartSender parts_;
   MessageMirrorSender messages_;
   uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
   hvdft_memory memory_[2] = {};
   uint64_t memory_at_ns_ = 0;  // when
+  uint64_t oldest_[kMaxLoops] = {};
   bool stop_ = false;
 };
 
@@ -103,6 +113,7 @@ class MirrorReceiver {
       : node_(node),
         store_(store),
         messages_(node),
+        parts_(node),
         peer_(node.rank(peer)),
         gone_(store ? store->gone() : 0),
         heard_(static_cast<size_t>(node.size())) {}
@@ -132,6 +143,7 @@ class MirrorReceiver {
   Node& node_;
   LogStore* store_;
   MessageMirrorReceiver messages_;
+  PartReceiver parts_;
   RankBlock& peer_;
   std::optional<HelloFrame> hello_;
   std::string rest_;  // of a frame that is not complete

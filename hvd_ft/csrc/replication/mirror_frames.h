@@ -26,6 +26,10 @@ enum class FrameKind : uint32_t {
   kMark,          // position + 1
   kFingerprints,  // cut_key(), then the fingerprints
   kMemory,        // an hvdft_memory of now and one of the most, of the node with this first rank
+  kCuts,          // CutsFrame, of a rank whose fingerprints the other end waits for
+  kPart,          // PartHead, then a piece: see private_parts.h
+  kHeld,          // HeldFrame: of a rank of the other end's node, whose part is here
+  kOldest,        // HeldFrame: see NodeHeader::oldest
   kBye,
   kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,
@@ -45,6 +49,12 @@ struct HelloFrame {
 };
 struct LoopFrame {
   uint64_t loop, begin, published, ended;
+};
+struct CutsFrame {
+  uint64_t loop, given_up, passed, ended;
+};
+struct HeldFrame {
+  uint64_t loop, position;
 };
 struct MailHead {
   uint64_t term, sequence;

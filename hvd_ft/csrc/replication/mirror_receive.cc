@@ -84,6 +84,27 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return apply_fingerprints(rank, payload, frame.bytes);
     case FrameKind::kMemory:
       return apply_memory(rank, payload);
+    case FrameKind::kCuts: {
+      auto cuts = get<CutsFrame>(payload);
+      Loop& loop = block.loops[cuts.loop];
+      loop.given_up.store(cuts.given_up, std::memory_order_seq_cst);
+      loop.passed_cut.store(cuts.passed, std::memory_order_seq_cst);
+      loop.ended.store(static_cast<uint32_t>(cuts.ended), std::memory_order_seq_cst);
+      snapshots_ = true;
+      return;
+    }
+    case FrameKind::kPart:
+      return parts_.apply(rank, payload, frame.bytes);
+    case FrameKind::kHeld: {
+      auto held = get<HeldFrame>(payload);
+      log_writer_ = true;
+      return block.loops[held.loop].held.store(held.position, std::memory_order_release);
+    }
+    case FrameKind::kOldest: {
+      auto oldest = get<HeldFrame>(payload);
+      snapshots_ = true;
+      return node_.header().oldest[oldest.loop].store(oldest.position, std::memory_order_seq_cst);
+    }
     case FrameKind::kBye:
       bye_ = true;
       return;

@@ -53,7 +53,9 @@ MirrorSender::MirrorSender(const Node& node, int first, int end)
       first_(first),
       end_(end),
       keeps_log_(node.is_local(0)),
+      to_buddy_(!keeps_log_ || first == node.end_local()),
       sent_(static_cast<size_t>(node.size())),
+      parts_(node),
       messages_(node, [this](int rank) { return !tells_of(rank); }) {}
 
 void MirrorSender::resume(const HelloFrame& theirs) {
@@ -80,22 +82,23 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     collect_log(decided_before, &news);
     collect_answers(&news);
     if (term != term_) put_frame(&news, FrameKind::kTerm, 0, term_ = term);
+    collect_oldest(&news);
   }
   for (int r = 0; r < node_.size(); ++r) {
     if (!tells_of(r)) continue;
     std::string rest;
     collect_rank(r, now_ns, &rest);
-    if (!keeps_log_) {
-      collect_loops(r, &rest);
-      collect_mail(r, &rest);
-      collect_fingerprints(r, &news);
-    }
+    if (to_buddy_ && node_.is_local(r)) collect_loops(r, out->empty(), &rest);
+    if (waits_for(r)) collect_cuts(r, &rest);
+    if (!keeps_log_) collect_mail(r, &rest);
+    if (!keeps_log_ || waits_for(r)) collect_fingerprints(r, &news);
     news.append(rest);
   }
   if (!keeps_log_ && now_ns - memory_at_ns_ >= kLazyNs) {
     memory_at_ns_ = now_ns;
     collect_memory(&news);
   }
+  if (!keeps_log_ && node_.first_local() == end_) collect_held(&news);
   collect_events(&news);
   collect_stop(&news);
   if (out->empty()) messages_.collect(&news);
@@ -126,21 +129,65 @@ void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
   sent.at_ns = now_ns;
 }
 
-void MirrorSender::collect_loops(int rank, std::string* out) {
+void MirrorSender::collect_loops(int rank, bool may_send_parts, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
   for (size_t i = 0; i < sent.loops.size(); ++i) {
     const Loop& loop = node_.rank(rank).loops[i];
-    LoopFrame frame{i, loop.begin.load(std::memory_order_acquire),
-                    loop.published.load(std::memory_order_acquire),
+    LoopFrame frame{i, loop.begin.load(std::memory_order_acquire), 0,
                     loop.ended.load(std::memory_order_seq_cst)};
     if (frame.begin == 0) break;
+    // The part goes before what tells that it is published.
+    frame.published = parts_.collect(rank, static_cast<int>(i), may_send_parts, out);
     LoopSent& before = sent.loops[i];
     if (frame.begin == before.begin && frame.published == before.published &&
         frame.ended == before.ended) {
       continue;
     }
-    before = {frame.begin, frame.published, frame.ended};
+    before.begin = frame.begin;
+    before.published = frame.published;
+    before.ended = frame.ended;
     put_frame(out, FrameKind::kLoop, rank, frame);
+  }
+}
+
+// Ranks of the other end compare their variables with one rank elsewhere: with rank 0, and those
+// of its node with the first one of the next node. Rank 0's worker compares those of all.
+bool MirrorSender::waits_for(int rank) const {
+  return keeps_log_ ? rank == 0 : rank == node_.first_local() && rank == end_;
+}
+
+void MirrorSender::collect_cuts(int rank, std::string* out) {
+  for (uint64_t i = 0; i < kMaxLoops; ++i) {
+    const Loop& loop = node_.rank(rank).loops[i];
+    if (loop.begin.load(std::memory_order_acquire) == 0) break;
+    CutsFrame cuts{i, loop.given_up.load(std::memory_order_seq_cst),
+                   loop.passed_cut.load(std::memory_order_seq_cst),
+                   loop.ended.load(std::memory_order_seq_cst)};
+    CutsFrame& before = sent_[static_cast<size_t>(rank)].loops[i].cuts;
+    if (std::memcmp(&cuts, &before, sizeof cuts) == 0) continue;
+    put_frame(out, FrameKind::kCuts, rank, before = cuts);
+  }
+}
+
+// Of rank 0's node, whose ranks' parts are here.
+void MirrorSender::collect_held(std::string* out) {
+  for (int r = first_; r < end_; ++r) {
+    for (uint64_t i = 0; i < kMaxLoops; ++i) {
+      const Loop& loop = node_.rank(r).loops[i];
+      uint64_t published = loop.published.load(std::memory_order_acquire);
+      uint64_t& held = sent_[static_cast<size_t>(r)].loops[i].held;
+      if (loop.begin.load(std::memory_order_acquire) == 0) break;
+      if (published == held) continue;
+      put_frame(out, FrameKind::kHeld, r, HeldFrame{i, held = published});
+    }
+  }
+}
+
+void MirrorSender::collect_oldest(std::string* out) {
+  for (uint64_t i = 0; i < kMaxLoops; ++i) {
+    uint64_t oldest = node_.header().oldest[i].load(std::memory_order_seq_cst);
+    if (oldest == oldest_[i]) continue;
+    put_frame(out, FrameKind::kOldest, 0, HeldFrame{i, oldest_[i] = oldest});
   }
 }
 
@@ -164,7 +211,6 @@ void MirrorSender::collect_mail(int rank, std::string* out) {
   }
 }
 
-// Only rank 0's node compares those of all ranks.
 void MirrorSender::collect_fingerprints(int rank, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
   const Fingerprints* both = node_.fingerprints(rank);

@@ -103,7 +103,7 @@ void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms) {
 
 int hvdft_worker_any_away(void) {
   const Worker& w = *the_worker();
-  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
+  for (int r = 0; r < w.node->size(); ++r) {
     uint32_t state = w.node->rank(r).state.load(std::memory_order_acquire);
     if (r != w.rank && (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING)) return 1;
   }

@@ -22,16 +22,30 @@ void LogCursor::executed(uint64_t id) {
   next_.store(id + 1);
 }
 
+bool LogCursor::may_pass(uint64_t id) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (jumping_ || id < next()) return false;
+  ++passing_;
+  return true;
+}
+
 void LogCursor::passed(uint64_t id) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  go_on(id);
+  --passing_;
+  if (passing_ == 0) changed_.notify_all();
+}
+
+void LogCursor::go_on(uint64_t id) {
   state_.progressed();
   block_.executed.store(id + 1);
   next_.store(id + 1);
 }
 
-void LogCursor::jump(uint64_t position) {
+void LogCursor::go_to(uint64_t position) {
   cursor_.store(position);
   // It may be ahead: then only ops of other ranks have followed the snapshot.
-  if (next() < position) passed(position - 1);
+  if (next() < position) go_on(position - 1);
 }
 
 }  // namespace hvdft

@@ -64,7 +64,10 @@ SlotUse use_of(int number) {
   for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
     ranks.push_back(slots_of(w.node->rank(r).loops[number]));
   }
-  return hvdft::use_of(word, published_word(own), ranks);
+  int slot = unpublished_slot(own);
+  bool newer = !w.node->several() || w.node->header().oldest[number].load(
+                                         std::memory_order_seq_cst) > own.positions[slot] + 1;
+  return hvdft::use_of(word, published_word(own), ranks, newer);
 }
 
 HVDFT_PER_WORKER std::mutex publishing;  // by the script's thread, or the one that copies
@@ -126,12 +129,24 @@ HVDFT_PER_WORKER Slot written[2];
 HVDFT_PER_WORKER Slot being_read;
 HVDFT_PER_WORKER std::map<int, Slot> stripes;  // of other ranks on the node
 
+// An ended loop needs one slot only, the published one.
+void release_unneeded(int number) {
+  Worker& w = *the_worker();
+  Loop& loop = w.block().loops[number];
+  int slot = unpublished_slot(loop);
+  if (loop.claimed[slot].load() == 0 || use_of(number) != SlotUse::kFree) return;
+  loop.slots[slot].store(0);
+  hvdft::release_slot(*w.node, *w.file, {w.rank, number, slot});
+}
+
 }  // namespace
 
 int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
+  // Their ends may have been too early for that, or an incarnation was killed there.
+  for (int ended = 0; ended < number; ++ended) release_unneeded(ended);
   w.bytes_before_step = w.result_bytes.load();
   w.loop_step_bytes = 0;
   uint64_t known = loop->begin.load();
@@ -154,13 +169,10 @@ int hvdft_worker_loop_end(int number) {
   if (loop == nullptr) return HVDFT_EINVAL;
   if (int code = publish_complete(number); code != HVDFT_OK) return code;
   Worker& w = *the_worker();
-  bool ended_before = loop->ended.exchange(1) == 1;
+  loop->ended.store(1);
   hvdft::notify(w.node->header().snapshot_doorbell);  // no fingerprints come any more
   w.node->notify_mirror();
-  if (ended_before || use_of(number) != SlotUse::kFree) return HVDFT_OK;
-  int slot = unpublished_slot(*loop);
-  loop->slots[slot].store(0);
-  hvdft::release_slot(*w.node, *w.file, {w.rank, number, slot});
+  release_unneeded(number);
   return HVDFT_OK;
 }
 
@@ -278,7 +290,9 @@ int hvdft_worker_jump(int number) {
   uint64_t position = (published >> 1) - 1;
   failpoint(HVDFT_AT_RESTORE, position);
   w.messages.go_back(number, static_cast<int>(published & 1));
-  w.log.jump(position);
+  if (!w.log.jump(position, [&] { return w.stopped(); })) {
+    return fail(HVDFT_ESTOPPED, "the job is being stopped");
+  }
   w.state.event(HVDFT_EV_RESTORED, position);
   hvdft_worker_notify();
   return HVDFT_OK;

@@ -190,6 +190,8 @@ int hvdft_worker_executed(uint64_t id) {
   return HVDFT_OK;
 }
 
+int hvdft_worker_may_pass(uint64_t id) { return the_worker()->log.may_pass(id); }
+
 int hvdft_worker_passed(uint64_t id) {
   the_worker()->log.passed(id);
   return HVDFT_OK;

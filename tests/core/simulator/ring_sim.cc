@@ -17,6 +17,19 @@ using namespace ring_sim;
 
 namespace {
 
+// Every second crash point, after one of some losses: the op is done over again.
+void after_a_loss(Runs& runs, const Case& made) {
+  for (int64_t at = 20; at < 110; at += 10) {
+    Case lost = made;
+    Fault fault;
+    fault.before = at;
+    fault.loses = true;
+    fault.member = static_cast<int>(at / 10 % 3);
+    lost.faults.push_back(fault);
+    runs.at_each_point(lost, false, at, [&](const Case& c) { runs.must_be_well(c); });
+  }
+}
+
 int every_crash_point(uint64_t most_members) {
   uint64_t failures = 0;
   for (uint64_t members = 2; members <= most_members; ++members) {
@@ -28,6 +41,7 @@ int every_crash_point(uint64_t most_members) {
       // Two segments a chunk; one in all, with and without a way round for sums.
       made.ops = {{false, 9 * members + 1}, {true, 5}, {true, 40, true}};
       runs.at_each_point(made, true, 0, [&](const Case& c) { runs.must_be_well(c); });
+      if (members == 3) after_a_loss(runs, made);
     }
     std::printf("rings of %lu: %lu cases, %lu not well\n", members, runs.cases(), runs.failures());
     failures += runs.failures();

@@ -3,7 +3,8 @@
 //   n=3 seed=7 ops=u64:40,f32:9g kill=1@130/none/late kill=all@note-sent:0.2 suspect@200
 //
 // ops=TYPE:ELEMENTS, with a g those of an op that is gathered, if it is small enough.
-// kill=MEMBER@WHEN[/ARRIVES][/NOTICED], suspect@WHEN[/NOTICED]: WHEN is the number of the action
+// kill=MEMBER@WHEN[/ARRIVES][/NOTICED], lose=MEMBER@… (with its arena: its node is gone),
+// suspect@WHEN[/NOTICED]: WHEN is the number of the action
 // before which it happens, or [ACTOR.]ACTION[:OP.POSITION], before the next such action of that
 // member (else of the one that dies); faults have their turn one after the other. ARRIVES: what of
 // the messages that the dead member had on their way comes through, `none`, `all` or `some`
@@ -34,11 +35,12 @@ enum class Action {
   kNoteReceived,  // … and the record says so
   kEnter,         // a member enters a generation, …
   kTell,          // … sends its record to its predecessor, …
-  kLearn          // … and learns that of its successor
+  kLearn,         // … and learns that of its successor
+  kRejoin         // a step of rejoin.h, before a member starts
 };
 constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-sent",
                                         "take",  "write", "write-rest", "note-received",
-                                        "enter", "tell",  "learn"};
+                                        "enter", "tell",  "learn",      "rejoin"};
 
 // The protocol, and what it must not be: the simulator has to find what is wrong with these.
 enum class Protocol {
@@ -49,15 +51,20 @@ enum class Protocol {
   kInPlace,         // sums are taken in place
   kRecordFirst,     // the record is published before the effect is written
   kTellFirst,       // the record is sent before older generations are refused
+  kStay,            // a member is lost, and the others go on from their own records
+  kOverFinal,       // an op that is done over is not put aside
+  kRecordOnly,      // results are not taken from the most advanced member
 };
-constexpr const char* kProtocolNames[] = {"pair-log",        "one-log-per-node", "sender-is-truth",
-                                          "old-generations", "in-place",         "record-first",
-                                          "tell-first"};
+constexpr const char* kProtocolNames[] = {
+    "pair-log",   "one-log-per-node", "sender-is-truth", "old-generations",
+    "in-place",   "record-first",     "tell-first",      "stay",
+    "over-final", "record-only"};
 
 constexpr int kEverybody = -1;
 
 struct Fault {
-  bool kills = true;  // else a false suspicion: a new generation, although no member is dead
+  bool loses = false;  // the arena too
+  bool kills = true;   // else a false suspicion: a new generation, although no member is dead
   int member = kEverybody;
   int64_t before = -1;  // the number of an action; -1: an action of this kind
   Action action = Action::kGive;
@@ -112,9 +119,10 @@ inline void parse_when(const std::string& text, Fault* fault) {
   fault->at = hvdft::EdgePosition{std::stoull(parts.at(0)), std::stoull(parts.at(1))};
 }
 
-inline Fault parse_fault(const std::string& who, const std::string& what) {
+inline Fault parse_fault(const std::string& kind, const std::string& who, const std::string& what) {
   Fault fault;
-  fault.kills = who != "suspect";
+  fault.kills = kind != "suspect";
+  fault.loses = kind == "lose";
   if (fault.kills && who != "all") fault.member = std::stoi(who);
   auto parts = split(what, '/');
   parse_when(parts.at(0), &fault);
@@ -135,8 +143,9 @@ inline Case parse(const std::string& line) {
   for (std::string word; in >> word;) {
     size_t at = word.find('@'), equals = word.find('=');
     if (at != std::string::npos) {
-      size_t who = equals == std::string::npos ? 0 : equals + 1;
-      made.faults.push_back(parse_fault(word.substr(who, at - who), word.substr(at + 1)));
+      size_t kind = std::min(equals, at), who = std::min(kind + 1, at);
+      made.faults.push_back(
+          parse_fault(word.substr(0, kind), word.substr(who, at - who), word.substr(at + 1)));
       continue;
     }
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
@@ -168,7 +177,7 @@ inline std::string text_of(const Fault& fault) {
   else if (fault.member == kEverybody)
     out << "kill=all@";
   else
-    out << "kill=" << fault.member << '@';
+    out << (fault.loses ? "lose=" : "kill=") << fault.member << '@';
   if (fault.before >= 0) {
     out << fault.before;
   } else {

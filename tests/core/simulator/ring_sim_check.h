@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/ring_plan.h"
@@ -73,7 +74,9 @@ class Checker {
         accepted_(made.members),
         generations_(made.members),
         entered_(made.members),
-        record_(made.members) {}
+        again_(made.members),
+        record_(made.members),
+        final_(made.members) {}
 
   void enters(uint64_t member, uint64_t generation) {
     if (generation <= entered_[member]) throw Violation("record: a generation is entered twice");
@@ -88,7 +91,7 @@ class Checker {
       throw Violation("old: " + who + " in generation " + std::to_string(entered_[member]) +
                       " accepts a message of generation " + std::to_string(generation));
     }
-    if (++accepted_[member] >= segments + generations_[member]) {
+    if (++accepted_[member] >= segments + generations_[member] + again_[member]) {
       throw Violation("redone: " + who + " accepts more than it needs");
     }
   }
@@ -99,6 +102,21 @@ class Checker {
     throw Violation("order: member " + std::to_string(member) + " gets what it does not await");
   }
 
+  // It does an op over, from here on, and so accepts its segments again.
+  void rejoins(uint64_t member, hvdft::EdgePosition at, uint64_t segments) {
+    record_[member] = at;
+    again_[member] += segments;
+  }
+
+  void lost(uint64_t member) { final_[member].clear(); }
+
+  // What was final before must still be, whatever is being written.
+  void is_still_final(uint64_t member, uint64_t op, const std::string& result) {
+    for (auto& [of, bytes] : final_[member]) {
+      if (of == op) compare(member, op, bytes, result);
+    }
+  }
+
   void records(uint64_t member, hvdft::EdgePosition at) {
     if (at < record_[member]) throw Violation("record: it goes back");
     record_[member] = at;
@@ -106,11 +124,8 @@ class Checker {
 
   // A stretch of a result is published as final: it may be read from now on.
   void is_final(uint64_t member, uint64_t op, hvdft::ByteRange bytes, const std::string& result) {
-    if (reference_ == nullptr) return;
-    if (result.compare(bytes.from, bytes.bytes(), (*reference_)[op], bytes.from, bytes.bytes())) {
-      throw Violation("wrong: what member " + std::to_string(member) + " takes for final in op " +
-                      std::to_string(op));
-    }
+    compare(member, op, bytes, result);
+    final_[member].emplace_back(op, bytes);
   }
 
   void is_result(uint64_t member, uint64_t op, const std::string& result) {
@@ -122,10 +137,19 @@ class Checker {
   }
 
  private:
+  void compare(uint64_t member, uint64_t op, hvdft::ByteRange bytes, const std::string& result) {
+    if (reference_ == nullptr) return;
+    if (result.compare(bytes.from, bytes.bytes(), (*reference_)[op], bytes.from, bytes.bytes())) {
+      throw Violation("wrong: what member " + std::to_string(member) + " takes for final in op " +
+                      std::to_string(op));
+    }
+  }
+
   const Case& case_;
   const std::vector<std::string>* reference_;
-  std::vector<uint64_t> accepted_, generations_, entered_;
+  std::vector<uint64_t> accepted_, generations_, entered_, again_;
   std::vector<hvdft::EdgePosition> record_;
+  std::vector<std::vector<std::pair<uint64_t, hvdft::ByteRange>>> final_;  // op, bytes
 };
 
 }  // namespace ring_sim

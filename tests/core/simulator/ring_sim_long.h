@@ -73,6 +73,8 @@ class LongRuns {
       fault.before = at;
       fault.kills = random.below(6) > 0;
       if (random.below(8) > 0) fault.member = static_cast<int>(random.below(made.members));
+      // One is never lost, so that some arena is left.
+      fault.loses = fault.kills && fault.member > 0 && random.below(3) == 0;
       fault.arrives = static_cast<Fault::Arrives>(random.below(3));
       fault.late = random.below(2) == 1;
     }

@@ -1,19 +1,21 @@
 // One member in the simulator: it drives the compiled protocol as a driver with threads would, but
 // one small action at a time, so that it can be killed between any two. What lies in its Arena
-// outlives it. (When a node dies its arena is lost too; that recovery is not built yet. Here it
-// would be a kill that makes the Arena anew.)
+// outlives it, unless its node is lost.
 //
 // Four hands act independently of each other: the worker, who gives inputs and lives on when the
 // member dies; the sending half; the receiving half; and the one that makes edges anew.
 #ifndef HVD_FT_TESTS_RING_SIM_MEMBER_H
 #define HVD_FT_TESTS_RING_SIM_MEMBER_H
 
+#include <deque>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "hvd_ft.h"
 #include "base/reduce.h"
+#include "protocol/rejoin.h"
 #include "protocol/ring.h"
 #include "ring_sim_check.h"
 #include "ring_sim_wire.h"
@@ -24,6 +26,8 @@ constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
 constexpr char kUnused = '\xa5';  // must not be read
 
 struct Arena {
+  bool lost = false;
+  uint64_t done_over = 0;  // the latest op that was to be done over, + 1
   hvdft::PairLog log;
   uint64_t begun = 0;            // ops
   uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
@@ -51,20 +55,18 @@ class Member {
         random_(random),
         sender_(number),
         receiver_(number, made.members, {}) {
+    aside_.resize(made.ops.size());
     for (const SimOp& op : made.ops) {
       plans_.push_back(
           op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes, kGatheredBytes)
                       : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
-      arena_.inputs.push_back(0);
-      arena_.input.emplace_back(op.bytes(), kUnused);
-      arena_.result.emplace_back(op.bytes(), kUnused);
       full_input_.push_back(input_of(op, plans_.size() - 1, number));
       const hvdft::RingPlan& plan = plans_.back();
-      arena_.chunks.emplace_back(plan.gathered() ? plan.gathered_bytes() : 0, kUnused);
       for (uint64_t p = 0; p < plan.positions(); ++p) {
         segments_in_all_ += plan.on_edge(plan.edge_to(number), p).bytes() > 0;
       }
     }
+    new_arena();
   }
   Member(const Member&) = delete;
 
@@ -75,9 +77,47 @@ class Member {
     receiver_ = hvdft::RingReceiver(number_, case_.members, arena_.log.received.at());
     sending_ = receiving_ = 0;
     awaited_ = entered_ = told_ = 0;
+    for (uint64_t op = 0; op < aside_.size(); ++op) {
+      aside_[op].assign(op + 1 == arena_.done_over ? case_.ops[op].bytes() : 0, kUnused);
+    }
   }
   void die() { alive_ = false; }
   bool alive() const { return alive_; }
+  // Its node is gone; the worker is another one, which begins again.
+  void lose() {
+    die();
+    new_arena();
+    arena_.lost = true;
+    checker_.lost(number_);
+  }
+
+  // What rejoin.h wants to know.
+  hvdft::RejoinState state() const {
+    return {arena_.lost, arena_.begun, arena_.log.received.at().op, arena_.done_over};
+  }
+
+  // The next of its steps after a loss, in which it takes what it lacks from others; returns
+  // whether that was the last one.
+  bool rejoin(const hvdft::Rejoin& plan, const std::deque<Member>& members) {
+    if (is(Protocol::kStay) && !arena_.lost) return true;
+    if (arena_.lost && arena_.begun == 0) {
+      copy_of(members[plan.log_from].arena_);
+    } else if (arena_.done_over != plan.op + 1) {
+      arena_.done_over = plan.op + 1;
+    } else if (arena_.log.received.at().op < plan.op && !is(Protocol::kRecordOnly)) {
+      uint64_t op = arena_.log.received.at().op;
+      const Arena& from = members[plan.results_from].arena_;
+      arena_.result[op] = op < from.taken.size() ? from.taken[op] : from.result[op];
+      arena_.inputs[op] = plans_[op].inputs();
+      set_record({op + 1, 0});
+    } else {
+      set_record({plan.op, 0});
+      arena_.lost = false;
+      checker_.rejoins(number_, {plan.op, 0}, segments_in_all_);
+      return true;
+    }
+    return false;
+  }
 
   void awaits(uint64_t generation) { awaited_ = generation; }
   bool done(uint64_t generation) const {
@@ -134,11 +174,46 @@ class Member {
         return tell();
       case Action::kLearn:
         return learn();
+      case Action::kRejoin:
+        return;  // rejoin(), before it is alive
     }
   }
 
  private:
   bool is(Protocol protocol) const { return case_.protocol == protocol; }
+
+  void new_arena() {
+    arena_.~Arena();
+    new (&arena_) Arena;
+    for (uint64_t op = 0; op < plans_.size(); ++op) {
+      arena_.inputs.push_back(0);
+      arena_.input.emplace_back(case_.ops[op].bytes(), kUnused);
+      arena_.result.emplace_back(case_.ops[op].bytes(), kUnused);
+      arena_.chunks.emplace_back(plans_[op].gathered() ? plans_[op].gathered_bytes() : 0, kUnused);
+    }
+  }
+
+  // All that a new node takes from another at first: the log, with its results.
+  void copy_of(const Arena& from) {
+    arena_.begun = std::max(from.begun, uint64_t{1});
+    arena_.taken = from.taken;
+    arena_.result = from.result;
+    uint64_t complete = from.log.received.at().op;
+    for (uint64_t op = 0; op < complete; ++op) arena_.inputs[op] = plans_[op].inputs();
+    arena_.inputs_used = complete;
+    set_record({complete, 0});
+  }
+
+  void set_record(hvdft::EdgePosition at) {
+    arena_.log.received.publish(at);
+    wire_in().received_ops = at.op;
+  }
+
+  // Where it puts, and takes again, what it has received at a position.
+  bool is_aside(uint64_t op, uint64_t position) const {
+    return op + 1 == arena_.done_over && !is(Protocol::kOverFinal) &&
+           hvdft::is_partial(plans_[op], position);
+  }
   static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
   Wire& wire_out() { return wires_[number_]; }
   Wire& wire_in() { return wires_[plans_[0].edge_to(number_)]; }
@@ -204,8 +279,14 @@ class Member {
     uint64_t op = outgoing_.at.op;
     auto& from = plans_[op].gathered()  ? arena_.chunks
                  : outgoing_.from_input ? arena_.input
+                 : from_aside()         ? aside_
                                         : arena_.result;
     return from[op].data() + outgoing_.bytes.from;
+  }
+
+  bool from_aside() const {
+    return !outgoing_.from_input &&
+           is_aside(outgoing_.at.op, outgoing_.at.position - plans_[outgoing_.at.op].segments());
   }
 
   void read() {
@@ -217,7 +298,8 @@ class Member {
   void send() {
     uint64_t read = message_.data.size();
     message_.data.append(source() + read, outgoing_.bytes.bytes() - read);
-    if (random_.below(2) == 0) message_.source = source();  // it had only been ordered to send
+    // It had only been ordered to send; memory of a process is not read when that is dead.
+    if (random_.below(2) == 0 && !from_aside()) message_.source = source();
     wire_out().send(std::move(message_));
     sending_ = 2;
   }
@@ -281,6 +363,7 @@ class Member {
     } else {
       std::memcpy(arena_.result[op].data() + at, staged_.data() + from, to - from);
     }
+    checker_.is_still_final(number_, op, arena_.result[op]);
     received_one_more();
   }
 
@@ -301,8 +384,9 @@ class Member {
   void add(uint64_t op, const char* a, const char* b, uint64_t at, uint64_t bytes) {
     bool floats = case_.ops[op].floats;
     const void* inputs[] = {a, b};
-    hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2,
-                  arena_.result[op].data() + at, bytes / (floats ? 4 : 8));
+    auto& to = is_aside(op, incoming_.at.position) ? aside_ : arena_.result;
+    hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2, to[op].data() + at,
+                  bytes / (floats ? 4 : 8));
   }
 
   void note_received() {
@@ -366,6 +450,7 @@ class Member {
   hvdft::Incoming incoming_{};
   Message message_{};
   std::string staged_;
+  std::vector<std::string> aside_;  // partial sums of an op that is done over
   hvdft::EdgePosition record_;
   uint64_t awaited_ = 0, entered_ = 0, told_ = 0;  // generations
 };

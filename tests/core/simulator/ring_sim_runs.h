@@ -51,18 +51,20 @@ class Runs {
     return false;
   }
 
-  // Every crash point of a case: before each action each member dies, all die, or one is falsely
-  // suspected; with `each_way` of arrival and of detection.
+  // Every crash point of a case: before each action each member dies, or is lost, or all die, or
+  // one is falsely suspected; with `each_way` of arrival and of detection.
   template <typename Do>
   void at_each_point(const Case& made, bool each_way, int64_t first, Do what) {
     uint64_t actions = run(made).actions;
     Random random(made.seed);
     for (int64_t at = first; at <= static_cast<int64_t>(actions); ++at) {
-      for (int who = -2; who < static_cast<int>(made.members); ++who) {
+      auto members = static_cast<int>(made.members);
+      for (int who = -2; who < 2 * members; ++who) {
         Fault fault;
         fault.before = at;
         fault.kills = who != -2;
-        fault.member = std::max(who, kEverybody);
+        fault.loses = who >= members;
+        fault.member = fault.loses ? who - members : std::max(who, kEverybody);
         uint64_t only = random.below(6);
         for (uint64_t way = 0; way < 6; ++way) {
           if (!each_way && way != only) continue;

@@ -56,6 +56,16 @@ struct Wire {
     return message;
   }
 
+  // The sender's memory is about to go: what is on its way has been read.
+  void read_all() {
+    for (auto& [generation, messages] : channels) {
+      for (Message& message : messages) {
+        if (message.source != nullptr) message.data.assign(message.source, message.data.size());
+        message.source = nullptr;
+      }
+    }
+  }
+
   // Of every channel only a prefix arrives: nothing, all, or what `length(size)` says.
   template <typename Length>
   void cut(Length length) {

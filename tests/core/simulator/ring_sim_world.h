@@ -60,6 +60,7 @@ class World {
  private:
   static constexpr uint64_t kLate = 1 << 20;  // ticks; long after everybody waits
   static constexpr uint64_t kMostActions = 1 << 18;
+  static constexpr uint64_t kStruck = UINT64_MAX;
 
   struct Timer {
     int member;           // kEverybody: a failure was noticed that needs a new generation
@@ -111,11 +112,16 @@ class World {
 
   void strike() {
     Fault fault = pending_[0];
+    rejoined_ = kStruck;
     pending_.erase(pending_.begin());
     ++struck_;
     if (trace_) std::printf("%6lu %s\n", actions_, fault.kills ? "killed" : "suspected");
     for (uint64_t m = 0; fault.kills && m < members_.size(); ++m) {
-      if (fault.member == kEverybody || static_cast<uint64_t>(fault.member) == m) kill(m, fault);
+      if (fault.member != kEverybody && static_cast<uint64_t>(fault.member) != m) continue;
+      kill(m, fault);
+      if (!fault.loses) continue;
+      wires_[m].read_all();
+      members_[m].lose();
     }
     after(fault.late ? kLate : random_.below(20), {kEverybody, 0});
   }
@@ -139,16 +145,50 @@ class World {
         new_generation();
         continue;
       }
-      Member& member = members_[static_cast<size_t>(timer.member)];
-      if (!member.alive()) member.start();
-      if (timer.generation == generation_) member.awaits(generation_);
+      auto m = static_cast<size_t>(timer.member);
+      if (rejoin_.needed) {
+        if (timer.generation == generation_) rejoin(m);
+        continue;
+      }
+      if (!members_[m].alive()) members_[m].start();
+      if (timer.generation == generation_) members_[m].awaits(generation_);
     }
+  }
+
+  // A step of a member, which may be killed after each; edges are made when all have done theirs.
+  void rejoin(size_t m) {
+    strike_by_number();
+    if (rejoined_ == kStruck || (rejoined_ >> m & 1) != 0) return;
+    Next next{Action::kRejoin, {members_[m].state().op, 0}};
+    if (strike_by_name(m, next)) return;
+    if (trace_) say(m, next);
+    ++actions_;
+    ++clock_;
+    if (!members_[m].rejoin(rejoin_, members_)) {
+      return after(random_.below(10), {static_cast<int>(m), generation_});
+    }
+    rejoined_ |= uint64_t{1} << m;
+    if (rejoined_ + 1 != uint64_t{1} << members_.size()) return;
+    rejoin_.needed = false;
+    tell_all();
   }
 
   // Everyone hears of it, soon, but not at once.
   void new_generation() {
     ++generation_;
     if (trace_) std::printf("%6lu generation %lu\n", actions_, generation_);
+    std::vector<hvdft::RejoinState> states;
+    for (const Member& member : members_) states.push_back(member.state());
+    rejoin_ = hvdft::rejoin(states);
+    rejoined_ = 0;
+    if (!rejoin_.possible) throw Violation("lost: no arena is left");
+    for (size_t m = 0; rejoin_.needed && m < members_.size(); ++m) {
+      if (members_[m].alive()) kill(m, {});
+    }
+    tell_all();
+  }
+
+  void tell_all() {
     for (size_t m = 0; m < members_.size(); ++m) {
       after(random_.below(30), {static_cast<int>(m), generation_});
     }
@@ -168,6 +208,8 @@ class World {
   std::vector<uint64_t> lazy_;  // acts once of so many times
   std::vector<Fault> pending_;
   std::multimap<uint64_t, Timer> timers_;
+  hvdft::Rejoin rejoin_;
+  uint64_t rejoined_ = 0;  // members, a bit each; or kStruck: the next generation begins anew
   uint64_t clock_ = 0, actions_ = 0, generation_ = 0, struck_ = 0;
 };
 

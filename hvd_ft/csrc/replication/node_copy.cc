@@ -1,0 +1,127 @@
+#include "replication/node_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/doorbell.h"
+#include "protocol/node_order.h"
+
+namespace hvdft {
+
+namespace {
+
+// Stretches this near to each other are copied as one: a message more costs more.
+constexpr uint64_t kNear = 64 << 10;
+
+// Calls `what` for every record of the log.
+template <typename What>
+void each_record(const Node& node, What what) {
+  const NodeHeader& h = node.header();
+  auto at = [&](uint64_t entry) { what(*reinterpret_cast<Record*>(node.heap() + entry - 1)); };
+  for (uint64_t i = 0; i < h.kept.load(); ++i) at(node.kept()[i].load());
+  for (uint64_t id = h.decided_before.load(); id < h.log_length.load(); ++id) {
+    if (uint64_t entry = node.index()[id % kIndexEntries].load(); entry != 0) at(entry);
+  }
+}
+
+// A new worker will be started, and finds nothing of its own.
+void make_new(RankBlock& block, uint64_t generation) {
+  for (Loop& loop : block.loops) std::memset(static_cast<void*>(&loop), 0, sizeof loop);
+  block.slot_bytes.store(0);
+  block.executed.store(0);
+  block.pending.store(0);
+  // Unlike any of the lost node's, whatever the coordinator has taken of these.
+  block.mail_sequence.store(generation << 40);
+  block.mail_taken.store(generation << 40);
+  block.mail_term.store(0);
+  block.mail_bytes.store(0);
+  block.mail_awaited.store(0);
+  if (block.state.load() == HVDFT_DONE) return;
+  block.sessions.store(0);
+  block.pid.store(0);
+  block.since_ns.store(now_ns());
+  block.state.store(HVDFT_RESTARTING);
+}
+
+uint64_t first_segment(const Node& node, uint64_t op) {
+  if (const Record* record = node.record(op)) return record->first_segment;
+  const Record* last = op > 0 ? node.record(op - 1) : nullptr;
+  return last != nullptr ? last->end_segment() : node.header().dropped_segments.load();
+}
+
+}  // namespace
+
+std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete) {
+  NodeOffsets at = node_offsets(node.size());
+  std::vector<ByteRange> ranges{{at.ranks, at.mail}};
+  auto add = [&](uint64_t offset, uint64_t bytes) {
+    if (bytes > 0) ranges.push_back({at.heap + offset, at.heap + offset + bytes});
+  };
+  each_record(node, [&](const Record& record) {
+    add(static_cast<uint64_t>(reinterpret_cast<const char*>(&record) - node.heap()),
+        record.bytes());
+    if (record.id < complete) add(record.result_offset, record.op.result_bytes);
+  });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const ByteRange& a, const ByteRange& b) { return a.from < b.from; });
+  std::vector<ByteRange> merged;
+  for (const ByteRange& range : ranges) {
+    if (merged.empty() || range.from > merged.back().to + kNear) {
+      merged.push_back(range);
+    } else {
+      merged.back().to = std::max(merged.back().to, range.to);
+    }
+  }
+  return merged;
+}
+
+void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns) {
+  using H = NodeHeader;
+  NodeHeader& h = node.header();
+  for (auto word : {&H::term, &H::log_length, &H::mark, &H::kept, &H::truncated, &H::decided_before,
+                    &H::kept_bytes, &H::dropped_segments, &H::dropped_inputs, &H::event_count,
+                    &H::divergence_count}) {
+    (h.*word).store((theirs.*word).load());
+  }
+  each_record(node, [&](Record& record) {
+    RingPlan plan = node.plan(record);
+    NodeOrder order(plan, node.number());
+    record.first_given = order.first_given;
+    record.first_taken = order.first_taken;
+    if (plan.gathered()) {  // its own part is another one of the chunks
+      record.partial_offset -= plan.on_edge(theirs.file.node, 0).from;
+      record.partial_offset += plan.on_edge(node.number(), 0).from;
+    }
+  });
+  uint64_t events = h.event_count.load();
+  for (uint64_t i = events > kEvents ? events - kEvents : 0; i < events; ++i) {
+    node.events()[i % kEvents].event.time_ns += static_cast<uint64_t>(ahead_ns);
+  }
+  for (int r = 0; r < node.size(); ++r) {
+    RankBlock& block = node.rank(r);
+    block.asleep.store(0);
+    for (auto* time : {&block.since_ns, &block.left_ns}) {
+      if (time->load() != 0) time->fetch_add(static_cast<uint64_t>(ahead_ns));
+    }
+    if (node.is_local(r)) {
+      make_new(block, generation);
+    } else {
+      block.slot_bytes.store(0);
+    }
+  }
+}
+
+void begin_at(Node& node, uint64_t op) {
+  NodeHeader& h = node.header();
+  uint64_t first = first_segment(node, op);
+  for (uint64_t n = first > kClaims ? first - kClaims : 0; n < first; ++n) {
+    h.claims[n % kClaims].word.store(claim_word(n, 0, true));
+  }
+  h.final_segments.store(first);
+  for (int r = node.first_local(); r < node.end_local(); ++r) {
+    RankBlock& block = node.rank(r);
+    if (block.state.load() != HVDFT_DONE) block.contributed.store(position(op, 0));
+  }
+}
+
+}  // namespace hvdft

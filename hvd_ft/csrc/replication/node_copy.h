@@ -1,0 +1,27 @@
+// A node's arena made from another's: before anything runs on the node.
+#ifndef HVD_FT_NODE_COPY_H
+#define HVD_FT_NODE_COPY_H
+
+#include <vector>
+
+#include "arena/arena.h"
+#include "protocol/byte_range.h"
+
+namespace hvdft {
+
+// The stretches of the file that are copied as they are: what is known of the ranks, the events,
+// and the log with the results of its ops before `complete`.
+std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete);
+
+// Makes the copy this node's own: the rest of the head, and how this node takes part in the ops of
+// the log. Its ranks appear as ranks whose workers are dead, with no snapshot. `ahead_ns`: of this
+// host's clock against theirs.
+void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns);
+
+// On a node that was copied: all ops before this one are complete, and this node's ranks have to
+// contribute to it and to those after it.
+void begin_at(Node& node, uint64_t op);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_NODE_COPY_H

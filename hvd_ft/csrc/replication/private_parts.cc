@@ -1,0 +1,104 @@
+#include "replication/private_parts.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "arena/memory.h"
+#include "protocol/shared_snapshot.h"
+#include "replication/mirror_frames.h"
+
+namespace hvdft {
+
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+off_t place(const RankFile& file, uint64_t loop, uint64_t slot, uint64_t offset) {
+  uint64_t begin = slot_offset(file.limit(), static_cast<int>(loop), static_cast<int>(slot));
+  return static_cast<off_t>(begin + offset);
+}
+
+}  // namespace
+
+const RankFile* PartSender::file_of(int rank) {
+  auto& file = files_[rank];
+  if (!file) file = RankFile::open(node_.dir(), node_.header().file.job, rank, false);
+  return file.get();
+}
+
+uint64_t PartSender::collect(int rank, int loop, bool may_send, std::string* out) {
+  Sent& sent = sent_[{rank, loop}];
+  uint64_t published = node_.rank(rank).loops[loop].published.load(std::memory_order_acquire);
+  if (published == sent.complete || !may_send) return sent.complete;
+  if (published != sent.under_way) {
+    sent.under_way = published;
+    sent.bytes = 0;
+  }
+  if (send_piece(rank, loop, &sent, out)) sent.complete = published;
+  return sent.complete;
+}
+
+// True when that was the last one.
+bool PartSender::send_piece(int rank, int loop, Sent* sent, std::string* out) {
+  const Loop& from = node_.rank(rank).loops[loop];
+  uint64_t slot = sent->under_way & 1, word = from.slots[slot].load(std::memory_order_seq_cst);
+  if (word == 0) return true;  // nothing
+  uint64_t own = is_alone(word) ? from.bytes[slot] : from.stripes[slot];
+  PartHead head{static_cast<uint64_t>(loop), slot, word, from.positions[slot], own, sent->bytes};
+  std::string piece(std::min(own - std::min(own, sent->bytes), kPieceBytes), '\0');
+  const RankFile* file = file_of(rank);
+  bool read = file != nullptr && pread(file->fd(), piece.data(), piece.size(),
+                                       place(*file, head.loop, slot, sent->bytes)) ==
+                                     static_cast<ssize_t>(piece.size());
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // The rank goes on meanwhile: what is published stays only as long as nothing newer is.
+  bool stays = from.published.load(std::memory_order_seq_cst) == sent->under_way &&
+               from.slots[slot].load(std::memory_order_seq_cst) == word;
+  if (!read || !stays) {
+    sent->under_way = 0;
+    return false;
+  }
+  put_frame(out, FrameKind::kPart, rank, &head, sizeof head, piece.data(), piece.size());
+  sent->bytes += piece.size();
+  return sent->bytes == own;
+}
+
+const RankFile* PartReceiver::file_of(int rank) {
+  auto& file = files_[rank];
+  const char* job = node_.header().file.job;
+  if (!file) file = RankFile::open(node_.dir(), job, rank, true, RankFile::kParts);
+  if (!file && RankFile::create(node_.dir(), job, rank, node_.limit(), RankFile::kParts) == 0) {
+    file = RankFile::open(node_.dir(), job, rank, true, RankFile::kParts);
+  }
+  return file.get();
+}
+
+void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
+  auto head = get<PartHead>(payload);
+  bytes -= sizeof head;
+  Loop& loop = node_.rank(rank).loops[head.loop];
+  auto number = static_cast<int>(head.loop), slot = static_cast<int>(head.slot);
+  const RankFile* file = file_of(rank);
+  if (head.offset == 0) {
+    loop.slots[slot].store(0, std::memory_order_seq_cst);
+    loop.bytes[slot] = 0;
+    if (file == nullptr || grow_slot(node_, *file, {rank, number, slot}, head.bytes) != HVDFT_OK) {
+      return;
+    }
+  }
+  bool follows = file != nullptr && loop.bytes[slot] == head.offset;
+  if (!follows ||
+      pwrite(file->fd(), payload + sizeof head, bytes,
+             place(*file, head.loop, head.slot, head.offset)) != static_cast<ssize_t>(bytes)) {
+    return;
+  }
+  loop.bytes[slot] += bytes;
+  if (loop.bytes[slot] < head.bytes) return;
+  loop.positions[slot] = head.position;
+  loop.stripes[slot] = head.bytes;
+  note_contents(node_, {rank, number, slot}, {cut_of(head.word), head.position, head.bytes, 0, 0});
+  loop.slots[slot].store(head.word, std::memory_order_seq_cst);
+}
+
+}  // namespace hvdft

@@ -1,0 +1,201 @@
+// A new node's arena, filled from another's by the calls that agents make (hvd_ft_rejoin.h).
+#include "replication/node_copy.h"
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "fresh_directory.h"
+#include "hvd_ft_rejoin.h"
+#include "oplog/log_store.h"
+#include "protocol/node_order.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr int kRanks = 8, kNodes = 3;
+constexpr uint64_t kLimit = 192 << 20, kGeneration = 3;
+constexpr int kFirst[] = {0, 4, 6, 8};  // 4-2-2
+
+struct Place {
+  std::string dir = fresh_directory();
+  hvdft_rejoining* handle = nullptr;
+  std::unique_ptr<Node> node;
+
+  explicit Place(int number) {
+    CHECK(Node::create(dir, "copy", kRanks, kNodes, number, kFirst[number],
+                       kFirst[number + 1] - kFirst[number], kLimit) == HVDFT_OK);
+    handle = hvdft_rejoin_open(dir.c_str(), "copy");
+    node = Node::open(dir, "copy", Node::kAgent);
+    CHECK(handle != nullptr && node != nullptr);
+  }
+  ~Place() {
+    hvdft_rejoin_close(handle);
+    std::remove((dir + "/node.arena").c_str());
+    std::remove(dir.c_str());
+  }
+};
+
+// Ops of these sizes: gathered ones, and others; the result of op i is full of bytes i + 1.
+const std::vector<uint64_t> kOps = {40, 3 << 20, 16 << 10, 200000, 0, 5 << 20, 96, 300000};
+constexpr uint64_t kComplete = 6;  // ops; the next is under way
+
+void append_all(Node& node, LogStore& store) {
+  for (uint64_t id = 0; id < kOps.size(); ++id) {
+    CHECK(store.append({HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, kOps[id], 4, 4, 0}, "respsig") ==
+          HVDFT_OK);
+    std::memset(node.heap() + node.record(id)->result_offset, static_cast<int>(id + 1), kOps[id]);
+  }
+  store.publish();
+}
+
+void fill(const Place& from, const Place& to) {
+  auto at = [](const Place& place, uint64_t offset) {
+    return static_cast<char*>(hvdft_rejoin_at(place.handle, offset));
+  };
+  std::vector<uint64_t> ranges(200);
+  int64_t count = hvdft_rejoin_ranges(from.handle, kComplete, ranges.data(), 100);
+  CHECK(count > 1 && count < 100);
+  CHECK(hvdft_rejoin_ranges(from.handle, kComplete, nullptr, 0) == count);
+  CHECK(hvdft_rejoin_make_room(to.handle, at(from, 0)) == HVDFT_OK);
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(at(to, ranges[2 * i]), at(from, ranges[2 * i]), ranges[2 * i + 1]);
+  }
+  std::string head(1, ' ');  // as it comes over a network: at an odd address
+  head.append(at(from, 0), hvdft_rejoin_head_bytes());
+  CHECK(hvdft_rejoin_adopt(to.handle, head.data() + 1, kGeneration, 1000) == HVDFT_OK);
+}
+
+void resume(const Place& place) {
+  hvdft_rejoin_resume at{kComplete, 9, 5};
+  CHECK(hvdft_rejoin_resume_at(place.handle, &at) == HVDFT_OK);
+}
+
+bool all_bytes(const char* data, uint64_t bytes, uint64_t value) {
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (static_cast<unsigned char>(data[i]) != value) return false;
+  }
+  return true;
+}
+
+void has_the_log(const Node& node, const Node& other) {
+  const NodeHeader &h = node.header(), &theirs = other.header();
+  CHECK(h.log_length.load() == kOps.size() && h.event_count.load() == theirs.event_count.load());
+  CHECK(node.events()[0].event.time_ns == 1001);  // by this host's clock
+  CHECK(h.file.node == 1 && h.file.first_local == 4 && h.file.locals == 2);
+  for (uint64_t id = 2; id < kOps.size(); ++id) {
+    const Record &mine = *node.record(id), &its = *other.record(id);
+    RingPlan plan = node.plan(mine);
+    NodeOrder order(plan, 1);
+    CHECK(mine.id == id && mine.first_segment == its.first_segment);
+    CHECK(mine.first_given == order.first_given && mine.first_taken == order.first_taken);
+    uint64_t chunks = node.chunks_offset(mine, plan);
+    CHECK(!plan.gathered() || chunks == other.chunks_offset(its, plan));
+    bool complete = id < kComplete;
+    CHECK(!complete || all_bytes(node.heap() + mine.result_offset, kOps[id], id + 1));
+  }
+  CHECK(node.record(0) != nullptr && node.record(1) == nullptr);  // kept, dropped
+}
+
+void its_ranks_begin_anew(const Node& node) {
+  for (int r = 4; r < 6; ++r) {
+    const RankBlock& block = node.rank(r);
+    CHECK(block.loops[0].published.load() == 0 && block.slot_bytes.load() == 0);
+    CHECK(block.mail_sequence.load() == kGeneration << 40);
+    CHECK(block.mail_taken.load() == block.mail_sequence.load());
+  }
+  const RankBlock &trains = node.rank(4), &done = node.rank(5), &other = node.rank(0);
+  CHECK(trains.state.load() == HVDFT_RESTARTING && trains.pid.load() == 0);
+  CHECK(trains.incarnation.load() == 2 && trains.contributed.load() == position(kComplete, 0));
+  CHECK(done.state.load() == HVDFT_DONE && done.contributed.load() == position(8, 0));
+  CHECK(other.state.load() == HVDFT_RUNNING && other.asleep.load() == 0);
+  CHECK(other.contributed.load() == position(7, 2));
+}
+
+// Nobody reduces again what is complete, and everything after it is open.
+void its_claims_are_those_of_the_op_under_way(const Node& node) {
+  uint64_t first = node.record(kComplete)->first_segment;
+  CHECK(node.header().final_segments.load() == first && first > kClaims);
+  for (uint64_t n = first - kClaims; n < first + kClaims; ++n) {
+    CHECK(reduced(node.header().claims[n % kClaims].word.load(), n) == (n < first));
+  }
+}
+
+void goes_on(Node& node, uint64_t kept_bytes) {
+  LogStore store(node);
+  CHECK(store.length() == kOps.size() && store.gone() == 2);
+  CHECK(store.append({HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 900000, 4, 4, 0}, "respsig") ==
+        HVDFT_OK);
+  const Record& next = *node.record(kOps.size());
+  for (uint64_t id = 2; id < kOps.size(); ++id) {
+    const Record& record = *node.record(id);
+    for (uint64_t offset : {record.result_offset, record.partial_offset}) {
+      ByteRange theirs{offset, offset + record.heap_bytes()};
+      CHECK(overlap(theirs, {next.result_offset, next.result_offset + 900000}).bytes() == 0);
+    }
+  }
+  store.publish_room();
+  CHECK(node.header().kept_bytes.load() == kept_bytes);
+}
+
+}  // namespace
+
+int main() {
+  Place old(0), fresh(1);
+  Node& node = *old.node;
+  {
+    LogStore store(node);
+    append_all(node, store);
+    CHECK(store.keep(0) == HVDFT_OK);
+    store.drop(1);
+    store.decided(2);
+    store.publish_room();
+  }
+  node.header().pair_log.received.publish({kComplete, 3});
+  node.header().term.store(7);
+  node.header().mark.store(4);
+  node.push_event({1, HVDFT_EV_STARTED, 0, 0, 0, 0});
+  node.rank(0).state.store(HVDFT_RUNNING);
+  node.rank(0).asleep.store(77);
+  node.rank(0).contributed.store(position(7, 2));
+  node.rank(4).state.store(HVDFT_RUNNING);
+  node.rank(4).pid.store(4711);
+  node.rank(4).incarnation.store(2);
+  node.rank(4).loops[0].published.store(12);
+  node.rank(4).contributed.store(position(7, 0));
+  node.rank(5).state.store(HVDFT_DONE);
+  node.rank(5).contributed.store(position(8, 0));
+
+  hvdft_rejoin_lose(fresh.handle);
+  hvdft_rejoin_state state[2];
+  hvdft_rejoin_look(old.handle, &state[0]);
+  hvdft_rejoin_look(fresh.handle, &state[1]);
+  CHECK(state[0].lost == 0 && state[0].log_length == kOps.size() && state[0].op == kComplete);
+  CHECK(state[0].term == 7 && state[0].mark == 4 && state[0].events == 1 && state[1].lost == 1);
+  hvdft_rejoin verdict;
+  hvdft_rejoin_verdict(state, 2, &verdict);
+  CHECK(verdict.needed && verdict.possible && verdict.op == kComplete && verdict.log_from == 0);
+
+  // The second time after a death in the middle of the first.
+  for (int attempt = 0; attempt < 2; ++attempt) fill(old, fresh);
+  hvdft_rejoin_note(fresh.handle, kComplete);
+  hvdft_rejoin_look(fresh.handle, &state[1]);
+  CHECK(state[1].lost == 1 && state[1].done_over == kComplete + 1);
+  resume(fresh);
+  hvdft_rejoin_look(fresh.handle, &state[1]);
+  CHECK(state[1].lost == 0 && state[1].op == kComplete);
+  CHECK(state[1].term == 7 && state[1].mark == 4);  // these come from rank 0's node
+
+  has_the_log(*fresh.node, node);
+  its_ranks_begin_anew(*fresh.node);
+  its_claims_are_those_of_the_op_under_way(*fresh.node);
+  goes_on(*fresh.node, node.header().kept_bytes.load());
+
+  void* data;
+  CHECK(hvdft_rejoin_result(fresh.handle, 5, &data) == 5 << 20);
+  CHECK(hvdft_rejoin_result(fresh.handle, 1, &data) == HVDFT_EINVAL);
+}
