@@ -69,6 +69,8 @@ class JobMembers:
         self._generation = 0
         self._files = contextlib.ExitStack()
         self._machines = job.machine_file
+        if self.members.epoch:
+            self._machines = self._machine_file()
         if self.has_spares:
             lines.gate = self
             for host in self.rule.spares:  # so that the user hears of it early
@@ -250,7 +252,7 @@ class JobMembers:
         self._lines.forget(old)
         for host in old:
             hosts.forget(host)
-        self._machines = self._files.enter_context(memory_file(machine_file(self.members.hosts)))
+        self._machines = self._machine_file()
         verb = "continues" if place.size == 1 else "continue"
         say(
             f"host {done.lost} is lost; its {place.describe()} {verb} on {place.host} "
@@ -258,6 +260,9 @@ class JobMembers:
         )
         self._notes.append(_note(done, place))
         return NewAgents("the job's hosts have changed", counts=False)
+
+    def _machine_file(self) -> str:
+        return self._files.enter_context(memory_file(machine_file(self.members.hosts)))
 
     def _without_spare(self, number: int) -> GiveUp | None:
         place = self.members.places[number]

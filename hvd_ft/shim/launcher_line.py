@@ -15,6 +15,7 @@ from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
 
 _TRY_AGAIN_SECONDS = 1.0
+_SEND_SECONDS = 0.8  # less than the margin of a node lease: the shim has to stop processes in time
 _KEY_BYTES = 32
 
 
@@ -188,7 +189,7 @@ class LauncherLine:
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, os.strerror(code))
-            self._socket.settimeout(CONNECT_SECONDS)  # for sending
+            self._socket.settimeout(_SEND_SECONDS)
             self._line = Channel(self._socket)
             self._state = _State.GREETING
             self._watch.set(on_readable=self._on_ready)

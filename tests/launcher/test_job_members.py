@@ -224,6 +224,9 @@ def test_a_job_that_is_resumed_goes_on_with_what_the_record_says() -> None:
     assert made.members.rule.spares == ("n0",)
     assert made.members.resumed_generation == 5
     assert [host.name for host in made.members.present().hosts] == ["n3", "n1"]
+    with open(made.members.present().machine_file or "") as file:
+        assert file.read() == "n3:2\nn1:2\n"
+    made.members.close()
 
 
 def test_hosts_are_lost_earlier_where_spare_hosts_wait(said: list[str]) -> None:

@@ -3,19 +3,28 @@
 import pytest
 from membership_model import Bounds, explore
 
+CASES = {
+    "two launchers": Bounds((1,), (1,), faults=1, wire=1, epochs=2, launchers=1),
+    "overtaking": Bounds((1,), (1,), faults=0, wire=2, epochs=1),
+    "two ranks a host": Bounds((2,), (2,), faults=1, wire=0, epochs=1),
+    "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
+    "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
+}
+LONG = {
+    "overtaking and faults": Bounds((1,), (1,), faults=1, wire=2, epochs=2),
+    "two places and faults": Bounds((1, 1), (1,), faults=1, wire=0, epochs=2),
+    "four hosts and faults": Bounds((1, 1), (1, 1), faults=1, wire=0, epochs=2),
+}
+
 
 @pytest.mark.parametrize(
     "bounds",
     [
-        Bounds((1,), (1,), faults=1, wire=1, epochs=2, launchers=1),
-        Bounds((1,), (1,), faults=0, wire=2, epochs=1),
-        Bounds((2,), (2,), faults=1, wire=0, epochs=1),
-        Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
-        Bounds((1, 1), (1,), faults=1, wire=0, epochs=2),
-        Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
+        *(pytest.param(bounds, id=name) for name, bounds in CASES.items()),
+        *(pytest.param(bounds, id=name, marks=pytest.mark.long) for name, bounds in LONG.items()),
     ],
-    ids=["two launchers", "overtaking", "two ranks a host", "two spares", "two places", "four"],
 )
+@pytest.mark.timeout(1800)
 def test_no_rank_acts_twice_and_the_job_goes_on(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found["replaced"] > 0

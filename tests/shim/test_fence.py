@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -196,9 +197,10 @@ def test_the_agent_of_a_new_launcher_finds_all_standing_still_until_there_is_a_l
         process = psutil.Process(newer.pid)
         other.serve(lambda: process.status() == psutil.STATUS_STOPPED)
         assert agent.stand_still(with_agent=False)
+        assert newer.stdout and not select.select([newer.stdout], [], [], 0)[0]
         other.granting = True
         other.serve(lambda: process.status() != psutil.STATUS_STOPPED)
-        assert newer.stdout and newer.stdout.readline() == "taken\n"
+        assert newer.stdout.readline() == "taken\n"
         newer.kill()
     other.lines.close()
 
