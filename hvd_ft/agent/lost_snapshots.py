@@ -1,11 +1,12 @@
 """Gives the ranks of a lost node their snapshots again, on the node that takes its place.
 
-Their private parts come from their buddy's node (csrc/replication/private_parts.h), and so does
-what they had shared, as it is equal to what a rank there has.
+Their private parts come from their buddy's node (csrc/replication/private_parts.h). What they had
+shared comes from any node that has the same cut, as it is equal to what a rank there has.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hvd_ft.agent.node_channel import NodeChannel
@@ -13,6 +14,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native.rejoin import Rejoining, Slot
 
 _SLOTS = 2
+_NOTHING = memoryview(b"")  # at the nodes that only look on
 _NO_SLOT = Slot(begin=0, ended=0, published=0, word=0, position=0, bytes=0, stripe=0)
 
 
@@ -62,7 +64,7 @@ def choose(loop: int, slots: Mapping[int, Sequence[Slot]]) -> list[Chosen]:
 
 
 def bring_back(
-    channel: NodeChannel, mine: Rejoining | None, ranks: range, node: int, buddy: int
+    channel: NodeChannel, mine: Rejoining | None, ranks: range, node: int, left: Sequence[int]
 ) -> None:
     """Brings the snapshots of a lost node's ranks back. Collective.
 
@@ -71,11 +73,12 @@ def bring_back(
         mine: this node's arena, in its first agent.
         ranks: of the lost node.
         node: the lost one, which has copied the log.
-        buddy: the node that has their parts.
+        left: the nodes that are not lost, first the one that has their parts.
 
     Raises:
         HvdFtError: a part is missing, or there is no room.
     """
+    buddy = left[0]
     told = channel.at([buddy], "finding the snapshots of lost ranks", lambda: _find(mine, ranks))
     chosen = [Chosen(rank, loop, number, Slot(*slot)) for rank, loop, number, slot in told[buddy]]
     with_part = [each for each in chosen if each.slot.word]
@@ -92,8 +95,8 @@ def bring_back(
         [each.slot.bytes for each in with_part],
         received,
     )
-    parts_of = dict(zip(with_part, received, strict=False))
-    shared = _bring_shared(channel, mine, with_part, node, buddy)
+    parts_of = dict(zip(with_part, received or [_NOTHING] * len(with_part), strict=True))
+    shared = _bring_shared(channel, mine, parts_of, node, left)
 
     def write() -> None:
         assert mine
@@ -127,56 +130,60 @@ def _bytes_of(mine: Rejoining | None, each: Chosen) -> memoryview:
 def _bring_shared(
     channel: NodeChannel,
     mine: Rejoining | None,
-    chosen: Sequence[Chosen],
+    chosen: Mapping[Chosen, memoryview],
     node: int,
-    buddy: int,
+    left: Sequence[int],
 ) -> dict[int, memoryview]:
     """Returns on the new node what its ranks had shared, by loop."""
-    loops = {each.loop: each for each in reversed(chosen) if each.slot.is_shared}
     made: dict[int, memoryview] = {}
+    for each in {each.loop: each for each in chosen if each.slot.is_shared}.values():
+        told = channel.at(
+            left,
+            "finding what lost ranks had shared",
+            partial(_donor_sizes, mine, each),
+        )
+        source = next((place for place in left if told[place]), None)
+        if source is None:
+            raise HvdFtError(
+                f"what rank {each.rank} had shared with others is lost with its host: start the "
+                "job again, from its last checkpoint if it has one"
+            )
+        views: list[memoryview] = []
+        if channel.is_at(source):
+            views = _donor(mine, each)
+        elif channel.is_at(node):
+            views = [memoryview(bytearray(size)) for size in told[source]]
+        channel.pass_on("copying what lost ranks had shared", source, node, told[source], views)
 
-    def make() -> dict[str, int]:
-        from hvd_ft.worker.lost_rank import shared_contents
+        def put_together(each: Chosen = each, views: Sequence[memoryview] = tuple(views)) -> None:
+            from hvd_ft.worker.lost_rank import Donor, shared_contents
 
-        for loop, each in loops.items():
-            donor = _donor(mine, each)
-            made[loop] = shared_contents(_bytes_of(mine, each), donor).data
-        return {str(loop): array.nbytes for loop, array in made.items()}
+            shared = shared_contents(chosen[each], Donor(views[0], views[1:]))
+            made[each.loop] = shared.data
 
-    told = channel.at([buddy], "putting together what lost ranks had shared", make)
-    for loop in loops:
-        size = told[buddy][str(loop)]
-        if channel.is_at(node):
-            made[loop] = memoryview(bytearray(size))
-        views = [made[loop]] if loop in made else []
-        channel.pass_on("copying what lost ranks had shared", buddy, node, [size], views)
+        channel.at([node], "putting together what lost ranks had shared", put_together)
     return made
 
 
-def _donor(mine: Rejoining | None, lost: Chosen) -> Any:
-    """Returns what the first rank of the buddy's node has of the same cut."""
-    from hvd_ft.worker.lost_rank import Donor
+def _donor_sizes(mine: Rejoining | None, lost: Chosen) -> list[int]:
+    return [view.nbytes for view in _donor(mine, lost)]
 
+
+def _donor(mine: Rejoining | None, lost: Chosen) -> list[memoryview]:
+    """Returns a rank's part of the same cut and the stripes of its node; nothing without these."""
     assert mine
-    word = 0
-    for slot in range(_SLOTS):
-        found, _ = mine.slot(mine.local_ranks().start, lost.loop, slot)
-        if found.is_shared and found.cut == lost.slot.cut:
-            word = found.word
-    if not word:
-        raise HvdFtError(
-            f"what rank {lost.rank} had shared with others is lost with its host: start the job "
-            "again, from its last checkpoint if it has one"
-        )
-    own, stripes = memoryview(b""), []
-    for rank in mine.local_ranks():
+    ranks = mine.local_ranks()
+    slots = [mine.slot(ranks.start, lost.loop, slot)[0] for slot in range(_SLOTS)]
+    word = next((slot.word for slot in slots if slot.is_shared and slot.cut == lost.slot.cut), None)
+    own, stripes = None, []
+    for rank in ranks:
         for slot in range(_SLOTS):
             found, data = mine.slot(rank, lost.loop, slot)
-            if found.word == word and data is not None:
+            if data is not None and found.word == word:
                 stripes.append(data[found.stripe :])
-                own = own or data[: found.stripe]
+                own = data[: found.stripe] if own is None else own
                 break
-    return Donor(own, stripes)
+    return [own, *stripes] if own is not None and len(stripes) == len(ranks) else []
 
 
 def _write(
