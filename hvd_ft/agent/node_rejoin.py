@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.lost_snapshots import bring_back
@@ -71,6 +72,8 @@ class _Rejoin:
                 "from its last checkpoint if it has one"
             )
         lost = [node for node, state in enumerate(states) if state.lost]
+        if lost:
+            self._check_messages()
         for node in lost:
             self._copy(plan.log_from, node, states)
             self._bring_back_snapshots(node, lost, states[plan.log_from])
@@ -90,6 +93,19 @@ class _Rejoin:
             self._all, "what the nodes' arenas have", lambda: asdict(self._mine.look())
         )
         return [NodeState(**state) for state in told]
+
+    def _check_messages(self) -> None:
+        """Refuses what cannot be right: which messages a lost rank had sent is known nowhere."""
+        directory = Path(self._context.arenas)
+        told = self._channel.at(
+            self._all, "looking for messages", lambda: any(directory.glob("messages-*.log"))
+        )
+        if any(told):
+            raise HvdFtError(
+                "ranks of this job have sent messages to each other (hvd_ft.p2p), and those of a "
+                "lost host cannot be brought back: start the job again, from its last checkpoint "
+                "if it has one"
+            )
 
     def _copy(self, source: int, dest: int, states: Sequence[NodeState]) -> None:
         """Fills a new node's arena from another's."""
@@ -128,9 +144,7 @@ class _Rejoin:
         buddy = 1 if node == 0 else 0
         if buddy not in lost:
             mine = self._opened[0] if self._opened else None
-            others = [other for other in self._all if other not in (buddy, *lost)]
-            ranks = self._context.nodes.ranks(node)
-            bring_back(self._channel, mine, ranks, node, [buddy, *others])
+            bring_back(self._channel, mine, self._context.nodes.ranks(node), node, buddy)
         elif left.dropped:  # ops that its ranks would have to do again
             first = self._channel.firsts
             raise HvdFtError(

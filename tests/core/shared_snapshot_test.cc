@@ -241,6 +241,9 @@ void the_rules_one_by_one() {
   RankSlots content{0, 5, {shared, 0}};
   CHECK(use_of(shared, newer, {beyond, content}) == SlotUse::kHeld);
   CHECK(use_of(shared, newer, {beyond, beyond}) == SlotUse::kFree);
+  // Ranks of other nodes may have to start from it.
+  CHECK(use_of(shared, newer, {beyond, beyond}, false) == SlotUse::kNeeded);
+  CHECK(use_of(alone, newer, {beyond, beyond}, false) == SlotUse::kFree);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import Cluster
 from test_network import digest, disturb
-from test_spare_hosts import OPS, SIZE, expect_clear, nodes, start
+from test_lost_hosts import OPS, SIZE, expect_clear, nodes, start
 
 __all__ = ["nodes"]  # the fixture
 pytestmark = pytest.mark.timeout(300)

@@ -47,7 +47,8 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return apply_facts(rank, get<RankFacts>(payload));
     case FrameKind::kLoop: {
       auto loop = get<LoopFrame>(payload);
-      block.loops[loop.loop].published.store(loop.published, std::memory_order_release);
+      uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
+      block.loops[loop.loop].published.store(published, std::memory_order_release);
       block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
       block.loops[loop.loop].ended.store(static_cast<uint32_t>(loop.ended),
                                          std::memory_order_seq_cst);

@@ -78,7 +78,9 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
   auto head = get<PartHead>(payload);
   bytes -= sizeof head;
   Loop& loop = node_.rank(rank).loops[head.loop];
-  auto number = static_cast<int>(head.loop), slot = static_cast<int>(head.slot);
+  int& slot = slots_[{rank, head.loop}];
+  if (head.offset == 0) slot = 1 - static_cast<int>(loop.published.load() & 1);
+  auto number = static_cast<int>(head.loop);
   const RankFile* file = file_of(rank);
   if (head.offset == 0) {
     loop.slots[slot].store(0, std::memory_order_seq_cst);
@@ -88,9 +90,9 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
     }
   }
   bool follows = file != nullptr && loop.bytes[slot] == head.offset;
-  if (!follows ||
-      pwrite(file->fd(), payload + sizeof head, bytes,
-             place(*file, head.loop, head.slot, head.offset)) != static_cast<ssize_t>(bytes)) {
+  if (!follows || pwrite(file->fd(), payload + sizeof head, bytes,
+                         place(*file, head.loop, static_cast<uint64_t>(slot), head.offset)) !=
+                      static_cast<ssize_t>(bytes)) {
     return;
   }
   loop.bytes[slot] += bytes;
@@ -99,6 +101,15 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
   loop.stripes[slot] = head.bytes;
   note_contents(node_, {rank, number, slot}, {cut_of(head.word), head.position, head.bytes, 0, 0});
   loop.slots[slot].store(head.word, std::memory_order_seq_cst);
+}
+
+uint64_t PartReceiver::published_here(int rank, uint64_t number, uint64_t published) const {
+  const Loop& loop = node_.rank(rank).loops[number];
+  for (uint64_t slot : {0, 1}) {
+    bool holds = loop.slots[slot].load() != 0 && loop.positions[slot] + 1 == published >> 1;
+    if (holds) return published >> 1 << 1 | slot;
+  }
+  return published;
 }
 
 }  // namespace hvdft

@@ -48,12 +48,17 @@ class PartReceiver {
   explicit PartReceiver(const Node& node) : node_(node) {}
   // A piece of a rank's part: a PartHead, then `bytes`. If there is no room the part is left out.
   void apply(int rank, const char* payload, uint64_t bytes);
+  // Loop::published of a rank elsewhere, with the slot here that has its part.
+  uint64_t published_here(int rank, uint64_t loop, uint64_t published) const;
 
  private:
   const RankFile* file_of(int rank);
 
   const Node& node_;
   std::map<int, std::unique_ptr<RankFile>> files_;
+  // Into which slot a part is being written: never into that of the snapshot that was told of last,
+  // whatever the rank does with its own slots meanwhile.
+  std::map<std::pair<int, uint64_t>, int> slots_;
 };
 
 }  // namespace hvdft
