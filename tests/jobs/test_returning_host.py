@@ -4,8 +4,8 @@ import re
 
 import pytest
 from conftest import Cluster
-from test_network import digest, disturb
 from test_lost_hosts import OPS, SIZE, expect_clear, nodes, start
+from test_network import digest, disturb
 
 __all__ = ["nodes"]  # the fixture
 pytestmark = pytest.mark.timeout(300)

@@ -334,8 +334,8 @@ HVDFT_API int hvdft_worker_advance(void);
 // 1 if this rank has contributed nothing to the op yet; 0 if an earlier incarnation has.
 HVDFT_API int hvdft_worker_owes(uint64_t id);
 HVDFT_API int hvdft_worker_executed(uint64_t id);  // moves the cursor on
-// An op of other ranks is begun, if it may be passed now, and passed when it is complete. It may not
-// be while the script jumps to a snapshot, nor if it lies before that.
+// An op of other ranks is begun, if it may be passed now, and passed when it is complete. It may
+// not be while the script jumps to a snapshot, nor if it lies before that.
 HVDFT_API int hvdft_worker_may_pass(uint64_t id);
 HVDFT_API int hvdft_worker_passed(uint64_t id);
 
