@@ -144,7 +144,9 @@ class _Rejoin:
         buddy = 1 if node == 0 else 0
         if buddy not in lost:
             mine = self._opened[0] if self._opened else None
-            bring_back(self._channel, mine, self._context.nodes.ranks(node), node, buddy)
+            others = [other for other in self._all if other not in (buddy, *lost)]
+            ranks = self._context.nodes.ranks(node)
+            bring_back(self._channel, mine, ranks, node, [buddy, *others])
         elif left.dropped:  # ops that its ranks would have to do again
             first = self._channel.firsts
             raise HvdFtError(
