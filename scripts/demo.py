@@ -20,7 +20,7 @@ from rich.table import Table
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.live_display import display
 from hvd_ft.launcher.run import Job, launch
-from hvd_ft.native.core import Observer
+from hvd_ft.native.observer import Observer
 from hvd_ft.reports.plot import save_states
 from hvd_ft.reports.report import Failure, failures, read_report, steps_lost
 

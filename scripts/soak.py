@@ -26,7 +26,7 @@ from rich.table import Table
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.live_display import Ranks, ranks_table
 from hvd_ft.launcher.run import Job, launch
-from hvd_ft.native.core import Observer
+from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import EventType, State
 from hvd_ft.reports.report import read_report
 

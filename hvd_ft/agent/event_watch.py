@@ -3,7 +3,8 @@
 import os
 import threading
 
-from hvd_ft.native.core import Agent, WaitResult
+from hvd_ft.native.agent import Agent
+from hvd_ft.native.types import WaitResult
 
 _WAIT_MS = 60_000
 

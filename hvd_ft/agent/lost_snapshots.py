@@ -51,11 +51,11 @@ def choose(loop: int, slots: Mapping[int, Sequence[Slot]]) -> list[Chosen]:
         if own is not None and own.is_shared:
             cut = min(cuts)
             own = next((slot for slot in both if slot.is_shared and slot.cut == cut), None)
-            if own is None:
-                raise HvdFtError(
-                    f"the part of rank {rank} of its snapshot of training loop {loop} is lost with "
-                    "its host: start the job again, from its last checkpoint if it has one"
-                )
+        if published[rank] is not None and (own is None or not own.word):
+            raise HvdFtError(
+                f"the part of rank {rank} of its snapshot of training loop {loop} is lost with its "
+                "host: start the job again, from its last checkpoint if it has one"
+            )
         begun = own or replace(_NO_SLOT, begin=both[0].begin, ended=both[0].ended)
         number = both.index(own) if own is not None else 0
         if begun.begin:

@@ -8,7 +8,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.job.placement import Nodes
 from hvd_ft.native import logs
-from hvd_ft.native.core import Observer
+from hvd_ft.native.observer import Observer
 
 if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvd_ft import __version__
 from hvd_ft.job.report_lines import NOTES
-from hvd_ft.native.core import Observer
+from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output

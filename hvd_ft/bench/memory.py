@@ -5,7 +5,7 @@ import contextlib
 import psutil
 
 from hvd_ft.job.processes import job_processes
-from hvd_ft.native.core import Observer
+from hvd_ft.native.observer import Observer
 
 _EVERY_TICKS = 4  # reading all mappings takes some milliseconds
 

@@ -34,7 +34,8 @@ from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
-from hvd_ft.native.core import Observer, die_with_parent
+from hvd_ft.native.core import die_with_parent
+from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import StopSignals, stop_signals

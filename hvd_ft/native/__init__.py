@@ -1,12 +1,9 @@
-"""The core, seen from Python: the names of `core` and `types`."""
+"""The core, seen from Python: the names of its sides and of `types`."""
 
+from hvd_ft.native.agent import Agent, create_node, create_rank
 from hvd_ft.native.core import (
-    Agent,
-    Observer,
     Worker,
     become_subreaper,
-    create_node,
-    create_rank,
     die_with_parent,
     failpoint,
     in_job,
@@ -14,6 +11,7 @@ from hvd_ft.native.core import (
     version,
     worker,
 )
+from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import (
     Event,
     EventType,

@@ -1,7 +1,7 @@
 """The core's C functions, structures and constants, as the headers in `csrc/include` declare them.
 
 Nothing is declared again here: `setup.py` generates `_abi.py` from the headers when it compiles the
-libraries. The headers document the names; `core.py`, `logs.py` and `mpi.py` wrap them in Python.
+libraries. The headers document the names; the other modules here wrap them in Python.
 """
 
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The core, seen from Python.
+"""The core, seen from Python: the worker's side, and what any process may call.
 
 Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
@@ -10,10 +10,10 @@ from functools import cache
 from math import ceil
 from typing import Any
 
-from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.divergences import read_divergence, struct_of
+from hvd_ft.native.observer import read_events
 from hvd_ft.native.stacks import offer_stacks
 from hvd_ft.native.types import (
     Divergence,
@@ -23,14 +23,7 @@ from hvd_ft.native.types import (
     Point,
     Snapshot,
     Snapshots,
-    Status,
-    WaitResult,
-    Watch,
 )
-
-Buffer = Any  # anything that memoryview() accepts
-
-_EVENTS_AT_ONCE = 1024
 
 
 def version() -> str:
@@ -46,190 +39,6 @@ def die_with_parent() -> None:
 def become_subreaper() -> None:
     """Orphaned descendants of the calling process become its children."""
     abi.checked(abi.library().hvdft_become_subreaper())
-
-
-def create_node(
-    directory: str,
-    job: str,
-    size: int,
-    limit_bytes: int,
-    *,
-    nodes: int = 1,
-    node: int = 0,
-    local: range | None = None,
-) -> None:
-    """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
-
-    ``nodes``: how many the job has; ``node``: which of them this is; ``local``: the ranks on it,
-    all by default.
-    """
-    here = range(size) if local is None else local
-    place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
-    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes))
-
-
-def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
-    """Makes ``rank-<rank>.arena``."""
-    abi.checked(
-        abi.library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes)
-    )
-
-
-def _events(read: Any, start: int) -> list[Event]:
-    """All events from number ``start`` on; the next one is number ``start + len()``."""
-    out = ffi.new("hvdft_event[]", _EVENTS_AT_ONCE)
-    events: list[Event] = []
-    while True:
-        count = read(start, out, _EVENTS_AT_ONCE)
-        events += [abi.read(Event, out[i]) for i in range(count)]
-        if count < _EVENTS_AT_ONCE:
-            return events
-        start += count
-
-
-class Observer:
-    """A read-only look at the job in ``directory``."""
-
-    def __init__(self, directory: str) -> None:
-        self._handle = abi.library().hvdft_observer_open(directory.encode())
-        if not self._handle:
-            raise HvdFtError(abi.error())
-
-    def close(self) -> None:
-        """Unmaps the arena; the observer cannot be used afterwards."""
-        if self._handle:
-            abi.library().hvdft_observer_close(self._handle)
-            self._handle = None
-
-    @property
-    def handle(self) -> Any:
-        """For functions of the core that are wrapped elsewhere (``logs.py``)."""
-        return self._handle
-
-    @property
-    def size(self) -> int:
-        return int(abi.library().hvdft_observer_size(self._handle))
-
-    @property
-    def used_bytes(self) -> int:
-        return int(abi.library().hvdft_observer_used_bytes(self._handle))
-
-    @property
-    def limit_bytes(self) -> int:
-        return int(abi.library().hvdft_observer_limit_bytes(self._handle))
-
-    @property
-    def generation(self) -> int:
-        return int(abi.library().hvdft_observer_generation(self._handle))
-
-    @property
-    def log_length(self) -> int:
-        return int(abi.library().hvdft_observer_log_length(self._handle))
-
-    @property
-    def log_records(self) -> int:
-        return int(abi.library().hvdft_observer_log_records(self._handle))
-
-    def status(self, rank: int) -> Status:
-        out = ffi.new("hvdft_status *")
-        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, out))
-        return abi.read(Status, out)
-
-    def snapshots(self, rank: int) -> Snapshots:
-        out = ffi.new("hvdft_snapshots *")
-        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, out))
-        return abi.read(Snapshots, out)
-
-    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
-        """The memory of the node whose first rank this is; None for other ranks.
-
-        Args:
-            first_rank: of the node. Only rank 0's node knows the memory of others.
-            most: the most of each part since the job began, each at its own moment; else now.
-        """
-        out = ffi.new("hvdft_memory *")
-        known = abi.library().hvdft_observer_memory(self._handle, first_rank, most, out)
-        return abi.read(Memory, out) if known else None
-
-    def watch(self, rank: int) -> Watch:
-        out = ffi.new("hvdft_watch *")
-        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
-        return abi.read(Watch, out)
-
-    @property
-    def divergences(self) -> int:
-        """How many there were."""
-        return int(abi.library().hvdft_observer_divergences(self._handle))
-
-    def divergence(self, number: int) -> Divergence | None:
-        """A divergence by its number; None if newer ones have overwritten it."""
-        read = abi.library().hvdft_observer_divergence
-        return read_divergence(lambda at, out: read(self._handle, at, out), number)
-
-    def events(self, start: int = 0) -> list[Event]:
-        return _events(
-            lambda at, out, n: abi.library().hvdft_observer_events(self._handle, at, out, n), start
-        )
-
-
-class Agent:
-    """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
-
-    def __init__(self, directory: str, job: str, rank: int, generation: int = 0) -> None:
-        self._handle = abi.library().hvdft_agent_open(
-            directory.encode(), job.encode(), rank, generation
-        )
-        if not self._handle:
-            raise HvdFtError(abi.error())
-
-    def start(self) -> None:
-        abi.checked(abi.library().hvdft_agent_start(self._handle))
-
-    def close(self) -> None:
-        """Ends the engine's thread. No other thread may be in :meth:`wait`."""
-        if self._handle:
-            abi.library().hvdft_agent_close(self._handle)
-            self._handle = None
-
-    def started(self, incarnation: int, pid: int) -> None:
-        abi.library().hvdft_agent_started(self._handle, incarnation, pid)
-
-    def failed(self, wait_status: int) -> None:
-        abi.library().hvdft_agent_failed(self._handle, wait_status)
-
-    def done(self, wait_status: int) -> None:
-        abi.library().hvdft_agent_done(self._handle, wait_status)
-
-    def fatal(self, exit_code: int, message: str) -> None:
-        """Stops the job; of several messages the first counts."""
-        abi.library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
-
-    def wait(self, seen_events: int, timeout_ms: int) -> WaitResult:
-        return WaitResult(abi.library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
-
-    def wake(self) -> None:
-        """Ends :meth:`wait`; may be called from any thread."""
-        abi.library().hvdft_agent_wake(self._handle)
-
-    def worker_ended_orderly(self) -> bool:
-        return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
-
-    def last_words(self) -> str:
-        """Why the present incarnation failed, in its own words; "" if it left none."""
-        text = ffi.new("char[]", 512)
-        abi.library().hvdft_agent_last_words(self._handle, text, len(text))
-        return abi.text(text)
-
-    def fatal_text(self) -> tuple[str, int, int] | None:
-        """Message, exit code and rank of the job's stop; None while it is not stopped."""
-        text, code, rank = ffi.new("char[]", 1024), ffi.new("int *"), ffi.new("int *")
-        if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):
-            return None
-        return abi.text(text), int(code[0]), int(rank[0])
-
-    @property
-    def event_count(self) -> int:
-        return int(abi.library().hvdft_agent_event_count(self._handle))
 
 
 def in_job() -> bool:
@@ -463,7 +272,7 @@ class Worker:
         return int(abi.library().hvdft_worker_event_count())
 
     def events(self, start: int = 0) -> list[Event]:
-        return _events(abi.library().hvdft_worker_events, start)
+        return read_events(abi.library().hvdft_worker_events, start)
 
     def wait_event(self, seen: int, timeout_ms: int) -> bool:
         """Waits until more than ``seen`` events have happened; False if the time is over."""

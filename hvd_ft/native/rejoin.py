@@ -142,8 +142,7 @@ class Rejoining:
 
     def adopt(self, their_head: bytes, generation: int, ahead_ns: int) -> None:
         """Makes what was copied this node's own; its clock is so far ahead of theirs."""
-        code = abi.library().hvdft_rejoin_adopt(self._handle, their_head, generation, ahead_ns)
-        abi.checked(code)
+        abi.library().hvdft_rejoin_adopt(self._handle, their_head, generation, ahead_ns)
 
     def note(self, op: int) -> None:
         """Notes that this op will be done over."""
@@ -186,7 +185,7 @@ class Rejoining:
     def resume(self, op: int, term: int, mark: int) -> None:
         """Sets the node's record to the beginning of an op, which ends its being filled."""
         resume = ffi.new("hvdft_rejoin_resume *", {"op": op, "term": term, "mark": mark})
-        abi.checked(abi.library().hvdft_rejoin_resume_at(self._handle, resume))
+        abi.library().hvdft_rejoin_resume_at(self._handle, resume)
 
     def heard(self, first_rank: int, events: int) -> None:
         """Notes how many events of the node with this first rank are known here."""

@@ -5,7 +5,7 @@ import threading
 from typing import cast
 
 from hvd_ft.agent.event_watch import JobNews
-from hvd_ft.native.core import Agent
+from hvd_ft.native.agent import Agent
 from hvd_ft.native.types import WaitResult
 
 

@@ -32,6 +32,13 @@ def test_a_part_that_is_not_there_is_named() -> None:
         choose(1, {4: ahead, 5: behind})
 
 
+def test_a_part_for_which_its_buddy_had_no_room_is_named() -> None:
+    """Its older one is there, but the log does not go back so far."""
+    left_out = [replace(EMPTY, published=1), at(2, published=False)]
+    with pytest.raises(HvdFtError, match="part of rank 4 of its snapshot of training loop 0"):
+        choose(0, {4: left_out})
+
+
 def test_ranks_that_take_theirs_alone_start_from_their_own() -> None:
     alone = [at(7, published=False, shared=False), at(8, published=True, shared=False)]
     shared = [at(2, published=True), EMPTY]

@@ -102,6 +102,16 @@ void the_log_s_node_waits_for_its_buddy(Side& zero, Side& one) {
   CHECK(used_bytes(*one.node) >= one.node->rank(1).slot_bytes.load());
 }
 
+// There is no room for it: nobody may take the older part for what was told of.
+void a_part_that_is_left_out_leaves_its_slot_empty(Side& zero, Side& one) {
+  claim_messages(*zero.node, kLimit);
+  publish(one, 2, 0, 5, 3 << 20, 5000);
+  for (int round = 0; round < 5; ++round) carry(one, zero, [] {});
+  const Loop& seen = zero.node->rank(2).loops[0];
+  CHECK(seen.published >> 1 == 51 && seen.slots[seen.published & 1] == 0);
+  unclaim_messages(*zero.node, kLimit);
+}
+
 }  // namespace
 
 int main() {
@@ -111,4 +121,5 @@ int main() {
   renew(zero, one);
   a_part_goes_before_its_snapshot(zero, one);
   the_log_s_node_waits_for_its_buddy(zero, one);
+  a_part_that_is_left_out_leaves_its_slot_empty(zero, one);
 }

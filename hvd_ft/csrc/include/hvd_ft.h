@@ -412,7 +412,7 @@ HVDFT_API void hvdft_worker_cuts_passed(int loop, uint64_t cut);
 // Waiting for other ranks' fingerprints and parts: take the ticket, look, then wait.
 HVDFT_API uint32_t hvdft_worker_snapshot_ticket(void);
 HVDFT_API void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms);
-// Whether a rank of this node is being restarted, or is being served from the log.
+// Whether another rank is being restarted, or is being served from the log.
 HVDFT_API int hvdft_worker_any_away(void);
 HVDFT_API void hvdft_worker_node_ranks(int* first, int* count);  // the ranks on this node
 HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position

@@ -50,8 +50,8 @@ HVDFT_API uint64_t hvdft_rejoin_head_bytes(void);
 HVDFT_API int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head);
 // Everything is copied: makes it this node's own, and its ranks such as have to be started again.
 // This host's clock (CLOCK_MONOTONIC) is so far ahead of theirs.
-HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
-                                 int64_t ahead_ns);
+HVDFT_API void hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head,
+                                  uint64_t generation, int64_t ahead_ns);
 
 // Notes that this op will be done over.
 HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);
@@ -85,7 +85,7 @@ typedef struct {
 } hvdft_rejoin_resume;
 
 // Sets the node's record to the beginning of the op; from then on the arena counts as filled.
-HVDFT_API int hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* resume);
+HVDFT_API void hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* resume);
 // Of the node with this first rank so many events are known here.
 HVDFT_API void hvdft_rejoin_heard(hvdft_rejoining* node, int first_rank, uint64_t events);
 

@@ -117,7 +117,7 @@ int LogWriter::append(uint64_t count) {
   return HVDFT_OK;
 }
 
-// Where a rank starts again, whatever dies: Loop::published.
+// Where a rank starts again even if its host is lost, as in Loop::published.
 uint64_t LogWriter::restart_of(const Loop& loop, int rank) const {
   bool waits = node_.several() && node_.is_local(rank);
   return (waits ? loop.held : loop.published).load(std::memory_order_acquire);

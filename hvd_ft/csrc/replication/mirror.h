@@ -21,8 +21,8 @@
 // the arenas is sent again. Records of the log and events, which must not arrive twice, continue
 // from where the other end's hello says it is.
 //
-// No I/O, threads or clock: mirror_test.cc joins two arenas in one process. On a node one thread
-// has all its ends of edges.
+// No network, threads or clock: mirror_test.cc joins two arenas in one process. On a node one
+// thread has all its ends of edges.
 #ifndef HVD_FT_MIRROR_H
 #define HVD_FT_MIRROR_H
 

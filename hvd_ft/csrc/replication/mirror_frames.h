@@ -28,8 +28,8 @@ enum class FrameKind : uint32_t {
   kMemory,        // an hvdft_memory of now and one of the most, of the node with this first rank
   kCuts,          // CutsFrame, of a rank whose fingerprints the other end waits for
   kPart,          // PartHead, then a piece: see private_parts.h
-  kHeld,          // HeldFrame: of a rank of the other end's node, whose part is here
-  kOldest,        // HeldFrame: see NodeHeader::oldest
+  kHeld,          // LoopWord, `published`: of a rank of the other end's node, whose part is here
+  kOldest,        // LoopWord: see NodeHeader::oldest
   kBye,
   kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,
@@ -53,8 +53,8 @@ struct LoopFrame {
 struct CutsFrame {
   uint64_t loop, given_up, passed, ended;
 };
-struct HeldFrame {
-  uint64_t loop, position;
+struct LoopWord {
+  uint64_t loop, word;
 };
 struct MailHead {
   uint64_t term, sequence;

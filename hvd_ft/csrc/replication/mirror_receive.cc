@@ -97,14 +97,14 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kPart:
       return parts_.apply(rank, payload, frame.bytes);
     case FrameKind::kHeld: {
-      auto held = get<HeldFrame>(payload);
+      auto held = get<LoopWord>(payload);
       log_writer_ = true;
-      return block.loops[held.loop].held.store(held.position, std::memory_order_release);
+      return block.loops[held.loop].held.store(held.word, std::memory_order_release);
     }
     case FrameKind::kOldest: {
-      auto oldest = get<HeldFrame>(payload);
+      auto oldest = get<LoopWord>(payload);
       snapshots_ = true;
-      return node_.header().oldest[oldest.loop].store(oldest.position, std::memory_order_seq_cst);
+      return node_.header().oldest[oldest.loop].store(oldest.word, std::memory_order_seq_cst);
     }
     case FrameKind::kBye:
       bye_ = true;

@@ -178,7 +178,7 @@ void MirrorSender::collect_held(std::string* out) {
       uint64_t& held = sent_[static_cast<size_t>(r)].loops[i].held;
       if (loop.begin.load(std::memory_order_acquire) == 0) break;
       if (published == held) continue;
-      put_frame(out, FrameKind::kHeld, r, HeldFrame{i, held = published});
+      put_frame(out, FrameKind::kHeld, r, LoopWord{i, held = published});
     }
   }
 }
@@ -187,7 +187,7 @@ void MirrorSender::collect_oldest(std::string* out) {
   for (uint64_t i = 0; i < kMaxLoops; ++i) {
     uint64_t oldest = node_.header().oldest[i].load(std::memory_order_seq_cst);
     if (oldest == oldest_[i]) continue;
-    put_frame(out, FrameKind::kOldest, 0, HeldFrame{i, oldest_[i] = oldest});
+    put_frame(out, FrameKind::kOldest, 0, LoopWord{i, oldest_[i] = oldest});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "arena/memory.h"
 #include "protocol/shared_snapshot.h"
@@ -45,7 +46,7 @@ bool PartSender::send_piece(int rank, int loop, Sent* sent, std::string* out) {
   uint64_t slot = sent->under_way & 1, word = from.slots[slot].load(std::memory_order_seq_cst);
   if (word == 0) return true;  // nothing
   uint64_t own = is_alone(word) ? from.bytes[slot] : from.stripes[slot];
-  PartHead head{static_cast<uint64_t>(loop), slot, word, from.positions[slot], own, sent->bytes};
+  PartHead head{static_cast<uint64_t>(loop), word, from.positions[slot], own, sent->bytes};
   std::string piece(std::min(own - std::min(own, sent->bytes), kPieceBytes), '\0');
   const RankFile* file = file_of(rank);
   bool read = file != nullptr && pread(file->fd(), piece.data(), piece.size(),
@@ -86,7 +87,7 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
     loop.slots[slot].store(0, std::memory_order_seq_cst);
     loop.bytes[slot] = 0;
     if (file == nullptr || grow_slot(node_, *file, {rank, number, slot}, head.bytes) != HVDFT_OK) {
-      return;
+      return say_left_out(rank);
     }
   }
   bool follows = file != nullptr && loop.bytes[slot] == head.offset;
@@ -103,13 +104,23 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
   loop.slots[slot].store(head.word, std::memory_order_seq_cst);
 }
 
+void PartReceiver::say_left_out(int rank) {
+  if (said_) return;
+  said_ = true;
+  std::fprintf(
+      stderr,
+      "hvdft: this host keeps no copy of what only rank %d has, so the loss of that rank's "
+      "host would end the job: %s\n",
+      rank, hvdft_error());
+}
+
 uint64_t PartReceiver::published_here(int rank, uint64_t number, uint64_t published) const {
   const Loop& loop = node_.rank(rank).loops[number];
-  for (uint64_t slot : {0, 1}) {
-    bool holds = loop.slots[slot].load() != 0 && loop.positions[slot] + 1 == published >> 1;
-    if (holds) return published >> 1 << 1 | slot;
+  uint64_t slot = loop.slots[0].load() == 0 ? 0 : 1;  // an empty one, if the part was left out
+  for (uint64_t s : {0, 1}) {
+    if (loop.slots[s].load() != 0 && loop.positions[s] + 1 == published >> 1) slot = s;
   }
-  return published;
+  return published >> 1 << 1 | slot;
 }
 
 }  // namespace hvdft

@@ -19,7 +19,7 @@ namespace hvdft {
 
 // In front of a piece of a part.
 struct PartHead {
-  uint64_t loop, slot, word, position, bytes, offset;
+  uint64_t loop, word, position, bytes, offset;
 };
 
 class PartSender {
@@ -46,15 +46,18 @@ class PartSender {
 class PartReceiver {
  public:
   explicit PartReceiver(const Node& node) : node_(node) {}
-  // A piece of a rank's part: a PartHead, then `bytes`. If there is no room the part is left out.
+  // A piece of a rank's part: a PartHead, then `bytes`. If there is no room the part is left out,
+  // which is said once: training goes on, but the loss of the rank's host would end it.
   void apply(int rank, const char* payload, uint64_t bytes);
-  // Loop::published of a rank elsewhere, with the slot here that has its part.
+  // Loop::published of a rank elsewhere, with the slot here that has its part; or an empty one.
   uint64_t published_here(int rank, uint64_t loop, uint64_t published) const;
 
  private:
   const RankFile* file_of(int rank);
+  void say_left_out(int rank);
 
   const Node& node_;
+  bool said_ = false;
   std::map<int, std::unique_ptr<RankFile>> files_;
   // Into which slot a part is being written: never into that of the snapshot that was told of last,
   // whatever the rank does with its own slots meanwhile.

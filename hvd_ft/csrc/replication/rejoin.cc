@@ -101,10 +101,9 @@ int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head) {
   return hvdft::grow_heap(*node->node, bytes, "the log of the job that this host joins");
 }
 
-int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
-                       int64_t ahead_ns) {
+void hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
+                        int64_t ahead_ns) {
   hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation, ahead_ns);
-  return HVDFT_OK;
 }
 
 void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op) {
@@ -167,7 +166,7 @@ void hvdft_rejoin_slot_publish(hvdft_rejoining* node, int rank, int number, int 
   loop.published_cut.store(cut);
 }
 
-int hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* resume) {
+void hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* resume) {
   NodeHeader& h = node->header();
   if (h.lost.load() != 0) {
     hvdft::begin_at(*node->node, resume->op);
@@ -179,7 +178,6 @@ int hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* res
   h.pair_log.sent.publish({resume->op, 0});
   h.pair_log.received.publish({resume->op, 0});
   h.lost.store(0);
-  return HVDFT_OK;
 }
 
 void hvdft_rejoin_heard(hvdft_rejoining* node, int first_rank, uint64_t events) {

@@ -29,8 +29,8 @@ class LogCursor {
   // jumps, nor if it has.
   bool may_pass(uint64_t id);
   void passed(uint64_t id);
-  // The script continues from a snapshot, when all ops that are being passed are. False: that did
-  // not come true before `given_up` did.
+  // The script continues from a snapshot, once no op is being passed any more. False, and nothing
+  // has changed, if `given_up` comes true before.
   template <typename GivenUp>
   bool jump(uint64_t position, GivenUp given_up) {
     std::unique_lock<std::mutex> lock(mutex_);

@@ -1,0 +1,97 @@
+"""The agent's side of the core, seen from Python.
+
+Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
+:class:`~hvd_ft.errors.HvdFtError` with the core's own line.
+"""
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
+from hvd_ft.native.types import WaitResult
+
+
+def create_node(
+    directory: str,
+    job: str,
+    size: int,
+    limit_bytes: int,
+    *,
+    nodes: int = 1,
+    node: int = 0,
+    local: range | None = None,
+) -> None:
+    """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
+
+    ``nodes``: how many the job has; ``node``: which of them this is; ``local``: the ranks on it,
+    all by default.
+    """
+    here = range(size) if local is None else local
+    place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
+    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes))
+
+
+def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
+    """Makes ``rank-<rank>.arena``."""
+    abi.checked(
+        abi.library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes)
+    )
+
+
+class Agent:
+    """The agent of ``rank``: its engine's thread and what it publishes about its worker."""
+
+    def __init__(self, directory: str, job: str, rank: int, generation: int = 0) -> None:
+        self._handle = abi.library().hvdft_agent_open(
+            directory.encode(), job.encode(), rank, generation
+        )
+        if not self._handle:
+            raise HvdFtError(abi.error())
+
+    def start(self) -> None:
+        abi.checked(abi.library().hvdft_agent_start(self._handle))
+
+    def close(self) -> None:
+        """Ends the engine's thread. No other thread may be in :meth:`wait`."""
+        if self._handle:
+            abi.library().hvdft_agent_close(self._handle)
+            self._handle = None
+
+    def started(self, incarnation: int, pid: int) -> None:
+        abi.library().hvdft_agent_started(self._handle, incarnation, pid)
+
+    def failed(self, wait_status: int) -> None:
+        abi.library().hvdft_agent_failed(self._handle, wait_status)
+
+    def done(self, wait_status: int) -> None:
+        abi.library().hvdft_agent_done(self._handle, wait_status)
+
+    def fatal(self, exit_code: int, message: str) -> None:
+        """Stops the job; of several messages the first counts."""
+        abi.library().hvdft_agent_fatal(self._handle, exit_code, message.encode())
+
+    def wait(self, seen_events: int, timeout_ms: int) -> WaitResult:
+        return WaitResult(abi.library().hvdft_agent_wait(self._handle, seen_events, timeout_ms))
+
+    def wake(self) -> None:
+        """Ends :meth:`wait`; may be called from any thread."""
+        abi.library().hvdft_agent_wake(self._handle)
+
+    def worker_ended_orderly(self) -> bool:
+        return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
+
+    def last_words(self) -> str:
+        """Why the present incarnation failed, in its own words; "" if it left none."""
+        text = ffi.new("char[]", 512)
+        abi.library().hvdft_agent_last_words(self._handle, text, len(text))
+        return abi.text(text)
+
+    def fatal_text(self) -> tuple[str, int, int] | None:
+        """Message, exit code and rank of the job's stop; None while it is not stopped."""
+        text, code, rank = ffi.new("char[]", 1024), ffi.new("int *"), ffi.new("int *")
+        if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):
+            return None
+        return abi.text(text), int(code[0]), int(rank[0])
+
+    @property
+    def event_count(self) -> int:
+        return int(abi.library().hvdft_agent_event_count(self._handle))

@@ -1,0 +1,112 @@
+"""A read-only look at a job, seen from Python.
+
+Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
+:class:`~hvd_ft.errors.HvdFtError` with the core's own line.
+"""
+
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
+from hvd_ft.native.divergences import read_divergence
+from hvd_ft.native.types import Divergence, Event, Memory, Snapshots, Status, Watch
+
+_EVENTS_AT_ONCE = 1024
+
+
+def read_events(read: Any, start: int) -> list[Event]:
+    """All events from number ``start`` on; the next one is number ``start + len()``."""
+    out = ffi.new("hvdft_event[]", _EVENTS_AT_ONCE)
+    events: list[Event] = []
+    while True:
+        count = read(start, out, _EVENTS_AT_ONCE)
+        events += [abi.read(Event, out[i]) for i in range(count)]
+        if count < _EVENTS_AT_ONCE:
+            return events
+        start += count
+
+
+class Observer:
+    """A read-only look at the job in ``directory``."""
+
+    def __init__(self, directory: str) -> None:
+        self._handle = abi.library().hvdft_observer_open(directory.encode())
+        if not self._handle:
+            raise HvdFtError(abi.error())
+
+    def close(self) -> None:
+        """Unmaps the arena; the observer cannot be used afterwards."""
+        if self._handle:
+            abi.library().hvdft_observer_close(self._handle)
+            self._handle = None
+
+    @property
+    def handle(self) -> Any:
+        """For functions of the core that are wrapped elsewhere (``logs.py``)."""
+        return self._handle
+
+    @property
+    def size(self) -> int:
+        return int(abi.library().hvdft_observer_size(self._handle))
+
+    @property
+    def used_bytes(self) -> int:
+        return int(abi.library().hvdft_observer_used_bytes(self._handle))
+
+    @property
+    def limit_bytes(self) -> int:
+        return int(abi.library().hvdft_observer_limit_bytes(self._handle))
+
+    @property
+    def generation(self) -> int:
+        return int(abi.library().hvdft_observer_generation(self._handle))
+
+    @property
+    def log_length(self) -> int:
+        return int(abi.library().hvdft_observer_log_length(self._handle))
+
+    @property
+    def log_records(self) -> int:
+        return int(abi.library().hvdft_observer_log_records(self._handle))
+
+    def status(self, rank: int) -> Status:
+        out = ffi.new("hvdft_status *")
+        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, out))
+        return abi.read(Status, out)
+
+    def snapshots(self, rank: int) -> Snapshots:
+        out = ffi.new("hvdft_snapshots *")
+        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, out))
+        return abi.read(Snapshots, out)
+
+    def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
+        """The memory of the node whose first rank this is; None for other ranks.
+
+        Args:
+            first_rank: of the node. Only rank 0's node knows the memory of others.
+            most: the most of each part since the job began, each at its own moment; else now.
+        """
+        out = ffi.new("hvdft_memory *")
+        known = abi.library().hvdft_observer_memory(self._handle, first_rank, most, out)
+        return abi.read(Memory, out) if known else None
+
+    def watch(self, rank: int) -> Watch:
+        out = ffi.new("hvdft_watch *")
+        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
+        return abi.read(Watch, out)
+
+    @property
+    def divergences(self) -> int:
+        """How many there were."""
+        return int(abi.library().hvdft_observer_divergences(self._handle))
+
+    def divergence(self, number: int) -> Divergence | None:
+        """A divergence by its number; None if newer ones have overwritten it."""
+        read = abi.library().hvdft_observer_divergence
+        return read_divergence(lambda at, out: read(self._handle, at, out), number)
+
+    def events(self, start: int = 0) -> list[Event]:
+        return read_events(
+            lambda at, out, n: abi.library().hvdft_observer_events(self._handle, at, out, n), start
+        )
