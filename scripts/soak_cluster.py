@@ -85,12 +85,21 @@ class RunningJob:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self._trains = threading.Event()
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
     def _listen(self) -> None:
         assert self.process.stdout
-        self.output.extend(self.process.stdout)
+        for line in self.process.stdout:
+            self.output.append(line)
+            if "10 steps are done" in line:
+                self._trains.set()
+        self._trains.set()
+
+    def await_training(self, seconds: float) -> None:
+        """Waits until it trains, or has ended."""
+        self._trains.wait(seconds)
 
     @property
     def text(self) -> str:
@@ -194,8 +203,7 @@ def run_job(
     """Runs a job; returns it, what befell it, and whether it ended."""
     job, begun = RunningJob(cluster), time.monotonic()
     faults = Faults(job, cluster, chance)
-    while "10 steps are done" not in job.text and job.process.poll() is None:
-        time.sleep(0.1)
+    job.await_training(LIMIT_SECONDS)
     while job.process.poll() is None and len(faults.struck) < strikes:
         time.sleep(chance.uniform(0, 5))  # to strike at any moment
         if time.monotonic() - begun > LIMIT_SECONDS:

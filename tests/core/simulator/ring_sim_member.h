@@ -8,7 +8,6 @@
 #define HVD_FT_TESTS_RING_SIM_MEMBER_H
 
 #include <deque>
-#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,25 +16,11 @@
 #include "base/reduce.h"
 #include "protocol/rejoin.h"
 #include "protocol/ring.h"
+#include "ring_sim_arena.h"
 #include "ring_sim_check.h"
 #include "ring_sim_wire.h"
 
 namespace ring_sim {
-
-constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
-constexpr char kUnused = '\xa5';  // must not be read
-
-struct Arena {
-  bool lost = false;
-  uint64_t done_over = 0;  // the latest op that was to be done over, + 1
-  hvdft::PairLog log;
-  uint64_t begun = 0;            // ops
-  uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
-  std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
-  std::vector<std::string> input, result;
-  std::vector<std::string> chunks;  // of gathered ops, with the own input among them
-  std::vector<std::string> taken;   // results whose memory is used for something else now
-};
 
 struct Next {
   Action action;
@@ -66,7 +51,7 @@ class Member {
         segments_in_all_ += plan.on_edge(plan.edge_to(number), p).bytes() > 0;
       }
     }
-    new_arena();
+    arena_.emplace(plans_);
   }
   Member(const Member&) = delete;
 
@@ -74,11 +59,11 @@ class Member {
   void start() {
     alive_ = true;
     sender_ = hvdft::RingSender(number_);
-    receiver_ = hvdft::RingReceiver(number_, case_.members, arena_.log.received.at());
+    receiver_ = hvdft::RingReceiver(number_, case_.members, arena_->log.received.at());
     sending_ = receiving_ = 0;
     awaited_ = entered_ = told_ = 0;
     for (uint64_t op = 0; op < aside_.size(); ++op) {
-      aside_[op].assign(op + 1 == arena_.done_over ? case_.ops[op].bytes() : 0, kUnused);
+      aside_[op].assign(op + 1 == arena_->done_over ? case_.ops[op].bytes() : 0, kUnused);
     }
   }
   void die() { alive_ = false; }
@@ -86,33 +71,32 @@ class Member {
   // Its node is gone; the worker is another one, which begins again.
   void lose() {
     die();
-    new_arena();
-    arena_.lost = true;
+    arena_.emplace(plans_);
+    arena_->lost = true;
     checker_.lost(number_);
   }
 
   // What rejoin.h wants to know.
   hvdft::RejoinState state() const {
-    return {arena_.lost, arena_.begun, arena_.log.received.at().op, arena_.done_over};
+    return {arena_->lost, arena_->begun, arena_->log.received.at().op, arena_->done_over};
   }
 
   // The next of its steps after a loss, in which it takes what it lacks from others; returns
   // whether that was the last one.
   bool rejoin(const hvdft::Rejoin& plan, const std::deque<Member>& members) {
-    if (is(Protocol::kStay) && !arena_.lost) return true;
-    if (arena_.lost && arena_.begun == 0) {
-      copy_of(members[plan.log_from].arena_);
-    } else if (arena_.done_over != plan.op + 1) {
-      arena_.done_over = plan.op + 1;
-    } else if (arena_.log.received.at().op < plan.op && !is(Protocol::kRecordOnly)) {
-      uint64_t op = arena_.log.received.at().op;
-      const Arena& from = members[plan.results_from].arena_;
-      arena_.result[op] = op < from.taken.size() ? from.taken[op] : from.result[op];
-      arena_.inputs[op] = plans_[op].inputs();
+    if (is(Protocol::kStay) && !arena_->lost) return true;
+    if (arena_->lost && arena_->begun == 0) {
+      arena_->copy(*members[plan.log_from].arena_, plans_);
+      set_record(arena_->log.received.at());
+    } else if (arena_->done_over != plan.op + 1) {
+      arena_->done_over = plan.op + 1;
+    } else if (arena_->log.received.at().op < plan.op && !is(Protocol::kRecordOnly)) {
+      uint64_t op = arena_->log.received.at().op;
+      arena_->take_result(op, *members[plan.results_from].arena_, plans_[op]);
       set_record({op + 1, 0});
     } else {
       set_record({plan.op, 0});
-      arena_.lost = false;
+      arena_->lost = false;
       checker_.rejoins(number_, {plan.op, 0}, segments_in_all_);
       return true;
     }
@@ -122,20 +106,20 @@ class Member {
   void awaits(uint64_t generation) { awaited_ = generation; }
   bool done(uint64_t generation) const {
     return alive_ && told_ == generation && sender_.generation() == generation &&
-           arena_.log.received.at().op == case_.ops.size();
+           arena_->log.received.at().op == case_.ops.size();
   }
-  const std::string& result(uint64_t op) const { return arena_.taken[op]; }
+  const std::string& result(uint64_t op) const { return arena_->taken[op]; }
 
   // What the protocol says that it needs no more is used for something else at once.
   void forget() {
-    uint64_t received = arena_.log.received.at().op;
-    for (; arena_.inputs_used < received; ++arena_.inputs_used) {
-      arena_.input[arena_.inputs_used].assign(plans_[arena_.inputs_used].bytes(), kUnused);
+    uint64_t received = arena_->log.received.at().op;
+    for (; arena_->inputs_used < received; ++arena_->inputs_used) {
+      arena_->input[arena_->inputs_used].assign(plans_[arena_->inputs_used].bytes(), kUnused);
     }
-    while (arena_.taken.size() < std::min(received, wire_out().received_ops)) {
-      std::string& result = arena_.result[arena_.taken.size()];
-      std::string& chunks = arena_.chunks[arena_.taken.size()];
-      arena_.taken.push_back(result);
+    while (arena_->taken.size() < std::min(received, wire_out().received_ops)) {
+      std::string& result = arena_->result[arena_->taken.size()];
+      std::string& chunks = arena_->chunks[arena_->taken.size()];
+      arena_->taken.push_back(result);
       result.assign(result.size(), kUnused);
       chunks.assign(chunks.size(), kUnused);
     }
@@ -182,36 +166,14 @@ class Member {
  private:
   bool is(Protocol protocol) const { return case_.protocol == protocol; }
 
-  void new_arena() {
-    arena_.~Arena();
-    new (&arena_) Arena;
-    for (uint64_t op = 0; op < plans_.size(); ++op) {
-      arena_.inputs.push_back(0);
-      arena_.input.emplace_back(case_.ops[op].bytes(), kUnused);
-      arena_.result.emplace_back(case_.ops[op].bytes(), kUnused);
-      arena_.chunks.emplace_back(plans_[op].gathered() ? plans_[op].gathered_bytes() : 0, kUnused);
-    }
-  }
-
-  // All that a new node takes from another at first: the log, with its results.
-  void copy_of(const Arena& from) {
-    arena_.begun = std::max(from.begun, uint64_t{1});
-    arena_.taken = from.taken;
-    arena_.result = from.result;
-    uint64_t complete = from.log.received.at().op;
-    for (uint64_t op = 0; op < complete; ++op) arena_.inputs[op] = plans_[op].inputs();
-    arena_.inputs_used = complete;
-    set_record({complete, 0});
-  }
-
   void set_record(hvdft::EdgePosition at) {
-    arena_.log.received.publish(at);
+    arena_->log.received.publish(at);
     wire_in().received_ops = at.op;
   }
 
   // Where it puts, and takes again, what it has received at a position.
   bool is_aside(uint64_t op, uint64_t position) const {
-    return op + 1 == arena_.done_over && !is(Protocol::kOverFinal) &&
+    return op + 1 == arena_->done_over && !is(Protocol::kOverFinal) &&
            hvdft::is_partial(plans_[op], position);
   }
   static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
@@ -222,8 +184,8 @@ class Member {
 
   std::optional<Next> next_of_worker() const {
     for (uint64_t op = 0; op < plans_.size(); ++op) {
-      if (op == arena_.begun || arena_.inputs[op] < plans_[op].inputs()) {
-        return Next{Action::kGive, {op, arena_.inputs[op]}};
+      if (op == arena_->begun || arena_->inputs[op] < plans_[op].inputs()) {
+        return Next{Action::kGive, {op, arena_->inputs[op]}};
       }
     }
     return {};
@@ -231,20 +193,20 @@ class Member {
 
   void give() {
     uint64_t op = next_of_worker()->at.op;
-    if (op == arena_.begun) {
-      ++arena_.begun;
+    if (op == arena_->begun) {
+      ++arena_->begun;
       return;
     }
-    auto [from, to] = plans_[op].input(number_, arena_.inputs[op]);
+    auto [from, to] = plans_[op].input(number_, arena_->inputs[op]);
     if (plans_[op].gathered()) {
-      arena_.chunks[op].replace(own_chunk(op), to - from, full_input_[op]);
+      arena_->chunks[op].replace(own_chunk(op), to - from, full_input_[op]);
     } else {
-      arena_.input[op].replace(from, to - from, full_input_[op], from, to - from);
+      arena_->input[op].replace(from, to - from, full_input_[op], from, to - from);
     }
     if (is(Protocol::kInPlace)) {
-      arena_.result[op].replace(from, to - from, full_input_[op], from, to - from);
+      arena_->result[op].replace(from, to - from, full_input_[op], from, to - from);
     }
-    ++arena_.inputs[op];
+    ++arena_->inputs[op];
   }
 
   uint64_t own_chunk(uint64_t op) const { return plans_[op].on_edge(number_, 0).from; }
@@ -252,7 +214,7 @@ class Member {
   // The sending half.
 
   void begin(hvdft::EdgeCursor& half) {
-    while (!half.begun() && half.op() < arena_.begun) half.begin(plans_[half.op()]);
+    while (!half.begun() && half.op() < arena_->begun) half.begin(plans_[half.op()]);
   }
 
   std::optional<Next> next_of_sender() {
@@ -263,24 +225,24 @@ class Member {
       return Next{sending_ == 1 ? Action::kSend : Action::kNoteSent, outgoing_.at};
     }
     begin(sender_);
-    uint64_t inputs = sender_.begun() ? arena_.inputs[sender_.op()] : 0;
-    if (!sender_.next(arena_.log.received.at(), inputs, &outgoing_)) return {};
+    uint64_t inputs = sender_.begun() ? arena_->inputs[sender_.op()] : 0;
+    if (!sender_.next(arena_->log.received.at(), inputs, &outgoing_)) return {};
     return Next{Action::kRead, outgoing_.at};
   }
 
   void learn() {
     bool by_receiver = !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
-    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_.log.sent.at());
-    arena_.log.sent.made_in(entered_);
+    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_->log.sent.at());
+    arena_->log.sent.made_in(entered_);
     sending_ = 0;
   }
 
   const char* source() const {
     uint64_t op = outgoing_.at.op;
-    auto& from = plans_[op].gathered()  ? arena_.chunks
-                 : outgoing_.from_input ? arena_.input
+    auto& from = plans_[op].gathered()  ? arena_->chunks
+                 : outgoing_.from_input ? arena_->input
                  : from_aside()         ? aside_
-                                        : arena_.result;
+                                        : arena_->result;
     return from[op].data() + outgoing_.bytes.from;
   }
 
@@ -305,7 +267,7 @@ class Member {
   }
 
   void note_sent() {
-    arena_.log.sent.publish(sender_.sent());
+    arena_->log.sent.publish(sender_.sent());
     sending_ = 0;
   }
 
@@ -325,12 +287,12 @@ class Member {
     if (receiving_ == 0) {
       if (!receiver_.begun()) {
         begin(receiver_);
-        arena_.log.received.publish(receiver_.at());
+        arena_->log.received.publish(receiver_.at());
         wire_in().received_ops = receiver_.at().op;
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
     } else if (incoming_.adds || incoming_.completes) {
-      if (arena_.inputs[incoming_.at.op] <= incoming_.input) return {};
+      if (arena_->inputs[incoming_.at.op] <= incoming_.input) return {};
     }
     return Next{receiving(), incoming_.at};
   }
@@ -355,15 +317,15 @@ class Member {
   void write(uint64_t from, uint64_t to) {
     uint64_t op = incoming_.at.op, at = incoming_.bytes.from + from;
     if (plans_[op].gathered()) {
-      std::memcpy(arena_.chunks[op].data() + at, staged_.data() + from, to - from);
+      std::memcpy(arena_->chunks[op].data() + at, staged_.data() + from, to - from);
       if (incoming_.completes) add_chunks(op, from, to);
     } else if (incoming_.adds) {
-      const char* own = (is(Protocol::kInPlace) ? arena_.result : arena_.input)[op].data() + at;
+      const char* own = (is(Protocol::kInPlace) ? arena_->result : arena_->input)[op].data() + at;
       add(op, staged_.data() + from, own, at, to - from);
     } else {
-      std::memcpy(arena_.result[op].data() + at, staged_.data() + from, to - from);
+      std::memcpy(arena_->result[op].data() + at, staged_.data() + from, to - from);
     }
-    checker_.is_still_final(number_, op, arena_.result[op]);
+    checker_.is_still_final(number_, op, arena_->result[op]);
     received_one_more();
   }
 
@@ -374,9 +336,10 @@ class Member {
       if (begin >= end) continue;
       for (uint64_t i = 1; i < case_.members; ++i) {
         auto chunk = [&](uint64_t at) {
-          return arena_.chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
+          return arena_->chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
         };
-        add(op, i == 1 ? chunk(0) : arena_.result[op].data() + begin, chunk(i), begin, end - begin);
+        add(op, i == 1 ? chunk(0) : arena_->result[op].data() + begin, chunk(i), begin,
+            end - begin);
       }
     }
   }
@@ -384,7 +347,7 @@ class Member {
   void add(uint64_t op, const char* a, const char* b, uint64_t at, uint64_t bytes) {
     bool floats = case_.ops[op].floats;
     const void* inputs[] = {a, b};
-    auto& to = is_aside(op, incoming_.at.position) ? aside_ : arena_.result;
+    auto& to = is_aside(op, incoming_.at.position) ? aside_ : arena_->result;
     hvdft::reduce(floats ? HVDFT_FLOAT32 : HVDFT_INT64, HVDFT_SUM, inputs, 2, to[op].data() + at,
                   bytes / (floats ? 4 : 8));
   }
@@ -393,12 +356,12 @@ class Member {
     const hvdft::RingPlan& plan = plans_[incoming_.at.op];
     uint64_t before = plan.results(incoming_.at.position);
     uint64_t after = plan.results(incoming_.at.position + 1);
-    arena_.log.received.publish(receiver_.received());
-    checker_.records(number_, arena_.log.received.at());
-    wire_in().received_ops = arena_.log.received.at().op;
+    arena_->log.received.publish(receiver_.received());
+    checker_.records(number_, arena_->log.received.at());
+    wire_in().received_ops = arena_->log.received.at().op;
     for (uint64_t i = before; i < after; ++i) {
       checker_.is_final(number_, incoming_.at.op, plan.result(number_, i),
-                        arena_.result[incoming_.at.op]);
+                        arena_->result[incoming_.at.op]);
     }
     received_one_more();
   }
@@ -420,7 +383,7 @@ class Member {
     entered_ = awaited_;
     sender_.pause();
     record_ = receiver_.remade(entered_);
-    arena_.log.received.made_in(entered_);
+    arena_->log.received.made_in(entered_);
     sending_ = receiving_ = 0;
   }
 
@@ -436,7 +399,7 @@ class Member {
   Checker& checker_;
   Random& random_;
 
-  Arena arena_;
+  std::optional<Arena> arena_;
   std::vector<hvdft::RingPlan> plans_;
   std::vector<std::string> full_input_;
   uint64_t segments_in_all_ = 0;
