@@ -30,11 +30,6 @@ class Donor:
     stripes: Sequence[memoryview]
 
 
-def shared_bytes(own: memoryview) -> int:
-    """Returns how much a rank had shared, from its part."""
-    return int(decode(own)[1]["shared_bytes"])
-
-
 def shared_contents(own: memoryview, donor: Donor) -> np.ndarray:
     """Puts together what a rank of a lost node had shared.
 
@@ -43,7 +38,7 @@ def shared_contents(own: memoryview, donor: Donor) -> np.ndarray:
         donor: of another node.
 
     Returns:
-        uint8, of `shared_bytes(own)`: what the stripes of the lost node have held.
+        uint8, of any size: what the stripes of the lost node have held.
 
     Raises:
         HvdFtError: names the variable that the donor has not had equal.
