@@ -168,7 +168,7 @@ def test_a_host_that_is_cut_off_stands_still_and_goes_on_if_it_was_not_replaced(
     disturb(nodes, "cut", node="n1")
     running.await_line("spare host n3 cannot be reached")
     running.await_line("there is no spare host for n1 (rank 2); waiting for it")
-    states = nodes.sh("n1", "ps -eo stat,args | grep '[s]ums_script'").split()
+    states = nodes.sh("n1", "ps -ww -eo stat,args | grep '[s]ums_script'").split()
     assert states[0].startswith("T"), states
     disturb(nodes, "heal", node="n1")
     running.await_line("host n1 (rank 2) answers again after")
@@ -181,7 +181,7 @@ def test_a_host_that_comes_back_is_out_and_then_a_spare_host(nodes: Cluster) -> 
     running = start(nodes, "n0:1,n1:1,n2:1", "n3:1")
     disturb(nodes, "cut", node="n1")
     running.await_line("host n1 is lost; its rank 1 continues on n3 (epoch 1)")
-    states = nodes.sh("n1", "ps -eo stat,args | grep '[s]ums_script'").split()
+    states = nodes.sh("n1", "ps -ww -eo stat,args | grep '[s]ums_script'").split()
     assert states[0].startswith("T"), states
     disturb(nodes, "heal", node="n1")
     running.await_line("host n1 is back and has lost its place: it is a spare host from now on")
