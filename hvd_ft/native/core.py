@@ -140,6 +140,10 @@ class Worker:
         code = abi.library().hvdft_worker_snapshot_settle(loop)
         return None if code == _AGAIN else abi.checked(code) == 0
 
+    def snapshot_apart(self) -> None:
+        """Lets this process not wait for other nodes before it overwrites a snapshot."""
+        abi.library().hvdft_worker_snapshot_apart()
+
     def snapshot_read(self, loop: int) -> tuple[Snapshot, memoryview] | None:
         """The loop's latest snapshot: this rank's part, valid until the next snapshot call."""
         data, out = ffi.new("const void **"), ffi.new("hvdft_snapshot *")

@@ -59,12 +59,14 @@ class SnapshotWriter:
     """Writes one snapshot of a training loop at a time.
 
     If other ranks have once not come to a cut in time, all later ones of this process are its own.
+    If those of other nodes have not published theirs in time, they are no longer waited for.
 
     Args:
         worker: this process's attachment to its agent.
     """
 
     _alone = False  # of this process, in whatever loop
+    _apart = False  # likewise
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -119,6 +121,7 @@ class SnapshotWriter:
         begun = self._await(lambda: self._worker.snapshot_begin(cut.loop, cut.number, position))
         if not begun:
             if begun is None:
+                self._wait_no_more_for_other_hosts()
                 self._worker.snapshot_give_up(cut.loop, cut.number)
                 self._worker.mark_request(position)  # for one that all take
             else:
@@ -131,6 +134,18 @@ class SnapshotWriter:
         else:
             self._finish(replace(cut, alone=True), position, kept, frozen)
         return True
+
+    def _wait_no_more_for_other_hosts(self) -> None:
+        """Does so from the first snapshot on that other ranks have kept from being begun."""
+        if self._apart or self._worker.nodes == 1 or self._worker.stop_code >= 0:
+            return
+        SnapshotWriter._apart = True
+        self._worker.snapshot_apart()
+        say(
+            f"rank {self._worker.rank} waits for no other host's snapshots from now on, as there "
+            f"was none within {TIMEOUT}={self._timeout_seconds:g}: if such a host is lost, its "
+            "state may be lost with it"
+        )
 
     def settle(self) -> int:
         """Waits until no snapshot is being copied.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SCRIPTS, RunHvdft
+from conftest import SCRIPTS, Cluster, Ended, RunHvdft
 
 SCRIPT = str(SCRIPTS / "odd_loops_script.py")
 RANKS = range(3)
@@ -100,9 +100,18 @@ KINDS: dict[str, tuple[Callable[[], list[Array]], list[str], bool]] = {
 }
 
 
+def check_results(kind: str, ended: Ended) -> None:
+    results = re.findall(r"^RESULT (\d) (\d+) (\d+)$", ended.out, re.MULTILINE)
+    weights = KINDS[kind][0]()
+    private = sum(weights) if kind == "changing" else 0 * START
+    sums = [[str((x * PLACES).sum()) for x in (weights[rank], private)] for rank in RANKS]
+    expected = [(str(rank), *sums[rank]) for rank in RANKS]
+    assert sorted(set(results)) == expected, ended.err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_loops(run_hvdft: RunHvdft, tmp_path: Path, kind: str) -> None:
-    ends, drills, alone = KINDS[kind]
+    _, drills, alone = KINDS[kind]
     flags = [word for drill in drills for word in ("--inject", drill)]
     ended = run_hvdft(
         ["run", "-np", "3", *flags, sys.executable, SCRIPT, kind, str(tmp_path / "meeting")],
@@ -111,13 +120,22 @@ def test_odd_loops(run_hvdft: RunHvdft, tmp_path: Path, kind: str) -> None:
     assert ended.code == 0, ended.err
     struck = re.findall(r"^hvdft: drill: (.*)$", ended.err, re.MULTILINE)
     assert sorted(struck) == sorted(drills), ended.err
-    results = re.findall(r"^RESULT (\d) (\d+) (\d+)$", ended.out, re.MULTILINE)
-    weights = ends()
-    private = sum(weights) if kind == "changing" else 0 * START
-    sums = [[str((x * PLACES).sum()) for x in (weights[rank], private)] for rank in RANKS]
-    expected = [(str(rank), *sums[rank]) for rank in RANKS]
-    assert sorted(set(results)) == expected, ended.err
+    check_results(kind, ended)
     told = re.findall(r"rank (\d) takes its snapshots alone", ended.err)
     lives = {rank: 1 + sum(f"rank={rank}" in drill for drill in drills) for rank in RANKS}
     assert all(told.count(str(rank)) <= lives[rank] for rank in RANKS), "said once"
     assert bool(told) == alone, ended.err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_loops_on_three_nodes(cluster: Cluster, tmp_path: Path, kind: str) -> None:
+    """Nodes keep snapshots for each other; nobody waits long for one that does not come."""
+    job = ["run", "-np", "3", "-H", "n0:1,n1:1,n2:1", sys.executable, SCRIPT, kind]
+    settings = ["env", "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS=2"]
+    hvdft = [*settings, sys.executable, "-m", "hvd_ft.cli"]
+    ended = cluster.hvdft("run", "--", *hvdft, *job, str(tmp_path / "meeting"))
+    assert ended.code == 0, ended.err
+    check_results(kind, ended)
+    for said in ("takes its snapshots alone", "waits for no other host's snapshots"):
+        told = re.findall(rf"rank (\d) {said}", ended.err)
+        assert len(told) == len(set(told)), "said once"

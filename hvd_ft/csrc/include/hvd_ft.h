@@ -381,6 +381,9 @@ typedef struct {
 // to stay until they take another snapshot. In neither case can one be begun. Nor can one of a cut
 // that is delivered already: 1.
 HVDFT_API int hvdft_worker_snapshot_settle(int loop);
+// From now on this process does not wait for ranks of other nodes before it overwrites a slot: if
+// their nodes are lost, they may not find what they had shared.
+HVDFT_API void hvdft_worker_snapshot_apart(void);
 HVDFT_API int hvdft_worker_snapshot_begin(int loop, uint64_t cut, uint64_t position);
 HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
 HVDFT_API int hvdft_worker_snapshot_deliver(int loop, const hvdft_snapshot* snapshot);

@@ -65,8 +65,9 @@ SlotUse use_of(int number) {
     ranks.push_back(slots_of(w.node->rank(r).loops[number]));
   }
   int slot = unpublished_slot(own);
-  bool newer = !w.node->several() || w.node->header().oldest[number].load(
-                                         std::memory_order_seq_cst) > own.positions[slot] + 1;
+  bool newer =
+      !w.node->several() || w.apart ||
+      w.node->header().oldest[number].load(std::memory_order_seq_cst) > own.positions[slot] + 1;
   return hvdft::use_of(word, published_word(own), ranks, newer);
 }
 
@@ -187,6 +188,8 @@ int hvdft_worker_snapshot_settle(int number) {
   SlotUse use = use_of(number);
   return use == SlotUse::kFree ? HVDFT_OK : use == SlotUse::kHeld ? 1 : HVDFT_AGAIN;
 }
+
+void hvdft_worker_snapshot_apart(void) { the_worker()->apart = true; }
 
 int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   int code = hvdft_worker_snapshot_settle(number);

@@ -51,6 +51,7 @@ struct Worker {
   // latest step, and those of a step of the present loop, at most.
   std::atomic<uint64_t> result_bytes{0};
   uint64_t bytes_before_step = 0, loop_step_bytes = 0;
+  std::atomic<bool> apart{false};  // see hvdft_worker_snapshot_apart()
 
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
