@@ -12,6 +12,7 @@ launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code),
                                 changes
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
           (interrupt)                (interrupted): the worker has got SIGINT
+          (preempt) a checkpoint is to be written, and then the job ends
           (stop)                     the number of the signal that ends the job
           (note) something that rank 0's agent writes into the report (over)
           nobody comes any more; whether the job's files are to stay

@@ -317,6 +317,8 @@ class _Shim:
             self._launcher.send({"answer": order["ask"], "facts": self._facts})
         elif "interrupt" in order:
             self._report(messages.Interrupt())
+        elif "preempt" in order:
+            self._report(messages.PreemptAsked())
         elif "stop" in order:
             self._report(messages.StopAsked(order["stop"]))
         elif "note" in order:
