@@ -58,6 +58,7 @@ class Writer:
         self._complaints = Complaints()
         self._round: Round | None = None
         self._round_since = 0.0
+        self._marked_loops = 0  # begun at the latest mark
         self._write_since = 0.0  # when this node began to write its share of the round
         self._share_since = 0.0  # when this node's share of the round was written
         self._asked = self._ending = False
@@ -125,6 +126,7 @@ class Writer:
         self._asked = False
         self._schedule.begun(now)
         self._attempt(self._tidy)
+        self._marked_loops = self._native.loops
         self._native.request()
         while event := self._native.next_event():
             self._on_event(event)
@@ -170,7 +172,7 @@ class Writer:
         cuts = common(held(self._native))
         cut = first_behind(cuts, round_.position)
         if cut is None:
-            self._warn_of_waiting()
+            self._await_snapshot()
             return
         if not self._origin.is_complete(cut):
             wanted = with_earlier_loops(cuts, cut)
@@ -246,9 +248,14 @@ class Writer:
                 "and the next one is tried as usual"
             )
 
-    def _warn_of_waiting(self) -> None:
+    def _await_snapshot(self) -> None:
+        if not self._coordinates:
+            return
+        if (loops := self._native.loops) > self._marked_loops:
+            self._marked_loops = loops
+            self._native.mark()
         limit = self._interval + self._patience
-        if self._coordinates and time.monotonic() > self._round_since + limit:
+        if time.monotonic() > self._round_since + limit:
             self._complain(
                 f"the ranks have had no snapshot of the same step for {limit:g} s (loops without "
                 "collectives, steps of process sets, or nothing that takes snapshots)"

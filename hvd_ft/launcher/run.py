@@ -42,6 +42,7 @@ TICK_SECONDS = 0.25
 # Agents and shims have shorter limits of their own; these apply when those fail.
 STOP_LIMIT_SECONDS = 10.0  # from the end of the workers' grace to killing mpirun
 INTERRUPT_SECONDS = 1.0  # limit for the workers to receive SIGINT before the job is stopped
+GRACE_MARGIN_SECONDS = 1.0  # for rank 0's agent to end the job by itself
 CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
@@ -331,7 +332,9 @@ class _Run:
             if again or not self._all_here():
                 self._kill()
                 return
-            grace = (self.grace or 0.0) if received[0] in PREEMPTION else 0.0
+            grace = 0.0
+            if self.grace and received[0] in PREEMPTION:
+                grace = self.grace + GRACE_MARGIN_SECONDS
             self._end_by(grace + self.stop_limit)
             self._stop.set(self.loop.now() + grace)
             if grace:

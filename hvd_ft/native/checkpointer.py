@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,18 @@ class Checkpointer:
             The position of the op log that the snapshot lies behind.
         """
         return int(self._library.hvdft_checkpointer_request(self._handle))
+
+    def mark(self) -> None:
+        """Asks for another mark: one from before a training loop began has no effect in it."""
+        self._library.hvdft_checkpointer_mark(self._handle)
+
+    @property
+    def loops(self) -> int:
+        """How many training loops all ranks of this node have begun."""
+        begun = takewhile(
+            lambda loop: all(self.begun(rank, loop) for rank in self.place.ranks), range(MAX_LOOPS)
+        )
+        return sum(1 for _ in begun)
 
     def event(self, kind: EventType, detail: int) -> None:
         """Publishes an event for the writers of all nodes."""

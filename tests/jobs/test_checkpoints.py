@@ -14,7 +14,7 @@ from hvd_ft.checkpoint.catalogue import Checkpoint, find
 
 SCRIPT = [sys.executable, "-W", "ignore", str(SCRIPTS / "checkpoint_script.py")]
 RANKS = 2
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(150)
 OFTEN = ["--checkpoint-interval", "0.1"]
 
 
@@ -52,7 +52,7 @@ def resume(run_hvdft: RunHvdft, folder: Path, *flags: str, ranks: int = RANKS) -
     return run_hvdft(["run", "-np", str(ranks), "--resume", str(folder), *flags, *SCRIPT])
 
 
-@pytest.mark.parametrize("plan", ["end:0:6", "end:1:9", "end:2:13"])
+@pytest.mark.parametrize("plan", ["end:0:6", "end:1:9", "end:2:11"])
 def test_a_job_that_ended_goes_on_exactly(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str], plan: str
 ) -> None:
@@ -111,7 +111,7 @@ def test_preemption(
     [found] = find(tmp_path / "c")
     assert found.manifest is not None
     assert (found.state, found.manifest.loop) == ("complete", 1)
-    assert 9 < found.manifest.step <= 11
+    assert 9 < found.manifest.step <= 13
     assert results(resume(run_hvdft, tmp_path / "c")) == undisturbed
 
 
@@ -140,7 +140,7 @@ def test_a_crash_loop_leaves_its_latest_state(
         tmp_path / "c",
         "",
         *inject,
-        env={"HOROVOD_FT_MAX_FAILURES": "1", "FIXED": "1"},
+        env={"HOROVOD_FT_MAX_FAILURES": "1"},
     )
     assert "rank 1 failed 2 times" in ended.err
     assert "the job's latest state is in" in ended.err
@@ -159,7 +159,7 @@ def test_agents_that_die_too_often_leave_the_latest_state(
         tmp_path / "c",
         "",
         *drills,
-        env={"HOROVOD_FT_MAX_FAILURES": "0", "FIXED": "1"},
+        env={"HOROVOD_FT_MAX_FAILURES": "0"},
     )
     assert "agents or mpirun failed 1 times" in ended.err
     assert [(each.state, each.manifest and each.manifest.step) for each in found] == [
@@ -194,7 +194,7 @@ def test_a_writer_that_is_killed_while_it_writes(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
         try:
             ended, found = broken_off(
-                run_hvdft, folder, "end:2:13", *OFTEN, env={"MINE": str(tmp_path), "UNITS": "400"}
+                run_hvdft, folder, "end:2:11", *OFTEN, env={"MINE": str(tmp_path), "UNITS": "400"}
             )
         finally:
             killer.kill()

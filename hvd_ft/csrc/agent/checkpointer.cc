@@ -95,11 +95,17 @@ int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source
   return static_cast<int64_t>(end.loops[loop].at[slot].count);
 }
 
-uint64_t hvdft_checkpointer_request(hvdft_checkpointer* checkpointer) {
+void hvdft_checkpointer_mark(hvdft_checkpointer* checkpointer) {
   const Node& node = *checkpointer->node;
   uint64_t position = node.header().log_length.load(std::memory_order_acquire);
   node.header().mark_wanted.store(position + 1, std::memory_order_release);
   node.notify_log_writer();
+}
+
+uint64_t hvdft_checkpointer_request(hvdft_checkpointer* checkpointer) {
+  const Node& node = *checkpointer->node;
+  uint64_t position = node.header().log_length.load(std::memory_order_acquire);
+  hvdft_checkpointer_mark(checkpointer);
   hvdft_checkpointer_event(checkpointer, HVDFT_EV_CHECKPOINT, position);
   return position;
 }

@@ -40,6 +40,8 @@ HVDFT_API int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, 
 // Rank 0's node: asks all ranks for a snapshot, by a mark, and all writers to write it. Returns the
 // position that it lies behind.
 HVDFT_API uint64_t hvdft_checkpointer_request(hvdft_checkpointer* checkpointer);
+// Asks for another mark: one from before a training loop began has no effect in it.
+HVDFT_API void hvdft_checkpointer_mark(hvdft_checkpointer* checkpointer);
 HVDFT_API void hvdft_checkpointer_event(hvdft_checkpointer* checkpointer, uint32_t type,
                                         uint64_t detail);
 // The next event of checkpoint writers from number *from on, which is moved behind it: 1, or 0.

@@ -1,10 +1,9 @@
 """A fit, a loop with a State, and another fit; prints hashes of what each rank ended with.
 
-PLAN may hold words like `checkpoint:1:9`: when 9 steps of loop 1 are done, every rank waits until
-a checkpoint has been asked for, and two steps later until one of this loop is there. `end:1:9`:
-as soon as that checkpoint is there rank 0 exits with code 7.
-`signal:1:9`: rank 0 sends SIGNAL to LAUNCHER, and all train on until the checkpoint is asked for,
-then wait for the end.
+PLAN may be `end:1:9`: when 9 steps of loop 1 are done, every rank waits until a checkpoint has been
+asked for, and four steps later, so that there is a snapshot between, until one of this loop is
+there; then rank 0 exits with code 7. Or `signal:1:9`: rank 0 sends SIGNAL to LAUNCHER, and four
+steps after the checkpoint has been asked for all wait for the end.
 """
 
 import hashlib
@@ -24,6 +23,7 @@ from hvd_ft import native
 from hvd_ft.native.types import EventType
 
 STEPS, BATCH, EPOCHS = 8, 4, 2  # in an epoch, in a step
+EVERY = 4  # steps between snapshots, besides those at marks
 UNITS = int(os.environ.get("UNITS", "8"))
 PLAN = dict(word.split(":", 1) for word in os.environ.get("PLAN", "").split())
 SHARED = Path(os.environ.get("CHECKPOINTS", "/nowhere"))
@@ -34,7 +34,7 @@ def planned(what: str, loop: int, step: int) -> bool:
 
 
 def later(what: str, loop: int, step: int) -> bool:
-    return planned(what, loop, step - 2)
+    return planned(what, loop, step - EVERY)
 
 
 def await_round() -> None:
@@ -48,7 +48,7 @@ def await_round() -> None:
 
 
 def step_ends(loop: int, step: int) -> None:
-    for what in ("checkpoint", "end", "signal"):
+    for what in ("end", "signal"):
         if what == "signal" and planned(what, loop, step) and hvd.rank() == 0:
             os.kill(int(os.environ["LAUNCHER"]), int(os.environ["SIGNAL"]))
         if planned(what, loop, step):
@@ -58,7 +58,7 @@ def step_ends(loop: int, step: int) -> None:
                 signal.pause()
             while not list(SHARED.glob(f"*-loop{loop}-step*")):
                 time.sleep(0.01)
-            if what == "end" and hvd.rank() == 0:
+            if hvd.rank() == 0:
                 sys.exit(7)
 
 
@@ -97,7 +97,7 @@ def fit(loop: int) -> list[Any]:
     model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "mse", ["mae"])
     fellows = [
         hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0),
-        hvd.keras.callbacks.FaultTolerance(4 if "FIXED" in os.environ else None),
+        hvd.keras.callbacks.FaultTolerance(EVERY),
         ends := Ends(loop),
     ]
     told = model.fit(data(loop), epochs=EPOCHS, callbacks=fellows, verbose=0)
@@ -116,7 +116,7 @@ def own_loop(loop: int) -> list[Any]:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    state = hvd.State(model, optimizer, losses=[])
+    state = hvd.State(model, optimizer, snapshot_steps=EVERY, losses=[])
     state.sync()
     pairs = data(loop)
     while state.epoch < EPOCHS:
