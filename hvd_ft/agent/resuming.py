@@ -99,7 +99,7 @@ def _offers(directory: Path) -> list[dict[str, object]]:
 
 
 def _offer_of(found: catalogue.Checkpoint) -> Offer:
-    manifest, age = found.manifest, catalogue.age(found)
+    manifest, age = found.manifest, found.age
     if manifest is None:
         return Offer(found.name, age, refused=found.refused, incomplete=found.incomplete)
     ranks = tuple(rank for rank in range(manifest.size) if manifest.part(rank, manifest.loop))

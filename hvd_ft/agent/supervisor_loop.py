@@ -281,8 +281,10 @@ class SupervisorLoop:
     def _on_writer_ended(self, report: messages.Refused | messages.Exited) -> None:
         if self._supervisor.over:
             return
-        exited = isinstance(report, messages.Exited)
-        say(self._care.writer_ended(describe(report.status) if exited else report.error))
+        if isinstance(report, messages.Refused):
+            say(self._care.writer_ended(report.error))
+        else:
+            say(self._care.writer_ended(describe(report.status)))
 
     def _preempt(self) -> None:
         """The job is to be checkpointed and to end, within the grace."""

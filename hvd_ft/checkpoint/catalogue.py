@@ -7,8 +7,8 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
@@ -27,6 +27,7 @@ _NAME = re.compile(r"(\w+)-loop(\d+)-step(\d+)(-end)?")
 _PARTIAL, _REMOVED = ".partial", ".removed"
 _MOST_MANIFEST_BYTES = 64 << 20
 _CHUNK_BYTES = 8 << 20
+_TIME_DIGITS = 6  # of a job id, in base 36
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Checkpoint:
         manifest: what it says; None if there is none that can be read.
         refused: why it cannot be used; "" if it can.
         incomplete: whether that is because it was never finished.
+        age: orders checkpoints: the older one is less.
     """
 
     path: Path
     manifest: Manifest | None
     refused: str = ""
     incomplete: bool = False
+    age: tuple[int, str, int, int] = (0, "", 0, 0)
 
     @property
     def name(self) -> str:
@@ -85,7 +88,9 @@ def find(directory: Path) -> list[Checkpoint]:
         for name in names
         if _NAME.fullmatch(name) or (name.startswith(".") and name.endswith(_PARTIAL))
     ]
-    return sorted(map(look_at, (directory / name for name in ours)), key=age)
+    found = [look_at(directory / name) for name in ours]
+    jobs = {each.manifest.job: each.manifest.begun for each in found if each.manifest is not None}
+    return sorted((replace(each, age=_age(each, jobs)) for each in found), key=lambda e: e.age)
 
 
 def look_at(path: Path) -> Checkpoint:
@@ -104,10 +109,10 @@ def look_at(path: Path) -> Checkpoint:
     return Checkpoint(path, manifest)
 
 
-def age(checkpoint: Checkpoint) -> tuple[int, str, int, int]:
-    """Returns what orders checkpoints: the older one is less. Without a manifest the name says it.
+def _age(checkpoint: Checkpoint, jobs: Mapping[str, int]) -> tuple[int, str, int, int]:
+    """Returns what orders checkpoints. Without a manifest the name, and others of its job, say it.
 
-    Job ids begin with the time of the job's beginning.
+    The ids that jobs are given begin with the time.
     """
     if checkpoint.manifest is not None:
         return entry_of(checkpoint, checkpoint.manifest).age
@@ -115,13 +120,10 @@ def age(checkpoint: Checkpoint) -> tuple[int, str, int, int]:
     if match is None:
         return 0, checkpoint.name, 0, 0
     job, loop, step, end = match.groups()
-    return _begun(job), job, int(loop), 2 * int(step) + (2 if end else 1)
-
-
-def _begun(job: str) -> int:
+    begun = 0
     with contextlib.suppress(ValueError):
-        return int(job[:6], 36)
-    return 0
+        begun = int(job[:_TIME_DIGITS], 36)
+    return jobs.get(job, begun), job, int(loop), 2 * int(step) + (2 if end else 1)
 
 
 def entry_of(checkpoint: Checkpoint, manifest: Manifest) -> Entry:

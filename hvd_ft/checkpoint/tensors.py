@@ -81,14 +81,14 @@ def write_tensors(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)
     try:
-        buffers: list[Any] = [struct.pack("<Q", len(text)) + text, *(_bytes(plain[name]) for name in names)]
-        for buffer in buffers:
-            view = memoryview(buffer).cast("B")
+        buffers = (_bytes(plain[name]) for name in names)
+        for view in (memoryview(struct.pack("<Q", len(text)) + text), *buffers):
             size += view.nbytes
-            while view.nbytes:
-                done = os.write(file, view[:_CHUNK_BYTES])
-                hashed.update(view[:done])
-                view = view[done:]
+            at = 0
+            while at < view.nbytes:
+                done = os.write(file, view[at : at + _CHUNK_BYTES])
+                hashed.update(view[at : at + done])
+                at += done
         os.fsync(file)
     finally:
         os.close(file)

@@ -1,6 +1,6 @@
 """Which arrays are equal on all ranks of a node, and on those of another one. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,11 @@ class Common:
 
     arrays: Mapping[int, np.ndarray]
     prints: Mapping[int, str]
+
+    def only(self, numbers: Set[int]) -> "Common":
+        """Returns what of it has these numbers."""
+        arrays = {number: self.arrays[number] for number in numbers}
+        return Common(arrays, {number: self.prints[number] for number in numbers})
 
 
 def common_arrays(ranks: Mapping[int, Contents]) -> Common:

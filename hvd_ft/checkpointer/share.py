@@ -133,6 +133,8 @@ class _ShareWriter:
         self, cut: Cut, ranks: Mapping[int, Captured], common: Common, theirs: Mapping[int, str]
     ) -> list[Part]:
         elsewhere = {n for n, mine in common.prints.items() if theirs.get(n) == mine}
+        if len(ranks) == 1 and not self._origin.leads:  # it has the rest in common with nobody
+            common = common.only(elsewhere)
         order = list(ranks[min(ranks)].contents.arrays)
         arrays = {order[n]: array for n, array in common.arrays.items() if n not in elsewhere}
         shared = []

@@ -6,7 +6,9 @@ from hvd_ft.checkpoint.choice import Offer, choose, what_changes
 from hvd_ft.errors import HvdFtError
 
 
-def offer(name: str, *ranks: int, size: int = 4, refused: str = "", incomplete: bool = False) -> Offer:
+def offer(
+    name: str, *ranks: int, size: int = 4, refused: str = "", incomplete: bool = False
+) -> Offer:
     return Offer(name, (int(name[1:]), "", 0, 0), size, ranks, refused, incomplete)
 
 

@@ -76,7 +76,7 @@ def test_a_truncated_one_is_damaged() -> None:
 
 def test_others_are_refused_with_the_reason() -> None:
     newer = encode(manifest(share(0, part(0)))).replace(b'"version": 1', b'"version": 2')
-    with pytest.raises(RefusedError, match="hvd_ft 1 wrote it in version 2 .* up to 1"):
+    with pytest.raises(RefusedError, match=r"hvd_ft 1 wrote it in version 2 .* up to 1"):
         decode(newer)
     for data in (b'{"format": "x", "version": 1}', b"[]", b'{"name": 3}'):
         with pytest.raises(RefusedError, match="its manifest is not one of hvd_ft"):

@@ -136,7 +136,9 @@ def test_only_one_of_two_nodes_completes(tmp_path: Path, monkeypatch: pytest.Mon
     assert manifest(tmp_path).missing == []
 
 
-def test_a_share_that_nobody_needs_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_nobody_needs_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mkdir = Path.mkdir
 
     def removed(path: Path, *args: object, **named: object) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -169,16 +170,17 @@ def test_agents_that_die_too_often_leave_the_latest_state(
 
 
 WRITER_KILLER = """\
-import os, pathlib, signal, sys, time, psutil
+import contextlib, pathlib, sys, time, psutil
 folder, left = pathlib.Path(sys.argv[1]), 2
 while left:
     if list(folder.glob(".*.partial")):
         for process in psutil.process_iter():
-            words = process.cmdline() if process.is_running() else []
-            if "hvd_ft.checkpointer" in words and sys.argv[2] in process.environ().get("MINE", ""):
-                process.kill()
-                left -= 1
-                print("killed", flush=True)
+            with contextlib.suppress(psutil.Error):
+                ours = process.environ().get("MINE") == sys.argv[2]
+                if ours and left and "hvd_ft.checkpointer" in process.cmdline():
+                    process.kill()
+                    left -= 1
+                    print("killed", flush=True)
     time.sleep(0.001)
 """
 
@@ -187,8 +189,6 @@ def test_a_writer_that_is_killed_while_it_writes(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str]
 ) -> None:
     """Another one takes its place, and nothing that looks complete is torn."""
-    import subprocess
-
     folder = tmp_path / "c"
     command = [sys.executable, "-c", WRITER_KILLER, str(folder), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
@@ -214,8 +214,6 @@ def test_a_full_disk_does_not_stop_the_training(
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can make a small disk")
-    import subprocess
-
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)

@@ -3,7 +3,7 @@
 PLAN may be `end:1:9`: when 9 steps of loop 1 are done, every rank waits until a checkpoint has been
 asked for, and four steps later, so that there is a snapshot between, until one of this loop is
 there; then rank 0 exits with code 7. Or `signal:1:9`: rank 0 sends SIGNAL to LAUNCHER, and four
-steps after the checkpoint has been asked for all wait for the end.
+steps after the checkpoint has been asked for all wait for the end. Or `pause:1:9`: there they wait.
 """
 
 import hashlib
@@ -48,6 +48,9 @@ def await_round() -> None:
 
 
 def step_ends(loop: int, step: int) -> None:
+    if planned("pause", loop, step):
+        sys.stderr.write(f"PAUSED {hvd.rank()}\n")
+        signal.pause()
     for what in ("end", "signal"):
         if what == "signal" and planned(what, loop, step) and hvd.rank() == 0:
             os.kill(int(os.environ["LAUNCHER"]), int(os.environ["SIGNAL"]))
