@@ -186,7 +186,8 @@ def remove_leftovers(directory: Path, jobs: Iterable[str]) -> None:
     prefixes = tuple(f".{job}-loop" for job in jobs)
     for entry in os.scandir(directory):
         if entry.name.startswith(prefixes) and entry.name.endswith((_PARTIAL, _REMOVED)):
-            shutil.rmtree(entry.path)
+            with contextlib.suppress(FileNotFoundError):  # another node is doing the same
+                shutil.rmtree(entry.path)
 
 
 def hash_file(path: Path) -> File:

@@ -9,6 +9,7 @@ as its host is lost, there is a checkpoint without them, which says so.
 import time
 from collections.abc import Sequence
 
+from hvd_ft.checkpoint.catalogue import remove_leftovers
 from hvd_ft.checkpointer.capture import capture, held, messages
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut, Parts, common, with_earlier_loops
@@ -37,6 +38,7 @@ def drain(native: Checkpointer, origin: Origin, seconds: float) -> None:
         written = _write(native, origin, cuts)
         if written and (done := _complete(origin, written, until)) is not None:
             say(f"the job's latest state is in {origin.path(done)}")
+            remove_leftovers(origin.directory, [origin.job])
     except (OSError, HvdFtError) as error:
         say(f"the job's latest state could not be written to {origin.directory}: {error}")
 
@@ -82,5 +84,8 @@ def _complete(origin: Origin, cuts: Sequence[Cut], until: float) -> Cut | None:
         complete(origin, cut, origin.group)
         return cut
     cut = max(cuts, key=lambda each: len(origin.shares(each)))
-    complete(origin, cut, origin.shares(cut))
+    shares = origin.shares(cut)
+    if any(origin.is_complete(each) for each in cuts) or not shares:
+        return None  # another node has just done it
+    complete(origin, cut, shares)
     return cut

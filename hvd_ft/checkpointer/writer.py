@@ -28,6 +28,7 @@ from hvd_ft.system.say import say
 ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
 _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
 _LONG_SECONDS = 60.0
+_FOR_OTHERS = 2 / 3  # of the time at the end of a job
 
 
 class _OverError(Exception):
@@ -71,7 +72,8 @@ class Writer:
             self._prepare()
             while not self._ending:
                 self._step()
-            drain(self._native, self._origin, self._patience)
+            # The shim kills this process when all of the time is over.
+            drain(self._native, self._origin, self._patience * _FOR_OTHERS)
         except _OverError:
             self._attempt(self._tidy)
 
