@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 return _meet_and_run(sys.argv[1:] if argv is None else argv, shim, stack)
             finally:
-                shim.end()
+                shim.end(shim.end_seconds)
                 if unkillable := kill_descendants(_reap):
                     say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
     except Rank0SaysIt:

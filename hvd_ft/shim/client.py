@@ -204,7 +204,7 @@ class ShimClient:
         with contextlib.suppress(OSError):
             self.channel.send(messages.to_wire(order))
 
-    def end(self) -> bool:
+    def end(self, timeout_seconds: float) -> bool:
         """Ends the shim and everything it has started.
 
         Returns:
@@ -217,7 +217,7 @@ class ShimClient:
         except ProcessLookupError:
             return True
         try:
-            ended, _, _ = select.select([pidfd], [], [], self.end_seconds)
+            ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
         finally:
             os.close(pidfd)
         if ended and self._is_ours:

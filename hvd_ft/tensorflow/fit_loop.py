@@ -233,8 +233,7 @@ class FitLoop:
         self._files.restore_tables(values["files"])
         # A generator that the data draws from is already right: it may be further than at the
         # snapshot, as data is drawn ahead.
-        rng = values["rng"]
-        restore_rng_state({name: rng[name] for name in rng.keys() - drawn})
+        restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
         return position
 
