@@ -43,11 +43,18 @@ class Writer:
         origin: of the checkpoints.
         settings: the user's.
         base: name of the checkpoint that the job went on from, if it lies in the same directory.
+        clock: returns seconds; time.monotonic() except in tests.
     """
 
     def __init__(
-        self, native: Checkpointer, origin: Origin, settings: Settings, base: str | None
+        self,
+        native: Checkpointer,
+        origin: Origin,
+        settings: Settings,
+        base: str | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._native = native
         self._origin = origin
         self._base = base
@@ -55,7 +62,7 @@ class Writer:
         self._patience = settings.checkpoint_timeout_seconds
         self._interval = settings.checkpoint_interval_seconds
         self._coordinates = origin.place.node == 0
-        self._schedule = Schedule(self._interval, time.monotonic())
+        self._schedule = Schedule(self._interval, clock())
         self._complaints = Complaints()
         self._round: Round | None = None
         self._round_since = 0.0
@@ -102,20 +109,22 @@ class Writer:
         """Does what there is to do, then waits."""
         while event := self._native.next_event():
             self._on_event(event)
-        now = time.monotonic()
+        now = self._clock()
         due = self._round is None and now >= self._schedule.due_at
         if self._coordinates and (due or self._asked):
             self._begin(now)
         round_ = self._round
         if round_ is not None and not round_.failed:
             self._follow(round_, now)
+            if round_.failed and self._coordinates and self._round is round_:
+                self._round = None
         self._wait(now)
 
     def _on_event(self, event: Event) -> None:
         round_ = self._round
         if event.type is EventType.CHECKPOINT:
             self._round = Round(event.detail, self._origin.place.nodes)
-            self._round_since = time.monotonic()
+            self._round_since = self._clock()
         elif round_ is None:
             return
         elif event.type is EventType.SHARE:
@@ -145,8 +154,6 @@ class Writer:
             round_.failed = True  # there is nothing more to do
             if done and self._coordinates:
                 self._native.event(EventType.CHECKPOINTED, round_.position)
-            if self._coordinates and not done:
-                self._round = None
         elif self._coordinates and now > self._share_since + self._patience:
             there = len(round_.shares)
             self._complain(
@@ -179,7 +186,7 @@ class Writer:
         if not self._origin.is_complete(cut):
             wanted = with_earlier_loops(cuts, cut)
             began = Began.now()
-            self._write_since = began.real
+            self._write_since = self._clock()
             told = messages(self._native, wanted[cut])
             captured = capture(self._native, wanted)
             if captured is None:  # it has been overwritten: the next one serves as well
@@ -190,7 +197,7 @@ class Writer:
                 round_.failed = True
                 return
         round_.cut = cut
-        self._share_since = time.monotonic()
+        self._share_since = self._clock()
         self._native.event(EventType.SHARE, share_detail(round_.position, cut))
         while event := self._native.next_event():
             self._on_event(event)
@@ -205,7 +212,7 @@ class Writer:
         self._prune()
         if self._complaints.succeeded():
             say(f"checkpoints are written again: {origin.path(cut)}")
-        if self._coordinates and self._schedule.is_slow(time.monotonic() - self._write_since):
+        if self._coordinates and self._schedule.is_slow(self._clock() - self._write_since):
             self._complain(
                 f"writing one takes longer than the interval of {self._interval:g} s, so there are "
                 "fewer of them"
@@ -257,7 +264,7 @@ class Writer:
             self._marked_loops = loops
             self._native.mark()
         limit = self._interval + self._patience
-        if time.monotonic() > self._round_since + limit:
+        if self._clock() > self._round_since + limit:
             self._complain(
                 f"the ranks have had no snapshot of the same step for {limit:g} s (loops without "
                 "collectives, steps of process sets, or nothing that takes snapshots)"
