@@ -150,6 +150,21 @@ def test_a_share_that_nobody_needs_any_more(
         share(origin(tmp_path), 3)
 
 
+def test_a_share_is_there_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another node completes the checkpoint as soon as it sees the share."""
+    fsync, mine, seen = os.fsync, origin(tmp_path), []
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        seen.append(mine.shares(Cut(0, 7)))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    share(mine, 3)
+    assert len(seen) > 3
+    assert not any(seen)
+    assert mine.shares(Cut(0, 7)) == [0]
+
+
 def test_leftovers_of_other_jobs_stay(tmp_path: Path) -> None:
     for name in (".job1-loop0-step1.partial", ".job1-loop0-step2.removed", ".job2-loop0-x.partial"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,5 @@
 // The core of a checkpoint writer: slots copied without a lock, marks, events.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -19,6 +20,8 @@ struct hvdft_checkpointer {
 };
 
 namespace {
+
+constexpr uint64_t kCopiedAtOnce = 256 << 10;
 
 bool is_ours(const hvdft_event& event) {
   return event.type == HVDFT_EV_CHECKPOINT || event.type == HVDFT_EV_SHARE ||
@@ -49,25 +52,31 @@ void hvdft_checkpointer_place(hvdft_checkpointer* checkpointer, hvdft_place* out
           static_cast<int32_t>(file.locals)};
 }
 
+// The description may be that of the next snapshot already: then the copy does not count.
 int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank, int loop, int slot,
                             hvdft_snapshot* out) {
   const Loop& of = checkpointer->node->rank(rank).loops[loop];
   uint64_t word = of.slots[slot].load(std::memory_order_seq_cst);
   *out = {word >> 32, of.positions[slot], of.bytes[slot], of.stripes[slot],
           static_cast<uint32_t>(word)};
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return word != 0 && of.slots[slot].load(std::memory_order_seq_cst) == word;
+  return word != 0;
 }
 
 int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop, int slot,
                             const hvdft_snapshot* snapshot, void* to) {
   const auto& word = checkpointer->node->rank(rank).loops[loop].slots[slot];
+  auto is_there = [&] {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return word.load(std::memory_order_seq_cst) == word_of(*snapshot);
+  };
+  if (!is_there()) return 0;
   const RankFile& file = checkpointer->file(rank);
-  auto at = static_cast<off_t>(slot_offset(file.limit(), loop, slot));
-  if (word.load(std::memory_order_seq_cst) != word_of(*snapshot)) return 0;
+  uint64_t at = slot_offset(file.limit(), loop, slot);
   for (uint64_t done = 0; done < snapshot->bytes;) {
-    ssize_t more = pread(file.fd(), static_cast<char*>(to) + done, snapshot->bytes - done,
-                         at + static_cast<off_t>(done));
+    ssize_t more =
+        pread(file.fd(), static_cast<char*>(to) + done,
+              std::min(snapshot->bytes - done, kCopiedAtOnce), static_cast<off_t>(at + done));
+    if (!is_there()) return 0;
     if (more < 0 && errno == EINTR) continue;
     if (more <= 0) {
       return fail(HVDFT_ESYS, "a snapshot of rank %d cannot be read from its arena: %s", rank,
@@ -75,8 +84,7 @@ int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop
     }
     done += static_cast<uint64_t>(more);
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return word.load(std::memory_order_seq_cst) == word_of(*snapshot);
+  return 1;
 }
 
 int hvdft_checkpointer_begun(hvdft_checkpointer* checkpointer, int rank, int loop) {

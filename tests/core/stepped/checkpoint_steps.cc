@@ -11,8 +11,9 @@ using namespace hvdft;
 
 namespace {
 
-// Of different sizes, so that a snapshot's length is not that of the one before.
-uint64_t size_of(uint64_t cut) { return kPage * (1 + cut % 3) + cut % 7; }
+// More than is copied at once, and of different sizes, so that a snapshot's length is not that of
+// the one before.
+uint64_t size_of(uint64_t cut) { return (300 << 10) * (1 + cut % 3) + cut % 7; }
 unsigned char content_of(uint64_t cut) { return static_cast<unsigned char>(cut * 37); }
 
 void take(uint64_t cut) {
