@@ -39,10 +39,11 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
         paths = [origin.share(cut, node) for node in nodes]
         shares = [msgspec.json.decode(path.read_bytes(), type=Share) for path in paths]
         write_file(partial / MANIFEST, encode(_manifest(origin, cut, shares)))
-        for path in [*paths, origin.prints(cut)]:
-            path.unlink(missing_ok=True)
         sync(partial)
         os.rename(partial, origin.path(cut))
+        # Not before: another node that does the same sees all shares, or the checkpoint.
+        for path in [*paths, origin.prints(cut)]:
+            (origin.path(cut) / path.name).unlink(missing_ok=True)
     except OSError:
         if not origin.is_complete(cut):  # by another node
             raise

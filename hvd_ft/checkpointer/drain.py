@@ -74,7 +74,8 @@ def _complete(origin: Origin, cuts: Sequence[Cut], until: float) -> Cut | None:
         return [
             cut
             for cut in cuts
-            if origin.is_complete(cut) or len(origin.shares(cut)) == len(origin.group)
+            # In this order: with its name it has no shares any more.
+            if len(origin.shares(cut)) == len(origin.group) or origin.is_complete(cut)
         ]
 
     if wait_until(lambda: bool(whole()), until - time.monotonic()):
@@ -83,9 +84,10 @@ def _complete(origin: Origin, cuts: Sequence[Cut], until: float) -> Cut | None:
             return None
         complete(origin, cut, origin.group)
         return cut
-    cut = max(cuts, key=lambda each: len(origin.shares(each)))
-    shares = origin.shares(cut)
-    if any(origin.is_complete(each) for each in cuts) or not shares:
-        return None  # another node has just done it
-    complete(origin, cut, shares)
+    shares = {each: origin.shares(each) for each in cuts}
+    # Afterwards: the shares of one that another node has just completed are gone.
+    if any(origin.is_complete(each) for each in cuts):
+        return None
+    cut = max(cuts, key=lambda each: len(shares[each]))
+    complete(origin, cut, shares[cut])
     return cut

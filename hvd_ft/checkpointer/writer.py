@@ -69,6 +69,7 @@ class Writer:
         self._marked_loops = 0  # begun at the latest mark
         self._write_since = 0.0  # when this node began to write its share of the round
         self._share_since = 0.0  # when this node's share of the round was written
+        self._said_slow = False
         self._asked = self._ending = False
 
     def run(self) -> None:
@@ -212,10 +213,12 @@ class Writer:
         self._prune()
         if self._complaints.succeeded():
             say(f"checkpoints are written again: {origin.path(cut)}")
-        if self._coordinates and self._schedule.is_slow(self._clock() - self._write_since):
-            self._complain(
-                f"writing one takes longer than the interval of {self._interval:g} s, so there are "
-                "fewer of them"
+        seconds = self._clock() - self._write_since
+        if self._coordinates and self._schedule.is_slow(seconds) and not self._said_slow:
+            self._said_slow = True
+            say(
+                f"writing a checkpoint to {origin.directory} took {seconds:.1f} s, longer than the "
+                f"interval of {self._interval:g} s: there are fewer of them"
             )
 
     def _prune(self) -> None:

@@ -11,6 +11,7 @@ from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.manifest import Manifest, Messages
 from hvd_ft.checkpoint.rules import to_delete
+from hvd_ft.checkpointer import drain as drain_module
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
@@ -134,6 +135,55 @@ def test_only_one_of_two_nodes_completes(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "rename", other_is_faster)
     complete(origin(tmp_path, 1, 2), cut, [0, 1])
     assert manifest(tmp_path).missing == []
+
+
+@pytest.mark.parametrize("nodes", [[0, 1], [0, 1, 2]], ids=["all are there", "one is lost"])
+def test_two_nodes_may_complete_at_any_moment_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[int]
+) -> None:
+    """There is one checkpoint, the newest one, and no node has an error."""
+
+    def world(folder: Path) -> list[Origin]:
+        folder.mkdir()
+        origins = [origin(folder, node, len(nodes)) for node in (0, 1)]
+        for each in origins:
+            for step in (3, 4):
+                share(each, step)
+        return origins
+
+    cuts = [Cut(0, 9), Cut(0, 7)]
+    for at in range(1000):
+        first, second = world(tmp_path / str(at))
+        with monkeypatch.context() as patch:
+            done = _at_call(patch, at, lambda by=second: drain_module._complete(by, cuts, 0.0))
+            results = [drain_module._complete(first, cuts, 0.0)]
+        results += done
+        assert Cut(0, 9) in results
+        assert set(results) <= {Cut(0, 9), None}
+        whole = [found for found in catalogue.find(first.directory) if found.manifest]
+        assert [found.name for found in whole] == ["job1-loop0-step00000004"]
+        if not done:
+            break
+    assert at > 8
+
+
+def _at_call(patch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> list[object]:
+    """Does something just before a call of the operating system; returns what it returned."""
+    done: list[object] = []
+    left = [number]
+
+    def interrupted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **named: object) -> object:
+            left[0] -= 1
+            if left[0] == -1:
+                done.append(act())
+            return real(*args, **named)
+
+        return call
+
+    for name in (*CALLS, "stat"):
+        patch.setattr(os, name, interrupted(getattr(os, name)))
+    return done
 
 
 def test_a_share_that_nobody_needs_any_more(

@@ -179,6 +179,24 @@ def test_what_is_wrong_is_said_once_and_the_next_one_is_tried(
     assert world.checkpoints() == ["loop0-step00000001"]
 
 
+def test_a_slow_disk_is_told_of_once(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module.write_share
+
+    def slow(*arguments: object) -> None:
+        world.pass_time(601)
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "write_share", slow)
+    for cut in (3, 5):
+        world.take(0, cut)
+        world.pass_time(600)
+        world.steps(1)
+    assert capsys.readouterr().err.count("took 601.0 s, longer than the interval of 600 s") == 1
+    assert len(world.checkpoints()) == 2
+
+
 def test_a_snapshot_that_is_overwritten_is_left_for_the_next_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

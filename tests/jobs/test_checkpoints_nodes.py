@@ -118,6 +118,8 @@ def test_a_lost_host_leaves_what_the_others_have(nodes: Cluster, tmp_path: Path)
     assert nodes.hvdft("kill", "n1").code == 0
     code, _, err = running.end()
     assert code == 1, err
+    states = [each.state for each in find(folder)]
+    assert len(states) == 1, (states, err)
     [found] = find(folder)
     assert found.manifest is not None
     assert (found.state, found.manifest.step) == ("without rank 2", 8)
