@@ -165,13 +165,18 @@ def partial_path(directory: Path, name: str) -> Path:
     return directory / f".{name}{_PARTIAL}"
 
 
+def removed_path(directory: Path, name: str) -> Path:
+    """Returns the name of something that is no checkpoint any more, or never will be."""
+    return directory / f".{name}{_REMOVED}"
+
+
 def remove(directory: Path, name: str) -> None:
     """Deletes a checkpoint, of which nothing that looks complete is left if this is cut short.
 
     Raises:
         OSError: it cannot be deleted.
     """
-    away = directory / f".{name}{_REMOVED}"
+    away = removed_path(directory, name)
     with contextlib.suppress(FileNotFoundError):
         os.rename(directory / name, away)
     shutil.rmtree(away)

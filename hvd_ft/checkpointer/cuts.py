@@ -1,6 +1,6 @@
 """Which snapshots a node's ranks have in common, and which of them a checkpoint holds. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_ft.native.types import Snapshot
@@ -64,6 +64,12 @@ def first_behind(cuts: Mapping[Cut, Parts], position: int) -> Cut | None:
         if all(held.snapshot.position > position for held in parts.values())
     )
     return next(behind, None)
+
+
+def newest_of_all(of_nodes: Iterable[Collection[Cut]]) -> Cut | None:
+    """Returns the newest cut that all of these nodes have; None if there is none."""
+    sets = [set(cuts) for cuts in of_nodes]
+    return max(set.intersection(*sets), default=None) if sets else None
 
 
 def with_earlier_loops(cuts: Mapping[Cut, Parts], cut: Cut) -> dict[Cut, Parts]:

@@ -1,19 +1,23 @@
 """At the end of a job that has not ended well: the latest state that all ranks have, to the disk.
 
 There may be no agents any more, so nodes do not hear of each other but by the directory. A node may
-have the latest snapshot while another one has only the one before, so each writes both; the newest
-one whose shares all come is completed, by whoever sees them first. If shares of a node do not come,
-as its host is lost, there is a checkpoint without them, which says so.
+have the latest snapshot while another one has only the one before. So each writes its share of
+both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
+have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
+left out in the end, and the checkpoint says so.
 """
 
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+
+import msgspec
 
 from hvd_ft.checkpoint.catalogue import remove_leftovers
 from hvd_ft.checkpointer.capture import capture, held, messages
 from hvd_ft.checkpointer.completion import complete
-from hvd_ft.checkpointer.cuts import Cut, Parts, common, with_earlier_loops
-from hvd_ft.checkpointer.origin import Origin
+from hvd_ft.checkpointer.cuts import Cut, Parts, common, newest_of_all, with_earlier_loops
+from hvd_ft.checkpointer.origin import Origin, write_file
 from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.checkpointer import Checkpointer
@@ -22,33 +26,36 @@ from hvd_ft.system.say import say
 _MOST_CUTS = 2  # a rank has two slots for a loop
 
 
-def drain(native: Checkpointer, origin: Origin, seconds: float) -> None:
+def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
     """Writes what the arenas have, unless all is done or it is on the disk already.
 
     Args:
         native: of this node; the workers are dead or waiting.
         origin: of the checkpoints.
         seconds: how long to wait for other nodes.
+
+    Returns:
+        Whether this node has completed a checkpoint.
     """
     if native.ended_well:
-        return
+        return False
     until = time.monotonic() + seconds
     try:
-        cuts = common(held(native))
-        written = _write(native, origin, cuts)
-        if written and (done := _complete(origin, written, until)) is not None:
-            say(f"the job's latest state is in {origin.path(done)}")
-            remove_leftovers(origin.directory, [origin.job])
+        done = settle(origin, _write(native, origin, common(held(native))), until)
     except (OSError, HvdFtError) as error:
         say(f"the job's latest state could not be written to {origin.directory}: {error}")
+        return False
+    if done is not None:
+        say(f"the job's latest state is in {origin.path(done)}")
+    return done is not None
 
 
-def _write(native: Checkpointer, origin: Origin, cuts: dict[Cut, Parts]) -> list[Cut]:
-    """Writes this node's share of the latest cuts; returns those, the newest one first."""
+def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> list[Cut]:
+    """Writes this node's share of the latest cuts; returns those that it has on the disk."""
     written = []
-    latest = sorted(cuts, reverse=True)[: _MOST_CUTS if len(origin.group) > 1 else 1]
-    for cut in latest:
+    for cut in sorted(cuts, reverse=True)[: _MOST_CUTS if len(origin.group) > 1 else 1]:
         if origin.is_complete(cut):
+            written.append(cut)
             break
         wanted = with_earlier_loops(cuts, cut)
         began = Began.now()
@@ -59,35 +66,40 @@ def _write(native: Checkpointer, origin: Origin, cuts: dict[Cut, Parts]) -> list
         try:
             write_share(origin, captured, told, began, await_seconds=0.0)
         except AbandonedError:
-            continue  # it was completed meanwhile
+            if not origin.is_complete(cut):
+                continue
         written.append(cut)
     return written
 
 
-def _complete(origin: Origin, cuts: Sequence[Cut], until: float) -> Cut | None:
-    """Completes the newest of these cuts of which all shares come; returns it.
+def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
+    """Completes the newest cut that all nodes of the group have written.
 
-    None if another node has done it.
+    Args:
+        origin: of the checkpoints.
+        written: the cuts of which this node has its share on the disk, or all of the checkpoint.
+        until: when nodes that have said nothing are left out, on the clock of time.monotonic().
+
+    Returns:
+        The cut that this node has completed, if it has.
     """
-
-    def whole() -> list[Cut]:
-        return [
-            cut
-            for cut in cuts
-            # In this order: with its name it has no shares any more.
-            if len(origin.shares(cut)) == len(origin.group) or origin.is_complete(cut)
-        ]
-
-    if wait_until(lambda: bool(whole()), until - time.monotonic()):
-        cut = whole()[0]
-        if origin.is_complete(cut):
-            return None
-        complete(origin, cut, origin.group)
-        return cut
-    shares = {each: origin.shares(each) for each in cuts}
-    # Afterwards: the shares of one that another node has just completed are gone.
-    if any(origin.is_complete(each) for each in cuts):
-        return None
-    cut = max(cuts, key=lambda each: len(shares[each]))
-    complete(origin, cut, shares[cut])
-    return cut
+    said = origin.drained
+    said.mkdir(0o700, exist_ok=True)
+    told = [(cut.loop, cut.number) for cut in written]
+    write_file(said / f"{origin.place.node}.json", msgspec.json.encode(told))
+    there = [(node, said / f"{node}.json") for node in origin.group]
+    wait_until(lambda: all(path.exists() for _, path in there), until - time.monotonic())
+    of_nodes = {
+        node: [Cut(*each) for each in msgspec.json.decode(path.read_bytes())]
+        for node, path in there
+        if path.exists()
+    }
+    cut = newest_of_all(of_nodes.values())
+    mine = cut is not None and not origin.is_complete(cut)
+    if cut is not None and mine:
+        complete(origin, cut, sorted(of_nodes))
+    write_file(said / f"{origin.place.node}.done", b"")
+    if all((said / f"{node}.done").exists() for node in of_nodes):
+        shutil.rmtree(said, ignore_errors=True)
+        remove_leftovers(origin.directory, [origin.job])
+    return cut if mine else None

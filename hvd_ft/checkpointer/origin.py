@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvd_ft.checkpoint.catalogue import partial_path
+from hvd_ft.checkpoint.catalogue import partial_path, removed_path
 from hvd_ft.checkpoint.manifest import MANIFEST, name_of
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.native.checkpointer import Place
@@ -56,6 +56,11 @@ class Origin:
     def prints(self, cut: Cut) -> Path:
         """Returns the file with fingerprints of what the first node of the group writes."""
         return self.partial(cut) / "prints.json"
+
+    @property
+    def drained(self) -> Path:
+        """Where nodes say at the end of a job which cuts they have written."""
+        return removed_path(self.directory, f"{self.job}-loops")
 
     def is_complete(self, cut: Cut) -> bool:
         """Whether the checkpoint of a cut is there already."""

@@ -81,7 +81,8 @@ class Writer:
             while not self._ending:
                 self._step()
             # The shim kills this process when all of the time is over.
-            drain(self._native, self._origin, self._patience * _FOR_OTHERS)
+            if drain(self._native, self._origin, self._patience * _FOR_OTHERS):
+                self._attempt(self._prune)
         except _OverError:
             self._attempt(self._tidy)
 

@@ -11,10 +11,10 @@ from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.manifest import Manifest, Messages
 from hvd_ft.checkpoint.rules import to_delete
-from hvd_ft.checkpointer import drain as drain_module
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
+from hvd_ft.checkpointer.drain import settle
 from hvd_ft.checkpointer.origin import Origin
 from hvd_ft.checkpointer.share import AbandonedError, Began, write_share
 from hvd_ft.errors import HvdFtError
@@ -149,14 +149,17 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
         for each in origins:
             for step in (3, 4):
                 share(each, step)
+        each.drained.mkdir()
+        for node in (0, 1):  # both have said it, and go on from there
+            (each.drained / f"{node}.json").write_text("[[0, 9], [0, 7]]")
         return origins
 
     cuts = [Cut(0, 9), Cut(0, 7)]
     for at in range(1000):
         first, second = world(tmp_path / str(at))
         with monkeypatch.context() as patch:
-            done = _at_call(patch, at, lambda by=second: drain_module._complete(by, cuts, 0.0))
-            results = [drain_module._complete(first, cuts, 0.0)]
+            done = _at_call(patch, at, lambda by=second: settle(by, cuts, 0.0))
+            results = [settle(first, cuts, 0.0)]
         results += done
         assert Cut(0, 9) in results
         assert set(results) <= {Cut(0, 9), None}
@@ -164,7 +167,46 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
         assert [found.name for found in whole] == ["job1-loop0-step00000004"]
         if not done:
             break
+        # Who ends last has tidied up.
+        assert [path.name for path in first.directory.iterdir()] == [whole[0].path.name]
     assert at > 8
+
+
+def test_the_newest_cut_that_all_nodes_have_is_completed(tmp_path: Path) -> None:
+    origins = [origin(tmp_path, node, 2) for node in (0, 1)]
+    for node, steps in ((0, (2, 3)), (1, (3, 4))):
+        for step in steps:
+            share(origins[node], step)
+    origins[0].drained.mkdir()
+    said = origins[0].drained / "0.json"
+    said.write_text("[[0, 7], [0, 5]]")
+    assert settle(origins[1], [Cut(0, 9), Cut(0, 7)], 0.0) == Cut(0, 7)
+    assert manifest_of(tmp_path, 3).missing == []
+
+
+def test_a_node_that_says_nothing_is_left_out(tmp_path: Path) -> None:
+    share(origin(tmp_path, 0, 2), 3)
+    for step in (3, 4):
+        share(origin(tmp_path, 1, 2), step)
+    assert settle(origin(tmp_path, 1, 2), [Cut(0, 9), Cut(0, 7)], 0.0) == Cut(0, 9)
+    assert manifest_of(tmp_path, 4).missing == [0, 1]
+
+
+def test_a_node_that_has_nothing_newer_is_not_lost(tmp_path: Path) -> None:
+    """It says so; the others make nothing without it."""
+    origins = [origin(tmp_path, node, 2) for node in (0, 1)]
+    checkpoint(tmp_path, 3, nodes=2)
+    share(origins[1], 4)
+    origins[0].drained.mkdir()
+    (origins[0].drained / "0.json").write_text("[[0, 7]]")
+    assert settle(origins[1], [Cut(0, 9), Cut(0, 7)], 0.0) is None
+    assert [found.state for found in catalogue.find(tmp_path) if found.manifest] == ["complete"]
+
+
+def manifest_of(folder: Path, step: int) -> Manifest:
+    found = catalogue.look_at(folder / f"job1-loop0-step{step:08d}").manifest
+    assert found is not None
+    return found
 
 
 def _at_call(patch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> list[object]:
