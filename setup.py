@@ -94,7 +94,13 @@ def generate_abi(module: Path) -> None:
     """Makes the Python module that declares what the C headers do, by cffi."""
     ffi = FFI()
     ffi.set_source("hvd_ft.native._abi", None)
-    for name in ("hvd_ft.h", "hvd_ft_logs.h", "hvd_ft_rejoin.h", "hvd_ft_mpi.h"):
+    for name in (
+        "hvd_ft.h",
+        "hvd_ft_logs.h",
+        "hvd_ft_rejoin.h",
+        "hvd_ft_checkpoints.h",
+        "hvd_ft_mpi.h",
+    ):
         header = (ROOT / "hvd_ft/csrc/include" / name).read_text()
         c_only = re.sub(r"#ifdef __cplusplus.*?#endif", "", header, flags=re.DOTALL)
         declarations = re.sub(r"^#.*$", "", c_only, flags=re.MULTILINE)
@@ -152,6 +158,7 @@ setup(
         "msgspec>=0.18,<1",
         "xxhash>=3,<5",
         "psutil>=5.9",
+        "safetensors>=0.5,<1",
         "rich>=13",
         # for `hvdft build-horovod`, and for Horovod itself
         f"impi-devel=={MPI_VERSION}",

@@ -9,17 +9,19 @@ import hvd_ft.system.quiet_start  # noqa: F401
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from rich.console import Console
 
 from hvd_ft import __version__
 from hvd_ft.bench.command import add_bench
+from hvd_ft.checkpoint.command import add_checkpoint
 from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
@@ -107,6 +109,7 @@ def parser() -> _Parser:
     _add_log(commands)
     _add_clean(commands)
     add_bench(commands, _add)
+    add_checkpoint(commands, _add)
     add_cluster(commands, _add)
     return root
 
@@ -173,9 +176,34 @@ def _add_run(commands: _Commands) -> None:
         "all ranks, with MPI between any two (flat)",
     )
     run.add_argument(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="write checkpoints of the job to DIR in the background (docs/how-to/checkpoints.md)",
+    )
+    run.add_argument(
+        "--checkpoint-interval",
+        type=_duration,
+        metavar="TIME",
+        help="from one checkpoint to the next, such as 90s, 10m (the default) or 2h",
+    )
+    run.add_argument(
+        "--checkpoint-keep",
+        type=_kept,
+        metavar="N",
+        help="keep the N newest checkpoints (default: 3)",
+    )
+    run.add_argument(
+        "--grace",
+        type=_duration,
+        metavar="SECONDS",
+        help="on SIGTERM or SIGUSR1 write a checkpoint first; end with code 143, after SECONDS at "
+        "the latest",
+    )
+    run.add_argument(
         "--resume",
-        metavar="JOB",
-        help="resume a job that ended because of a lost host; give the same -np, -H and command",
+        metavar="DIR|JOB",
+        help="go on from the newest checkpoint in DIR, or from the checkpoint DIR; or resume a job "
+        "that ended because of a lost host: give the same -np, -H and command",
     )
     run.add_argument(
         "--live",
@@ -233,6 +261,20 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _kept(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 9999:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of checkpoints, 1 or more")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if not 0 < seconds <= 10**7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90, 90s, 10m or 2h")
+    return seconds
+
+
 def _spares(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of spares, 0 or more")
@@ -275,7 +317,7 @@ def _run(options: argparse.Namespace) -> int:
             hosts,
             options.topology,
             spare_hosts=spare_hosts,
-            **({"id": options.resume, "resume": True} if options.resume else {}),
+            **_resumed(options),
         )
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
@@ -285,6 +327,27 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _resumed(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns what a job is given of checkpoints, and of an earlier job."""
+    from hvd_ft.job.settings import Settings
+    from hvd_ft.launcher.checkpoints import resumes_job
+
+    given = {
+        "CHECKPOINT_DIR": options.checkpoint_dir and os.path.abspath(options.checkpoint_dir),
+        "CHECKPOINT_INTERVAL_SECONDS": options.checkpoint_interval,
+        "CHECKPOINT_KEEP": options.checkpoint_keep,
+        "GRACE_SECONDS": options.grace,
+    }
+    earlier: dict[str, Any] = {}
+    if options.resume is not None:
+        if resumes_job(options.resume, Settings.from_env(os.environ).arena_dir):
+            earlier = {"id": options.resume, "resume": True}
+        else:
+            given["RESUME_DIR"] = os.path.abspath(options.resume)
+    settings = {f"HOROVOD_FT_{name}": str(value) for name, value in given.items() if value}
+    return {**earlier, "checkpoints": settings}
 
 
 def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:

@@ -42,6 +42,8 @@ _GROUPS = {
     "native": "The core, seen from Python",
     "csrc": "The core and Horovod's ft backend",
     "reports": "Reports and pictures",
+    "checkpoint": "Checkpoints: reading them, `hvdft checkpoint`",
+    "checkpointer": "Checkpoints: writing them",
     "bench": "`hvdft bench`",
     "cluster": "`hvdft cluster`",
     "system": "Files and processes",

@@ -6,13 +6,15 @@ import hvd_ft.system.quiet_start  # noqa: F401
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from hvd_ft import __version__, native
+from hvd_ft.agent.checkpoints import writer_of
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
@@ -20,6 +22,7 @@ from hvd_ft.agent.job_setup import find_files, make_files
 from hvd_ft.agent.node_leader import finalize, lead, node_facts
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
 from hvd_ft.agent.report_writer import Journal
+from hvd_ft.agent.resuming import Resumed, resume
 from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
@@ -40,11 +43,10 @@ from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import StopSignals, stop_signals
+from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
 from hvd_ft.system.writable import check_writable
 
 EXIT_BAD_INPUT = 2
-_SHIM_END_SECONDS = 8.0  # longer than the shim waits for processes that it kills
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 return _meet_and_run(sys.argv[1:] if argv is None else argv, shim, stack)
             finally:
-                shim.end(_SHIM_END_SECONDS)
+                shim.end(shim.end_seconds)
                 if unkillable := kill_descendants(_reap):
                     say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
     except Rank0SaysIt:
@@ -152,7 +154,7 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
     code = EXIT_BAD_INPUT
     # From here to the end a signal ends the job, not just this agent, which the others would wait
     # for. Hydra signals one agent after the other, and the first one has ended the job.
-    signals = stack.enter_context(stop_signals())
+    signals = stack.enter_context(stop_signals(PREEMPTION if settings.grace_seconds else ()))
     try:
         check_launcher(os.environ, rendezvous.size, rendezvous.library)
         rendezvous.agree("the checks at the start", lambda: _raise(problem))
@@ -226,6 +228,8 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
     with contextlib.ExitStack() as stack:
         get_files = find_files if plan.settings.generation > 0 else make_files
         context = get_files(rendezvous, hosts, plan.settings, shim, stack)
+        resumed = resume(rendezvous, context)
+        checkpoint_writer = writer_of(rendezvous, context, resumed)
         observer = native.Observer(context.arenas)
         stack.callback(observer.close)
         agent = native.Agent(context.arenas, context.job, context.rank, plan.settings.generation)
@@ -251,6 +255,8 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             journal=journal,
             signals=signals,
             facts=node_facts(leader, observer, context),
+            resumed=resumed,
+            checkpoint_writer=checkpoint_writer,
             stack=stack,
         )
         code = supervisor.run()
@@ -278,6 +284,8 @@ def _supervisor(
     journal: Journal | None,
     signals: StopSignals,
     facts: Callable[[], Any],
+    resumed: Resumed | None,
+    checkpoint_writer: Sequence[str] | None,
     stack: contextlib.ExitStack,
 ) -> SupervisorLoop:
     settings, rank = context.settings, context.rank
@@ -289,6 +297,7 @@ def _supervisor(
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
         "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
         **(pinning.environment(rank, context.hosts) if settings.pin else {}),
+        "HOROVOD_FT_RESUMED": json.dumps(asdict(resumed)) if resumed else "",
         stacks.VARIABLE: reader.path,
     }
     return SupervisorLoop(
@@ -303,6 +312,7 @@ def _supervisor(
             env=env,
             command=plan.command,
             spares=plan.spares if rank == 0 else 0,
+            checkpoint_writer=checkpoint_writer,
             facts=facts,
             reap=_reap,
         ),

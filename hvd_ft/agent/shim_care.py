@@ -6,10 +6,11 @@ from typing import Any
 
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.job.beats import BEAT_SECONDS, Beats
+from hvd_ft.job.failure_window import RecentFailures
 from hvd_ft.job.host_key import host_key
 from hvd_ft.job.processes import end_rank
 from hvd_ft.job.settings import Settings
-from hvd_ft.shim.children import SPARES
+from hvd_ft.shim.children import CHECKPOINTS, SPARES
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.spares.spare_manager import manager_command
 from hvd_ft.system.reaper import kill_descendants
@@ -44,6 +45,8 @@ class ShimCare:
         env: of the worker.
         command: of the worker.
         spares: how many warm spares this shim has to have prepared.
+        checkpoint_writer: command line of the node's checkpoint writer, if this shim has to have
+            one.
         facts: returns what the launcher should know of this node; called once a second.
         reap: reaps this process's dead children.
     """
@@ -56,6 +59,7 @@ class ShimCare:
         env: Mapping[str, str],
         command: Sequence[str],
         spares: int,
+        checkpoint_writer: Sequence[str] | None,
         facts: Callable[[], Any],
         reap: Callable[[], object],
     ) -> None:
@@ -64,6 +68,8 @@ class ShimCare:
         self._env = dict(env)
         self._command = command
         self._spares = spares
+        self._writer = checkpoint_writer
+        self._writer_deaths = RecentFailures(context.settings)
         self._facts = facts
         self._reap = reap
         self._answers = Beats(context.settings.lease_seconds)
@@ -79,7 +85,33 @@ class ShimCare:
         if self._spares and SPARES not in running:
             argv = manager_command(self._spares, self._command)
             self._shim.start(SPARES, argv, self._env, self._context.arenas)
+        if self._writer is not None:
+            self._shim.end_seconds += settings.checkpoint_timeout_seconds
+            if CHECKPOINTS not in running:
+                self._start_writer(self._writer)
         self._answers.heard(time.monotonic())
+
+    def _start_writer(self, command: Sequence[str]) -> None:
+        seconds = self._context.settings.checkpoint_timeout_seconds
+        self._shim.start(
+            CHECKPOINTS, list(command), self._env, self._context.arenas, end_seconds=seconds
+        )
+
+    def writer_ended(self, why: str) -> str:
+        """Starts the checkpoint writer again, unless it dies again and again.
+
+        Args:
+            why: how it ended.
+
+        Returns:
+            What is to be said about it.
+        """
+        self._writer_deaths.add(time.monotonic())
+        text = f"the checkpoint writer of rank {self._context.rank}'s node ended ({why})"
+        if self._writer is None or self._writer_deaths.too_many():
+            return f"{text}; there are no more checkpoints, and the job goes on without"
+        self._start_writer(self._writer)
+        return f"{text}; another one takes its place"
 
     @property
     def look_at(self) -> float:

@@ -325,6 +325,10 @@ class Supervisor:
         """Somebody wants the job to end."""
         return [StopJob(128 + number, f"stopped by {number.name}")]
 
+    def preempted(self, text: str) -> list[Action]:
+        """The job was to be checkpointed and to end: it is, or the time is over."""
+        return [StopJob(128 + signal.SIGTERM, text)]
+
     def launcher_died(self, name: str) -> list[Action]:
         """A process that the job depends on was killed."""
         text = f"{name} was killed, so the job ends"

@@ -14,6 +14,7 @@ from hvd_ft.agent.event_watch import JobNews
 from hvd_ft.agent.hang_rule import Stuck
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.preemption import Preemption
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare
 from hvd_ft.agent.stacks import StackReader
@@ -24,11 +25,12 @@ from hvd_ft.job.drills import Drill, drill_environment
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
 from hvd_ft.native.types import EventType, State
 from hvd_ft.shim import messages
-from hvd_ft.shim.children import SPARES, WORKER
+from hvd_ft.shim.children import CHECKPOINTS, SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import StopSignals
+from hvd_ft.system.stop_signals import PREEMPTION, StopSignals
+from hvd_ft.system.wait_status import describe
 
 EXIT_LOST = 1
 
@@ -97,6 +99,8 @@ class SupervisorLoop:
         self._loop = EventLoop()
         self._deadline = self._loop.timer(self._on_deadline)
         self._look = self._loop.timer(self._look_after)
+        self._preemption = Preemption()
+        self._grace = self._loop.timer(self._end_grace)
         self._stall = StallWatch(
             self._rank,
             self._settings,
@@ -255,6 +259,8 @@ class SupervisorLoop:
             case messages.NoteTaken(note):
                 if self._journal:
                     self._journal.note(note)
+            case messages.PreemptAsked():
+                self._preempt()
             case messages.StopAsked(number):
                 self._carry_out(self._supervisor.stop(signal.Signals(number)))
             case messages.Started() | messages.Refused() | messages.Exited():
@@ -269,8 +275,35 @@ class SupervisorLoop:
             well = isinstance(report, messages.Exited) and report.status == 0
             if not well and not self._supervisor.over:
                 say("spares are no longer prepared; the job goes on without them")
+        elif report.name == CHECKPOINTS:
+            self._on_writer_ended(report)
         else:
             self._on_command_ended(report)
+
+    def _on_writer_ended(self, report: messages.Refused | messages.Exited) -> None:
+        if self._supervisor.over:
+            return
+        if isinstance(report, messages.Refused):
+            say(self._care.writer_ended(report.error))
+        else:
+            say(self._care.writer_ended(describe(report.status)))
+
+    def _preempt(self) -> None:
+        """The job is to be checkpointed and to end, within the grace."""
+        seconds = self._settings.grace_seconds
+        if seconds is None:
+            return
+        self.read_events()  # a checkpoint that has begun before does not count
+        if not self._preemption.ask():
+            return
+        self._grace.set(self._loop.now() + seconds)
+        if self._rank == 0:
+            say(f"preempted: a checkpoint is written, and the job ends within {seconds:g} s")
+            self._shim.signal(CHECKPOINTS, signal.SIGUSR1)
+
+    def _end_grace(self) -> None:
+        text = "preempted: there is no checkpoint of this moment, as the grace is over"
+        self._carry_out(self._supervisor.preempted(text))
 
     def _on_worker(self, report: messages.Started | messages.Refused | messages.Exited) -> None:
         supervisor = self._supervisor
@@ -317,6 +350,8 @@ class SupervisorLoop:
             self._journal.add(events)
         supervisor = self._supervisor
         for event in events:
+            if self._rank == 0 and self._preemption.is_done_by(event):
+                self._carry_out(supervisor.preempted("preempted: the checkpoint is written"))
             if event.rank != self._rank:
                 continue
             if event.type is EventType.ATTACHED:
@@ -327,7 +362,11 @@ class SupervisorLoop:
                 )
 
     def _on_signals(self) -> None:
-        for number in self._signals.received:
+        received = self._signals.received
+        if self._settings.grace_seconds and len(received) == 1 and received[0] in PREEMPTION:
+            self._preempt()
+            return
+        for number in received:
             if number == signal.SIGINT:
                 self._interrupt()
             self._carry_out(self._supervisor.stop(number))

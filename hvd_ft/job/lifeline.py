@@ -14,6 +14,7 @@ launcher: (ask)             shim: (answer, facts): the number asked, what its ag
 launcher: (lease) the number of an answer: so long may the host act (node_lease.py); only in jobs
           with spare hosts, where every shim is asked
           (interrupt)                (interrupted): the worker has got SIGINT
+          (preempt) a checkpoint is to be written, and then the job ends
           (stop)                     the number of the signal that ends the job
           (note) something that rank 0's agent writes into the report (over)
           nobody comes any more; whether the job's files are to stay

@@ -22,7 +22,7 @@ INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
         *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE"),
-        *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS"),
+        *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS", "RESUMED"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
     )
@@ -204,6 +204,44 @@ class Settings:
         "How long `ft_recv` waits for a [message](../how-to/messages.md). Make it longer than a "
         "restarted sender takes.",
     )
+    checkpoint_dir: str | None = _setting(
+        values.directory,
+        None,
+        "Directory of the job's [checkpoints](../how-to/checkpoints.md); hosts may share it, or "
+        "have one each. `--checkpoint-dir` sets it.",
+        shown="none: no checkpoints",
+    )
+    checkpoint_interval_seconds: float = _setting(
+        values.seconds,
+        600.0,
+        "From one checkpoint to the next; `--checkpoint-interval` sets it.",
+    )
+    checkpoint_keep: int = _setting(
+        functools.partial(values.count, least=1),
+        3,
+        "So many of the newest checkpoints are kept; `--checkpoint-keep` sets it.",
+    )
+    checkpoint_timeout_seconds: float = _setting(
+        values.seconds,
+        30.0,
+        "How long nodes wait for each other's shares of a checkpoint; and how long the end of a "
+        "job that fails waits for its latest state to be written.",
+    )
+    resume_dir: str | None = _setting(
+        values.directory,
+        None,
+        "The job goes on from the newest checkpoint in this directory, or from this one; "
+        "`--resume` sets it.",
+        shown="none",
+    )
+    grace_seconds: float | None = _setting(
+        values.seconds,
+        None,
+        "With it SIGTERM and SIGUSR1 are a preemption: all ranks take a snapshot, it becomes a "
+        "checkpoint, and the job ends with code 143, after this time at the latest. `--grace` sets "
+        "it.",
+        shown="none: SIGTERM ends the job at once",
+    )
     job: str | None = _setting(values.job_id, None, "")  # None: rank 0 makes one up
     # Where hvdft run listens; None: it has not started the job.
     launcher: str | None = _setting(lambda env, name, default: env.get(name) or default, None, "")
@@ -278,6 +316,11 @@ class Settings:
                 f"HOROVOD_FT_SUSPECT_SECONDS is {self.suspect_seconds:g}: hosts are asked once a "
                 f"second, so give {MINIMUM_SUSPECT_SECONDS:g} or more (by default it is a quarter "
                 "of HOROVOD_FT_LEASE_SECONDS)"
+            )
+        if self.grace_seconds and not self.checkpoint_dir:
+            raise HvdFtError(
+                f"HOROVOD_FT_GRACE_SECONDS (--grace) is {self.grace_seconds:g}, but there is no "
+                "directory for the checkpoint: give --checkpoint-dir, or HOROVOD_FT_CHECKPOINT_DIR"
             )
         hang, window = self.hang_timeout_seconds, self.failure_window_seconds
         if hang and self.snapshot_timeout_seconds >= hang:

@@ -37,6 +37,8 @@ class Job:
         id: The job's id; its directory is named after it.
         resume: Whether to resume the job of that id, which was ended because of a lost host.
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
+        checkpoints: What of checkpoints is given for this job: settings by their environment
+            variables.
     """
 
     size: int
@@ -52,6 +54,7 @@ class Job:
     id: str = field(default_factory=new_job_id)
     resume: bool = False
     spare_hosts: Sequence[Host] = ()
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -78,14 +81,23 @@ def check_job(job: Job) -> None:
     if job.spares:
         PythonCommand.parse([found or job.command[0], *job.command[1:]])
     check_environment()
-    Settings.from_env(os.environ).arena_limit_bytes()
+    job_settings(job).arena_limit_bytes()
 
 
 def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment of mpirun and the agents of a job."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    return {**os.environ, **environment, **topology, "HOROVOD_FT_JOB": job.id}
+    return {**os.environ, **environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
+
+
+def job_settings(job: Job) -> Settings:
+    """Returns the settings of a job: those of the environment, and those given for it.
+
+    Raises:
+        HvdFtError: One is wrong.
+    """
+    return Settings.from_env({**os.environ, **job.checkpoints})
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ from hvd_ft.job.drills import renamed
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
-from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.generations import (
     Again,
     GenerationPolicy,
@@ -29,7 +29,7 @@ from hvd_ft.launcher.generations import (
 )
 from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.hydra_output import MpirunOutput
-from hvd_ft.launcher.job import Job, check_job, job_environment, mpirun_command
+from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings, mpirun_command
 from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.reach import Probes
@@ -38,13 +38,14 @@ from hvd_ft.native.core import die_with_parent
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import StopSignals, stop_signals
+from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
 from hvd_ft.system.wait_status import describe_code
 
 TICK_SECONDS = 0.25
 # Agents and shims have shorter limits of their own; these apply when those fail.
 STOP_LIMIT_SECONDS = 10.0  # from the end of the workers' grace to killing mpirun
 INTERRUPT_SECONDS = 1.0  # limit for the workers to receive SIGINT before the job is stopped
+GRACE_MARGIN_SECONDS = 1.0  # for rank 0's agent to end the job by itself
 CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
@@ -88,17 +89,22 @@ def launch(
         HvdFtError: The job cannot be started.
     """
     check_job(job)
-    arena_dir = Settings.from_env(os.environ).arena_dir
+    settings = job_settings(job)
+    arena_dir = settings.arena_dir
     for notice in filter(None, map(renamed, job.inject)):
         say(notice)
     for dead in sweep_stale(arena_dir, but=job.id):
         say(f"removed what the crashed job {dead} had left")
-    with EventLoop() as loop, stop_signals() as signals:
+    more = PREEMPTION if settings.grace_seconds else ()
+    with EventLoop() as loop, stop_signals(more) as signals:
         run = _Run(loop, job, signals, display, watch)
         try:
-            return run.follow()
+            code = run.follow()
         finally:
             run.clear()
+    if code and (text := how_to_go_on(settings)):
+        say(text)
+    return code
 
 
 class _Run:
@@ -112,7 +118,7 @@ class _Run:
         display: Display | None,
         watch: Callable[[Observer], None] | None,
     ) -> None:
-        settings = Settings.from_env(os.environ)
+        settings = job_settings(job)
         one_host = job.machine_file is None
         self.loop = loop
         self.job = job
@@ -129,7 +135,11 @@ class _Run:
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
-        self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS
+        self.grace = settings.grace_seconds
+        # At its end a job writes its latest state.
+        drain = settings.checkpoint_timeout_seconds if settings.checkpoint_dir else 0.0
+        self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS + drain
+        self.clear_limit = CLEAR_LIMIT_SECONDS + drain
         self.output = MpirunOutput(loop, display if display and display.takes_output else None)
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.start: StartWatch | None = None  # of this mpirun
@@ -353,8 +363,13 @@ class _Run:
             if again or not self._all_here():
                 self._kill()
                 return
-            self._end_by(self.stop_limit)
-            self._stop.set(self.loop.now())
+            grace = 0.0
+            if self.grace and received[0] in PREEMPTION:
+                grace = self.grace + GRACE_MARGIN_SECONDS
+            self._end_by(grace + self.stop_limit)
+            self._stop.set(self.loop.now() + grace)
+            if grace:
+                self.lifelines.tell({"preempt": True})
             if received[0] == signal.SIGINT:
                 self.lifelines.tell({"interrupt": True})
                 self._stop.set(self.loop.now() + INTERRUPT_SECONDS)
@@ -364,7 +379,12 @@ class _Run:
     def _stop_workers(self) -> None:
         self._stop.clear()
         self.lifelines.interrupted.clear()
-        self.lifelines.tell({"stop": int(self.signals.received[0])})
+        self.lifelines.tell({"stop": self._stopped_by()})
+
+    def _stopped_by(self) -> int:
+        """Returns the number of the signal that ends the job."""
+        first = self.signals.received[0]
+        return int(signal.SIGTERM if first == signal.SIGUSR1 else first)
 
     def _all_here(self) -> bool:
         """Returns whether all agents have begun; before that nothing can end in order."""
@@ -398,7 +418,7 @@ class _Run:
 
     def _exit_code(self, code: int) -> int:
         if self.signals.received:
-            return 128 + self.signals.received[0]
+            return 128 + self._stopped_by()
         if self.lifelines.exit_code is not None:
             return self.lifelines.exit_code
         if self.files_stay or self._no_start:
@@ -424,7 +444,7 @@ class _Run:
         self.members.close()
         if self.mpirun is None or deposed:
             return  # what is here now is another launcher's
-        end_processes(self.job.id, CLEAR_LIMIT_SECONDS)
+        end_processes(self.job.id, self.clear_limit)
         if self.shared_dir:
             PeerFile(self.shared_dir, self.job.id).remove()
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)

@@ -35,6 +35,9 @@ class EventType(IntEnum):
     ADOPTED = constant("HVDFT_EV_ADOPTED")
     RESUMED = constant("HVDFT_EV_RESUMED")
     DIVERGED = constant("HVDFT_EV_DIVERGED")
+    CHECKPOINT = constant("HVDFT_EV_CHECKPOINT")
+    SHARE = constant("HVDFT_EV_SHARE")
+    CHECKPOINTED = constant("HVDFT_EV_CHECKPOINTED")
 
 
 class Point(IntEnum):

@@ -1,4 +1,4 @@
-"""The processes of one shim: the worker, the spare manager, hook commands.
+"""The processes of one shim: the worker, the spare manager, the checkpoint writer, hook commands.
 
 They have names. When a named process dies, the processes that it has left behind are killed too.
 """
@@ -28,6 +28,7 @@ from hvd_ft.system.reaper import kill_descendants
 
 WORKER = "worker"
 SPARES = "spares"  # the spare manager
+CHECKPOINTS = "checkpoints"  # the checkpoint writer
 _FAMILIES = {WORKER, SPARES}
 
 
@@ -49,6 +50,7 @@ class Children:
         self._relay = relay
         self._tell = report
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._end_seconds: dict[str, float] = {}  # of those that end by SIGTERM
         self._taken: TakenSpare | None = None  # the worker's connection, if it was a spare
         self.worker: FoundWorker | None = None
 
@@ -99,9 +101,15 @@ class Children:
             self._kill_descendants({child.pid for child in self._children.values()})
 
     def end(self) -> None:
-        """Ends all of them."""
+        """Ends all of them: those that end by SIGTERM last."""
         if self._taken is not None:
             self._taken.end()
+        last = {name: self._children[name] for name in self._end_seconds if name in self._children}
+        self._kill_descendants({child.pid for child in last.values()})
+        for name, child in last.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.terminate()
+                child.wait(self._end_seconds[name])
         self._kill_descendants(spared=set())
 
     def _report(self, report: Started | Refused | Exited) -> None:
@@ -137,6 +145,8 @@ class Children:
             self._report(Refused(name, f"cannot start {order.argv[0]}: {error}"))
             return
         self._children[name] = child
+        if order.end_seconds > 0:
+            self._end_seconds[name] = order.end_seconds
         self._report(Started(name, child.pid, time.monotonic_ns(), spare=False))
 
     def _note_order(self, order: Start) -> None:

@@ -18,6 +18,8 @@ from hvd_ft.shim.messages import Order, Reattached, Report
 from hvd_ft.shim.shim import live
 from hvd_ft.system.channel import Channel, Message
 
+_END_SECONDS = 8.0  # longer than the shim waits for processes that it kills
+
 
 class ShimClient:
     """The handle.
@@ -26,12 +28,14 @@ class ShimClient:
         pid: of the shim.
         channel: readable when `receive` has something to return.
         found: its report on the worker when it was reattached; None if it is new.
+        end_seconds: how long it may take to end.
     """
 
     def __init__(self, pid: int, channel: Channel, found: Reattached | None = None) -> None:
         self.pid = pid
         self.channel = channel
         self.found = found
+        self.end_seconds = _END_SECONDS
         self._is_ours = found is None  # a child of this process
 
     @classmethod
@@ -161,13 +165,21 @@ class ShimClient:
         self._order(messages.Release(exit_code))
 
     def start(
-        self, name: str, argv: list[str], env: dict[str, str], cwd: str, spare: bool = False
+        self,
+        name: str,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        *,
+        spare: bool = False,
+        end_seconds: float = 0.0,
     ) -> None:
         """Starts a process in a session of its own; `started` or `refused` will be reported.
 
-        With `spare` a warm spare becomes this process, if the job has one.
+        With `spare` a warm spare becomes this process, if the job has one. With `end_seconds` it
+        gets SIGTERM when everything ends, and is killed that much later.
         """
-        self._order(messages.Start(name, argv, env, cwd, spare))
+        self._order(messages.Start(name, argv, env, cwd, spare, end_seconds))
 
     def go(self) -> None:
         """Lets a worker that was reported as a spare begin; not before its pid is published."""

@@ -66,13 +66,17 @@ class Release(_Order):
 
 
 class Start(_Order):
-    """Start a process in a session of its own, or with `spare` turn a warm spare into it."""
+    """Start a process in a session of its own, or with `spare` turn a warm spare into it.
+
+    With `end_seconds` it is ended by SIGTERM, and has this time before it is killed.
+    """
 
     name: str
     argv: list[str]
     env: dict[str, str]
     cwd: str
     spare: bool
+    end_seconds: float = 0.0
 
 
 class Begin(_Order):
@@ -190,6 +194,10 @@ class StopAsked(_Report):
     signal: int
 
 
+class PreemptAsked(_Report):
+    """The job should be checkpointed, and end."""
+
+
 class NoteTaken(_Report):
     """A line for the report, from another agent."""
 
@@ -248,6 +256,7 @@ Report = (
     | BeatHeard
     | Interrupt
     | StopAsked
+    | PreemptAsked
     | NoteTaken
     | Reattached
 )

@@ -352,6 +352,8 @@ class _Shim:
             self._fence.granted(order["lease"])
         elif "interrupt" in order:
             self._report(messages.Interrupt())
+        elif "preempt" in order:
+            self._report(messages.PreemptAsked())
         elif "stop" in order:
             self._report(messages.StopAsked(order["stop"]))
         elif "note" in order:

@@ -3,9 +3,10 @@
 import contextlib
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PREEMPTION = (signal.SIGTERM, signal.SIGUSR1)  # with a grace: see Settings.grace_seconds
 
 
 class StopSignals:
@@ -13,10 +14,14 @@ class StopSignals:
 
     Args:
         arriving: the pipe to which the interpreter writes signal numbers; does not block.
+        numbers: the signals that count.
     """
 
-    def __init__(self, arriving: socket.socket) -> None:
+    def __init__(
+        self, arriving: socket.socket, numbers: Collection[signal.Signals] = STOP_SIGNALS
+    ) -> None:
         self._arriving = arriving
+        self._numbers = numbers
         self._received: list[signal.Signals] = []
 
     def fileno(self) -> int:
@@ -28,23 +33,24 @@ class StopSignals:
         """All signals so far, in order; afterwards the descriptor is not readable."""
         with contextlib.suppress(BlockingIOError):
             while numbers := self._arriving.recv(64):
-                self._received += [signal.Signals(n) for n in numbers if n in STOP_SIGNALS]
+                self._received += [signal.Signals(n) for n in numbers if n in self._numbers]
         return self._received
 
 
 @contextlib.contextmanager
-def stop_signals() -> Iterator[StopSignals]:
-    """Collects stop signals instead of being ended by them."""
+def stop_signals(more: Collection[signal.Signals] = ()) -> Iterator[StopSignals]:
+    """Collects stop signals, and others if wanted, instead of being ended by them."""
+    numbers = (*STOP_SIGNALS, *more)
     arriving, theirs = socket.socketpair()
     with arriving, theirs:
         arriving.setblocking(False)
         theirs.setblocking(False)
         before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         # A signal that is ignored, as by nohup, stays ignored.
-        heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
         handlers = {number: signal.signal(number, lambda *_: None) for number in heeded}
         try:
-            yield StopSignals(arriving)
+            yield StopSignals(arriving, numbers)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)

@@ -20,6 +20,7 @@ from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.keras_fit import FitCall
+from hvd_ft.tensorflow.resized import of_fit
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     assign,
@@ -92,6 +93,7 @@ class FitLoop:
         if values is None:
             self._files.undo()
             return initial_epoch, 0
+        values = self._resized(values)
         self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
         self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
         self._validations = values["validations"]
@@ -219,6 +221,7 @@ class FitLoop:
         ends = [*self._passes[1:], self.step]
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
+        values = self._resized(values)
         before = rng_state()
         fit = self._fit
         position = after_passes(fit.dataset, iterator, batches, values["done"], fit.on_epoch_end)
@@ -241,6 +244,11 @@ class FitLoop:
         # snapshot, as data is drawn ahead.
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
+
+    def _resized(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Returns a snapshot's values, for the number of ranks of this job."""
+        ranks = self._loop.resized
+        return values if ranks is None else of_fit(values, ranks, self._params["steps"])
 
     def _check_epoch_length(self) -> None:
         steps = self._params["steps"]

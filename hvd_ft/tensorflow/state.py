@@ -12,6 +12,7 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import after_passes
+from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.variables import (
     assign,
@@ -183,6 +184,8 @@ class State:
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
+        if loop.resized is not None:
+            values = of_state(values, loop.resized)
         restore(self._kept, arrays)
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]

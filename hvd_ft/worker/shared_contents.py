@@ -12,6 +12,7 @@ well-kept hashes, and two different arrays have the same one by chance once in 2
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -200,27 +201,54 @@ class Part:
             yield
 
 
-def unpack(
-    own: memoryview, stripes: Sequence[memoryview]
-) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
+@dataclass(frozen=True)
+class Contents:
+    """What a rank's part of a snapshot and the stripes of its node hold.
+
+    Attributes:
+        arrays: in order; those that lie across stripes are put together when they are asked for.
+        values: as `freeze` returned them.
+        shared: names of the arrays that are equal on all ranks of the node.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    values: memoryview
+    shared: Set[str]
+
+
+def contents(own: memoryview, stripes: Sequence[memoryview]) -> Contents:
     """Reads a snapshot from a rank's part and the stripes of all ranks of its node.
 
     Args:
         own: the rank's own part, as `Part.write` has written it.
         stripes: in the order of ranks; none if nothing is shared.
 
-    Returns:
-        The arrays, those that lie across stripes being put together when they are asked for; and
-        the values.
-
     Raises:
         HvdFtError: the bytes are not a complete snapshot.
     """
     arrays, about = decode(own)
-    values = decode(arrays.pop(_VALUES).data)[1]
-    if not about["shared"]:
-        return arrays, values
-    return _Arrays(arrays, about, stripes), values
+    values = arrays.pop(_VALUES).data
+    shared: dict[str, Any] = about["shared"]
+    if not shared:
+        return Contents(arrays, values, frozenset())
+    return Contents(_Arrays(arrays, about, stripes), values, shared.keys())
+
+
+def unpack(
+    own: memoryview, stripes: Sequence[memoryview]
+) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
+    """Returns the arrays and the values of a snapshot; see `contents`."""
+    found = contents(own, stripes)
+    return found.arrays, thawed(found.values)
+
+
+def thawed(values: memoryview) -> dict[str, Any]:
+    """Returns the values that `freeze` has made bytes of.
+
+    Raises:
+        HvdFtError: they are no such bytes.
+    """
+    return decode(values)[1]
 
 
 def stripe(size: int, number: int, count: int) -> tuple[int, int]:

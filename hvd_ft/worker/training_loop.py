@@ -20,6 +20,7 @@ from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variable
 from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
 from hvd_ft.worker.memory_check import check_memory
+from hvd_ft.worker.resumed import ResumedLoops, resumed
 from hvd_ft.worker.shared_contents import Arrays, unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
@@ -44,6 +45,7 @@ class _Process:
     def __init__(self, worker: Worker) -> None:
         self.divergences: DivergenceWatch | None = divergence_watch(worker)
         self.drills: FlipDrills = own_drills()
+        self.resumed: ResumedLoops | None = resumed(worker.rank, worker.size)
 
 
 def is_open() -> bool:
@@ -64,6 +66,8 @@ class TrainingLoop:
         worker: as above.
         number: of the loop, among those of this process.
         kinds: how ranks may have the arrays of a snapshot, by name, as far as that is known.
+        resized: ranks of the job from whose checkpoint this loop goes on, and of this job, if these
+            differ; else None.
 
     Raises:
         HvdFtError: an argument is out of range.
@@ -76,6 +80,9 @@ class TrainingLoop:
         self.number = -1
         self.worker = worker
         self.kinds: Mapping[str, Kind] = {}
+        self.resized: tuple[int, int] | None = None
+        self._checkpoint: ResumedLoops | None = None  # that this loop goes on from
+        self._unsaved = False  # what was loaded from there is not in the arena
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
         self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
@@ -113,13 +120,32 @@ class TrainingLoop:
         self._snapshot_op = self._last_op = self.worker.loop_begin(self.number)
         _interval.begin_loop(self._snapshot_overhead)
         self._since_ns = time.perf_counter_ns()
-        if self.worker.incarnation == 0 or self.worker.snapshot_read(self.number) is None:
+        self._checkpoint = self._earlier_job(_process)
+        if self._checkpoint is None and not self._is_restarted:
             return None
-        self._has_snapshot = True
+        self._has_snapshot = self._checkpoint is None
         return self.snapshot()[1]
+
+    @property
+    def _is_restarted(self) -> bool:
+        """Whether an earlier process of this rank has left a snapshot."""
+        return self.worker.incarnation > 0 and self.worker.snapshot_read(self.number) is not None
+
+    def _earlier_job(self, process: "_Process") -> ResumedLoops | None:
+        """Returns the checkpoint of an earlier job from which this loop goes on."""
+        found = process.resumed
+        if found is None or self._is_restarted or not found.has(self.number):
+            return None
+        self.resized = found.resized
+        self._unsaved = True
+        return found
 
     def snapshot(self) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
         """Returns arrays and values of the latest snapshot, valid until the next call here."""
+        if self._checkpoint is not None:
+            arrays, values = self._checkpoint.read(self.number)
+            self._snapshot_step = values["step"]
+            return arrays, values
         found = self.worker.snapshot_read(self.number)
         assert found is not None, "begin() has seen one"
         about, own = found
@@ -129,8 +155,9 @@ class TrainingLoop:
         return arrays, values
 
     def jump(self) -> None:
-        """Continues in the op log after the latest snapshot."""
-        self.worker.jump(self.number)
+        """Continues in the op log after the latest snapshot: after one of this job."""
+        if self._checkpoint is None:
+            self.worker.jump(self.number)
         self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
         self._last_op = self._snapshot_op
         self._since_ns = time.perf_counter_ns()
@@ -170,7 +197,8 @@ class TrainingLoop:
         beyond it. With an interval of the user's they come to the same boundaries by themselves.
         """
         self._alone = False
-        due = self.worker.mark_passed(self.number, self._snapshot_op)
+        # Checkpoints are deleted some day, and those of this job have all loops.
+        due = self._unsaved or self.worker.mark_passed(self.number, self._snapshot_op)
         if not due and self._snapshot_steps is not None:
             due = step - self._snapshot_step >= self._snapshot_steps
         return (due or self._is_due(step)) and self.worker.pending() == 0
@@ -216,6 +244,7 @@ class TrainingLoop:
         self._settle()
         begin_ns = time.perf_counter_ns()
         self._snapshot_step, self._snapshot_op = step, self.worker.cursor()
+        self._unsaved = False
         arrays, values = contents()
         # The last one comes after another one of the same step.
         cut = Cut(self.number, 2 * step + 1 + last, self._alone)

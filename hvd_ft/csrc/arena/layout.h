@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 17;
+constexpr uint32_t kLayoutVersion = 18;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -205,6 +205,9 @@ struct NodeHeader {
   Shared<uint64_t> kept_bytes;      // bytes of the heap that nothing will free
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
+
+  // Written by the checkpoint writer of rank 0's node, which asks for a mark; position + 1.
+  Shared<uint64_t> mark_wanted;
 
   // Written by the coordinator.
   alignas(64) Shared<uint64_t> proposed;  // number of the proposal

@@ -62,7 +62,8 @@ bool LogWriter::step() {
 
 bool LogWriter::answer_mark_requests() {
   NodeHeader& h = node_.header();
-  bool any = false;
+  uint64_t wanted = h.mark_wanted.load(std::memory_order_acquire);
+  bool any = wanted > 0 && sequencer_.mark(wanted - 1);
   for (int r = 0; r < node_.size(); ++r) {
     uint64_t request = node_.rank(r).mark_request.load(std::memory_order_acquire);
     any |= request > 0 && sequencer_.mark(request - 1);

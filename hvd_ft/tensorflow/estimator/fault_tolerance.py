@@ -15,7 +15,9 @@ import tensorflow as tf
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.callback_state import CallbackState
+from hvd_ft.tensorflow.estimator.first_steps import first_steps
 from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables
+from hvd_ft.tensorflow.resized import of_session
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.worker.training_loop import Contents, TrainingLoop
@@ -118,11 +120,14 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         assert self._variables is not None
         values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
         values["draws"] = dict(self._draws.counts)
+        values["first_steps"] = list(first_steps)
         return self._variables.read(session), values
 
     def _restore(self, loop: TrainingLoop, session: tf.compat.v1.Session) -> None:
         assert self._variables is not None
         arrays, values = loop.snapshot()
+        if loop.resized is not None:
+            values = of_session(values, loop.resized)
         if not values["done"]:
             self._draws.drop(session, values["draws"])
         self._variables.restore(session, arrays)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as stock
 
 from hvd_ft.tensorflow.estimator.fault_tolerance import FaultTolerance
+from hvd_ft.tensorflow.estimator.first_steps import begun_with, first_steps
 from hvd_ft.tensorflow.estimator.memory import in_memory, is_in_memory
 
 _stock_train = stock.Estimator.train
@@ -55,7 +56,9 @@ def _keep_in_memory(estimator: Any) -> None:
 
 def _first_step(model_dir: str) -> int:
     """The global step at which rank 0 begins."""
-    own = int(stock._load_global_step_from_checkpoint_dir(model_dir))
+    own = begun_with(int(stock._load_global_step_from_checkpoint_dir(model_dir)))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.constant([own], tf.int64)
-        return int(session.run(hvd.broadcast(step, 0, name="hvd_ft.Estimator.first_step"))[0])
+        agreed = session.run(hvd.broadcast(step, 0, name="hvd_ft.Estimator.first_step"))
+    first_steps.append(int(agreed[0]))
+    return first_steps[-1]

@@ -1,0 +1,149 @@
+"""How a new job goes on from a checkpoint: agents choose the same one, and check its files."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.checkpoint import catalogue
+from hvd_ft.checkpoint.choice import Offer, choose, what_changes
+from hvd_ft.checkpoint.manifest import Manifest, decode, encode, merge, messages_under_way
+from hvd_ft.checkpoint.manifest import usable_loops as usable
+from hvd_ft.errors import HvdFtError
+from hvd_ft.system.say import say
+
+_NAME = "resumed"  # file in the job's directory
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The checkpoint that a job went on from.
+
+    Attributes:
+        path: of it.
+        run: id of the first job of those that went on one from another.
+        loops: the training loops that go on from it.
+    """
+
+    path: str
+    run: str
+    loops: Sequence[int]
+
+
+def resume(rendezvous: Rendezvous, context: JobContext) -> Resumed | None:
+    """Finds the checkpoint that the user wants the job to go on from. Collective.
+
+    Agents of later generations find what the first ones have chosen.
+
+    Args:
+        rendezvous: of all agents.
+        context: this agent's place in the job.
+
+    Returns:
+        The checkpoint; None if the job begins anew.
+
+    Raises:
+        HvdFtError: there is none that can be used.
+    """
+    if context.settings.resume_dir is None:
+        return None
+    note = Path(context.directory, _NAME)
+    if context.settings.generation > 0:
+        return Resumed(**json.loads(note.read_bytes()))
+    found = _choose(rendezvous, context, Path(context.settings.resume_dir))
+    if context.rank == _host_ranks(context)[0]:
+        _write_note(note, json.dumps(asdict(found)).encode())
+    return found
+
+
+def _choose(rendezvous: Rendezvous, context: JobContext, directory: Path) -> Resumed:
+    ranks = _host_ranks(context)
+    leads = context.rank == ranks[0]
+    offers = rendezvous.agree(
+        "looking for a checkpoint", lambda: _offers(directory) if leads else None
+    )
+    hosts = [list(context.hosts.ranks(host)) for host in range(len(context.hosts))]
+    of_hosts = [[_offer(each) for each in offers[host[0]]] for host in hosts]
+    named = (directory / catalogue.MANIFEST).is_file()
+
+    def chosen() -> str | None:
+        return choose(of_hosts, hosts, str(directory), named=named) if context.rank == 0 else None
+
+    name = rendezvous.agree("choosing a checkpoint", chosen)[0]
+    path = directory if named else directory / name
+
+    def look() -> str | None:
+        return _checked(path, ranks) if leads else None
+
+    texts = rendezvous.agree("checking the checkpoint", look)
+    whole = merge([decode(text.encode()) for text in texts if text])
+
+    def accept() -> None:
+        if context.rank == 0:
+            _accept(path, whole, rendezvous.size)
+
+    rendezvous.agree("going on from the checkpoint", accept)
+    return Resumed(str(path), whole.run, usable(whole))
+
+
+def _host_ranks(context: JobContext) -> range:
+    return context.hosts.ranks(context.hosts.node_of(context.rank))
+
+
+def _offers(directory: Path) -> list[dict[str, object]]:
+    return [asdict(_offer_of(found)) for found in catalogue.find(directory)]
+
+
+def _offer_of(found: catalogue.Checkpoint) -> Offer:
+    manifest, age = found.manifest, found.age
+    if manifest is None:
+        return Offer(found.name, age, refused=found.refused, incomplete=found.incomplete)
+    ranks = tuple(rank for rank in range(manifest.size) if manifest.part(rank, manifest.loop))
+    return Offer(found.name, age, manifest.size, ranks)
+
+
+def _offer(told: dict[str, object]) -> Offer:
+    fields = dict(told)
+    for name in ("age", "ranks"):
+        fields[name] = tuple(fields[name])  # type: ignore[arg-type]
+    return Offer(**fields)  # type: ignore[arg-type]
+
+
+def _checked(path: Path, ranks: Sequence[int]) -> str:
+    """Returns the manifest's text, after its files for these ranks were compared with it."""
+    manifest = catalogue.look_at(path).manifest
+    if manifest is None:
+        raise HvdFtError(f"the checkpoint {path} has gone; start the job again")
+    there = {part.rank for part in manifest.parts}
+    needed = [rank if rank in there else min(there) for rank in ranks]
+    if wrong := catalogue.damage(path, manifest.files_of(needed).items()):
+        raise HvdFtError(
+            f"the checkpoint {path} cannot be used: {wrong[0]}; hvdft checkpoint verify "
+            f"{path.parent} tells which ones can, and --resume takes one by its path"
+        )
+    return encode(manifest).decode()
+
+
+def _accept(path: Path, whole: Manifest, size: int) -> None:
+    """Says where the job goes on; refuses what is not consistent."""
+    if pairs := messages_under_way(whole.shares):
+        raise HvdFtError(
+            f"the checkpoint {path} cannot be used: messages from rank {pairs[0][0]} to rank "
+            f"{pairs[0][1]} were under way; give --resume an older one"
+        )
+    written = datetime.fromtimestamp(whole.written).isoformat(" ", "seconds")
+    say(
+        f"going on from {path}: step {whole.step} of training loop {whole.loop}, "
+        f"{whole.size} ranks, written {written}"
+    )
+    if text := what_changes(whole.size, size, whole.missing):
+        say(f"weights and optimizer go on with {size} ranks; {text}")
+
+
+def _write_note(path: Path, data: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)

@@ -1,0 +1,97 @@
+"""Copies of a node's snapshots, made without a lock: they count only if no slot has changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from hvd_ft.checkpoint.manifest import Messages
+from hvd_ft.checkpointer.cuts import Cut, Held, Parts
+from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
+from hvd_ft.worker.shared_contents import Contents, contents
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A rank's snapshot of a training loop.
+
+    Attributes:
+        position: of the rank in the op log.
+        contents: of the snapshot.
+    """
+
+    position: int
+    contents: Contents
+
+
+def held(native: Checkpointer) -> dict[int, list[Held]]:
+    """Returns the snapshots that each rank of the node has now."""
+
+    def of_rank(rank: int) -> list[Held]:
+        begun = takewhile(lambda loop: native.begun(rank, loop), range(MAX_LOOPS))
+        return [
+            Held(loop, slot, found) for loop in begun for slot, found in native.slots(rank, loop)
+        ]
+
+    return {rank: of_rank(rank) for rank in native.place.ranks}
+
+
+def capture(
+    native: Checkpointer, wanted: Mapping[Cut, Parts]
+) -> dict[Cut, dict[int, Captured]] | None:
+    """Copies snapshots; None if one of them was overwritten meanwhile.
+
+    Args:
+        native: of the node.
+        wanted: where they lie.
+
+    Returns:
+        Those of each rank at each cut.
+
+    Raises:
+        HvdFtError: what was copied is not a snapshot.
+    """
+    copies: dict[Cut, dict[int, np.ndarray]] = {}
+    for cut, parts in wanted.items():
+        copies[cut] = {}
+        for rank, part in parts.items():
+            copy = np.empty(part.snapshot.bytes, np.uint8)
+            if not native.copy(rank, part.loop, part.slot, part.snapshot, copy):
+                return None
+            copies[cut][rank] = copy
+    return {cut: _decoded(wanted[cut], copies[cut]) for cut in wanted}
+
+
+def _decoded(parts: Parts, copies: Mapping[int, np.ndarray]) -> dict[int, Captured]:
+    shared = any(part.snapshot.agreement for part in parts.values())
+    stripes = [
+        copies[rank].data[part.snapshot.stripe :] for rank, part in sorted(parts.items()) if shared
+    ]
+    return {
+        rank: Captured(part.snapshot.position, contents(copies[rank].data, stripes))
+        for rank, part in parts.items()
+    }
+
+
+def messages(native: Checkpointer, parts: Parts) -> tuple[list[Messages], list[Messages]]:
+    """Returns how many messages the node's ranks had sent and received at a cut.
+
+    To be called before `capture`, which finds out whether the slots have changed meanwhile.
+
+    Args:
+        native: of the node.
+        parts: where the cut's snapshots lie.
+    """
+
+    def counts(*, sent: bool) -> list[Messages]:
+        found = []
+        for rank, part in parts.items():
+            for other in range(native.place.size):
+                pair = (rank, other) if sent else (other, rank)
+                count = native.messages(*pair, sent=sent, loop=part.loop, slot=part.slot)
+                if count is not None:
+                    found.append(Messages(*pair, count))
+        return found
+
+    return counts(sent=True), counts(sent=False)

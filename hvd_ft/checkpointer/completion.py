@@ -1,0 +1,82 @@
+"""Makes the shares of nodes a checkpoint: the manifest last, then its own name."""
+
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from hvd_ft import __version__
+from hvd_ft.checkpoint.manifest import (
+    FORMAT,
+    MANIFEST,
+    VERSION,
+    Manifest,
+    Part,
+    Share,
+    encode,
+    messages_under_way,
+)
+from hvd_ft.checkpointer.cuts import Cut
+from hvd_ft.checkpointer.origin import Origin, sync, write_file
+from hvd_ft.errors import HvdFtError
+
+
+def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
+    """Makes a checkpoint of shares that are all there; another node may be doing the same.
+
+    Args:
+        origin: of the checkpoint.
+        cut: of it.
+        nodes: whose shares it has.
+
+    Raises:
+        OSError: it cannot be written.
+        HvdFtError: it would lack messages between ranks.
+    """
+    partial = origin.partial(cut)
+    try:
+        paths = [origin.share(cut, node) for node in nodes]
+        shares = [msgspec.json.decode(path.read_bytes(), type=Share) for path in paths]
+        write_file(partial / MANIFEST, encode(_manifest(origin, cut, shares)))
+        sync(partial)
+        os.rename(partial, origin.path(cut))
+        # Not before: another node that does the same sees all shares, or the checkpoint.
+        for path in [*paths, origin.prints(cut)]:
+            (origin.path(cut) / path.name).unlink(missing_ok=True)
+    except OSError:
+        if not origin.is_complete(cut):  # by another node
+            raise
+    sync(origin.directory)
+
+
+def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
+    parts = [part for share in shares for part in share.parts]
+    here = {part.rank for part in parts}
+    # Where the other end has a directory of its own, it is asked when a job goes on from here.
+    for pair in messages_under_way(shares):
+        if set(pair) <= here:
+            raise HvdFtError(
+                f"messages from rank {pair[0]} to rank {pair[1]} (ft_send) were under way at step "
+                f"{_step(parts, cut)}, and a checkpoint has none"
+            )
+    return Manifest(
+        format=FORMAT,
+        version=VERSION,
+        software=f"hvd_ft {__version__}",
+        job=origin.job,
+        run=origin.run,
+        begun=origin.begun,
+        written=round(time.time(), 3),
+        size=origin.place.size,
+        nodes=origin.place.nodes,
+        apart=origin.apart,
+        loop=cut.loop,
+        step=_step(parts, cut),
+        cut=cut.number,
+        shares=shares,
+    )
+
+
+def _step(parts: Sequence[Part], cut: Cut) -> int:
+    return next(part.step for part in parts if (part.loop, part.cut) == (cut.loop, cut.number))

@@ -1,0 +1,78 @@
+"""Which snapshots a node's ranks have in common, and which of them a checkpoint holds. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvd_ft.native.types import Snapshot
+
+
+@dataclass(frozen=True)
+class Held:
+    """A snapshot in a slot.
+
+    Attributes:
+        loop: number of the training loop.
+        slot: 0 or 1.
+        snapshot: what the slot holds.
+    """
+
+    loop: int
+    slot: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, order=True)
+class Cut:
+    """A step boundary of a training loop; the later one is greater."""
+
+    loop: int
+    number: int
+
+
+Parts = Mapping[int, Held]  # by rank
+
+
+def common(ranks: Mapping[int, Sequence[Held]]) -> dict[Cut, Parts]:
+    """Returns the cuts at which all ranks of a node have snapshots, in order.
+
+    A snapshot that ranks share counts only if all have the same agreement about what is equal: else
+    a stripe of it is missing.
+
+    Args:
+        ranks: what each rank holds, in all loops.
+    """
+    found: dict[Cut, dict[int, Held]] = {}
+    for rank, slots in ranks.items():
+        for held in slots:
+            found.setdefault(Cut(held.loop, held.snapshot.cut), {})[rank] = held
+    return {
+        cut: parts
+        for cut, parts in sorted(found.items())
+        if len(parts) == len(ranks)
+        and len({held.snapshot.agreement for held in parts.values()}) == 1
+    }
+
+
+def first_behind(cuts: Mapping[Cut, Parts], position: int) -> Cut | None:
+    """Returns the earliest cut at which every rank is behind a position of the op log.
+
+    All nodes find the same one, as long as none has been overwritten.
+    """
+    behind = (
+        cut
+        for cut, parts in sorted(cuts.items())
+        if all(held.snapshot.position > position for held in parts.values())
+    )
+    return next(behind, None)
+
+
+def newest_of_all(of_nodes: Iterable[Collection[Cut]]) -> Cut | None:
+    """Returns the newest cut that all of these nodes have; None if there is none."""
+    sets = [set(cuts) for cuts in of_nodes]
+    return max(set.intersection(*sets), default=None) if sets else None
+
+
+def with_earlier_loops(cuts: Mapping[Cut, Parts], cut: Cut) -> dict[Cut, Parts]:
+    """Returns what a checkpoint of that cut holds: it, and the latest one of each earlier loop."""
+    latest = {other.loop: other for other in sorted(cuts) if other.loop < cut.loop}
+    return {other: cuts[other] for other in [*latest.values(), cut]}

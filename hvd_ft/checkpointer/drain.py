@@ -1,0 +1,105 @@
+"""At the end of a job that has not ended well: the latest state that all ranks have, to the disk.
+
+There may be no agents any more, so nodes do not hear of each other but by the directory. A node may
+have the latest snapshot while another one has only the one before. So each writes its share of
+both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
+have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
+left out in the end, and the checkpoint says so.
+"""
+
+import shutil
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from hvd_ft.checkpoint.catalogue import remove_leftovers
+from hvd_ft.checkpointer.capture import capture, held, messages
+from hvd_ft.checkpointer.completion import complete
+from hvd_ft.checkpointer.cuts import Cut, Parts, common, newest_of_all, with_earlier_loops
+from hvd_ft.checkpointer.origin import Origin, write_file
+from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native.checkpointer import Checkpointer
+from hvd_ft.system.say import say
+
+_MOST_CUTS = 2  # a rank has two slots for a loop
+
+
+def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
+    """Writes what the arenas have, unless all is done or it is on the disk already.
+
+    Args:
+        native: of this node; the workers are dead or waiting.
+        origin: of the checkpoints.
+        seconds: how long to wait for other nodes.
+
+    Returns:
+        Whether this node has completed a checkpoint.
+    """
+    if native.ended_well:
+        return False
+    until = time.monotonic() + seconds
+    try:
+        done = settle(origin, _write(native, origin, common(held(native))), until)
+    except (OSError, HvdFtError) as error:
+        say(f"the job's latest state could not be written to {origin.directory}: {error}")
+        return False
+    if done is not None:
+        say(f"the job's latest state is in {origin.path(done)}")
+    return done is not None
+
+
+def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> list[Cut]:
+    """Writes this node's share of the latest cuts; returns those that it has on the disk."""
+    written = []
+    for cut in sorted(cuts, reverse=True)[: _MOST_CUTS if len(origin.group) > 1 else 1]:
+        if origin.is_complete(cut):
+            written.append(cut)
+            break
+        wanted = with_earlier_loops(cuts, cut)
+        began = Began.now()
+        told = messages(native, wanted[cut])
+        captured = capture(native, wanted)
+        if captured is None:
+            continue
+        try:
+            write_share(origin, captured, told, began, await_seconds=0.0)
+        except AbandonedError:
+            if not origin.is_complete(cut):
+                continue
+        written.append(cut)
+    return written
+
+
+def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
+    """Completes the newest cut that all nodes of the group have written.
+
+    Args:
+        origin: of the checkpoints.
+        written: the cuts of which this node has its share on the disk, or all of the checkpoint.
+        until: when nodes that have said nothing are left out, on the clock of time.monotonic().
+
+    Returns:
+        The cut that this node has completed, if it has.
+    """
+    said = origin.drained
+    said.mkdir(0o700, exist_ok=True)
+    told = [(cut.loop, cut.number) for cut in written]
+    write_file(said / f"{origin.place.node}.json", msgspec.json.encode(told))
+    there = [(node, said / f"{node}.json") for node in origin.group]
+    wait_until(lambda: all(path.exists() for _, path in there), until - time.monotonic())
+    of_nodes = {
+        node: [Cut(*each) for each in msgspec.json.decode(path.read_bytes())]
+        for node, path in there
+        if path.exists()
+    }
+    cut = newest_of_all(of_nodes.values())
+    mine = cut is not None and not origin.is_complete(cut)
+    if cut is not None and mine:
+        complete(origin, cut, sorted(of_nodes))
+    write_file(said / f"{origin.place.node}.done", b"")
+    if all((said / f"{node}.done").exists() for node in of_nodes):
+        shutil.rmtree(said, ignore_errors=True)
+        remove_leftovers(origin.directory, [origin.job])
+    return cut if mine else None

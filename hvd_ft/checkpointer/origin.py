@@ -1,0 +1,92 @@
+"""Where the checkpoints of a job come from, and where they go."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvd_ft.checkpoint.catalogue import partial_path, removed_path
+from hvd_ft.checkpoint.manifest import MANIFEST, name_of
+from hvd_ft.checkpointer.cuts import Cut
+from hvd_ft.native.checkpointer import Place
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The job, this node, and the directory.
+
+    Attributes:
+        directory: of all checkpoints.
+        job: the job's id.
+        run: id of the first job of those that went on one from another.
+        begun: when the job began, in seconds since 1970.
+        place: of this node in the job.
+        group: the nodes that see the same directory.
+    """
+
+    directory: Path
+    job: str
+    run: str
+    begun: int
+    place: Place
+    group: Sequence[int]
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node completes the checkpoints of its group."""
+        return self.place.node == min(self.group)
+
+    @property
+    def apart(self) -> bool:
+        """Whether other nodes have a directory of their own."""
+        return len(self.group) < self.place.nodes
+
+    def path(self, cut: Cut) -> Path:
+        """Returns where the checkpoint of a cut is when it is complete."""
+        return self.directory / name_of(self.job, cut.loop, cut.number)
+
+    def partial(self, cut: Cut) -> Path:
+        """Returns where it is until then."""
+        return partial_path(self.directory, self.path(cut).name)
+
+    def share(self, cut: Cut, node: int) -> Path:
+        """Returns the file that says what a node has written."""
+        return self.partial(cut) / f"share-{node}.json"
+
+    def prints(self, cut: Cut) -> Path:
+        """Returns the file with fingerprints of what the first node of the group writes."""
+        return self.partial(cut) / "prints.json"
+
+    @property
+    def drained(self) -> Path:
+        """Where nodes say at the end of a job which cuts they have written."""
+        return removed_path(self.directory, f"{self.job}-loops")
+
+    def is_complete(self, cut: Cut) -> bool:
+        """Whether the checkpoint of a cut is there already."""
+        return (self.path(cut) / MANIFEST).is_file()
+
+    def shares(self, cut: Cut) -> list[int]:
+        """Returns the nodes of the group that have written theirs."""
+        return [node for node in self.group if self.share(cut, node).exists()]
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Writes a small file, for its owner only, that is there as a whole or not at all."""
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def sync(directory: Path) -> None:
+    """Waits until a directory's names are on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,275 @@
+"""The checkpoint writer's loop: follows rounds, writes shares, completes and deletes checkpoints.
+
+Nothing in it stops the training: what goes wrong is said once, and tried again with the next
+checkpoint. At the end of a job that has not ended well it writes the latest state (drain.py).
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from hvd_ft.checkpoint import catalogue
+from hvd_ft.checkpoint.rules import Complaints, Schedule, to_delete
+from hvd_ft.checkpointer.capture import capture, held, messages
+from hvd_ft.checkpointer.completion import complete
+from hvd_ft.checkpointer.cuts import common, first_behind, with_earlier_loops
+from hvd_ft.checkpointer.drain import drain
+from hvd_ft.checkpointer.origin import Origin
+from hvd_ft.checkpointer.round import Round, share_detail
+from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.settings import Settings
+from hvd_ft.native.checkpointer import Checkpointer
+from hvd_ft.native.types import Event, EventType
+from hvd_ft.system.say import say
+
+ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
+_LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
+_LONG_SECONDS = 60.0
+_FOR_OTHERS = 2 / 3  # of the time at the end of a job
+
+
+class _OverError(Exception):
+    """The job has ended well: nothing that is being written is needed."""
+
+
+class Writer:
+    """The writer of one node.
+
+    Args:
+        native: of the node.
+        origin: of the checkpoints.
+        settings: the user's.
+        base: name of the checkpoint that the job went on from, if it lies in the same directory.
+        clock: returns seconds; time.monotonic() except in tests.
+    """
+
+    def __init__(
+        self,
+        native: Checkpointer,
+        origin: Origin,
+        settings: Settings,
+        base: str | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._native = native
+        self._origin = origin
+        self._base = base
+        self._keep = settings.checkpoint_keep
+        self._patience = settings.checkpoint_timeout_seconds
+        self._interval = settings.checkpoint_interval_seconds
+        self._coordinates = origin.place.node == 0
+        self._schedule = Schedule(self._interval, clock())
+        self._complaints = Complaints()
+        self._round: Round | None = None
+        self._round_since = 0.0
+        self._marked_loops = 0  # begun at the latest mark
+        self._write_since = 0.0  # when this node began to write its share of the round
+        self._share_since = 0.0  # when this node's share of the round was written
+        self._said_slow = False
+        self._asked = self._ending = False
+
+    def run(self) -> None:
+        """Writes checkpoints until SIGTERM, then what is left to be written."""
+        signal.signal(ASK_SIGNAL, self._on_ask)
+        signal.signal(signal.SIGTERM, self._on_end)
+        try:
+            self._prepare()
+            while not self._ending:
+                self._step()
+            # The shim kills this process when all of the time is over.
+            if drain(self._native, self._origin, self._patience * _FOR_OTHERS):
+                self._attempt(self._prune)
+        except _OverError:
+            self._attempt(self._tidy)
+
+    def _on_ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def _on_end(self, number: int, frame: FrameType | None) -> None:
+        self._ending = True
+        if self._native.ended_well:
+            raise _OverError
+
+    def _prepare(self) -> None:
+        """Makes the directory, and finds out at once whether it can be written."""
+
+        def make() -> None:
+            directory = self._origin.directory
+            directory.mkdir(0o700, parents=True, exist_ok=True)
+            if not os.access(directory, os.W_OK | os.X_OK):
+                raise PermissionError(13, os.strerror(13), str(directory))
+
+        self._attempt(make)
+
+    # -------------------------------------------------------------- rounds
+
+    def _step(self) -> None:
+        """Does what there is to do, then waits."""
+        while event := self._native.next_event():
+            self._on_event(event)
+        now = self._clock()
+        due = self._round is None and now >= self._schedule.due_at
+        if self._coordinates and (due or self._asked):
+            self._begin(now)
+        round_ = self._round
+        if round_ is not None and not round_.failed:
+            self._follow(round_, now)
+            if round_.failed and self._coordinates and self._round is round_:
+                self._round = None
+        self._wait(now)
+
+    def _on_event(self, event: Event) -> None:
+        round_ = self._round
+        if event.type is EventType.CHECKPOINT:
+            self._round = Round(event.detail, self._origin.place.nodes)
+            self._round_since = self._clock()
+        elif round_ is None:
+            return
+        elif event.type is EventType.SHARE:
+            round_.share(event.rank, event.detail)
+        elif event.detail == round_.position:
+            self._round = None
+
+    def _begin(self, now: float) -> None:
+        """Begins a round; what is left of older ones is not needed any more."""
+        self._asked = False
+        self._schedule.begun(now)
+        self._attempt(self._tidy)
+        self._marked_loops = self._native.loops
+        self._native.request()
+        while event := self._native.next_event():
+            self._on_event(event)
+
+    def _follow(self, round_: Round, now: float) -> None:
+        if round_.waits_for_snapshot:
+            round_.failed |= not self._attempt(lambda: self._write(round_))
+        if round_.cut is None or round_.failed:
+            return
+        if round_.torn and self._coordinates:
+            self._begin(now)
+        elif round_.complete and self._origin.leads:
+            done = self._attempt(lambda: self._complete(round_))
+            round_.failed = True  # there is nothing more to do
+            if done and self._coordinates:
+                self._native.event(EventType.CHECKPOINTED, round_.position)
+        elif self._coordinates and now > self._share_since + self._patience:
+            there = len(round_.shares)
+            self._complain(
+                f"{round_.nodes - there} of {round_.nodes} nodes have not written their share "
+                f"within HOROVOD_FT_CHECKPOINT_TIMEOUT_SECONDS={self._patience:g}"
+            )
+            self._round = None
+
+    def _wait(self, now: float) -> None:
+        round_ = self._round
+        if self._ending or self._asked:
+            return
+        if round_ is not None and round_.waits_for_snapshot:
+            self._native.wait(_LOOK_SECONDS, any_event=True)
+            return
+        until = self._schedule.due_at if self._coordinates else now + _LONG_SECONDS
+        if round_ is not None:
+            until = self._share_since + self._patience if self._coordinates else until
+        self._native.wait(min(max(until - now, 0.01), _LONG_SECONDS))
+
+    # -------------------------------------------------------------- shares
+
+    def _write(self, round_: Round) -> None:
+        """Writes this node's share if the snapshot is there."""
+        cuts = common(held(self._native))
+        cut = first_behind(cuts, round_.position)
+        if cut is None:
+            self._await_snapshot()
+            return
+        if not self._origin.is_complete(cut):
+            wanted = with_earlier_loops(cuts, cut)
+            began = Began.now()
+            self._write_since = self._clock()
+            told = messages(self._native, wanted[cut])
+            captured = capture(self._native, wanted)
+            if captured is None:  # it has been overwritten: the next one serves as well
+                return
+            try:
+                write_share(self._origin, captured, told, began, self._patience)
+            except AbandonedError:
+                round_.failed = True
+                return
+        round_.cut = cut
+        self._share_since = self._clock()
+        self._native.event(EventType.SHARE, share_detail(round_.position, cut))
+        while event := self._native.next_event():
+            self._on_event(event)
+
+    def _complete(self, round_: Round) -> None:
+        cut = next(iter(round_.shares.values()))
+        origin = self._origin
+        if not origin.is_complete(cut):
+            if not wait_until(lambda: len(origin.shares(cut)) == len(origin.group), self._patience):
+                raise HvdFtError("the share of another node is not seen here")
+            complete(origin, cut, origin.group)
+        self._prune()
+        if self._complaints.succeeded():
+            say(f"checkpoints are written again: {origin.path(cut)}")
+        seconds = self._clock() - self._write_since
+        if self._coordinates and self._schedule.is_slow(seconds) and not self._said_slow:
+            self._said_slow = True
+            say(
+                f"writing a checkpoint to {origin.directory} took {seconds:.1f} s, longer than the "
+                f"interval of {self._interval:g} s: there are fewer of them"
+            )
+
+    def _prune(self) -> None:
+        """Deletes the checkpoints that are not kept."""
+        directory = self._origin.directory
+        entries = [
+            catalogue.entry_of(found, found.manifest)
+            for found in catalogue.find(directory)
+            if found.manifest is not None
+        ]
+        # Another host may not have completed the newest one yet.
+        keep = self._keep + self._origin.apart
+        for name in to_delete(entries, self._origin.run, keep, self._base):
+            catalogue.remove(directory, name)
+
+    def _tidy(self) -> None:
+        if self._origin.leads:
+            catalogue.remove_leftovers(self._origin.directory, [self._origin.job])
+
+    # -------------------------------------------------------------- complaints
+
+    def _attempt(self, act: Callable[[], object]) -> bool:
+        """Does something that a disk can refuse; returns whether it was done, else says why."""
+        try:
+            act()
+        except OSError as error:
+            place = f" ({error.filename})" if error.filename else ""
+            self._complain(f"{error.strerror or error}{place}")
+        except HvdFtError as error:
+            self._complain(str(error))
+        else:
+            return True
+        return False
+
+    def _complain(self, reason: str) -> None:
+        if text := self._complaints.failed(reason):
+            say(
+                f"no checkpoint was written to {self._origin.directory}: {text}; training goes on, "
+                "and the next one is tried as usual"
+            )
+
+    def _await_snapshot(self) -> None:
+        if not self._coordinates:
+            return
+        if (loops := self._native.loops) > self._marked_loops:
+            self._marked_loops = loops
+            self._native.mark()
+        limit = self._interval + self._patience
+        if self._clock() > self._round_since + limit:
+            self._complain(
+                f"the ranks have had no snapshot of the same step for {limit:g} s (loops without "
+                "collectives, steps of process sets, or nothing that takes snapshots)"
+            )

@@ -1,0 +1,165 @@
+"""The core of a checkpoint writer, seen from Python: see `hvd_ft_checkpoints.h`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from math import ceil
+from typing import TYPE_CHECKING
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native import abi
+from hvd_ft.native.abi import ffi
+from hvd_ft.native.types import Event, EventType, Snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_LOOPS = 64
+_SLOTS = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which part of a job a node is.
+
+    Attributes:
+        size: ranks of the job.
+        nodes: of the job.
+        node: number of this one.
+        first: its first rank.
+        locals: its ranks.
+    """
+
+    size: int
+    nodes: int
+    node: int
+    first: int
+    locals: int
+
+    @property
+    def ranks(self) -> range:
+        """The ranks of this node."""
+        return range(self.first, self.first + self.locals)
+
+
+class Checkpointer:
+    """A checkpoint writer's attachment to a node's arenas.
+
+    Args:
+        directory: of the node's arenas.
+        job: the job's id.
+
+    Attributes:
+        place: of the node in the job.
+
+    Raises:
+        HvdFtError: the arenas are missing, or another job's.
+    """
+
+    def __init__(self, directory: str, job: str) -> None:
+        self._library = abi.library()
+        self._handle = self._library.hvdft_checkpointer_open(directory.encode(), job.encode())
+        if not self._handle:
+            raise HvdFtError(abi.error())
+        self._seen = ffi.new("uint64_t *")  # events of checkpoint writers
+        self._all_seen = 0
+        out = ffi.new("hvdft_place *")
+        self._library.hvdft_checkpointer_place(self._handle, out)
+        self.place = abi.read(Place, out)
+
+    def close(self) -> None:
+        """Unmaps the arenas; nothing else may be called afterwards."""
+        if self._handle:
+            self._library.hvdft_checkpointer_close(self._handle)
+            self._handle = None
+
+    def begun(self, rank: int, loop: int) -> bool:
+        """Whether a rank has begun a training loop."""
+        return bool(self._library.hvdft_checkpointer_begun(self._handle, rank, loop))
+
+    def slots(self, rank: int, loop: int) -> Iterator[tuple[int, Snapshot]]:
+        """Yields the snapshots that a rank of this node has now, each with its slot."""
+        out = ffi.new("hvdft_snapshot *")
+        for slot in range(_SLOTS):
+            if self._library.hvdft_checkpointer_slot(self._handle, rank, loop, slot, out):
+                yield slot, abi.read(Snapshot, out)
+
+    def copy(self, rank: int, loop: int, slot: int, snapshot: Snapshot, to: "np.ndarray") -> bool:
+        """Copies a snapshot; False if the slot holds another one by now.
+
+        Args:
+            rank: of this node.
+            loop: of the snapshot.
+            slot: where it lies.
+            snapshot: as `slots` has described it.
+            to: uint8, of the snapshot's bytes.
+        """
+        struct = ffi.new("hvdft_snapshot *", asdict(snapshot))
+        room = ffi.cast("void *", to.ctypes.data)
+        return bool(
+            abi.checked(
+                self._library.hvdft_checkpointer_copy(self._handle, rank, loop, slot, struct, room)
+            )
+        )
+
+    def messages(self, source: int, dest: int, *, sent: bool, loop: int, slot: int) -> int | None:
+        """How many messages were sent, or received, up to a snapshot; None: there is no log."""
+        count = self._library.hvdft_checkpointer_messages(
+            self._handle, source, dest, sent, loop, slot
+        )
+        return None if count < 0 else int(count)
+
+    def request(self) -> int:
+        """Asks all ranks for a snapshot, and all writers to write it.
+
+        Returns:
+            The position of the op log that the snapshot lies behind.
+        """
+        return int(self._library.hvdft_checkpointer_request(self._handle))
+
+    def mark(self) -> None:
+        """Asks for another mark: one from before a training loop began has no effect in it."""
+        self._library.hvdft_checkpointer_mark(self._handle)
+
+    @property
+    def loops(self) -> int:
+        """How many training loops all ranks of this node have begun."""
+        begun = takewhile(
+            lambda loop: all(self.begun(rank, loop) for rank in self.place.ranks), range(MAX_LOOPS)
+        )
+        return sum(1 for _ in begun)
+
+    def event(self, kind: EventType, detail: int) -> None:
+        """Publishes an event for the writers of all nodes."""
+        self._library.hvdft_checkpointer_event(self._handle, kind, detail)
+
+    def next_event(self) -> Event | None:
+        """Returns the next event of checkpoint writers; None if there is none yet."""
+        out = ffi.new("hvdft_event *")
+        if not self._library.hvdft_checkpointer_next(self._handle, self._seen, out):
+            return None
+        return abi.read(Event, out)
+
+    def wait(self, seconds: float, *, any_event: bool = False) -> None:
+        """Waits for an event of checkpoint writers, or any event, or a signal.
+
+        Args:
+            seconds: the longest time.
+            any_event: whether to wait for any event, such as that of a snapshot, since the
+                latest call.
+        """
+        start = self._all_seen if any_event else self._seen[0]
+        self._library.hvdft_checkpointer_wait(
+            self._handle, start, any_event, ceil(max(seconds, 0) * 1000)
+        )
+        self._all_seen = self.event_count
+
+    @property
+    def event_count(self) -> int:
+        """How many events of any kind there were."""
+        return int(self._library.hvdft_checkpointer_event_count(self._handle))
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether all ranks are done, and the job was not stopped."""
+        return bool(self._library.hvdft_checkpointer_ended_well(self._handle))

@@ -1,0 +1,60 @@
+"""Where a training loop goes on with another number of ranks than its checkpoint has. Pure.
+
+Data is dealt out anew, so a position in it has no owner any more. It is moved to where the ranks
+together have drawn about as much as before; passes before the present one are forgotten.
+"""
+
+from typing import Any
+
+
+def of_fit(values: dict[str, Any], ranks: tuple[int, int], steps: int | None) -> dict[str, Any]:
+    """Returns the values of a fit's snapshot for another number of ranks.
+
+    Args:
+        values: of the snapshot; see FitLoop.
+        ranks: of the earlier job and of this one.
+        steps: of an epoch, if that is known.
+    """
+    done = values["epoch_begin"] + values["epoch_step"]
+    drawn = _scaled(done - values["passes"][-1], ranks) if values["passes"] else 0
+    epoch, begin = values["epoch"], values["epoch_begin"]
+    in_epoch = _scaled(values["epoch_step"], ranks)
+    if steps is not None and in_epoch >= steps and not values["done"]:
+        # The epoch is over for this number of ranks; a pass that lasts longer goes on.
+        epoch, begin, in_epoch = epoch + 1, begin + in_epoch, 0
+        drawn = drawn if values["passes"] and values["passes"][-1] < values["epoch_begin"] else 0
+    now = begin + in_epoch
+    place = {"epoch": epoch, "epoch_begin": begin, "epoch_step": in_epoch}
+    return {**values, **place, "passes": [now - drawn], "validations": []}
+
+
+def of_state(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
+    """Returns the values of a State's snapshot for another number of ranks.
+
+    A loop that draws its data by itself finds its own numbers unchanged.
+
+    Args:
+        values: of the snapshot; see State.
+        ranks: of the earlier job and of this one.
+    """
+    if not values["by_batches"]:
+        return values
+    own = values["values"]
+    batch = _scaled(own["batch"], ranks)
+    return {**values, "passes": [], "values": {**own, "batch": batch}}
+
+
+def of_session(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
+    """Returns the values of a session's snapshot for another number of ranks.
+
+    Args:
+        values: of the snapshot; see estimator/fault_tolerance.py.
+        ranks: of the earlier job and of this one.
+    """
+    draws = {name: _scaled(count, ranks) for name, count in values["draws"].items()}
+    return {**values, "draws": {name: count for name, count in draws.items() if count}}
+
+
+def _scaled(steps: int, ranks: tuple[int, int]) -> int:
+    old, new = ranks
+    return steps * old // new

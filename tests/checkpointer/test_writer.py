@@ -1,0 +1,293 @@
+"""The writer's loop, step by step, over real arenas of two nodes whose ranks are played here."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_ft import native
+from hvd_ft.checkpoint import catalogue
+from hvd_ft.checkpointer import writer as module
+from hvd_ft.checkpointer.drain import drain
+from hvd_ft.checkpointer.origin import Origin
+from hvd_ft.checkpointer.writer import Writer
+from hvd_ft.job.settings import Settings
+from hvd_ft.native.checkpointer import Checkpointer
+from hvd_ft.native.types import EventType
+
+# A rank: takes the snapshots that it is told to, by lines of "loop cut".
+RANK = """\
+import os, sys
+import numpy as np
+from hvd_ft import native
+from hvd_ft.native.types import Snapshot
+from hvd_ft.worker.shared_contents import Part, freeze
+
+worker, begun = native.worker(), -1
+print("there", flush=True)
+for line in sys.stdin:
+    loop, cut = map(int, line.split())
+    while begun < loop:
+        begun += 1
+        worker.loop_begin(begun)
+    step = (cut - 1) // 2
+    arrays = {"0:w": np.full(100, step), "1:own": np.array(worker.rank)}
+    part = Part(*freeze(arrays, {"step": step}), [], 0, 1)
+    assert worker.snapshot_begin(loop, cut, worker.cursor())
+    room = np.frombuffer(worker.snapshot_room(loop, part.bytes), np.uint8)
+    for _ in part.write(room):
+        pass
+    worker.snapshot_deliver(loop, Snapshot(cut, worker.cursor(), part.bytes))
+    print("taken", flush=True)
+"""
+
+
+class Rank:
+    """A process that takes snapshots."""
+
+    def __init__(self, arenas: Path, rank: int) -> None:
+        env = {
+            **os.environ,
+            "HOROVOD_FT_DIR": str(arenas),
+            "HOROVOD_FT_JOB": "job1",
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_FT_INCARNATION": "0",
+        }
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", RANK]
+        self.process = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, text=True)
+        self._await("there")
+
+    def take(self, loop: int, cut: int) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{loop} {cut}\n")
+        self.process.stdin.flush()
+        self._await("taken")
+
+    def _await(self, word: str) -> None:
+        assert self.process.stdout
+        assert self.process.stdout.readline() == f"{word}\n"
+
+
+class World:
+    """A job of one node with two ranks, and its writer."""
+
+    def __init__(self, arenas: Path, folder: Path) -> None:
+        self.folder, self.now = folder, 1000.0
+        native.create_node(str(arenas), "job1", 2, 64 << 20)
+        for rank in range(2):
+            native.create_rank(str(arenas), "job1", rank, 64 << 20)
+        self.native = Checkpointer(str(arenas), "job1")
+        self.origin = Origin(folder, "job1", "job1", 5, self.native.place, [0])
+        settings = Settings(
+            checkpoint_dir=str(folder),
+            checkpoint_interval_seconds=600.0,
+            checkpoint_keep=2,
+            checkpoint_timeout_seconds=30.0,
+        )
+        self.writer = Writer(self.native, self.origin, settings, None, lambda: self.now)
+        self.writer._wait = lambda now: None  # type: ignore[method-assign]
+        self.writer._prepare()
+        self.ranks = [Rank(arenas, rank) for rank in range(2)]
+
+    def steps(self, count: int = 3) -> None:
+        for _ in range(count):
+            self.writer._step()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def take(self, loop: int, cut: int) -> None:
+        for rank in self.ranks:
+            rank.take(loop, cut)
+
+    def checkpoints(self) -> list[str]:
+        found = catalogue.find(self.folder)
+        assert {each.state for each in found} <= {"complete"}
+        return [each.name.removeprefix("job1-") for each in found]
+
+
+@pytest.fixture
+def world(arena_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(arena_dir, tmp_path / "c")
+    # The log does not grow here, so a cut is behind any position.
+    monkeypatch.setattr(module, "first_behind", lambda cuts, position: max(cuts, default=None))
+    yield world
+    for rank in world.ranks:
+        rank.process.kill()
+        rank.process.communicate()
+    world.native.close()
+
+
+def test_a_checkpoint_is_written_when_it_is_due(world: World) -> None:
+    world.take(0, 3)
+    world.steps()
+    assert world.checkpoints() == []
+    world.pass_time(600)
+    world.steps()
+    assert world.checkpoints() == ["loop0-step00000001"]
+    world.take(0, 5)
+    world.steps()
+    assert len(world.checkpoints()) == 1
+    for cut, loop in ((7, 0), (9, 0), (1, 1)):
+        world.take(loop, cut)
+        world.pass_time(600)
+        world.steps()
+    assert world.checkpoints() == ["loop0-step00000004", "loop1-step00000000"]
+    newest = catalogue.find(world.folder)[-1].manifest
+    assert newest is not None
+    assert {(part.loop, part.step) for part in newest.parts} == {(0, 4), (1, 0)}
+
+
+def test_one_that_is_asked_for_comes_at_once(world: World) -> None:
+    world.take(0, 3)
+    world.writer._on_ask(0, None)
+    world.steps()
+    assert world.checkpoints() == ["loop0-step00000001"]
+
+
+def test_a_round_waits_for_all_ranks(world: World) -> None:
+    world.ranks[0].take(0, 3)
+    world.pass_time(600)
+    world.steps()
+    assert world.checkpoints() == []
+    world.ranks[1].take(0, 3)
+    world.steps()
+    assert world.checkpoints() == ["loop0-step00000001"]
+
+
+def test_what_is_wrong_is_said_once_and_the_next_one_is_tried(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "x")
+
+    world.take(0, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_share", full)
+        for _ in range(3):
+            world.pass_time(600)
+            world.steps()
+    assert capsys.readouterr().err.count("No space left on device") == 1
+    world.pass_time(600)
+    world.steps()
+    assert "checkpoints are written again" in capsys.readouterr().err
+    assert world.checkpoints() == ["loop0-step00000001"]
+
+
+def test_a_slow_disk_is_told_of_once(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module.write_share
+
+    def slow(*arguments: object) -> None:
+        world.pass_time(601)
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "write_share", slow)
+    for cut in (3, 5):
+        world.take(0, cut)
+        world.pass_time(600)
+        world.steps(1)
+    assert capsys.readouterr().err.count("took 601.0 s, longer than the interval of 600 s") == 1
+    assert len(world.checkpoints()) == 2
+
+
+def test_a_snapshot_that_is_overwritten_is_left_for_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take(0, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "capture", lambda *_: None)
+        world.pass_time(600)
+        world.steps()
+        assert world.checkpoints() == []
+    world.take(0, 5)
+    world.steps()
+    assert world.checkpoints() == ["loop0-step00000002"]
+
+
+def test_a_new_loop_gets_a_mark_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks: list[int] = []
+    monkeypatch.setattr(world.native, "mark", lambda: marks.append(world.native.loops))
+    monkeypatch.setattr(module, "first_behind", lambda *_: None)
+    world.pass_time(600)
+    world.steps()
+    assert marks == []
+    world.take(0, 3)
+    world.steps()
+    assert marks == [1]
+    world.take(1, 3)
+    world.steps()
+    assert marks == [1, 2]
+
+
+def test_ranks_that_never_have_a_cut_in_common_are_told_of_once(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.ranks[0].take(0, 3)
+    world.ranks[1].take(0, 5)
+    world.pass_time(600)
+    world.steps()
+    assert capsys.readouterr().err == ""
+    world.pass_time(631)
+    world.steps()
+    assert capsys.readouterr().err.count("no snapshot of the same step for 630 s") == 1
+
+
+def test_a_writer_that_starts_again_goes_on_with_the_round(world: World) -> None:
+    world.pass_time(600)
+    world.steps(1)
+    settings = Settings(checkpoint_dir=str(world.folder))
+    again = Writer(world.native, world.origin, settings, None, lambda: world.now)
+    again._wait = lambda now: None  # type: ignore[method-assign]
+    world.native._seen[0] = 0
+    world.take(0, 3)
+    again._step()
+    again._step()
+    assert world.checkpoints() == ["loop0-step00000001"]
+
+
+def test_the_event_of_a_complete_one(world: World) -> None:
+    world.take(0, 3)
+    world.pass_time(600)
+    world.steps()
+    world.native._seen[0] = 0
+    kinds = []
+    while event := world.native.next_event():
+        kinds.append(event.type)
+    assert kinds == [EventType.CHECKPOINT, EventType.SHARE, EventType.CHECKPOINTED]
+
+
+def test_the_end_of_a_job_writes_the_latest_state(world: World) -> None:
+    drain(world.native, world.origin, 0.0)
+    assert world.checkpoints() == []
+    world.take(0, 3)
+    world.take(0, 5)
+    world.ranks[0].take(0, 7)
+    drain(world.native, world.origin, 0.0)
+    assert world.checkpoints() == ["loop0-step00000002"], "not all ranks have the newest"
+    drain(world.native, world.origin, 0.0)
+    assert world.checkpoints() == ["loop0-step00000002"]
+
+
+def test_nothing_is_written_at_a_good_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.take(0, 3)
+    monkeypatch.setattr(Checkpointer, "ended_well", True)
+    drain(world.native, world.origin, 0.0)
+    assert world.checkpoints() == []
+    with pytest.raises(module._OverError):
+        world.writer._on_end(0, None)
+
+
+def test_a_directory_that_goes_is_no_end(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(world.folder)
+    world.folder.write_text("a file")
+    world.take(0, 3)
+    world.pass_time(600)
+    world.steps()
+    assert "Not a directory" in capsys.readouterr().err
