@@ -18,6 +18,7 @@ from hvd_ft.job.drills import renamed
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
+from hvd_ft.launcher.asked_end import AskedEnd
 from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.generations import (
     Again,
@@ -42,10 +43,6 @@ from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
 from hvd_ft.system.wait_status import describe_code
 
 TICK_SECONDS = 0.25
-# Agents and shims have shorter limits of their own; these apply when those fail.
-STOP_LIMIT_SECONDS = 10.0  # from the end of the workers' grace to killing mpirun
-INTERRUPT_SECONDS = 1.0  # limit for the workers to receive SIGINT before the job is stopped
-GRACE_MARGIN_SECONDS = 1.0  # for rank 0's agent to end the job by itself
 CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job's files
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
@@ -135,20 +132,16 @@ class _Run:
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
-        self.grace = settings.grace_seconds
-        # At its end a job writes its latest state.
-        drain = settings.checkpoint_timeout_seconds if settings.checkpoint_dir else 0.0
-        self.stop_limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS + drain
-        self.clear_limit = CLEAR_LIMIT_SECONDS + drain
+        self.asked_end = AskedEnd(
+            loop, signals, self.lifelines, job.size, settings, kill=self._kill, end_by=self._end_by
+        )
         self.output = MpirunOutput(loop, display if display and display.takes_output else None)
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
-        self._asked = 0  # signals that have been handled
         self._next_tick = loop.timer(self._on_tick)
         self._next_tick.set(0.0)
-        self._stop = loop.timer(self._stop_workers)  # when the workers' time to handle SIGINT ends
         self._deadline = loop.timer(self._kill)  # of mpirun
         self._why_ended = ""  # mpirun, if this process killed it
         self._counts = True  # whether its end counts as a failure of agents
@@ -241,11 +234,11 @@ class _Run:
         with self.loop.timeout(check_late, self.loop.now() + self.start_limit) as late:
             while self.mpirun.poll() is None:
                 self.loop.run_once()
-                self._heed_signals()
+                self.asked_end.heed()
                 if agents_lost(self.lifelines.shims, generation):
                     self._end_by(HYDRA_LIMIT_SECONDS)
         watch.end()
-        self._stop.clear()
+        self.asked_end.mpirun_has_ended()
         self._deadline.clear()
         self.output.finish()
         self._tick(None)
@@ -356,40 +349,6 @@ class _Run:
     def _end_by(self, seconds: float) -> None:
         self._deadline.set(min(self._deadline.at, self.loop.now() + seconds))
 
-    def _heed_signals(self) -> None:
-        received = self.signals.received
-        if len(received) > self._asked:
-            again, self._asked = self._asked > 0, len(received)
-            if again or not self._all_here():
-                self._kill()
-                return
-            grace = 0.0
-            if self.grace and received[0] in PREEMPTION:
-                grace = self.grace + GRACE_MARGIN_SECONDS
-            self._end_by(grace + self.stop_limit)
-            self._stop.set(self.loop.now() + grace)
-            if grace:
-                self.lifelines.tell({"preempt": True})
-            if received[0] == signal.SIGINT:
-                self.lifelines.tell({"interrupt": True})
-                self._stop.set(self.loop.now() + INTERRUPT_SECONDS)
-        if len(self.lifelines.interrupted) >= self.job.size:
-            self._stop_workers()
-
-    def _stop_workers(self) -> None:
-        self._stop.clear()
-        self.lifelines.interrupted.clear()
-        self.lifelines.tell({"stop": self._stopped_by()})
-
-    def _stopped_by(self) -> int:
-        """Returns the number of the signal that ends the job."""
-        first = self.signals.received[0]
-        return int(signal.SIGTERM if first == signal.SIGUSR1 else first)
-
-    def _all_here(self) -> bool:
-        """Returns whether all agents have begun; before that nothing can end in order."""
-        return sum(shim is not None for shim in self.lifelines.shims) >= self.job.size
-
     def _kill(self) -> None:
         """Kills mpirun; shims notice it."""
         if self.mpirun is None or self.mpirun.poll() is not None:
@@ -418,7 +377,7 @@ class _Run:
 
     def _exit_code(self, code: int) -> int:
         if self.signals.received:
-            return 128 + self._stopped_by()
+            return 128 + self.asked_end.number
         if self.lifelines.exit_code is not None:
             return self.lifelines.exit_code
         if self.files_stay or self._no_start:
@@ -444,7 +403,7 @@ class _Run:
         self.members.close()
         if self.mpirun is None or deposed:
             return  # what is here now is another launcher's
-        end_processes(self.job.id, self.clear_limit)
+        end_processes(self.job.id, CLEAR_LIMIT_SECONDS + self.asked_end.drain_seconds)
         if self.shared_dir:
             PeerFile(self.shared_dir, self.job.id).remove()
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)

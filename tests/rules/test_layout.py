@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "reports": "job system native errors",
     "shim": "spares job system native errors",
     "ring": "install system native errors",
-    "launcher": "checkpoint install job system native errors",
+    "launcher": "checkpoint install reports job system native errors",
     "tensorflow": "worker system native errors",
     "cluster": "job system errors",
     "agent": "worker checkpointer checkpoint shim spares ring install job system native errors",

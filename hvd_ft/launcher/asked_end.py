@@ -1,0 +1,94 @@
+"""How a signal ends a job: in order the first time, by killing mpirun the second."""
+
+import signal
+from collections.abc import Callable
+
+from hvd_ft.job.lifeline import LifeLines
+from hvd_ft.job.settings import Settings
+from hvd_ft.system.event_loop import EventLoop
+from hvd_ft.system.stop_signals import PREEMPTION, StopSignals
+
+# Agents and shims have shorter limits of their own; these apply when those fail.
+STOP_LIMIT_SECONDS = 10.0  # from the end of the workers' grace to killing mpirun
+INTERRUPT_SECONDS = 1.0  # limit for the workers to receive SIGINT before the job is stopped
+GRACE_MARGIN_SECONDS = 1.0  # for rank 0's agent to end the job by itself
+
+
+class AskedEnd:
+    """Asks a job to end when this process receives signals.
+
+    Args:
+        loop: runs its deadline.
+        signals: those of this process.
+        lifelines: over which shims are told.
+        size: number of the job's ranks.
+        settings: the job's, for how long its workers have.
+        kill: kills mpirun.
+        end_by: has mpirun killed in so many seconds.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        signals: StopSignals,
+        lifelines: LifeLines,
+        size: int,
+        settings: Settings,
+        *,
+        kill: Callable[[], None],
+        end_by: Callable[[float], None],
+    ) -> None:
+        self._loop = loop
+        self._signals = signals
+        self._lifelines = lifelines
+        self._size = size
+        self._grace = settings.grace_seconds
+        # At its end a job writes its latest state.
+        self.drain_seconds = settings.checkpoint_timeout_seconds if settings.checkpoint_dir else 0.0
+        self._limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS + self.drain_seconds
+        self._kill = kill
+        self._end_by = end_by
+        self._heeded = 0  # signals
+        self._stop = loop.timer(self._stop_workers)  # when the workers' time to handle SIGINT ends
+
+    @property
+    def number(self) -> int:
+        """The number of the signal that ends the job; there has to be one."""
+        first = self._signals.received[0]
+        return int(signal.SIGTERM if first == signal.SIGUSR1 else first)
+
+    def heed(self) -> None:
+        """Acts on signals received since the last call, and on workers that have handled SIGINT."""
+        received = self._signals.received
+        if len(received) > self._heeded:
+            again, self._heeded = self._heeded > 0, len(received)
+            if again or not self._all_here():
+                self._kill()
+                return
+            self._begin(received[0])
+        if len(self._lifelines.interrupted) >= self._size:
+            self._stop_workers()
+
+    def mpirun_has_ended(self) -> None:
+        """Nobody is left who could be told."""
+        self._stop.clear()
+
+    def _begin(self, first: signal.Signals) -> None:
+        grace = 0.0
+        if self._grace and first in PREEMPTION:
+            grace = self._grace + GRACE_MARGIN_SECONDS
+            self._lifelines.tell({"preempt": True})
+        self._end_by(grace + self._limit)
+        self._stop.set(self._loop.now() + grace)
+        if first == signal.SIGINT:
+            self._lifelines.tell({"interrupt": True})
+            self._stop.set(self._loop.now() + INTERRUPT_SECONDS)
+
+    def _stop_workers(self) -> None:
+        self._stop.clear()
+        self._lifelines.interrupted.clear()
+        self._lifelines.tell({"stop": self.number})
+
+    def _all_here(self) -> bool:
+        """Returns whether all agents have begun; before that nothing can end in order."""
+        return sum(shim is not None for shim in self._lifelines.shims) >= self._size

@@ -1,0 +1,258 @@
+"""`hvdft run`: its flags, and the job that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.settings import TOPOLOGIES
+from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.system.memory_file import memory_file
+from hvd_ft.system.say import say
+from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
+
+AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
+
+
+def add_run(commands: Any, add: AddCommand) -> None:
+    """Adds `run` to the command line.
+
+    Args:
+        commands: where to.
+        add: makes a command's parser of its place, name, help and example.
+    """
+    run = add(
+        commands,
+        "run",
+        "run a training command on every rank, restarting ranks that die",
+        "hvdft run -np 4 --picture states.png python train.py --epochs 3",
+    )
+    run.add_argument(
+        "-np", "--num-proc", type=_count, required=True, metavar="N", help="number of ranks"
+    )
+    run.add_argument(
+        "-H",
+        "--hosts",
+        metavar="HOST:N,...",
+        help="hosts and their slots, such as n0:4,n1:2 (default: all ranks run on this host)",
+    )
+    run.add_argument(
+        "--spare-hosts",
+        metavar="HOST:N,...",
+        help="hosts that replace lost ones of -H, such as n3:4 (docs/how-to/spare-hosts.md)",
+    )
+    run.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
+    run.add_argument("--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back")
+    run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    run.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
+    run.add_argument(
+        "--inject",
+        metavar="DRILL",
+        action="append",
+        default=[],
+        help="make a worker die, such as rank=2,step=30,signal=KILL; may be repeated "
+        "(docs/how-to/drills.md)",
+    )
+    run.add_argument(
+        "--spares",
+        type=_spares,
+        default=0,
+        metavar="N",
+        help="keep N processes that have imported TensorFlow ready to replace dead ones",
+    )
+    run.add_argument(
+        "--topology",
+        choices=TOPOLOGIES,
+        help="members of the ring: hosts, whose ranks share memory (hierarchical, the default), or "
+        "all ranks, with MPI between any two (flat)",
+    )
+    run.add_argument(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="write checkpoints of the job to DIR in the background (docs/how-to/checkpoints.md)",
+    )
+    run.add_argument(
+        "--checkpoint-interval",
+        type=_duration,
+        metavar="TIME",
+        help="from one checkpoint to the next, such as 90s, 10m (the default) or 2h",
+    )
+    run.add_argument(
+        "--checkpoint-keep",
+        type=_kept,
+        metavar="N",
+        help="keep the N newest checkpoints (default: 3)",
+    )
+    run.add_argument(
+        "--grace",
+        type=_duration,
+        metavar="SECONDS",
+        help="on SIGTERM or SIGUSR1 write a checkpoint first; end with code 143, after SECONDS at "
+        "the latest",
+    )
+    run.add_argument(
+        "--resume",
+        metavar="DIR|JOB",
+        help="go on from the newest checkpoint in DIR, or from the checkpoint DIR; or resume a job "
+        "that ended because of a lost host: give the same -np, -H and command",
+    )
+    run.add_argument(
+        "--live",
+        action=argparse.BooleanOptionalAction,
+        help="show a live line per rank (default: if the output is a terminal)",
+    )
+    run.add_argument("--verbose", action="store_true", help="print how mpirun is started")
+    run.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="the training command, such as: python train.py (its stdin is empty)",
+    )
+    run.set_defaults(handler=_run)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks, 1 or more")
+    return int(text)
+
+
+def _kept(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 9999:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of checkpoints, 1 or more")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if not 0 < seconds <= 10**7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90, 90s, 10m or 2h")
+    return seconds
+
+
+def _spares(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of spares, 0 or more")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hvd_ft.launcher import run as launcher
+    from hvd_ft.launcher.live_display import display
+
+    hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
+    check_known(hosts, os.environ)
+    spare_hosts: Sequence[Host] = ()
+    if options.spare_hosts is not None:
+        from hvd_ft.launcher.spare_hosts import parse_spare_hosts
+
+        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, os.environ)
+    _check_outputs(options, hosts)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
+    console = Console()
+    live = console.is_terminal if options.live is None else options.live
+    with contextlib.ExitStack() as stack:
+        report = options.report
+        if options.picture and not report:
+            report = stack.enter_context(memory_file())
+        machines = None
+        if spare_hosts or not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+            machines = stack.enter_context(memory_file(machine_file(hosts)))
+        job = launcher.Job(
+            options.num_proc,
+            command,
+            options.on_failure,
+            options.on_restart,
+            report,
+            options.inject,
+            options.spares,
+            machines,
+            hosts,
+            options.topology,
+            spare_hosts=spare_hosts,
+            **_resumed(options),
+        )
+        if options.verbose:
+            mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
+            say(f"job {job.id}: {shlex.join(mpirun)}")
+        with display(console if live else Console(stderr=True), live) as shown:
+            code = launcher.launch(job, shown)
+        if options.picture:
+            code = _draw_job(report, options.picture, job.id, code)
+    return code
+
+
+def _resumed(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns what a job is given of checkpoints, and of an earlier job."""
+    from hvd_ft.job.settings import Settings
+    from hvd_ft.launcher.checkpoints import resumes_job
+
+    given = {
+        "CHECKPOINT_DIR": options.checkpoint_dir and os.path.abspath(options.checkpoint_dir),
+        "CHECKPOINT_INTERVAL_SECONDS": options.checkpoint_interval,
+        "CHECKPOINT_KEEP": options.checkpoint_keep,
+        "GRACE_SECONDS": options.grace,
+    }
+    earlier: dict[str, Any] = {}
+    if options.resume is not None:
+        if resumes_job(options.resume, Settings.from_env(os.environ).arena_dir):
+            earlier = {"id": options.resume, "resume": True}
+        else:
+            given["RESUME_DIR"] = os.path.abspath(options.resume)
+    settings = {f"HOROVOD_FT_{name}": str(value) for name, value in given.items() if value}
+    return {**earlier, "checkpoints": settings}
+
+
+def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
+    """Checks that report and picture can be written; rank 0's agent writes the report."""
+    check_writable(options.picture)
+    if not hosts or is_this_host(hosts[0].name):
+        check_writable(options.report)
+        if options.picture and options.report and not _may_be_file(options.report):
+            raise HvdFtError(
+                f"--picture is drawn from the report, and {options.report} is not a file that can "
+                "be read again; leave --report out or give a file"
+            )
+    elif options.picture and not options.report:
+        raise HvdFtError(
+            f"--picture is drawn from the report, which rank 0 writes on {hosts[0].name}; "
+            "give --report a file in a directory that both hosts share, or name this host first"
+        )
+
+
+def _may_be_file(path: str) -> bool:
+    return os.path.isfile(path) or not os.path.exists(path)
+
+
+def _draw_job(path: str, picture: str, job: str, code: int) -> int:
+    """Draws the picture of a job that has ended with `code`; returns the command's exit code."""
+    from hvd_ft.reports.plot import save_states
+    from hvd_ft.reports.report import read_report
+
+    try:
+        report = read_report(path)
+        if report.facts["job"] != job:
+            raise HvdFtError(f"{path} is not this job's report; check that rank 0's host shares it")
+    except HvdFtError as error:
+        if code:
+            return code  # it failed before there was anything to draw
+        say(f"there is no picture: {error}")
+        return EXIT_NOT_WRITTEN
+    try:
+        save_states(picture, report.events)
+    except NotWrittenError as error:
+        say(f"the picture {error}")
+        return code or EXIT_NOT_WRITTEN
+    return code
