@@ -14,6 +14,8 @@ from conftest import SCRIPTS, Cluster, running_cluster
 from test_generations import SUMS
 from test_network import Running, digest, disturb
 
+from hvd_ft.checkpoint.catalogue import find
+
 DETECTION_SECONDS = 5.0
 LATE_SECONDS = 3.0  # of this test's own processes, on a busy machine
 OPS, SIZE, SECONDS = 400, 4096, 0.1
@@ -88,6 +90,25 @@ def test_a_fit_ends_with_the_same_weights(nodes: Cluster, hosts: str, lost: str)
     assert ends[0] == ends[1] and len(ends[0]) == 4, err
     replayed = [int(ops) for ops in re.findall(r"is back after .* s: (\d+) ops", err)]
     assert max(replayed) < 40, "from a snapshot, not from the beginning"
+
+
+@pytest.mark.parametrize("hosts", ["n0:2,n1:1,n2:1", "n1:2,n0:1,n2:1"])
+def test_the_host_that_replaces_a_lost_one_writes_its_share_of_checkpoints(
+    nodes: Cluster, tmp_path: Path, hosts: str
+) -> None:
+    folder = tmp_path / "c"
+    flags = ["--checkpoint-dir", str(folder), "--checkpoint-interval", "0.5"]
+    work = [sys.executable, str(SCRIPTS / "lost_host_script.py"), "6"]
+    running = start(nodes, hosts, "n3:3", *flags, "--checkpoint-keep", "99", work=work)
+    running.await_line("20 steps are done")
+    disturb(nodes, "kill", node="n1")
+    running.await_line("is back after")
+    before = {each.name for each in find(folder)}
+    code, out, err = running.end()
+    assert code == 0, err
+    assert len([line for line in out.splitlines() if line.startswith("END")]) == 4, err
+    states = {each.name: each.state for each in find(folder)}
+    assert set(states.values()) == {"complete"} and states.keys() > before, (states, err)
 
 
 def ends_well(running: Running, *incarnations: int) -> str:
