@@ -376,3 +376,31 @@ def test_plain_lines_come_only_with_a_change() -> None:
         "hvdft: v and 1 more variable diverged on ranks 0 and 1 at step 20",
         "hvdft: w diverged on rank 1 at step 30",
     ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--min-np", "1"], "give either -H or --host-discovery-script"),
+        (["--host-discovery-script", "true", "-H", "localhost:2"], "both name the hosts"),
+        (["--max-np", "4"], "--max-np is of jobs that change their number of ranks"),
+        (["--elastic-timeout", "4"], "--elastic-timeout is of jobs that change"),
+        (["--slots-per-host", "4", "--min-np", "1", "-H", "localhost:2"], "--slots-per-host is of"),
+        (["--min-np", "1", "-H", "localhost:2"], "give --checkpoint-dir, which all hosts share"),
+        (
+            ["--min-np", "3", "-H", "localhost:2", "--checkpoint-dir", "c"],
+            "--min-np 3 is more than -np 2",
+        ),
+        (
+            ["--min-np", "1", "-H", "localhost:2", "--checkpoint-dir", "c", "--picture", "p.png"],
+            "each part of the job has a report of its own",
+        ),
+    ],
+)
+def test_flags_of_resizing_that_do_not_go_together(
+    hvdft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = hvdft("run", "-np", "2", *flags, "python", "train.py")
+    assert code == 2
+    assert part in err and len(err.splitlines()) == 1

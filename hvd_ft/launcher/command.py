@@ -17,6 +17,14 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.resizing_flags import (
+    TIMEOUT_SECONDS,
+    add_resizing,
+    hosts_of,
+    limits,
+    resizes,
+)
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
@@ -106,6 +114,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
         help="go on from the newest checkpoint in DIR, or from the checkpoint DIR; or resume a job "
         "that ended because of a lost host: give the same -np, -H and command",
     )
+    add_resizing(run, _count, _duration)
     run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
@@ -163,6 +172,7 @@ def _run(options: argparse.Namespace) -> int:
         raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
     console = Console()
     live = console.is_terminal if options.live is None else options.live
+    may_resize = resizes(options)
     with contextlib.ExitStack() as stack:
         report = options.report
         if options.picture and not report:
@@ -170,7 +180,7 @@ def _run(options: argparse.Namespace) -> int:
         machines = None
         if spare_hosts or not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
             machines = stack.enter_context(memory_file(machine_file(hosts)))
-        job = launcher.Job(
+        job = Job(
             options.num_proc,
             command,
             options.on_failure,
@@ -182,8 +192,11 @@ def _run(options: argparse.Namespace) -> int:
             hosts,
             options.topology,
             spare_hosts=spare_hosts,
+            may_shrink=may_resize,
             **_resumed(options),
         )
+        if may_resize:
+            return _run_resizing(options, job, console, live)
         if options.verbose:
             mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
             say(f"job {job.id}: {shlex.join(mpirun)}")
@@ -192,6 +205,19 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:
+    from hvd_ft.launcher.live_display import display
+    from hvd_ft.launcher.resizing import Plan, check_resizing, launch_resizing
+
+    plan = Plan(
+        limits(options),
+        options.elastic_timeout or TIMEOUT_SECONDS,
+        lambda: display(console if live else Console(stderr=True), live),
+    )
+    check_resizing(job, plan.limits)
+    return launch_resizing(job, hosts_of(options, job), plan)
 
 
 def _resumed(options: argparse.Namespace) -> dict[str, Any]:

@@ -31,9 +31,11 @@ class GiveUp:
 
     Attributes:
         why: in one line.
+        names: of the hosts, for mpirun.
     """
 
     why: str
+    names: tuple[str, ...]
 
 
 class HostWatch:
@@ -44,7 +46,7 @@ class HostWatch:
         settings: the limits.
         name_of: the user's name for the host of a rank; None where the user gave none.
         say: prints a line for the user.
-        replaces: whether lost hosts are replaced instead of waited for.
+        replaces: whether lost hosts are replaced, or done without, instead of waited for.
     """
 
     def __init__(
@@ -94,7 +96,8 @@ class HostWatch:
         back = [change for change in self._leases.look(now) if self._tell(change)]
         if given_up := self._leases.given_up(now):
             host, seconds = next(iter(given_up.items()))
-            return GiveUp(f"{self.describe(host)} has not answered for {seconds:.0f} s")
+            why = f"{self.describe(host)} has not answered for {seconds:.0f} s"
+            return GiveUp(why, tuple(map(self.name, given_up)))
         if back:
             return NewAgents(f"{self.describe(back[0].host)} was lost", counts=False)
         if broken := self._links.look(now, self._silent_nodes()):

@@ -39,6 +39,8 @@ class Job:
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
         checkpoints: What of checkpoints is given for this job: settings by their environment
             variables.
+        may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
+            waiting for it: it goes on with fewer ranks.
     """
 
     size: int
@@ -55,6 +57,7 @@ class Job:
     resume: bool = False
     spare_hosts: Sequence[Host] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
+    may_shrink: bool = False
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""

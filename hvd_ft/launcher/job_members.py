@@ -119,13 +119,16 @@ class JobMembers:
         return [place.host for place in self.members.places]
 
     def host_watch(self) -> HostWatch:
-        """Returns the watch over the job's hosts; with spare hosts it loses them earlier."""
+        """Returns the watch over the job's hosts; it loses those earlier that it can do without."""
         limits = self._settings
-        if self.has_spares:
+        soon = self.has_spares or self._job.may_shrink
+        if soon:
             suspect = min(limits.suspect_seconds, node_lease(limits))
             lease = limits.fence_seconds
             limits = replace(limits, suspect_seconds=suspect, lease_seconds=lease)
-        return HostWatch(self._lines, limits, self.host_of, say, replaces=self.has_spares)
+        if soon and not self.has_spares:
+            limits = replace(limits, host_timeout_seconds=limits.fence_seconds)
+        return HostWatch(self._lines, limits, self.host_of, say, replaces=soon)
 
     def present(self) -> Job:
         """Returns the job with its present hosts."""
@@ -269,8 +272,14 @@ class JobMembers:
         if number in self._gone:
             return GiveUp(
                 f"host {place.host} ({place.describe()}) is gone ({self._gone[number]}) and there "
-                "is no spare host for it"
+                "is no spare host for it",
+                (place.host,),
             )
+        if self._job.may_shrink:
+            text = (
+                f"host {place.host} ({place.describe()}) is lost and there is no spare host for it"
+            )
+            return GiveUp(text, (place.host,))
         if number not in self._waits:
             self._waits.add(number)
             say(f"there is no spare host for {place.host} ({place.describe()}); waiting for it")

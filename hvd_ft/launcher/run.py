@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import psutil
@@ -47,6 +48,7 @@ CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job'
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # attempts to start agents while shims wait for one
+PREEMPTED = 128 + signal.SIGTERM
 HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
 
 
@@ -60,6 +62,32 @@ class Display(Protocol):
         """Called with every line that the job writes, if `takes_output` is true."""
 
     takes_output: bool
+
+
+class Resizing(Protocol):
+    """Decides whether a job is started again on other hosts."""
+
+    def why(self, now: float) -> str:
+        """Returns why the job is to end at its next step boundary; "" while it is not.
+
+        Args:
+            now: seconds of time.monotonic().
+        """
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job has ended.
+
+    Attributes:
+        code: the exit code.
+        lost: the hosts whose loss has ended it, if `Job.may_shrink`, or that cannot be reached.
+        resized: whether it was ended for `Resizing`.
+    """
+
+    code: int
+    lost: tuple[str, ...] = ()
+    resized: bool = False
 
 
 def launch(
@@ -85,6 +113,29 @@ def launch(
     Raises:
         HvdFtError: The job cannot be started.
     """
+    ended = run_job(job, display, watch)
+    if ended.code and (text := how_to_go_on(job_settings(job))):
+        say(text)
+    return ended.code
+
+
+def run_job(
+    job: Job,
+    display: Display | None = None,
+    watch: Callable[[Observer], None] | None = None,
+    resizing: Resizing | None = None,
+) -> Ended:
+    """Runs a job to its end, as `launch` does; says why it ended, but not how it could go on.
+
+    Args:
+        job: What to run.
+        display: As for `launch`.
+        watch: As for `launch`.
+        resizing: Decides whether the job ends early; asked about 4 times a second while it trains.
+
+    Raises:
+        HvdFtError: The job cannot be started.
+    """
     check_job(job)
     settings = job_settings(job)
     arena_dir = settings.arena_dir
@@ -95,13 +146,13 @@ def launch(
     more = PREEMPTION if settings.grace_seconds else ()
     with EventLoop() as loop, stop_signals(more) as signals:
         run = _Run(loop, job, signals, display, watch)
+        run.resizing = resizing
         try:
             code = run.follow()
         finally:
             run.clear()
-    if code and (text := how_to_go_on(settings)):
-        say(text)
-    return code
+        resized = run.ends_early and code == PREEMPTED and not signals.received
+        return Ended(code, run.lost if not signals.received else (), resized)
 
 
 class _Run:
@@ -140,6 +191,9 @@ class _Run:
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
+        self.resizing: Resizing | None = None
+        self.ends_early = False  # for it
+        self.lost: tuple[str, ...] = ()  # hosts that the job is to do without
         self._next_tick = loop.timer(self._on_tick)
         self._next_tick.set(0.0)
         self._deadline = loop.timer(self._kill)  # of mpirun
@@ -248,6 +302,17 @@ class _Run:
         self._next_tick.set(now + TICK_SECONDS)
         self._tick(self.watch)
         self._watch_hosts(now)
+        if self.resizing and not self.ends_early and not self._why_ended and self._trains():
+            why = self.resizing.why(now)
+            if why and self.mpirun and self.mpirun.poll() is None:
+                say(why)
+                self.ends_early = True
+                self.asked_end.preempt()
+
+    def _trains(self) -> bool:
+        """Returns whether every rank is beyond its first step: before that there is no state."""
+        job = self.observer
+        return job is not None and all(job.status(rank).step > 1 for rank in range(job.size))
 
     def _watch_hosts(self, now: float) -> None:
         verdict = self._look(now)
@@ -260,6 +325,7 @@ class _Run:
             why = self.start.look(now, here)
             if why and not self.members.gone(self.start.unreachable, at_start=True):
                 self._no_start = why
+                self.lost = tuple(self.start.unreachable)
                 self._end_mpirun(why, counts=False)
 
     def _look(self, now: float) -> NewAgents | GiveUp | None:
@@ -306,7 +372,8 @@ class _Run:
                     self.hosts.forget(host)  # it is alive; only the job's processes are gone
                     self.members.found(name)
                 elif host in self.hosts.gone() and not self.members.gone({name: reasons[name]}):
-                    return self._give_up(f"{self.hosts.describe(host)} is gone: {reasons[name]}")
+                    why = f"{self.hosts.describe(host)} is gone: {reasons[name]}"
+                    return self._give_up(GiveUp(why, (name,)))
             if not self.hosts.any_silent and not self.members.any_gone:
                 return None
             self.loop.run_once()
@@ -327,13 +394,17 @@ class _Run:
         if self.leader and self.leader.deposed:
             return Over("another hvdft run has taken the job over, so this one ends")
         verdict = self._look(self.loop.now())
-        return self._give_up(verdict.why) if isinstance(verdict, GiveUp) else None
+        return self._give_up(verdict) if isinstance(verdict, GiveUp) else None
 
-    def _give_up(self, why: str) -> Over:
+    def _give_up(self, verdict: GiveUp) -> Over:
+        self.lost = verdict.names
+        if self.job.may_shrink:
+            return Over(f"{verdict.why}: the job goes on without it, if enough ranks are left")
         self.files_stay = True
         return Over(
-            f"{why}, so the job was ended; its state stays on the other hosts: hvdft run --resume "
-            f"{self.job.id} with the same -np and -H goes on, hvdft clean {self.job.id} removes it"
+            f"{verdict.why}, so the job was ended; its state stays on the other hosts: hvdft run "
+            f"--resume {self.job.id} with the same -np and -H goes on, hvdft clean {self.job.id} "
+            "removes it"
         )
 
     def _tick(self, watch: Callable[[Observer], None] | None) -> None:
@@ -380,7 +451,7 @@ class _Run:
             return 128 + self.asked_end.number
         if self.lifelines.exit_code is not None:
             return self.lifelines.exit_code
-        if self.files_stay or self._no_start:
+        if self.files_stay or self._no_start or self.lost:
             return 1
         if code < 0:
             say(

@@ -1,6 +1,6 @@
 """`State`: the state of a user's own training loop, in the manner of `hvd.elastic`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,6 +80,7 @@ class State:
         self._commits = 0
         self._passes: list[int] = []  # number of batches of each complete pass over the data
         self._resumed = False
+        self._reset_callbacks: list[Callable[[], object]] = []
         self._by_batches = False  # whether the loop draws its data through `batches`
         self._rng: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
@@ -91,10 +92,22 @@ class State:
         self._names = tuple(values)
         self._set(values)
 
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
+        """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
+
+        The loop goes on in new processes then. `sync` calls the functions, in their order, where
+        it has loaded a state that was left by another number of ranks.
+
+        Args:
+            callbacks: called without arguments, such as one that adapts the learning rate.
+        """
+        self._reset_callbacks += callbacks
+
     def sync(self) -> None:
         """Begins the training loop: all ranks take over rank 0's variables and values.
 
-        A restarted process is then brought to its snapshot.
+        A restarted process is then brought to its snapshot. If the number of ranks has changed
+        since it was taken, the functions of `register_reset_callbacks` are called.
 
         Raises:
             HvdFtError: a value cannot be kept, or the snapshot does not fit the script.
@@ -121,6 +134,9 @@ class State:
         self._loop.kinds = self._kinds()
         if self._loop.begin() is not None:
             self._restore(self._loop)
+        if self._loop.resized is not None:
+            for callback in self._reset_callbacks:
+                callback()
         self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:

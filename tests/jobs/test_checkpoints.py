@@ -263,3 +263,6 @@ def test_another_number_of_ranks(run_hvdft: RunHvdft, tmp_path: Path) -> None:
         ended = resume(run_hvdft, tmp_path / "c", ranks=ranks)
         assert len(results(ended)) == ranks
         assert text in ended.err
+        # Every rank's State has been told, behind its snapshot.
+        resets = re.findall(r"RESET (\d+)", ended.out)
+        assert len(resets) == ranks and "0" not in resets, ended.out

@@ -78,7 +78,7 @@ def test_a_host_that_stays_away_is_given_up() -> None:
     job = Job()
     job.run(1, 11, "a/1", "b/2")
     verdicts = job.run(11, 75, "a/1")
-    assert verdicts[0] == (71, GiveUp("host n2 (rank 2) has not answered for 61 s"))
+    assert verdicts[0] == (71, GiveUp("host n2 (rank 2) has not answered for 61 s", ("n2",)))
 
 
 def test_an_answer_counts_from_its_question() -> None:

@@ -202,7 +202,7 @@ def test_a_host_that_is_gone_for_good_ends_the_job_if_there_is_no_spare(said: li
     made.watch.any_silent = True
     assert made.look(100) is None
     assert made.look(101) == GiveUp(
-        "host n1 (ranks 2-3) is gone (refused) and there is no spare host for it"
+        "host n1 (ranks 2-3) is gone (refused) and there is no spare host for it", ("n1",)
     )
     made.members.found("n1")
     assert not made.members.any_gone

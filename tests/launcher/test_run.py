@@ -173,6 +173,7 @@ def test_the_code_is_what_shims_tell_of_the_job(
         lifelines=SimpleNamespace(exit_code=told),
         files_stay=False,
         _no_start="",
+        lost=(),
     )
     assert launcher._Run._exit_code(run, mpirun_code) == code
 

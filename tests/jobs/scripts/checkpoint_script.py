@@ -120,6 +120,8 @@ def own_loop(loop: int) -> list[Any]:
         return loss
 
     state = hvd.State(model, optimizer, snapshot_steps=EVERY, losses=[])
+    # One write, or the ranks' lines mix.
+    state.register_reset_callbacks([lambda: sys.stdout.write(f"RESET {len(state.losses)}\n")])
     state.sync()
     pairs = data(loop)
     while state.epoch < EPOCHS:

@@ -1,0 +1,115 @@
+"""The flags of `hvdft run` for jobs that change their number of ranks; they are horovodrun's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher.discovery import Discovery
+from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.resizing import Hosts, NamedHosts
+from hvd_ft.launcher.resizing_rule import Limits
+
+TIMEOUT_SECONDS = 600.0  # horovodrun's default
+
+
+def add_resizing(
+    run: argparse.ArgumentParser, count: Callable[[str], int], duration: Callable[[str], float]
+) -> None:
+    """Adds the flags.
+
+    Args:
+        run: where to.
+        count: reads a number of ranks.
+        duration: reads a time, in seconds.
+    """
+    group = run.add_argument_group("fewer and more ranks (docs/how-to/resize.md)")
+    group.add_argument(
+        "--min-np",
+        "--min-num-proc",
+        type=count,
+        metavar="N",
+        help="go on without lost hosts while there are N slots (default: -np)",
+    )
+    group.add_argument(
+        "--max-np",
+        "--max-num-proc",
+        type=count,
+        metavar="N",
+        help="take in hosts up to N ranks (default: -np with -H; with a script no limit)",
+    )
+    group.add_argument(
+        "--elastic-timeout",
+        type=duration,
+        metavar="SECONDS",
+        help=f"how long too few slots are waited for (default: {TIMEOUT_SECONDS:g})",
+    )
+    group.add_argument(
+        "--host-discovery-script",
+        metavar="CMD",
+        help="a command that prints the hosts, HOST or HOST:N a line; run once a second",
+    )
+    group.add_argument(
+        "--slots-per-host",
+        type=count,
+        metavar="N",
+        help="slots of hosts that the script prints without a number (default: 1)",
+    )
+    group.add_argument(
+        "--blacklist-cooldown-range",
+        type=duration,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="use a lost host again after LOW seconds, twice as many after each loss, HIGH at most "
+        "(default: never)",
+    )
+
+
+def resizes(options: argparse.Namespace) -> bool:
+    """Returns whether the job may change its number of ranks.
+
+    Raises:
+        HvdFtError: Flags for that are given without those that ask for it.
+    """
+    script = options.host_discovery_script is not None
+    if options.min_np is not None or script:
+        if script == (options.hosts is not None):
+            raise HvdFtError(
+                "--min-np needs to know of hosts; give either -H or --host-discovery-script"
+                if not script
+                else "-H and --host-discovery-script both name the hosts; give one of them"
+            )
+        if options.slots_per_host is not None and not script:
+            raise HvdFtError("--slots-per-host is of --host-discovery-script; give both or none")
+        if options.picture:
+            raise HvdFtError(
+                "--picture with --min-np or --host-discovery-script: each part of the job has a "
+                "report of its own; give --report, and hvdft report --picture draws each"
+            )
+        return True
+    for flag in ("max_np", "elastic_timeout", "slots_per_host", "blacklist_cooldown_range"):
+        if getattr(options, flag) is not None:
+            raise HvdFtError(
+                f"--{flag.replace('_', '-')} is of jobs that change their number of ranks; give "
+                "--min-np or --host-discovery-script too"
+            )
+    return False
+
+
+def limits(options: argparse.Namespace) -> Limits:
+    """Returns the limits that the flags give."""
+    by_script = options.host_discovery_script is not None
+    cooldown = options.blacklist_cooldown_range
+    return Limits(
+        options.min_np or options.num_proc,
+        options.max_np or (None if by_script else options.num_proc),
+        (cooldown[0], cooldown[1]) if cooldown else None,
+    )
+
+
+def hosts_of(options: argparse.Namespace, job: Job) -> Hosts:
+    """Returns who names the hosts."""
+    if options.host_discovery_script is None:
+        return NamedHosts(job.hosts)
+    return Discovery(options.host_discovery_script, options.slots_per_host or 1)

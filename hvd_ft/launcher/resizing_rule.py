@@ -1,0 +1,126 @@
+"""Which hosts a job has when hosts are lost and found, between two numbers of ranks. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import Host
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user gave.
+
+    Attributes:
+        least: ranks below which the job does not train.
+        most: ranks; None: as many as there are slots.
+        cooldown: seconds for which a lost host is left out, after its first loss and at most; it
+            doubles with every loss, as horovodrun's. None: for ever.
+    """
+
+    least: int
+    most: int | None = None
+    cooldown: tuple[float, float] | None = None
+
+    def check(self, size: int) -> None:
+        """Checks them against the number of ranks to begin with.
+
+        Raises:
+            HvdFtError: They contradict each other.
+        """
+        if self.least > size:
+            raise HvdFtError(
+                f"--min-np {self.least} is more than -np {size}, with which the job begins; give "
+                "it less"
+            )
+        if self.most is not None and self.most < size:
+            raise HvdFtError(
+                f"--max-np {self.most} is less than -np {size}, with which the job begins; give "
+                "it more"
+            )
+        if self.cooldown and not 0 < self.cooldown[0] <= self.cooldown[1]:
+            low, high = self.cooldown
+            raise HvdFtError(
+                f"--blacklist-cooldown-range {low:g} {high:g}: give two times in seconds, the "
+                "smaller one first"
+            )
+
+
+@dataclass(frozen=True)
+class HostPool:
+    """The hosts that are named, and those among them that are left out.
+
+    Attributes:
+        limits: the user's.
+        hosts: that are named, in the order in which they were first.
+        losses: how often a host was lost.
+        back_at: when a lost host may be used again, in seconds of any steady clock.
+    """
+
+    limits: Limits
+    hosts: tuple[Host, ...] = ()
+    losses: Mapping[str, int] = field(default_factory=dict)
+    back_at: Mapping[str, float] = field(default_factory=dict)
+
+    def named(self, hosts: Sequence[Host]) -> HostPool:
+        """The hosts that there are now; those known before keep their order."""
+        slots = {host.name: host for host in hosts}
+        known = [slots.pop(host.name) for host in self.hosts if host.name in slots]
+        return replace(self, hosts=(*known, *slots.values()))
+
+    def lost(self, names: Collection[str], now: float) -> HostPool:
+        """Hosts are lost, or cannot be reached."""
+        losses = {**self.losses, **{name: self.losses.get(name, 0) + 1 for name in names}}
+        back = {name: now + self._cooldown(losses[name]) for name in names}
+        return replace(self, losses=losses, back_at={**self.back_at, **back})
+
+    def _cooldown(self, losses: int) -> float:
+        if self.limits.cooldown is None:
+            return math.inf
+        low, high = self.limits.cooldown
+        return min(high, low * 2.0 ** min(losses - 1, 1000))
+
+    def choice(self, now: float) -> tuple[Host, ...]:
+        """Returns the hosts to run on, each with the slots that are used; () if too few."""
+        usable = self.usable(now)
+        return usable if slots_of(usable) >= self.limits.least else ()
+
+    def usable(self, now: float) -> tuple[Host, ...]:
+        """Returns the hosts that are not left out, each with the slots that may be used."""
+        left = math.inf if self.limits.most is None else self.limits.most
+        chosen = []
+        for host in self.hosts:
+            if left > 0 and self.back_at.get(host.name, now) <= now:
+                chosen.append(Host(host.name, int(min(host.slots, left))))
+                left -= chosen[-1].slots
+        return tuple(chosen)
+
+    def change(self, present: Sequence[Host], now: float) -> tuple[Host, ...]:
+        """Returns the hosts for which a running job is to give up its present ones; () if none.
+
+        A job that cannot have its least number of ranks otherwise keeps what it has.
+        """
+        choice = self.choice(now)
+        usable = {host.name: host.slots for host in self.hosts}
+        withdrawn = any(usable.get(host.name, 0) < host.slots for host in present)
+        return choice if withdrawn or slots_of(choice) > slots_of(present) else ()
+
+
+def slots_of(hosts: Sequence[Host]) -> int:
+    """Returns how many ranks fit on hosts."""
+    return sum(host.slots for host in hosts)
+
+
+def describe_change(present: Sequence[Host], choice: Sequence[Host]) -> str:
+    """Returns in words why a running job gets other hosts."""
+    before = {host.name: host.slots for host in present}
+    after = {host.name: host.slots for host in choice}
+    added = [name for name in after if after[name] > before.get(name, 0)]
+    gone = [name for name in before if after.get(name, 0) < before[name]]
+    verbs = [
+        f"{', '.join(names)} {verb}" for names, verb in ((added, "more"), (gone, "less")) if names
+    ]
+    return f"the hosts have changed ({'; '.join(verbs)})"
