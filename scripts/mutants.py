@@ -142,6 +142,8 @@ def main() -> int:
                 outcome, seconds = try_out(mutant, tree)
                 missed += outcome != "found"
                 table.add_row(mutant.name, mutant.file, outcome, f"{seconds:.0f}")
+                # Without a terminal there is no bar, and the table comes at the end.
+                progress.console.print(f"{outcome}: {mutant.name} ({seconds:.0f} s)", markup=False)
                 progress.advance(task)
     Console().print(table)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
