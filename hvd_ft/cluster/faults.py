@@ -71,7 +71,11 @@ def kill(home: ClusterDir, node: str) -> None:
     if not ended:
         raise HvdFtError(f"node {node} has not died within {_DEATH_SECONDS:.0f} s")
     # Connections that its processes have left would keep its network for minutes.
-    tools.batch("ip", [f"link del dev {node}"], _switch_of(home))
+    try:
+        tools.batch("ip", [f"link del dev {node}"], _switch_of(home))
+    except HvdFtError as error:
+        if "Cannot find device" not in str(error):  # it has gone with the node's network
+            raise
 
 
 def _lose(home: ClusterDir, node: str, percent: float, direction: str) -> None:

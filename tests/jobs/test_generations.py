@@ -397,5 +397,5 @@ def test_a_job_can_be_stopped_in_the_middle_of_an_op(slow_cluster: Cluster) -> N
     begun = time.monotonic()
     launcher_on(slow_cluster).send_signal(signal.SIGINT)
     assert job.end() == 130, job.err
-    assert time.monotonic() - begun < 15, job.err
+    assert time.monotonic() - begun < 20, job.err  # then mpirun would be killed
     await_clear(slow_cluster, 5, job.err)
