@@ -93,8 +93,11 @@ void a_writer_is_killed() {
     CHECK(!killed_at(kNever, [&] {
       Reader reader(job);
       std::string data;
-      int64_t code = reader.read(2, &data);
-      CHECK(code == kBytes ? data == data_of(2) : code == HVDFT_AGAIN || code == HVDFT_ETRUNCATED);
+      for (uint64_t cut : {1, 2, 3}) {
+        int64_t code = reader.read(cut, &data);
+        CHECK(code == kBytes ? data == data_of(cut)
+                             : code == HVDFT_AGAIN || code == HVDFT_ETRUNCATED);
+      }
       for (uint64_t cut : {2, 3}) reader.publish(cut);
       CHECK(reader.read(2, &data) == kBytes && data == data_of(2));
       CHECK(reader.read(3, &data) == kBytes && data == data_of(3));
@@ -126,6 +129,21 @@ void what_never_comes_is_known() {
     reader.writers().given_up = 0;
     CHECK(hvdft_worker_fingerprints(1, 0, 2, small, sizeof small) == HVDFT_EINVAL);
   }));
+}
+
+// It is in the last collective before the boundary, and comes to it while it is looked at.
+void who_comes_to_the_boundary_is_not_beyond_it() {
+  at_each_step(
+      [](const Reader& reader) {
+        CHECK(hvdft_worker_snapshot_begin(0, 2, 7) == HVDFT_OK);
+        reader.job.node->rank(1).executed = 6;
+        reader.job.node->rank(1).pending = 1;
+      },
+      [](const Reader& reader) {
+        reader.job.node->rank(1).executed = 7;
+        reader.job.node->rank(1).pending = 0;
+      },
+      [](int64_t code) { return code == HVDFT_AGAIN; });
 }
 
 // A rank that waits in a collective beyond a boundary takes no snapshot there any more; unless it
@@ -195,6 +213,7 @@ int main() {
   what_is_overwritten_is_not_read_torn();
   a_writer_is_killed();
   what_never_comes_is_known();
+  who_comes_to_the_boundary_is_not_beyond_it();
   who_is_beyond_the_boundary_does_not_come();
   who_comes_to_the_boundary_is_awaited();
   away_is_who_is_not_there_or_not_yet_back();
