@@ -404,3 +404,13 @@ def test_flags_of_resizing_that_do_not_go_together(
     code, _, err = hvdft("run", "-np", "2", *flags, "python", "train.py")
     assert code == 2
     assert part in err and len(err.splitlines()) == 1
+
+
+def test_the_fence_is_checked_where_lost_hosts_are_done_without(
+    hvdft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_FT_FENCE_SECONDS", "1")
+    flags = ["--min-np", "1", "-H", "localhost:2", "--checkpoint-dir", str(tmp_path)]
+    code, _, err = hvdft("run", "-np", "2", *flags, "python", "train.py")
+    assert code == 2
+    assert "HOROVOD_FT_FENCE_SECONDS is 1: hosts are asked once a second" in err

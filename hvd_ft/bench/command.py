@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, parse_bytes, sizes
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
@@ -20,7 +21,6 @@ _DEFAULT_MODELS = ("digits", "cnn")
 _WIDTH = 220
 
 _Plan = TypeVar("_Plan")
-AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
 def add_bench(commands: Any, add: AddCommand) -> None:

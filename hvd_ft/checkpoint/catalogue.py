@@ -134,8 +134,7 @@ def entry_of(checkpoint: Checkpoint, manifest: Manifest) -> Entry:
         manifest.begun,
         manifest.loop,
         manifest.cut,
-        # Where hosts share no directory nobody here knows of the others' shares.
-        whole=manifest.apart or not manifest.missing,
+        manifest.whole,
     )
 
 

@@ -1,7 +1,6 @@
 """`hvdft checkpoint`: lists, verifies and exports the checkpoints of a directory."""
 
 import argparse
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from rich.table import Table
 
 from hvd_ft.checkpoint.catalogue import Checkpoint, damage, find
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.say import say
 
 EXIT_NOT_WHOLE = 2
 _MIB = 1 << 20
 _WIDTH = 220  # a narrow terminal wraps lines; names stay whole
-
-AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
 def add_checkpoint(commands: Any, add: AddCommand) -> None:
@@ -145,5 +143,4 @@ def _chosen(directory: Path) -> Checkpoint:
 
 
 def _is_whole(checkpoint: Checkpoint) -> bool:
-    manifest = checkpoint.manifest
-    return manifest is not None and (manifest.apart or not manifest.missing)
+    return checkpoint.manifest is not None and checkpoint.manifest.whole

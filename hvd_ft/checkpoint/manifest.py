@@ -124,6 +124,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     xxh3_128: str = ""
 
     @property
+    def whole(self) -> bool:
+        """Whether no rank's part is missing, as far as this directory shows."""
+        return self.apart or not self.missing
+
+    @property
     def missing(self) -> list[int]:
         """The ranks whose part of the latest loop is not there."""
         there = {part.rank for share in self.shares for part in share.parts if self._latest(part)}

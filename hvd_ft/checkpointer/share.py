@@ -171,5 +171,5 @@ def wait_until(there: Callable[[], bool], seconds: float) -> bool:
     while not there():
         if time.monotonic() > until:
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_LOOK_SECONDS)  # a network filesystem does not notify of changes
     return True

@@ -11,6 +11,7 @@ from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.faults import DIRECTIONS
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.command_line import AddCommand
 
 _EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
   hvdft cluster run -- mpirun -np 8 -hosts n0,n1,n2 hostname
@@ -19,8 +20,6 @@ _EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
   hvdft cluster down
 
 Nodes are n0, n1, ... They share this machine's files and CPUs. Needs root. See docs/cluster.md."""
-
-AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
 def add_cluster(commands: Any, add: AddCommand) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -25,11 +25,10 @@ from hvd_ft.launcher.resizing_flags import (
     limits,
     resizes,
 )
+from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
-
-AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
 def add_run(commands: Any, add: AddCommand) -> None:

@@ -20,6 +20,7 @@ from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.job import Job, job_environment, job_settings
 from hvd_ft.launcher.resizing_rule import HostPool, Limits, describe_change, slots_of
 from hvd_ft.launcher.run import Display, run_job
+from hvd_ft.launcher.spare_hosts import check_fence
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -217,8 +218,7 @@ class _Parts:
 
     def _can_be_reached(self, hosts: Sequence[Host], now: float) -> bool:
         """Returns whether mpirun has reached all of these; leaves out those that it cannot."""
-        new = [host.name for host in hosts if host.name not in self._reached]
-        for name in new:
+        for name in {host.name for host in hosts} - self._reached:
             if name not in self._probes:
                 self._probes[name] = reach.Probe(name, job_environment(self._job))
                 continue
@@ -231,7 +231,7 @@ class _Parts:
                 self._pool = self._pool.lost([name], now)
             else:
                 self._reached.add(name)
-        return not new
+        return self._reached >= {host.name for host in hosts}
 
 
 def part_name(report: str | None, number: int) -> str | None:
@@ -257,7 +257,9 @@ def check_resizing(job: Job, limits: Limits) -> None:
         HvdFtError: It cannot.
     """
     limits.check(job.size)
-    if job_settings(job).checkpoint_dir is None:
+    settings = job_settings(job)
+    check_fence(settings)
+    if settings.checkpoint_dir is None:
         raise HvdFtError(
             "--min-np: the job goes on with fewer ranks from a checkpoint, and there is no "
             "directory for it; give --checkpoint-dir, which all hosts share"

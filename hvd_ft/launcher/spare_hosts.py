@@ -51,7 +51,7 @@ def parse_spare_hosts(
                 f"--spare-hosts {text}: {host.name} has {host.slots} slots, and every host of -H "
                 f"has {min(needed)} ranks or more, which stay together; give {host.name} more slots"
             )
-    _check_fence(Settings.from_env(environ))
+    check_fence(Settings.from_env(environ))
     _check_known(spares, environ)
     for place in Membership.first(hosts, size).places:
         if all(host.slots < place.size for host in spares):
@@ -70,7 +70,12 @@ def _check_known(spares: Sequence[Host], environ: Mapping[str, str]) -> None:
             say(str(error).replace("-H names", "--spare-hosts names"))
 
 
-def _check_fence(settings: Settings) -> None:
+def check_fence(settings: Settings) -> None:
+    """Checks after how long a silent host is replaced, or done without.
+
+    Raises:
+        HvdFtError: That is too short, or longer than hosts are waited for at all.
+    """
     fence, limit = settings.fence_seconds, settings.host_timeout_seconds
     if fence < MINIMUM_FENCE_SECONDS:
         raise HvdFtError(

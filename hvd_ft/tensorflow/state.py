@@ -96,7 +96,9 @@ class State:
         """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
 
         The loop goes on in new processes then. `sync` calls the functions, in their order, where
-        it has loaded a state that was left by another number of ranks.
+        it has loaded a state that was left by another number of ranks. What they change has to be
+        part of this State: a process that is restarted later finds it there, and does not call
+        them again.
 
         Args:
             callbacks: called without arguments, such as one that adapts the learning rate.

@@ -27,11 +27,13 @@ def digest(variables: Iterable[tf.Variable]) -> str:
     return hashlib.sha256(b"".join(v.numpy().tobytes() for v in variables)).hexdigest()[:16]
 
 
-def main() -> None:
-    hvd.init()
+def pairs(seed: int, rows: int) -> tf.data.Dataset:
+    x = np.random.default_rng(seed).standard_normal((rows, 64), np.float32)
+    return tf.data.Dataset.from_tensor_slices((x, np.sin(x.sum(1, keepdims=True))))
+
+
+def train(data: tf.data.Dataset, epochs: int) -> None:
     tf.keras.utils.set_random_seed(7 + hvd.rank())
-    x = np.random.default_rng(hvd.rank()).standard_normal((8 * STEPS, 64), np.float32)
-    data = tf.data.Dataset.from_tensor_slices((x, np.sin(x.sum(1, keepdims=True))))
     model = tf.keras.Sequential(
         [
             layers.Dense(WIDTH, input_shape=(64,)),
@@ -48,10 +50,11 @@ def main() -> None:
         TellsSteps(),
     ]
     shuffled = data.shuffle(100, seed=hvd.rank()).batch(8)
-    model.fit(shuffled, epochs=int(sys.argv[1]), callbacks=fellows, verbose=0)
+    model.fit(shuffled, epochs=epochs, callbacks=fellows, verbose=0)
     parts = model.trainable_weights, model.optimizer.variables, model.non_trainable_weights
-    print("END", hvd.rank(), *map(digest, parts))
+    print("END", hvd.rank(), "of", hvd.size(), *map(digest, parts))
 
 
 if __name__ == "__main__":
-    main()
+    hvd.init()
+    train(pairs(hvd.rank(), 8 * STEPS), int(sys.argv[1]))

@@ -1,56 +1,8 @@
-"""Keras's fit, whose data is dealt out by rank and size. Rank 0 tells when ten steps are done."""
+"""The fit of lost_host_script.py, whose data is dealt out by rank and size."""
 
-import hashlib
-import sys
-from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-import tensorflow as tf
+from lost_host_script import pairs, train
 
 import hvd_ft.tensorflow.keras as hvd
 
-ROWS, WIDTH, EPOCHS = 1200, 400, 4
-layers = tf.keras.layers
-
-
-class TellsSteps(tf.keras.callbacks.Callback):
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        steps = int(self.model.optimizer.iterations)
-        if hvd.rank() == 0 and steps % 10 == 0:
-            print(f"{steps} steps are done by {hvd.size()} ranks", file=sys.stderr, flush=True)
-
-
-def digest(variables: Iterable[tf.Variable]) -> str:
-    return hashlib.sha256(b"".join(v.numpy().tobytes() for v in variables)).hexdigest()[:16]
-
-
-def main() -> None:
-    hvd.init()
-    tf.keras.utils.set_random_seed(7 + hvd.rank())
-    x = np.random.default_rng(1).standard_normal((ROWS, 64), np.float32)
-    data = tf.data.Dataset.from_tensor_slices((x, np.sin(x.sum(1, keepdims=True))))
-    data = data.shard(hvd.size(), hvd.rank())
-    model = tf.keras.Sequential(
-        [
-            layers.Dense(WIDTH, input_shape=(64,)),
-            layers.BatchNormalization(),
-            layers.Dropout(0.1),
-            layers.Dense(WIDTH, activation="relu"),
-            layers.Dense(1),
-        ]
-    )
-    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(1e-3)), "mse")
-    fellows = [
-        hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-        hvd.callbacks.FaultTolerance(),
-        TellsSteps(),
-    ]
-    shuffled = data.shuffle(100, seed=hvd.rank()).batch(8)
-    model.fit(shuffled, epochs=EPOCHS, callbacks=fellows, verbose=0)
-    parts = model.trainable_weights, model.optimizer.variables, model.non_trainable_weights
-    print("END", hvd.rank(), "of", hvd.size(), *map(digest, parts))
-
-
-if __name__ == "__main__":
-    main()
+hvd.init()
+train(pairs(1, 1200).shard(hvd.size(), hvd.rank()), epochs=4)
