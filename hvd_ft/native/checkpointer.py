@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_LOOPS = 64
 _SLOTS = 2
+_NO_LOG = -1
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,15 @@ class Checkpointer:
         )
 
     def messages(self, source: int, dest: int, *, sent: bool, loop: int, slot: int) -> int | None:
-        """How many messages were sent, or received, up to a snapshot; None: there is no log."""
+        """How many messages were sent, or received, up to a snapshot; None: there is no log.
+
+        Raises:
+            HvdFtError: the log cannot be read.
+        """
         count = self._library.hvdft_checkpointer_messages(
             self._handle, source, dest, sent, loop, slot
         )
-        return None if count < 0 else int(count)
+        return None if count == _NO_LOG else abi.checked(int(count))
 
     def request(self) -> int:
         """Asks all ranks for a snapshot, and all writers to write it.
