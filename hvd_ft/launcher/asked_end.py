@@ -1,10 +1,10 @@
 """How a signal ends a job: in order the first time, by killing mpirun the second."""
 
 import signal
-from collections.abc import Callable
 
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.stop_signals import PREEMPTION, StopSignals
 
@@ -23,8 +23,7 @@ class AskedEnd:
         lifelines: over which shims are told.
         size: number of the job's ranks.
         settings: the job's, for how long its workers have.
-        kill: kills mpirun.
-        end_by: has mpirun killed in so many seconds.
+        mpirun: is killed if the job does not end.
     """
 
     def __init__(
@@ -35,8 +34,7 @@ class AskedEnd:
         size: int,
         settings: Settings,
         *,
-        kill: Callable[[], None],
-        end_by: Callable[[float], None],
+        mpirun: Mpirun,
     ) -> None:
         self._loop = loop
         self._signals = signals
@@ -46,8 +44,7 @@ class AskedEnd:
         # At its end a job writes its latest state.
         self.drain_seconds = settings.checkpoint_timeout_seconds if settings.checkpoint_dir else 0.0
         self._limit = settings.stop_grace_seconds + STOP_LIMIT_SECONDS + self.drain_seconds
-        self._kill = kill
-        self._end_by = end_by
+        self._mpirun = mpirun
         self._heeded = 0  # signals
         self._stop = loop.timer(self._stop_workers)  # when the workers' time to handle SIGINT ends
 
@@ -63,7 +60,7 @@ class AskedEnd:
         if len(received) > self._heeded:
             again, self._heeded = self._heeded > 0, len(received)
             if again or not self._all_here():
-                self._kill()
+                self._mpirun.kill()
                 return
             self._begin(received[0])
         if len(self._lifelines.interrupted) >= self._size:
@@ -84,7 +81,7 @@ class AskedEnd:
         if self._grace and first in PREEMPTION:
             grace = self._grace + GRACE_MARGIN_SECONDS
             self._lifelines.tell({"preempt": True})
-        self._end_by(grace + self._limit)
+        self._mpirun.end_by(grace + self._limit)
         self._stop.set(self._loop.now() + grace)
         if first == signal.SIGINT:
             self._lifelines.tell({"interrupt": True})

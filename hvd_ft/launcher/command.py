@@ -17,7 +17,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.host_names import check_known, is_this_host
-from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
     add_resizing,
@@ -197,7 +197,7 @@ def _run(options: argparse.Namespace) -> int:
         if may_resize:
             return _run_resizing(options, job, console, live)
         if options.verbose:
-            mpirun = launcher.mpirun_command(job, launcher.job_environment(job))
+            mpirun = mpirun_command(job, job_environment(job))
             say(f"job {job.id}: {shlex.join(mpirun)}")
         with display(console if live else Console(stderr=True), live) as shown:
             code = launcher.launch(job, shown)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-import psutil
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
@@ -31,12 +27,12 @@ from hvd_ft.launcher.generations import (
 )
 from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.hydra_output import MpirunOutput
-from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings, mpirun_command
+from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings
 from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
+from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
-from hvd_ft.native.core import die_with_parent
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
@@ -183,11 +179,11 @@ class _Run:
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
-        self.asked_end = AskedEnd(
-            loop, signals, self.lifelines, job.size, settings, kill=self._kill, end_by=self._end_by
-        )
         self.output = MpirunOutput(loop, display if display and display.takes_output else None)
-        self.mpirun: subprocess.Popen[bytes] | None = None
+        self.mpirun = Mpirun(loop, self.output)
+        self.asked_end = AskedEnd(
+            loop, signals, self.lifelines, job.size, settings, mpirun=self.mpirun
+        )
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
@@ -196,7 +192,6 @@ class _Run:
         self.lost: tuple[str, ...] = ()  # hosts that the job is to do without
         self._next_tick = loop.timer(self._on_tick)
         self._next_tick.set(0.0)
-        self._deadline = loop.timer(self._kill)  # of mpirun
         self._why_ended = ""  # mpirun, if this process killed it
         self._counts = True  # whether its end counts as a failure of agents
         self._no_start = ""  # why the job's agents could not be started
@@ -257,45 +252,26 @@ class _Run:
         self._why_ended, self._counts = "", True
         limit = self.members.start_limit
         self.start = StartWatch(job.hosts, environment, self.loop.now(), limit)
-        self.mpirun = subprocess.Popen(
-            mpirun_command(job, environment),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self.output.stderr,
-            start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
-            # The job ends even if this process is killed; there is no other thread here.
-            preexec_fn=die_with_parent,  # noqa: PLW1509
-        )
-        self.output.attach(self.mpirun)
-        ended = os.pidfd_open(self.mpirun.pid)
-        try:
-            self._loop(ended, generation)
-        finally:
-            os.close(ended)
-            self.start.close()
-        return self.mpirun.wait()
-
-    def _loop(self, ended: int, generation: int) -> None:
-        assert self.mpirun
+        self.mpirun.start(job, environment)
 
         def check_late() -> None:
             if agents_late(self.lifelines.shims, generation) and not self.hosts.any_silent:
-                self._kill()
+                self.mpirun.kill()
             late.set(self.loop.now() + TICK_SECONDS)
 
-        watch = self.loop.watch(ended, self.mpirun.poll)
-        with self.loop.timeout(check_late, self.loop.now() + self.start_limit) as late:
-            while self.mpirun.poll() is None:
-                self.loop.run_once()
-                self.asked_end.heed()
-                if agents_lost(self.lifelines.shims, generation):
-                    self._end_by(HYDRA_LIMIT_SECONDS)
-        watch.end()
+        def heed() -> None:
+            self.asked_end.heed()
+            if agents_lost(self.lifelines.shims, generation):
+                self.mpirun.end_by(HYDRA_LIMIT_SECONDS)
+
+        try:
+            with self.loop.timeout(check_late, self.loop.now() + self.start_limit) as late:
+                code = self.mpirun.follow(heed)
+        finally:
+            self.start.close()
         self.asked_end.mpirun_has_ended()
-        self._deadline.clear()
-        self.output.finish()
         self._tick(None)
+        return code
 
     def _on_tick(self) -> None:
         now = self.loop.now()
@@ -304,7 +280,7 @@ class _Run:
         self._watch_hosts(now)
         if self.resizing and not self.ends_early and not self._why_ended and self._trains():
             why = self.resizing.why(now)
-            if why and self.mpirun and self.mpirun.poll() is None:
+            if why and self.mpirun.runs:
                 say(why)
                 self.ends_early = True
                 self.asked_end.preempt()
@@ -317,7 +293,7 @@ class _Run:
     def _watch_hosts(self, now: float) -> None:
         verdict = self._look(now)
         if self.leader and self.leader.deposed:
-            self._kill()
+            self.mpirun.kill()
         if verdict is not None and not self._why_ended:
             self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
         here = {shim.rank for shim in self.lifelines.shims if shim}
@@ -334,7 +310,7 @@ class _Run:
 
     def _end_mpirun(self, why: str, counts: bool) -> None:
         self._why_ended, self._counts = why, counts
-        self._kill()
+        self.mpirun.kill()
 
     def _judge(self) -> Again | Over:
         """Determines whether the job has ended with its mpirun."""
@@ -417,20 +393,6 @@ class _Run:
         if self.observer and watch:
             watch(self.observer)
 
-    def _end_by(self, seconds: float) -> None:
-        self._deadline.set(min(self._deadline.at, self.loop.now() + seconds))
-
-    def _kill(self) -> None:
-        """Kills mpirun; shims notice it."""
-        if self.mpirun is None or self.mpirun.poll() is not None:
-            return
-        with contextlib.suppress(psutil.Error):
-            # Such as the ssh to a silent host, which would not notice.
-            for child in psutil.Process(self.mpirun.pid).children():
-                child.kill()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.mpirun.pid, signal.SIGKILL)
-
     def _why_not_started(self, code: int) -> str:
         """Determines why an mpirun has failed whose agents were never heard of."""
         if code == 0 or self.signals.received or self.lifelines.hosts:
@@ -465,14 +427,12 @@ class _Run:
         """Waits until every process of the job has ended, kills the rest, removes files."""
         if self.observer:
             self.observer.close()
-        self._kill()
-        if self.mpirun is not None:
-            self.mpirun.wait()
+        self.mpirun.end()
         deposed = self.leader is not None and self.leader.deposed
         self.lifelines.tell({"over": True, "files_stay": self.files_stay or deposed})
         self.lifelines.close()  # on all nodes, shims that wait for agents end
         self.members.close()
-        if self.mpirun is None or deposed:
+        if not self.mpirun.was_started or deposed:
             return  # what is here now is another launcher's
         end_processes(self.job.id, CLEAR_LIMIT_SECONDS + self.asked_end.drain_seconds)
         if self.shared_dir:

@@ -1,0 +1,101 @@
+"""One mpirun after the other: each is started, followed to its end, and killed if it must be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+
+import psutil
+
+from hvd_ft.launcher.hydra_output import MpirunOutput
+from hvd_ft.launcher.job import Job, mpirun_command
+from hvd_ft.native.core import die_with_parent
+from hvd_ft.system.event_loop import EventLoop
+
+
+class Mpirun:
+    """The mpirun of a job's present generation of agents.
+
+    Args:
+        loop: Runs its deadline.
+        output: Takes what it prints.
+    """
+
+    def __init__(self, loop: EventLoop, output: MpirunOutput) -> None:
+        self._loop = loop
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deadline = loop.timer(self.kill)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether there has been one."""
+        return self._process is not None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, job: Job, environment: Mapping[str, str]) -> None:
+        """Starts another one.
+
+        Args:
+            job: What it runs.
+            environment: All of its environment.
+        """
+        self._process = subprocess.Popen(
+            mpirun_command(job, environment),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._output.stderr,
+            start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
+            # The job ends even if this process is killed; there is no other thread here.
+            preexec_fn=die_with_parent,  # noqa: PLW1509
+        )
+        self._output.attach(self._process)
+
+    def follow(self, each: Callable[[], object]) -> int:
+        """Runs the loop until it has ended; returns its exit code.
+
+        Args:
+            each: Called after each round of the loop.
+        """
+        assert self._process
+        ended = os.pidfd_open(self._process.pid)
+        watch = self._loop.watch(ended, self._process.poll)
+        try:
+            while self.runs:
+                self._loop.run_once()
+                each()
+        finally:
+            watch.end()
+            os.close(ended)
+        self._deadline.clear()
+        self._output.finish()
+        return self._process.wait()
+
+    def end_by(self, seconds: float) -> None:
+        """Kills it in so many seconds, unless that is due earlier."""
+        self._deadline.set(min(self._deadline.at, self._loop.now() + seconds))
+
+    def kill(self) -> None:
+        """Kills it; shims notice."""
+        if self._process is None or not self.runs:
+            return
+        with contextlib.suppress(psutil.Error):
+            # Such as the ssh to a silent host, which would not notice.
+            for child in psutil.Process(self._process.pid).children():
+                child.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kills it, and waits until it is gone."""
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
