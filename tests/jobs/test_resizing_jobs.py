@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,15 +26,20 @@ def nodes() -> Iterator[Cluster]:
         yield cluster
 
 
-def start(cluster: Cluster, *flags: str) -> Running:
+def start(
+    cluster: Cluster,
+    *flags: str,
+    work: Sequence[str] = WORK,
+    env: Mapping[str, str] | None = None,
+) -> Running:
     enter = [*HVDFT, "cluster", "exec", "--name", cluster.name, "n0", "--"]
     process = subprocess.Popen(
-        [*enter, *HVDFT, "run", "--no-live", *flags, *WORK],
+        [*enter, *HVDFT, "run", "--no-live", *flags, *work],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})},
     )
     running = Running(process)
     threading.Thread(target=running.listen, daemon=True).start()

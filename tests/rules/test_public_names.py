@@ -32,6 +32,7 @@ def test_all_of_horovod_is_there(mine: Any, theirs: Any) -> None:
             assert getattr(mine, name) is getattr(theirs, name), name
     assert mine.init is basics.init
     assert mine.State is ours.State
+    assert mine.ElasticSampler is ours.ElasticSampler
     assert mine.on_restart is peer_hooks.on_restart
     assert mine.incarnation() == 0
     assert not mine.enabled()
