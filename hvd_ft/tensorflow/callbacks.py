@@ -52,7 +52,10 @@ class FaultTolerance(keras.callbacks.Callback):
         if worker is None:
             return
         loop = TrainingLoop(worker, *self._snapshots)
-        self._fit = FitLoop(self.model, self.params, loop, self._data)
+        self._fit = FitLoop(self.model, self.params, loop, self._data, self.on_resized)
+
+    def on_resized(self) -> None:
+        """Called where fit goes on from a checkpoint of another number of ranks, once restored."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._fit is not None:
