@@ -12,7 +12,7 @@ launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code, 
                                 changes
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
 launcher: (lease) the number of an answer: so long may the host act (node_lease.py); only in jobs
-          with spare hosts, where every shim is asked
+          with spare hosts or that may shrink, where every shim is asked
           (interrupt)                (interrupted): the worker has got SIGINT
           (preempt) a checkpoint is to be written, and then the job ends
           (stop)                     the number of the signal that ends the job
@@ -94,7 +94,7 @@ class Answer:
 
 
 class Gate(Protocol):
-    """Decides, in a job with spare hosts, which shims belong to it, and grants their leases."""
+    """Decides which shims belong to a job whose hosts need leases, and grants these."""
 
     def admits(self, shim: ShimStatus) -> bool:
         """Returns whether the shim's host still has its place; if not, the shim is told to end."""
@@ -119,7 +119,7 @@ class LifeLines:
         hung_up: the hosts that ended their last line themselves: no process of the job is left
             there.
         interrupted: the ranks whose workers have received SIGINT.
-        gate: in a job with spare hosts; None: hosts need no leases.
+        gate: in a job with spare hosts or that may shrink; None: hosts need no leases.
     """
 
     gate: Gate | None = None

@@ -110,7 +110,7 @@ class Settings:
         "In a job with [spare hosts](../how-to/spare-hosts.md): a host that has not answered for "
         "this time is replaced. Its own processes have been stopped by then: they act for two "
         "thirds of this time without hearing of the launcher. With "
-        "[`--min-np`](../how-to/resize.md): it is done without.",
+        "[`--min-np`](../how-to/resize.md): it is done without, and fenced in the same way.",
     )
     link_timeout_seconds: float = _setting(
         values.seconds,

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hvd_ft.job.directory import job_path
@@ -71,8 +71,9 @@ class JobMembers:
         self._machines = job.machine_file
         if self.members.epoch:
             self._machines = self._machine_file()
-        if self.has_spares:
+        if self.fences:
             lines.gate = self
+        if self.has_spares:
             for host in self.rule.spares:  # so that the user hears of it early
                 self._probe(host)
 
@@ -109,6 +110,11 @@ class JobMembers:
         return bool(self._job.spare_hosts)
 
     @property
+    def fences(self) -> bool:
+        """Whether hosts act under leases only: others may take their places, or go on without."""
+        return self.has_spares or self._job.may_shrink
+
+    @property
     def members(self) -> Membership:
         """The present membership."""
         return self.rule.members
@@ -121,7 +127,7 @@ class JobMembers:
     def host_watch(self) -> HostWatch:
         """Returns the watch over the job's hosts; it loses those earlier that it can do without."""
         limits = self._settings
-        soon = self.has_spares or self._job.may_shrink
+        soon = self.fences
         if soon:
             suspect = min(limits.suspect_seconds, node_lease(limits))
             lease = limits.fence_seconds
@@ -143,7 +149,7 @@ class JobMembers:
     def environment(self) -> dict[str, str]:
         """Returns what agents need to know of the membership."""
         several = self._job.machine_file is not None
-        lease = f"{node_lease(self._settings):.3f}" if self.has_spares else ""
+        lease = f"{node_lease(self._settings):.3f}" if self.fences else ""
         # Empty counts as unset: this process may run in a worker of another job.
         members = str(self.members) if several else ""
         return {"HOROVOD_FT_MEMBERS": members, "HOROVOD_FT_NODE_LEASE": lease}
@@ -204,7 +210,7 @@ class JobMembers:
                 self._gone.pop(number, None)
 
     def look(self, hosts: HostWatch, now: float) -> NewAgents | GiveUp | None:
-        """Replaces lost hosts.
+        """Looks at the hosts; replaces lost ones, or does without them.
 
         Args:
             hosts: the watch over them.
@@ -213,6 +219,20 @@ class JobMembers:
         Returns:
             What is to be done; None: nothing.
         """
+        verdict = hosts.look(now)
+        verdict = self._replace_lost(hosts, now) or verdict
+        if isinstance(verdict, GiveUp) and self._job.may_shrink:
+            return verdict if self._are_fenced(verdict.names, now) else None  # another look will
+        return verdict
+
+    def _are_fenced(self, names: Collection[str], now: float) -> bool:
+        return all(
+            self.rule.is_fenced(number, now)
+            for number, place in enumerate(self.members.places)
+            if place.host in names
+        )
+
+    def _replace_lost(self, hosts: HostWatch, now: float) -> NewAgents | GiveUp | None:
         if not self.has_spares or not self._leads():
             return None
         self._poll_probes()

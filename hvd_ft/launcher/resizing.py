@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +126,7 @@ class _Parts:
                     say(text)
                 return ended.code
             if ended.lost:
-                self._pool = self._pool.lost(ended.lost, time.monotonic())
+                self._pool = self._pool.lost(ended.lost, time.monotonic(), random.random)
                 self._reached -= {*ended.lost}
             job = self._continued(part)
 
@@ -228,7 +229,7 @@ class _Parts:
             self._probes.pop(name).close()
             if reason:
                 say(f"host {name} cannot be reached: {reason}")
-                self._pool = self._pool.lost([name], now)
+                self._pool = self._pool.lost([name], now, random.random)
             else:
                 self._reached.add(name)
         return self._reached >= {host.name for host in hosts}

@@ -61,8 +61,8 @@ def add_resizing(
         type=duration,
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="use a lost host again after LOW seconds, twice as many after each loss, HIGH at most "
-        "(default: never)",
+        help="use a lost host again after 2 to 3 times LOW seconds, twice as long after each loss, "
+        "HIGH at most (default: never)",
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import Host
+
+COOLDOWN_LIMITS = (1.0, 3600.0)  # seconds; horovodrun's too
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class Limits:
     Attributes:
         least: ranks below which the job does not train.
         most: ranks; None: as many as there are slots.
-        cooldown: seconds for which a lost host is left out, after its first loss and at most; it
-            doubles with every loss, as horovodrun's. None: for ever.
+        cooldown: seconds for which a lost host is left out, at least and at most; longer with every
+            loss. None: for ever.
     """
 
     least: int
@@ -41,11 +43,13 @@ class Limits:
                 f"--max-np {self.most} is less than -np {size}, with which the job begins; give "
                 "it more"
             )
-        if self.cooldown and not 0 < self.cooldown[0] <= self.cooldown[1]:
+        if self.cooldown and not (
+            COOLDOWN_LIMITS[0] <= self.cooldown[0] <= self.cooldown[1] <= COOLDOWN_LIMITS[1]
+        ):
             low, high = self.cooldown
             raise HvdFtError(
-                f"--blacklist-cooldown-range {low:g} {high:g}: give two times in seconds, the "
-                "smaller one first"
+                f"--blacklist-cooldown-range {low:g} {high:g}: give two times from "
+                f"{COOLDOWN_LIMITS[0]:g} s to {COOLDOWN_LIMITS[1]:g} s, the smaller one first"
             )
 
 
@@ -71,17 +75,29 @@ class HostPool:
         known = [slots.pop(host.name) for host in self.hosts if host.name in slots]
         return replace(self, hosts=(*known, *slots.values()))
 
-    def lost(self, names: Collection[str], now: float) -> HostPool:
-        """Hosts are lost, or cannot be reached."""
-        losses = {**self.losses, **{name: self.losses.get(name, 0) + 1 for name in names}}
-        back = {name: now + self._cooldown(losses[name]) for name in names}
+    def lost(self, names: Collection[str], now: float, random: Callable[[], float]) -> HostPool:
+        """Hosts are lost, or cannot be reached. One that is left out already stays so as it was.
+
+        Args:
+            names: of them.
+            now: seconds on the clock of `back_at`.
+            random: returns a random number from 0 up to 1.
+        """
+        new = [name for name in names if self.back_at.get(name, now) <= now]
+        losses = {**self.losses, **{name: self.losses.get(name, 0) + 1 for name in new}}
+        back = {name: now + self._cooldown(losses[name], random()) for name in new}
         return replace(self, losses=losses, back_at={**self.back_at, **back})
 
-    def _cooldown(self, losses: int) -> float:
+    def _cooldown(self, losses: int, drawn: float) -> float:
+        """Returns for how long a host is left out, as horovodrun's HostState.
+
+        It doubles with every loss. What is drawn keeps hosts that were lost together from being
+        tried together again.
+        """
         if self.limits.cooldown is None:
             return math.inf
         low, high = self.limits.cooldown
-        return min(high, low * 2.0 ** min(losses - 1, 1000))
+        return min(high, low * (2.0 ** min(losses, 1000) + drawn))
 
     def choice(self, now: float) -> tuple[Host, ...]:
         """Returns the hosts to run on, each with the slots that are used; () if too few."""

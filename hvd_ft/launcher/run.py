@@ -305,8 +305,7 @@ class _Run:
                 self._end_mpirun(why, counts=False)
 
     def _look(self, now: float) -> NewAgents | GiveUp | None:
-        verdict = self.hosts.look(now)
-        return self.members.look(self.hosts, now) or verdict
+        return self.members.look(self.hosts, now)
 
     def _end_mpirun(self, why: str, counts: bool) -> None:
         self._why_ended, self._counts = why, counts

@@ -10,7 +10,8 @@ An agent that is stopped it kills (beats.py). When the launcher's address refuse
 (launcher_line.py), or the launcher reports that the job is over, the shim ends everything. A
 launcher that cannot be reached may be alive: so the shim waits as long as the launcher would wait
 for this host, then ends its processes, but keeps the job's files, from which the job can be
-resumed. In a job with spare hosts processes are stopped long before that (fence.py).
+resumed. In a job with spare hosts, or one that may shrink, processes are stopped long before that
+(fence.py).
 
 A worker can be a former warm spare: then the spare's shim (spare_shim.py) is its parent and reaps
 it, and this shim forwards orders and reports.

@@ -9,6 +9,8 @@ from tensorflow import keras
 from hvd_ft import native
 from hvd_ft.tensorflow.epoch_timing import RankClock
 from hvd_ft.tensorflow.fit_loop import FitLoop
+from hvd_ft.tensorflow.keras_fit import FitCall
+from hvd_ft.tensorflow.sampled_fit import SampledFit
 from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.worker.training_loop import TrainingLoop
 
@@ -19,8 +21,9 @@ class FaultTolerance(keras.callbacks.Callback):
     Give it to every `fit`. It keeps a snapshot of the whole state of training: the variables of the
     model, the optimizer and the metrics, the position in the data, the state of the random
     generators, and numbers, texts and arrays among the attributes of the other callbacks. The first
-    step of a restarted process's fit restores it and continues with the right batch. Without an
-    agent it does nothing.
+    step of a restarted process's fit restores it and continues with the right batch. If the data is
+    that of an ElasticSampler, the sampler's epochs are those of fit. Without an agent that is all
+    that it does.
 
     Args:
         snapshot_steps: steps (batches) from one snapshot to the next, at least 1; None: chosen by
@@ -40,17 +43,25 @@ class FaultTolerance(keras.callbacks.Callback):
         check_snapshot_settings(snapshot_steps, snapshot_overhead)
         self._snapshots = (snapshot_steps, snapshot_overhead)
         self._fit: FitLoop | None = None
+        self._data: SampledFit | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         worker = native.worker()
+        call = FitCall() if worker is not None else FitCall.find()
+        self._data = SampledFit.of(call, self.params) if call is not None else None
         if worker is None:
             return
         loop = TrainingLoop(worker, *self._snapshots)
-        self._fit = FitLoop(self.model, self.params, loop)
+        self._fit = FitLoop(self.model, self.params, loop, self._data, self.on_resized)
+
+    def on_resized(self) -> None:
+        """Called where fit goes on from a checkpoint of another number of ranks, once restored."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._fit is not None:
             self._fit.begin_epoch(epoch)
+        elif self._data is not None:
+            self._data.begin_epoch(0)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._fit is not None:
@@ -59,10 +70,14 @@ class FaultTolerance(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._fit is not None:
             self._fit.end_step(batch)
+        if self._data is not None:
+            self._data.end_step(batch + 1)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._fit is not None:
             self._fit.end_epoch()
+        if self._data is not None:
+            self._data.end_epoch()
 
     def on_test_end(self, logs: Any = None) -> None:
         if self._fit is not None:
@@ -71,7 +86,7 @@ class FaultTolerance(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         if self._fit is not None:
             self._fit.end()
-            self._fit = None
+        self._fit = self._data = None
 
 
 class EpochTiming(RankClock, keras.callbacks.Callback):

@@ -20,8 +20,9 @@ from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.keras_fit import FitCall
-from hvd_ft.tensorflow.resized import of_fit
+from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
+from hvd_ft.tensorflow.sampled_fit import SampledFit
 from hvd_ft.tensorflow.variables import (
     assign,
     byte_count,
@@ -43,15 +44,26 @@ class FitLoop:
         model: being fitted; its train function exists.
         params: Keras's parameters of this fit.
         loop: the training loop, not begun.
+        data: if an ElasticSampler deals it out, else None.
+        on_resized: called if the fit goes on with another number of ranks, once it is restored.
 
     Raises:
         HvdFtError: something else already determines where this fit begins.
     """
 
-    def __init__(self, model: keras.Model, params: dict[str, Any], loop: TrainingLoop) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        params: dict[str, Any],
+        loop: TrainingLoop,
+        data: SampledFit | None = None,
+        on_resized: Callable[[], object] = lambda: None,
+    ) -> None:
         self._model = model
         self._params = params
         self._loop = loop
+        self._data = data
+        self._on_resized = on_resized
         self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
@@ -93,7 +105,10 @@ class FitLoop:
         if values is None:
             self._files.undo()
             return initial_epoch, 0
-        values = self._resized(values)
+        over = False
+        if self._data is not None:
+            over = self._data.go_on(values.get("sampler"), values["done"])
+        values = self._resized(values, over)
         self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
         self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
         self._validations = values["validations"]
@@ -111,6 +126,8 @@ class FitLoop:
             raise _two_say_where_to_begin()
         self._epoch = epoch
         self._variables = []
+        if self._data is not None:
+            self._data.begin_epoch(self._epoch_step)
 
     def begin_step(self, epoch_step: int) -> None:
         """`epoch_step` steps of this epoch are done."""
@@ -140,22 +157,35 @@ class FitLoop:
     def _run_step(self, iterator: DataIterator) -> Any:
         if iterator is not self._pass_given:
             self._pass_given = self._pass = iterator
+            if self._data is not None:
+                self._data.begin_pass(iterator)
             if not self._resumes:
                 self._passes.append(self.step)
         if self._resumes:
-            self._pass = self._restore(iterator)
             self._resumes = False
+            self._pass = self._restore(iterator)
+            self._tell_if_resized()
         self._reach_boundary()
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
             trained = byte_count(self._model.trainable_variables)
             self._loop.check_room(byte_count(fit_variables(self._model)), trained)
-        source = self._pass
+        source = self._pass if self._data is None else self._data.iterator()
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:
                 source = self._with_next_batch_drawn()
             self._loop.write(self.step, partial(self._contents, done=False))
         return self._train_function(source)
+
+    def _tell_if_resized(self) -> None:
+        if self._loop.resized is None:
+            return
+        # Horovod's example of an elastic fit trains with a batch there, to create the variables.
+        vars(self._model)["fit"] = _leave_fit_out
+        try:
+            self._on_resized()
+        finally:
+            del vars(self._model)["fit"]
 
     def _reach_boundary(self) -> None:
         self._loop.set_step(self.step)
@@ -186,6 +216,7 @@ class FitLoop:
             "rng": rng_state(),
             "callbacks": self._callbacks.changes(),
             "files": self._files.state(),
+            "sampler": None if self._data is None else self._data.state(),
         }
         # The first step has created all variables.
         if not self._variables:
@@ -224,7 +255,10 @@ class FitLoop:
         values = self._resized(values)
         before = rng_state()
         fit = self._fit
-        position = after_passes(fit.dataset, iterator, batches, values["done"], fit.on_epoch_end)
+        position = iterator  # for a sampler's data it is
+        if self._data is None:
+            end = fit.on_epoch_end
+            position = after_passes(fit.dataset, iterator, batches, values["done"], end)
         if values["done"] and not values["stopped"]:
             fit.on_epoch_end()
         drawn = drawn_by(before, rng_state())
@@ -245,13 +279,22 @@ class FitLoop:
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})
         self._loop.jump()
 
-    def _resized(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Returns a snapshot's values, for the number of ranks of this job."""
+    def _resized(self, values: dict[str, Any], over: bool = False) -> dict[str, Any]:
+        """Returns a snapshot's values, for the number of ranks of this job.
+
+        Args:
+            values: of the snapshot.
+            over: whether the epoch of its sampler is over.
+        """
         ranks = self._loop.resized
-        return values if ranks is None else of_fit(values, ranks, self._params["steps"])
+        if ranks is None:
+            return values
+        if self._data is not None:
+            return of_sampled_fit(values, over)
+        return of_fit(values, ranks, self._params["steps"])
 
     def _check_epoch_length(self) -> None:
-        steps = self._params["steps"]
+        steps = self._params["steps"] if self._data is None else None
         if steps is not None and self._epoch_step >= steps:
             raise HvdFtError(
                 f"the restarted script's epochs have {steps} steps, but {self._epoch_step} are "
@@ -264,6 +307,14 @@ def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
     function = model.train_function
     left = getattr(function, "__self__", None)
     return left._train_function if isinstance(left, FitLoop) else function
+
+
+def _leave_fit_out(*_: Any, **__: Any) -> keras.callbacks.History:
+    say(
+        "a reset callback calls fit for the model that is being fitted; that is left out, as the "
+        "model has just been restored on all ranks"
+    )
+    return keras.callbacks.History()
 
 
 def _say_what_is_not_repeated(data: str) -> None:

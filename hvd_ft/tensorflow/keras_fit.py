@@ -20,15 +20,30 @@ class FitCall:
     Attributes:
         callbacks: all of them, including Keras's own.
         validation: its data and, if limited, its steps; (None, None) without any.
+        steps_per_epoch: as given; None if it was left out.
+
+    Raises:
+        HvdFtError: there is no such call.
     """
 
     def __init__(self) -> None:
         fit = _locals_of_fit()
+        if fit is None:
+            raise HvdFtError(
+                "FaultTolerance does not find the fit that it is used in: use the Keras of "
+                "TensorFlow 2.15"
+            )
         self._data = fit["data_handler"]
         self._given = fit["x"]
         self._by_several_workers = fit["workers"] > 1 or fit["use_multiprocessing"]
         self.callbacks: list[Any] = fit["callbacks"].callbacks
         self.validation: tuple[Any, int | None] = fit.get("val_x"), fit["validation_steps"]
+        self.steps_per_epoch: int | None = fit["steps_per_epoch"]
+
+    @classmethod
+    def find(cls) -> "FitCall | None":
+        """Returns the fit on the call stack; None if something else calls the callbacks."""
+        return None if _locals_of_fit() is None else cls()
 
     @property
     def dataset(self) -> Any:
@@ -53,17 +68,19 @@ class FitCall:
             return type(self._given).__name__
         return ""
 
+    def limit_epoch(self, steps: int | None) -> None:
+        """Sets after how many steps Keras ends the present epoch; None: where its data ends."""
+        self._data._inferred_steps = steps
+
     def draw_no_more(self) -> None:
         """Prevents Keras from creating the iterator that it is about to create."""
         self._data._dataset = ()
 
 
-def _locals_of_fit() -> dict[str, Any]:
+def _locals_of_fit() -> dict[str, Any] | None:
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         frame = caller
         if frame.f_code.co_name == "fit" and "data_handler" in frame.f_locals:
             return frame.f_locals
-    raise HvdFtError(
-        "FaultTolerance does not find the fit that it is used in: use the Keras of TensorFlow 2.15"
-    )
+    return None

@@ -28,16 +28,31 @@ def of_fit(values: dict[str, Any], ranks: tuple[int, int], steps: int | None) ->
     return {**values, **place, "passes": [now - drawn], "validations": []}
 
 
+def of_sampled_fit(values: dict[str, Any], over: bool) -> dict[str, Any]:
+    """Returns the values of a fit's snapshot for another number of ranks, with an ElasticSampler.
+
+    Args:
+        values: of the snapshot; see FitLoop.
+        over: whether its epoch is over for this number of ranks.
+    """
+    if over:
+        place = {"epoch": values["epoch"] + 1, "epoch_step": 0}
+        begin = values["epoch_begin"] + values["epoch_step"]
+        values = {**values, **place, "epoch_begin": begin}
+    return {**values, "validations": []}
+
+
 def of_state(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
     """Returns the values of a State's snapshot for another number of ranks.
 
-    A loop that draws its data by itself finds its own numbers unchanged.
+    A loop that draws its data by itself finds its own numbers unchanged, and so does one whose data
+    an ElasticSampler deals out.
 
     Args:
         values: of the snapshot; see State.
         ranks: of the earlier job and of this one.
     """
-    if not values["by_batches"]:
+    if not values["by_batches"] or values.get("sampled"):
         return values
     own = values["values"]
     batch = _scaled(own["batch"], ranks)

@@ -14,6 +14,7 @@ from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
+from hvd_ft.tensorflow.sampled_data import SampledData, sampled
 from hvd_ft.tensorflow.variables import (
     assign,
     build_optimizer,
@@ -48,7 +49,8 @@ class State:
             `snapshot_overhead`.
         snapshot_overhead: share of the training time that snapshots may take.
         values: anything made of None, bool, int, float, str, numpy arrays, lists, tuples and
-            dicts; may be set at any time.
+            dicts; may be set at any time. And what has `state_dict` and `load_state_dict`, such as
+            an ElasticSampler, for which what `state_dict` returns is kept.
 
     Raises:
         HvdFtError: the model is not built, or an argument is out of range or has a name that State
@@ -82,6 +84,7 @@ class State:
         self._resumed = False
         self._reset_callbacks: list[Callable[[], object]] = []
         self._by_batches = False  # whether the loop draws its data through `batches`
+        self._sampled = False  # whether that is data of an ElasticSampler
         self._rng: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
         self._kept: list[tf.Variable] = []  # in snapshots; found once a loop: the search is slow
@@ -90,7 +93,7 @@ class State:
             if hasattr(self, name):
                 raise HvdFtError(f"State reserves the name {name}: give the value another name")
         self._names = tuple(values)
-        self._set(values)
+        vars(self).update(values)
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
@@ -104,6 +107,11 @@ class State:
             callbacks: called without arguments, such as one that adapts the learning rate.
         """
         self._reset_callbacks += callbacks
+
+    def call_reset_callbacks(self) -> None:
+        """Calls the functions of `register_reset_callbacks`, in their order."""
+        for callback in self._reset_callbacks:
+            callback()
 
     def sync(self) -> None:
         """Begins the training loop: all ranks take over rank 0's variables and values.
@@ -137,8 +145,7 @@ class State:
         if self._loop.begin() is not None:
             self._restore(self._loop)
         if self._loop.resized is not None:
-            for callback in self._reset_callbacks:
-                callback()
+            self.call_reset_callbacks()
         self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:
@@ -150,12 +157,16 @@ class State:
         Raises:
             HvdFtError: a value cannot be kept.
         """
+        self._end_step(keep=True)
+
+    def _end_step(self, keep: bool) -> None:
+        """Does what `commit` says; without `keep` it takes no snapshot."""
         self._commits += 1
         if self._loop is None:
             return
         self._loop.set_step(self._commits)
         self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
-        if self._loop.wants_snapshot(self._commits):
+        if keep and self._loop.wants_snapshot(self._commits):
             self._loop.write(self._commits, self._contents)
 
     def finish(self) -> None:
@@ -179,10 +190,20 @@ class State:
         end `epoch` is one more and `batch` is 0. Use one dataset with a State and one State with
         a dataset, and leave the loop by its end only (shorten the dataset with `take`).
 
+        With data of an ElasticSampler, which has to be one of this State's values, a pass is what
+        the sampler's epoch still has, and the sampler's next epoch begins at its end too.
+
         Args:
             dataset: yields the same batches in every run of the script, which requires seeds.
+
+        Raises:
+            HvdFtError: the sampler of this data is not in this State, or cannot count its batches.
         """
         self._by_batches = True
+        data = sampled(dataset)
+        if data is not None:
+            yield from self._sampled_batches(data)
+            return
         iterator = iter(dataset)
         if self._resumed:
             self._resumed = False
@@ -196,9 +217,27 @@ class State:
         self._passes.append(self.batch)
         self.epoch, self.batch = self.epoch + 1, 0
 
+    def _sampled_batches(self, data: SampledData) -> Iterator[Any]:
+        if all(getattr(self, name) is not data.sampler for name in self._names):
+            raise HvdFtError(
+                "the data's ElasticSampler is not in this State, so its position would not be "
+                "kept: give it as a value, State(sampler=sampler)"
+            )
+        self._sampled = True
+        if self._resumed:
+            self._resumed = False
+            self._restore_rng()
+        for batch in data.batches():
+            yield batch
+            self.batch += 1
+            self.commit()
+        data.end_epoch()
+        self.epoch, self.batch = self.epoch + 1, 0
+
     def _contents(self) -> Contents:
-        values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
-        return read(self._kept), {**values, "by_batches": self._by_batches}
+        values = {"values": self._get_committed(), "passes": self._passes, "rng": rng_state()}
+        drawn = {"by_batches": self._by_batches, "sampled": self._sampled}
+        return read(self._kept), {**values, **drawn}
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
@@ -218,12 +257,23 @@ class State:
             restore_rng_state(self._rng)
             self._rng = None
 
+    def _get_committed(self) -> dict[str, Any]:
+        """Returns the values with which a restarted process goes on."""
+        return self._get()
+
     def _get(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._names}
+        values = {name: getattr(self, name) for name in self._names}
+        return {
+            name: value.state_dict() if _has_state(value) else value
+            for name, value in values.items()
+        }
 
     def _set(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
-            setattr(self, name, value)
+            if _has_state(own := getattr(self, name)):
+                own.load_state_dict(value)
+            else:
+                setattr(self, name, value)
 
     def _trainable(self) -> list[tf.Variable]:
         own = [variable for variable in self._variables if variable.trainable]
@@ -243,6 +293,10 @@ class State:
     def _all(self) -> list[tf.Variable]:
         model = model_variables(self.model) if self.model is not None else []
         return unique(self._shared(), model, local_sums(self.optimizer))
+
+
+def _has_state(value: Any) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
 def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:

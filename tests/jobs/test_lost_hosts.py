@@ -62,9 +62,9 @@ def start(
     return running
 
 
-def expect_clear(cluster: Cluster, *names: str) -> None:
+def expect_clear(cluster: Cluster, *names: str, seconds: float = 20.0) -> None:
     """No process and no file of a job is left on these nodes."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + seconds
     look = "pgrep -f '[s]ums_script|[h]vd_ft.agent' || :; ls -d /dev/shm/hvdft-*/* || :"
     while left := [found for node in names if (found := cluster.sh(node, look))]:
         assert time.monotonic() < deadline, left

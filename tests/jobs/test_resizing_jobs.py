@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,15 +26,20 @@ def nodes() -> Iterator[Cluster]:
         yield cluster
 
 
-def start(cluster: Cluster, *flags: str) -> Running:
+def start(
+    cluster: Cluster,
+    *flags: str,
+    work: Sequence[str] = WORK,
+    env: Mapping[str, str] | None = None,
+) -> Running:
     enter = [*HVDFT, "cluster", "exec", "--name", cluster.name, "n0", "--"]
     process = subprocess.Popen(
-        [*enter, *HVDFT, "run", "--no-live", *flags, *WORK],
+        [*enter, *HVDFT, "run", "--no-live", *flags, *work],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})},
     )
     running = Running(process)
     threading.Thread(target=running.listen, daemon=True).start()
@@ -65,6 +70,30 @@ def test_a_job_goes_on_with_fewer_ranks_exactly_from_the_last_cut(
     code, other, err = again.end()
     assert code == 0, err
     assert ends(other) == ends(out)
+
+
+def test_a_host_that_is_cut_off_stands_still_before_the_job_goes_on_without_it(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    keep = ["--checkpoint-dir", str(tmp_path / "c"), "--checkpoint-keep", "99"]
+    running = start(nodes, "-np", "3", "-H", "n0:2,n1:1", "--min-np", "2", *keep)
+    running.await_line("20 steps are done")
+    disturb(nodes, "cut", node="n1")
+    running.await_line("has not answered for")
+    running.await_line("the job goes on without it, if enough ranks are left")
+    processes = nodes.sh("n1", "ps -ww -eo stat,args | grep '[r]esizing_script\\|[h]vd_ft.check'")
+    states = sorted(line[0] for line in processes.splitlines())
+    assert states == ["S", "T", "T", "T"], processes  # all but the shim
+    running.await_line("the job goes on with 2 ranks on n0:2")
+    disturb(nodes, "heal", node="n1")
+    expect_clear(nodes, "n1", seconds=90)  # its end of the old line takes a while to break
+    code, out, err = running.end()
+    assert code == 0, err
+    assert len(ends(out)) == 2 and all(" of 2 " in line for line in ends(out)), err
+    # The cut-off host has written nothing by itself.
+    states = [each.state for each in find(tmp_path / "c")]
+    assert "without rank 2" in states
+    assert set(states) <= {"without rank 2", "complete"}, states
 
 
 def test_a_host_that_the_script_finds_is_taken_in(nodes: Cluster, tmp_path: Path) -> None:

@@ -69,7 +69,13 @@ class Made:
         self.lines: Any = Lines()
         self.members = JobMembers(job, SETTINGS, self.lines, leader, 0.0)
         self.forgotten: list[str] = []
-        self.watch: Any = SimpleNamespace(lost=[], any_silent=False, forget=self.forgotten.append)
+        self.found: NewAgents | GiveUp | None = None  # by the watch
+        self.watch: Any = SimpleNamespace(
+            lost=[],
+            any_silent=False,
+            forget=self.forgotten.append,
+            look=lambda now: self.found,
+        )
 
     def lose(self, *hosts: str) -> None:
         self.watch.lost, self.watch.any_silent = list(hosts), True
@@ -227,6 +233,34 @@ def test_a_job_that_is_resumed_goes_on_with_what_the_record_says() -> None:
     with open(made.members.present().machine_file or "") as file:
         assert file.read() == "n3:2\nn1:2\n"
     made.members.close()
+
+
+@pytest.mark.parametrize("spares", [(), (Host("n3", 1),)], ids=["no spare", "none that fits"])
+def test_a_job_that_may_shrink_waits_until_a_lost_host_is_fenced(
+    spares: tuple[Host, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_members.time, "monotonic", lambda: 100.0)
+    made = Made(*spares, may_shrink=True)
+    assert made.lines.gate is made.members
+    assert made.members.environment()["HOROVOD_FT_NODE_LEASE"] == "3.000"
+    for rank, host in ((0, "n0/1"), (3, "n1/2")):
+        assert made.members.admits(ShimStatus(rank, host, 0, False))
+        assert made.members.grants(ShimStatus(rank, host, 0, False))
+    # The question that it has answered last was asked earlier than the answer came.
+    made.lose("n1/2")
+    made.found = GiveUp("host n1 has not answered for 5 s", ("n1",))
+    assert made.look(104.5) is None
+    verdict = made.look(104.6)
+    assert isinstance(verdict, GiveUp) and verdict.names == ("n1",)
+    made.found = NewAgents("host n0 was lost", counts=False)
+    made.watch.lost = []
+    assert made.look(100.1) == made.found
+
+
+def test_others_give_a_host_up_at_once() -> None:
+    made = Made()
+    made.found = GiveUp("host n1 has not answered for 300 s", ("n1",))
+    assert made.look(0.0) == made.found
 
 
 def test_hosts_are_lost_earlier_where_spare_hosts_wait(said: list[str]) -> None:

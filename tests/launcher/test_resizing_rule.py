@@ -15,7 +15,11 @@ def hosts(text: str) -> tuple[Host, ...]:
 
 
 def pool(text: str, least: int = 2, most: int | None = None) -> HostPool:
-    return HostPool(Limits(least, most, (4.0, 10.0))).named(hosts(text))
+    return HostPool(Limits(least, most, (4.0, 40.0))).named(hosts(text))
+
+
+def none() -> float:
+    return 0.0
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,9 @@ def pool(text: str, least: int = 2, most: int | None = None) -> HostPool:
     [
         (Limits(5), 4, "--min-np 5 is more than -np 4"),
         (Limits(2, 3), 4, "--max-np 3 is less than -np 4"),
-        (Limits(2, 4, (5.0, 2.0)), 4, "the smaller one first"),
+        (Limits(2, 4, (5.0, 2.0)), 4, "5 2: give two times .* the smaller one first"),
+        (Limits(2, 4, (0.9, 2.0)), 4, "give two times from 1 s to 3600 s"),
+        (Limits(2, 4, (1.0, 3601.0)), 4, "give two times from 1 s to 3600 s"),
     ],
 )
 def test_limits_that_contradict_each_other(limits: Limits, size: int, part: str) -> None:
@@ -47,20 +53,51 @@ def test_known_hosts_keep_their_place_whatever_order_the_script_prints() -> None
 
 def test_a_lost_host_is_left_out_twice_as_long_each_time() -> None:
     found = pool("n0:2,n1:1")
-    for seconds in (4, 8, 10, 10):
-        found = found.lost(["n1"], 100)
-        assert found.choice(100 + seconds - 0.1) == hosts("n0:2")
-        assert found.choice(100 + seconds) == hosts("n0:2,n1:1")
+    for number, seconds in enumerate((8, 16, 32, 40, 40)):
+        now = 100.0 * number
+        found = found.lost(["n1"], now, none)
+        assert found.choice(now + seconds - 0.1) == hosts("n0:2")
+        assert found.choice(now + seconds) == hosts("n0:2,n1:1")
+
+
+def test_hosts_that_are_lost_together_come_back_one_after_the_other() -> None:
+    drawn = iter([0.5, 0.25])
+    found = pool("n0:2,n1:1,n2:1").lost(["n1", "n2"], 0, lambda: next(drawn))
+    assert found.back_at == {"n1": 4 * 2.5, "n2": 4 * 2.25}
+    most = pool("n0:2,n1:1")
+    for number in range(2000):  # however often: no number overflows
+        most = most.lost(["n1"], 100.0 * number, lambda: 0.999)
+    assert most.back_at["n1"] == 100.0 * 1999 + 40
+
+
+def test_a_host_that_is_left_out_is_not_left_out_for_longer() -> None:
+    once = pool("n0:2,n1:1").lost(["n1"], 0, none)
+    assert once.lost(["n1"], 7, none) == once
+    assert once.lost(["n1"], 8, none).back_at == {"n1": 8 + 16}
+
+
+def test_its_cooldowns_are_horovodruns(monkeypatch: pytest.MonkeyPatch) -> None:
+    discovery = pytest.importorskip("horovod.runner.elastic.discovery")
+    now = 0.0
+    monkeypatch.setattr(discovery.time, "time", lambda: now)
+    for drawn in (0.0, 0.3, 0.9):
+        monkeypatch.setattr(discovery.random, "uniform", lambda _low, _high, drawn=drawn: drawn)
+        theirs = discovery.HostState((4, 40))
+        ours = pool("n0:2,n1:1")
+        for now in (100.0, 101.0, 120.0, 150.0, 250.0, 300.0, 300.5):
+            theirs.blacklist()
+            ours = ours.lost(["n1"], now, lambda drawn=drawn: drawn)
+            assert ours.back_at["n1"] == pytest.approx(theirs._cooldown_period_end_ts)
 
 
 def test_without_a_cooldown_a_lost_host_is_left_out_for_ever() -> None:
-    found = HostPool(Limits(1)).named(hosts("n0:1,n1:1")).lost(["n1"], 0)
+    found = HostPool(Limits(1)).named(hosts("n0:1,n1:1")).lost(["n1"], 0, none)
     assert found.back_at == {"n1": math.inf}
     assert found.named(hosts("n1:1,n0:1")).choice(1e12) == hosts("n0:1")
 
 
 def test_below_the_least_there_is_no_choice() -> None:
-    few = pool("n0:2,n1:1", least=3).lost(["n1"], 0)
+    few = pool("n0:2,n1:1", least=3).lost(["n1"], 0, none)
     assert few.choice(1) == ()
     assert few.usable(1) == hosts("n0:2")
 

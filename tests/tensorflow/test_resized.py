@@ -1,6 +1,6 @@
 """Where loops go on with another number of ranks."""
 
-from hvd_ft.tensorflow.resized import of_fit, of_session, of_state
+from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit, of_session, of_state
 
 
 def fit(epoch: int, begin: int, step: int, passes: list[int], *, done: bool = False) -> dict:
@@ -34,6 +34,15 @@ def test_a_state_goes_on_by_batches_only() -> None:
     }
     own = {**values, "by_batches": False}
     assert of_state(own, (4, 2)) == own
+    sampled = {**values, "sampled": True}
+    assert of_state(sampled, (4, 2)) == sampled
+
+
+def test_a_samplers_fit_goes_on_at_its_step() -> None:
+    values = fit(2, 20, 6, [0, 10, 20])
+    assert of_sampled_fit(values, over=False) == values | {"validations": []}
+    over = of_sampled_fit(values, over=True)
+    assert over == fit(3, 26, 0, [0, 10, 20]) | {"validations": []}
 
 
 def test_a_session_draws_as_much() -> None:
