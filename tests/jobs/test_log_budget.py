@@ -34,5 +34,7 @@ def test_the_log_holds_the_results_of_a_few_steps(run_hvdft: RunHvdft, tmp_path:
     assert ended.code == 0, ended.err
     facts = read_report(report).facts
     assert facts["ranks"][0]["snapshots"]["steps"] == 4
-    # By time there would be one after 3 steps and another at the end.
-    assert facts["used_bytes_peak"] < 6 * STEP_BYTES
+    # The budget's 4 steps, the one under way, and those that are done while the snapshot is taken:
+    # as many as it lasts in a script that computes nothing. By time there would be one snapshot
+    # after 3 steps and another at the end, so the log would have 20 steps.
+    assert facts["used_bytes_peak"] < 2 * 4 * STEP_BYTES

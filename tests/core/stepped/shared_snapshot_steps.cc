@@ -255,9 +255,32 @@ void kill_at_pairs(int ranks, uint64_t stores, int count) {
   CHECK(twice > count / 2);
 }
 
+// Rank 0 has delivered its part of a cut. What rank 1 has passed without delivering never comes.
+void who_has_passed_a_cut_is_not_awaited() {
+  Job job(2);
+  CHECK(!killed_at(kNever, [&] {
+    job.become(0, 0);
+    Loop& theirs = job.node->rank(1).loops[0];
+    uint64_t begin;
+    void* room;
+    CHECK(hvdft_worker_loop_begin(0, &begin) == HVDFT_OK);
+    CHECK(hvdft_worker_snapshot_begin(0, 2, begin) == HVDFT_OK);
+    CHECK(hvdft_worker_snapshot_room(0, 1, &room) == HVDFT_OK);
+    hvdft_snapshot snapshot{2, begin, 1, 1, 7};
+    CHECK(hvdft_worker_snapshot_deliver(0, &snapshot) == HVDFT_OK);
+    CHECK(hvdft_worker_snapshot_settle(0) == HVDFT_AGAIN);
+    theirs.passed_cut = 1;
+    CHECK(hvdft_worker_snapshot_settle(0) == HVDFT_AGAIN);
+    theirs.passed_cut = 2;
+    CHECK(hvdft_worker_snapshot_settle(0) == HVDFT_OK);
+    CHECK(job.node->rank(0).loops[0].published == 0);
+  }));
+}
+
 }  // namespace
 
 int main(int argc, char**) {
+  who_has_passed_a_cut_is_not_awaited();
   uint64_t stride = argc > 1 ? 5 : 1;
   Run undisturbed(2, {});
   CHECK(undisturbed.killed == 0 && undisturbed.shared_end);
