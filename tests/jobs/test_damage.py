@@ -21,7 +21,9 @@ pytestmark = pytest.mark.timeout(150)
 
 def damaged(run_hvdft: RunHvdft, what: str, script: list[str], *flags: str) -> Ended:
     """A job whose rank 1 dies, whereupon a file is damaged."""
-    ended = run_hvdft(["run", "-np", "2", *flags, *DAMAGE, what, *script])
+    # Undamaged it would wait for ever.
+    env = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60"}
+    ended = run_hvdft(["run", "-np", "2", *flags, *DAMAGE, what, *script], env=env)
     assert ended.code == (2 if what.endswith("agent") else 1), ended
     assert "died (signal 9, SIGKILL)" in ended.err
     return ended
