@@ -121,6 +121,17 @@ def test_what_is_damaged_is_named(rank: int, at: int, named: str) -> None:
         read(slots)
 
 
+def test_a_damaged_array_among_the_values_is_found() -> None:
+    kept, values = freeze({}, {"drawn": np.full(50, 77)})
+    part = Part(kept, values, [], 0, 1, prints=fingerprints(kept, 3, 100))
+    room = np.zeros(part.bytes, np.uint8)
+    for _ in part.write(room):
+        pass
+    room[room.tobytes().index(np.full(50, 77).tobytes()) + 8] ^= 1
+    with pytest.raises(HvdFtError, match="its values are not as they were written"):
+        unpack(room.data, [], PLACE)
+
+
 def test_one_rank_s_look_at_what_is_shared_is_enough() -> None:
     slots = shared_by_two()
     stripes = [slot[STRIPE:].data for slot in slots]
