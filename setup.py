@@ -1,4 +1,4 @@
-"""Packages hvd_ft; CMakeLists.txt says how its two libraries are compiled."""
+"""Packages hvd_ft; CMakeLists.txt says how its libraries are compiled."""
 
 import os
 import re
@@ -145,7 +145,10 @@ setup(
         "hvd_ft": ["py.typed", "csrc/include/hvd_ft.h", "csrc/horovod/*.h", "csrc/horovod/*.cc"],
         "hvd_ft.patches": ["*/*.patch"],
     },
-    ext_modules=[Extension("hvd_ft.libhvd_ft", []), Extension("hvd_ft.libhvdft_mpi", [])],
+    ext_modules=[
+        Extension(f"hvd_ft.{library}", [])
+        for library in ("libhvd_ft", "libhvdft_mpi", "libhvdft_listen")
+    ],
     cmdclass={"build_ext": BuildLibraries},
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[

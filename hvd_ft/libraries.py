@@ -11,6 +11,11 @@ def library_path() -> str:
     return os.environ.get("HOROVOD_FT_LIBRARY") or str(_PACKAGE / "libhvd_ft.so")
 
 
+def listen_library_path() -> str:
+    """Path of libhvdft_listen.so, which is preloaded into mpirun."""
+    return str(_PACKAGE / "libhvdft_listen.so")
+
+
 def mpi_library_path() -> str:
     """Path of libhvdft_mpi.so, which only processes that use MPI load."""
     return str(_PACKAGE / "libhvdft_mpi.so")

@@ -38,6 +38,13 @@ EPOCHS = "6"
 LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
 CUT_SECONDS = 2.0  # at most; a longer silence makes the launcher replace the host
 KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
+# What a job says of each recovery.
+REPLACED = re.compile(r"host (\w+) is lost; .* on (\w+) \(epoch")
+RECOVERIES = {
+    "hosts replaced": REPLACED,
+    "new generations of agents": re.compile(r"; starting generation \d+ of its agents"),
+    "workers back": re.compile(r"rank \d+ is back after"),
+}
 
 
 @dataclass
@@ -50,6 +57,7 @@ class Tally:
     broken: int = 0
     orphans: int = 0
     struck: Counter[str] = field(default_factory=Counter)
+    recovered: Counter[str] = field(default_factory=Counter)
 
     @property
     def failed(self) -> bool:
@@ -61,6 +69,8 @@ class Tally:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
         table.add_row("jobs", str(self.jobs))
         table.add_row("faults", f"{self.struck.total()} ({kinds})")
+        for kind in RECOVERIES:
+            table.add_row(kind, str(self.recovered[kind]))
         table.add_row("wrong weights", str(self.wrong))
         table.add_row("hangs", str(self.hangs))
         table.add_row("jobs ended with an error", str(self.broken))
@@ -184,14 +194,14 @@ class Faults:
     def _members(self) -> list[str]:
         """The hosts of the job by now."""
         hosts = [host.partition(":")[0] for host in HOSTS]
-        for lost, spare in re.findall(r"host (\w+) is lost; .* on (\w+) \(epoch", self._job.text):
+        for lost, spare in REPLACED.findall(self._job.text):
             hosts[hosts.index(lost)] = spare
         return hosts
 
     def _all_back(self) -> bool:
         """Whether a node may be killed: its buddy must have what only its ranks have."""
         text = self._job.text
-        replaced = len(re.findall(r"is lost; .* on \w+ \(epoch", text))
+        replaced = len(REPLACED.findall(text))
         if replaced < len(self._killed) - 1 or len(self._killed) > len(SPARES):
             return False
         return text.rfind("is back after") >= text.rfind("is lost; ")
@@ -230,6 +240,8 @@ def main() -> int:
             left = list(chain.from_iterable(processes_of(job.mark).values()))
             tally.jobs += 1
             tally.struck.update(struck)
+            for kind, said in RECOVERIES.items():
+                tally.recovered[kind] += len(said.findall(job.text))
             tally.hangs += not ended
             tally.broken += ended and job.process.returncode != 0
             tally.wrong += job.process.returncode == 0 and job.ends != undisturbed.ends

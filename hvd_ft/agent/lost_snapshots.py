@@ -157,8 +157,11 @@ def _bring_shared(
 
         def put_together(each: Chosen = each, views: Sequence[memoryview] = tuple(views)) -> None:
             from hvd_ft.worker.lost_rank import Donor, shared_contents
+            from hvd_ft.worker.shared_contents import Place
 
-            shared = shared_contents(chosen[each], Donor(views[0], views[1:]))
+            # Ranks that share a cut have taken it at one position.
+            donor = Donor(views[0], views[1:], Place(each.slot.cut, each.slot.position))
+            shared = shared_contents(chosen[each], donor)
             made[each.loop] = shared.data
 
         channel.at([node], "putting together what lost ranks had shared", put_together)

@@ -8,8 +8,9 @@ import numpy as np
 
 from hvd_ft.checkpoint.manifest import Messages
 from hvd_ft.checkpointer.cuts import Cut, Held, Parts
+from hvd_ft.errors import HvdFtError
 from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
-from hvd_ft.worker.shared_contents import Contents, contents
+from hvd_ft.worker.shared_contents import Contents, Place, contents
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def capture(
         Those of each rank at each cut.
 
     Raises:
-        HvdFtError: what was copied is not a snapshot.
+        HvdFtError: what was copied is not a snapshot, or is damaged.
     """
     copies: dict[Cut, dict[int, np.ndarray]] = {}
     for cut, parts in wanted.items():
@@ -68,10 +69,18 @@ def _decoded(parts: Parts, copies: Mapping[int, np.ndarray]) -> dict[int, Captur
     stripes = [
         copies[rank].data[part.snapshot.stripe :] for rank, part in sorted(parts.items()) if shared
     ]
-    return {
-        rank: Captured(part.snapshot.position, contents(copies[rank].data, stripes))
-        for rank, part in parts.items()
-    }
+    captured: dict[int, Captured] = {}
+    for rank, part in parts.items():
+        place = Place(part.snapshot.cut, part.snapshot.position)
+        try:
+            # What is shared has the same fingerprints on all ranks.
+            found = contents(copies[rank].data, stripes, place, check_shared=not captured)
+        except HvdFtError as error:
+            raise HvdFtError(
+                f"the snapshot of training loop {part.loop} of rank {rank} cannot be used: {error}"
+            ) from error
+        captured[rank] = Captured(part.snapshot.position, found)
+    return captured
 
 
 def messages(native: Checkpointer, parts: Parts) -> tuple[list[Messages], list[Messages]]:

@@ -52,15 +52,22 @@ def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
 
 def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> list[Cut]:
     """Writes this node's share of the latest cuts; returns those that it has on the disk."""
-    written = []
-    for cut in sorted(cuts, reverse=True)[: _MOST_CUTS if len(origin.group) > 1 else 1]:
+    written: list[Cut] = []
+    enough = _MOST_CUTS if len(origin.group) > 1 else 1
+    for cut in sorted(cuts, reverse=True)[:_MOST_CUTS]:
+        if len(written) == enough:
+            break
         if origin.is_complete(cut):
             written.append(cut)
             break
         wanted = with_earlier_loops(cuts, cut)
         began = Began.now()
         told = messages(native, wanted[cut])
-        captured = capture(native, wanted)
+        try:
+            captured = capture(native, wanted)
+        except HvdFtError as error:
+            say(f"{error}; an older one is looked for")
+            continue
         if captured is None:
             continue
         try:

@@ -166,10 +166,11 @@ def check_library() -> str:
 def check_mpi_library() -> str:
     """Returns the place of libhvdft_mpi.so; raises HvdFtError when it is absent.
 
-    It is not loaded, as that requires MPI in the process.
+    It is not loaded, as that requires MPI in the process. libhvdft_listen.so goes with it.
     """
     path = libraries.mpi_library_path()
     _check_file(path)
+    _check_file(libraries.listen_library_path())
     return path
 
 

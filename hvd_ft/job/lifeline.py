@@ -108,8 +108,7 @@ class LifeLines:
 
     Args:
         loop: receives messages and accepts connections.
-        one_host: whether all ranks are on this host; otherwise shims on other hosts connect to this
-            host's name.
+        listens_at: an address of this host; "": all of them, and shims connect to its name.
         lease_seconds: how long a host may be silent before its lines end.
 
     Attributes:
@@ -124,11 +123,11 @@ class LifeLines:
 
     gate: Gate | None = None
 
-    def __init__(self, loop: EventLoop, one_host: bool, lease_seconds: float) -> None:
+    def __init__(self, loop: EventLoop, listens_at: str, lease_seconds: float) -> None:
         self._loop = loop
         self._key = secrets.token_hex(_KEY_BYTES)
         self._lease = lease_seconds
-        self._listener = socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=256)
+        self._listener = socket.create_server((listens_at, 0), backlog=256)
         self._listener.settimeout(CONNECT_SECONDS)
         self._listening = loop.watch(self._listener, self._accept)
         self._watches: dict[Channel, Watch] = {}
@@ -139,7 +138,7 @@ class LifeLines:
         self.hosts: dict[str, set[int]] = {}
         self.hung_up: set[str] = set()
         self.interrupted: set[int] = set()
-        host = "127.0.0.1" if one_host else socket.gethostname()
+        host = listens_at or socket.gethostname()
         self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
 
     @property

@@ -134,6 +134,14 @@ class Settings:
         "A directory shared by all hosts, in which agents find each other.",
         shown="none",
     )
+    interface: str | None = _setting(
+        lambda env, name, default: env.get(name) or default,
+        None,
+        "In a job on several hosts: the network interface of the launcher's host on which "
+        "`hvdft run` and mpirun listen, such as `eth0`; `all`: on all of them. (MPI's own choice, "
+        "for what agents send each other, is `FI_TCP_IFACE`.)",
+        shown="that of the host's name; if this means loopback, the one towards the other hosts",
+    )
     max_failures: int = _setting(
         functools.partial(values.count, zero="never restart"),
         3,

@@ -16,6 +16,7 @@ from hvd_ft.job.hosts import Host
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
+from hvd_ft.launcher.listening import ALL, LOOPBACK, listen_address, listening_there
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,25 @@ def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment of mpirun and the agents of a job."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    return {**os.environ, **environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
+    own = {**environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
+    interface = job_settings(job).interface
+    named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
+    return listening_there(listens_at(job), {**named, **os.environ, **own})
+
+
+def listens_at(job: Job) -> str:
+    """Returns the address at which the launcher of a job and its mpirun listen.
+
+    Args:
+        job: What to run.
+
+    Raises:
+        HvdFtError: There is no such interface as the user has named.
+    """
+    if job.machine_file is None:
+        return LOOPBACK
+    names = tuple(host.name for host in (*job.hosts, *job.spare_hosts))
+    return listen_address(names, job_settings(job).interface)
 
 
 def job_settings(job: Job) -> Settings:

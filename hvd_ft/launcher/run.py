@@ -27,7 +27,7 @@ from hvd_ft.launcher.generations import (
 )
 from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.hydra_output import MpirunOutput
-from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings
+from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings, listens_at
 from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.mpirun import Mpirun
@@ -172,7 +172,7 @@ class _Run:
         loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         self.display = display
         self.watch = watch
-        self.lifelines = LifeLines(loop, one_host, settings.lease_seconds)
+        self.lifelines = LifeLines(loop, listens_at(job), settings.lease_seconds)
         self.leader = None if one_host else lead(loop, job, settings, signals)
         self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
         self.hosts = self.members.host_watch()

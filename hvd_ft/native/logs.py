@@ -4,7 +4,6 @@
 agents read logs, and should stay small.
 """
 
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,12 +36,7 @@ def _address(array: "np.ndarray") -> object:
 
 def send(dest: int, tag: int, form: str, data: "np.ndarray") -> bool:
     """Sends a contiguous array's bytes; False if an earlier incarnation has sent the message."""
-    import numpy as np
-
-    checksum = zlib.crc32(data.reshape(-1).view(np.uint8).data)
-    code = abi.library().hvdft_worker_send(
-        dest, tag, form.encode(), checksum, _address(data), data.nbytes
-    )
+    code = abi.library().hvdft_worker_send(dest, tag, form.encode(), _address(data), data.nbytes)
     return bool(abi.checked(code))
 
 

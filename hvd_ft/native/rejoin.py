@@ -141,8 +141,13 @@ class Rejoining:
         abi.checked(abi.library().hvdft_rejoin_make_room(self._handle, their_head))
 
     def adopt(self, their_head: bytes, generation: int, ahead_ns: int) -> None:
-        """Makes what was copied this node's own; its clock is so far ahead of theirs."""
-        abi.library().hvdft_rejoin_adopt(self._handle, their_head, generation, ahead_ns)
+        """Makes what was copied this node's own; its clock is so far ahead of theirs.
+
+        Raises:
+            HvdFtError: the log that was copied is damaged.
+        """
+        adopt = abi.library().hvdft_rejoin_adopt
+        abi.checked(adopt(self._handle, their_head, generation, ahead_ns))
 
     def note(self, op: int) -> None:
         """Notes that this op will be done over."""

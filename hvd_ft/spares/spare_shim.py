@@ -120,6 +120,7 @@ class _SpareShim:
 
         # The socket is visible only while it is listening and not taken.
         listener.bind(f"new-{self._number}")
+        os.chmod(f"new-{self._number}", 0o600)
         listener.listen()
         os.rename(f"new-{self._number}", name)
         watches = [

@@ -7,6 +7,7 @@ from types import TracebackType
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import BEFORE_INIT
+from hvd_ft.system.say import say
 
 _MAX_MESSAGE = 300
 _SIGNALS = 128  # exit codes of jobs stopped by a signal are above
@@ -50,7 +51,11 @@ def _tell(error: BaseException, trace: TracebackType | None) -> bool:
     words = last_words(error, trace)
     if not native.is_attached():
         words = f"{BEFORE_INIT}{words}"
-    worker = native.worker()
+    try:
+        worker = native.worker()
+    except HvdFtError as problem:  # the arena is damaged, say: nothing can be left there
+        say(problem)
+        return str(problem) == str(error)
     if worker is None:
         return False
     if isinstance(error, KeyboardInterrupt) or worker.stop_code > _SIGNALS:

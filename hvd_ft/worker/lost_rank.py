@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.worker.shared_contents import groups, of_groups, unpack
+from hvd_ft.worker.shared_contents import Place, groups, of_groups, unpack
 from hvd_ft.worker.snapshot_format import decode
 
 
@@ -24,10 +24,12 @@ class Donor:
     Attributes:
         own: its part.
         stripes: of all ranks of its node.
+        place: where it was taken.
     """
 
     own: memoryview
     stripes: Sequence[memoryview]
+    place: Place
 
 
 def shared_contents(own: memoryview, donor: Donor) -> np.ndarray:
@@ -45,7 +47,7 @@ def shared_contents(own: memoryview, donor: Donor) -> np.ndarray:
     """
     about, theirs = decode(own)[1], decode(donor.own)[1]
     mine, its = of_groups(_prints(about)), of_groups(_prints(theirs))
-    arrays, _ = unpack(donor.own, donor.stripes)
+    arrays, _ = unpack(donor.own, donor.stripes, donor.place)
     order: list[str] = about["order"]
     group_of = {at: number for number, group in enumerate(groups(len(order))) for at in group}
     out = np.zeros(about["shared_bytes"], np.uint8)

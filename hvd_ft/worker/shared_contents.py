@@ -6,12 +6,13 @@ shared arrays, one after the other, are cut into stripes, and each rank stores o
 arrays than there is room for fingerprints, consecutive ones have one in common: a *group*.
 
 Fingerprints are XXH3 with 128 bits: at 10 GB/s and more on one core it is the fastest of the
-well-kept hashes, and two different arrays have the same one by chance once in 2^128.
+well-kept hashes, and two different arrays have the same one by chance once in 2^128. They are
+stored with the snapshot, and compared when it is read: so damage to it is found.
 """
 
 import json
-from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence, Set
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -72,14 +73,18 @@ def fingerprints(arrays: Arrays, cut: int, position: int, most: int = MAX_GROUPS
         position: of the rank in the op log; ranks at different positions share nothing.
         most: groups that there may be.
     """
-    # Without the names: Horovod puts the rank's number into some.
-    kinds = [[str(array.dtype), array.shape] for array in arrays.values()]
-    about = json.dumps([cut, position, kinds]).encode()
     all_arrays = list(arrays.values())
     data = (
         _of_group([all_arrays[number] for number in group]) for group in groups(len(arrays), most)
     )
-    return b"".join((xxhash.xxh3_128_digest(about), *data))
+    return b"".join((_of_place(arrays, cut, position), *data))
+
+
+def _of_place(arrays: Arrays, cut: int, position: int) -> bytes:
+    """Returns the fingerprint of what there is, at which boundary."""
+    # Without the names: Horovod puts the rank's number into some.
+    kinds = [[str(array.dtype), array.shape] for array in arrays.values()]
+    return xxhash.xxh3_128_digest(json.dumps([cut, position, kinds]).encode())
 
 
 def _of_group(arrays: Sequence[np.ndarray]) -> bytes:
@@ -139,8 +144,8 @@ class Part:
         shared: names of the arrays that are equal on all ranks of the node, in one order.
         number: of the rank among those of the node.
         count: of the node's ranks.
-        prints: the rank's fingerprints, for a node that takes the place of this one
-            (lost_rank.py).
+        prints: the rank's fingerprints: for whoever reads it, and for a node that takes the place
+            of this one (lost_rank.py).
 
     Attributes:
         own_bytes: of the rank's own arrays and values; the stripe begins at the next page.
@@ -155,7 +160,7 @@ class Part:
         number: int,
         count: int,
         *,
-        prints: bytes = b"",
+        prints: bytes,
     ) -> None:
         table: dict[str, Any] = {}
         end = 0
@@ -169,6 +174,7 @@ class Part:
             "shared_bytes": end,
             "order": list(arrays),
             "prints": b64encode(prints).decode(),
+            "values": xxhash.xxh3_128_hexdigest(values.data),
         }
         self._own = encode({**own, _VALUES: values}, about)
         self.own_bytes = sum(part.nbytes for part in self._own)
@@ -202,6 +208,22 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a rank has taken a snapshot.
+
+    Attributes:
+        cut: its number.
+        position: of the rank in the op log.
+    """
+
+    cut: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"cut {self.cut} at op {self.position}"
+
+
+@dataclass(frozen=True)
 class Contents:
     """What a rank's part of a snapshot and the stripes of its node hold.
 
@@ -216,29 +238,51 @@ class Contents:
     shared: Set[str]
 
 
-def contents(own: memoryview, stripes: Sequence[memoryview]) -> Contents:
+def contents(
+    own: memoryview, stripes: Sequence[memoryview], place: Place, *, check_shared: bool = True
+) -> Contents:
     """Reads a snapshot from a rank's part and the stripes of all ranks of its node.
 
     Args:
         own: the rank's own part, as `Part.write` has written it.
         stripes: in the order of ranks; none if nothing is shared.
+        place: where it was taken, as the arena has it.
+        check_shared: whether to compare what is shared with its fingerprints too: one of the
+            ranks that share it is enough.
 
     Raises:
-        HvdFtError: the bytes are not a complete snapshot.
+        HvdFtError: the bytes are not a complete snapshot, or not as they were written; the message
+            names the variables.
     """
-    arrays, about = decode(own)
-    values = arrays.pop(_VALUES).data
+    own_arrays, about = decode(own)
+    values = own_arrays.pop(_VALUES)
     shared: dict[str, Any] = about["shared"]
-    if not shared:
-        return Contents(arrays, values, frozenset())
-    return Contents(_Arrays(arrays, about, stripes), values, shared.keys())
+    arrays: Arrays = _Arrays(own_arrays, about, stripes) if shared else own_arrays
+    if xxhash.xxh3_128_hexdigest(values.data) != about["values"]:
+        raise HvdFtError("it is damaged: its values are not as they were written")
+    _compare(arrays, b64decode(about["prints"]), place, () if check_shared else shared.keys())
+    return Contents(arrays, values.data, shared.keys())
+
+
+def _compare(arrays: Arrays, prints: bytes, place: Place, left_out: Collection[str]) -> None:
+    """Raises HvdFtError unless arrays, but for those left out, have their fingerprints."""
+    names = list(arrays)
+    for group, expected in zip(groups(len(names)), of_groups(prints), strict=True):
+        of_group = [names[number] for number in group]
+        if all(name in left_out for name in of_group):
+            continue
+        if _of_group([arrays[name] for name in of_group]) != expected:
+            found = f"the variable {of_group[0]} is" if len(group) == 1 else f"one of {of_group} is"
+            raise HvdFtError(f"it is damaged: {found} not as it was written")
+    if prints[:_BYTES] != _of_place(arrays, place.cut, place.position):
+        raise HvdFtError(f"it is damaged: it is not that of {place}")
 
 
 def unpack(
-    own: memoryview, stripes: Sequence[memoryview]
+    own: memoryview, stripes: Sequence[memoryview], place: Place
 ) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
     """Returns the arrays and the values of a snapshot; see `contents`."""
-    found = contents(own, stripes)
+    found = contents(own, stripes, place)
     return found.arrays, thawed(found.values)
 
 

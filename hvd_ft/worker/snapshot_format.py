@@ -1,8 +1,9 @@
 """The format of a snapshot: a JSON header that describes the contents, then the raw arrays.
 
-Layout: magic (8 bytes), length of the header (8 bytes, little endian), header, and each array at
-its offset, counted from the first multiple of 64 after the header. No pickle: reading it back
-yields data, never code.
+Layout: magic (8 bytes), length of the header (8 bytes, little endian), its hash (16 bytes), header,
+and each array at its offset, counted from the first multiple of 64 after the header. No pickle:
+reading it back yields data, never code. The header's hash does not cover the arrays: those of a
+rank's snapshot have fingerprints (shared_contents.py).
 """
 
 import json
@@ -12,11 +13,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from hvd_ft.errors import HvdFtError
 
-_MAGIC = b"HVDFTSN1"
-_PREFIX = struct.Struct("<8sQ")
+_MAGIC = b"HVDFTSN2"
+_PREFIX = struct.Struct("<8sQ16s")
 _ALIGN = 64
 _PLAIN = frozenset({type(None), bool, int, float, str})  # JSON represents them directly
 _TAG = "__hvd_ft__"  # marks values that JSON cannot represent
@@ -46,7 +48,8 @@ def encode(arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> list[
     text = json.dumps(header, separators=(",", ":")).encode()
     start = _PREFIX.size + len(text)
     pad = bytes(_aligned(start) - start)
-    return [memoryview(_PREFIX.pack(_MAGIC, len(text)) + text + pad), *packer.buffers]
+    prefix = _PREFIX.pack(_MAGIC, len(text), xxhash.xxh3_128_digest(text))
+    return [memoryview(prefix + text + pad), *packer.buffers]
 
 
 def decode(data: memoryview) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -62,11 +65,12 @@ def decode(data: memoryview) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         HvdFtError: the bytes are not a complete snapshot.
     """
     try:
-        magic, length = _PREFIX.unpack_from(data)
-        if magic != _MAGIC:
-            raise HvdFtError(_FOREIGN)
+        magic, length, digest = _PREFIX.unpack_from(data)
         end = _PREFIX.size + length
-        header = json.loads(bytes(data[_PREFIX.size : end]))
+        text = bytes(data[_PREFIX.size : end])
+        if magic != _MAGIC or xxhash.xxh3_128_digest(text) != digest:
+            raise HvdFtError(_FOREIGN)
+        header = json.loads(text)
         body = data[_aligned(end) :]
         arrays = {name: _array(body, entry) for name, entry in header["arrays"].items()}
         values = {name: _unpack(body, value) for name, value in header["values"].items()}

@@ -178,8 +178,7 @@ class SnapshotWriter:
         own = fingerprints(arrays, cut.number, position)
         self._worker.fingerprints_publish(cut.loop, cut.number, own)
         common, number = self._agree(cut, arrays) if not cut.alone else ([], 0)
-        prints = own if self._worker.nodes > 1 else b""
-        part = Part(arrays, values, common, self._worker.rank - first, count, prints=prints)
+        part = Part(arrays, values, common, self._worker.rank - first, count, prints=own)
         arrays.clear()  # each array's memory is let go when it is copied
         try:
             room = np.frombuffer(self._worker.snapshot_room(cut.loop, part.bytes), np.uint8)

@@ -21,7 +21,7 @@ from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
 from hvd_ft.worker.memory_check import check_memory
 from hvd_ft.worker.resumed import ResumedLoops, resumed
-from hvd_ft.worker.shared_contents import Arrays, unpack
+from hvd_ft.worker.shared_contents import Arrays, Place, unpack
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
@@ -146,16 +146,26 @@ class TrainingLoop:
         return found
 
     def snapshot(self) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
-        """Returns arrays and values of the latest snapshot, valid until the next call here."""
+        """Returns arrays and values of the latest snapshot, valid until the next call here.
+
+        Raises:
+            HvdFtError: it is damaged.
+        """
         if self._checkpoint is not None:
             arrays, values = self._checkpoint.read(self.number)
             self._snapshot_step = values["step"]
             return arrays, values
         found = self.worker.snapshot_read(self.number)
         assert found is not None, "begin() has seen one"
-        about, own = found
-        stripes = self.worker.snapshot_stripes(self.number) if about.agreement else []
-        arrays, values = unpack(own, stripes)
+        try:
+            about, own = found
+            stripes = self.worker.snapshot_stripes(self.number) if about.agreement else []
+            arrays, values = unpack(own, stripes, Place(about.cut, about.position))
+        except HvdFtError as error:
+            raise HvdFtError(
+                f"the snapshot of training loop {self.number} cannot be used: {error}; start the "
+                "job again, from its last checkpoint if it has one"
+            ) from error
         self._snapshot_step = values["step"]
         return arrays, values
 

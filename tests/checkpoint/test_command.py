@@ -7,6 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from hvd_ft import cli
+from hvd_ft.checkpoint.catalogue import damage, find
 from hvd_ft.checkpoint.export import by_name
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
@@ -70,6 +71,28 @@ def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"hvdft: {path}: loop0-rank1.safetensors cannot be read (No such file")
     assert f"{manifest.parent}: its manifest is damaged" in second
+
+
+def test_any_flipped_bit_and_any_missing_end_is_found(tmp_path: Path) -> None:
+    make(tmp_path, 3)
+    [checkpoint] = find(tmp_path)
+    assert checkpoint.manifest is not None
+    files = checkpoint.manifest.files_of(range(2)).items()
+    assert len(files) == 3
+    for name, _ in files:
+        path = checkpoint.path / name
+        whole = path.read_bytes()
+        for at in range(len(whole)):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+            assert damage(checkpoint.path, files) == [
+                f"{name} is damaged (its hash is not the one in the manifest)"
+            ]
+            path.write_bytes(whole[:at])
+            assert damage(checkpoint.path, files) == [
+                f"{name} has {at} bytes instead of {len(whole)}"
+            ]
+        path.write_bytes(whole)
+    assert damage(checkpoint.path, files) == []
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])

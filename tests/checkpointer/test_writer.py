@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hvd_ft import native
@@ -25,7 +26,7 @@ import os, sys
 import numpy as np
 from hvd_ft import native
 from hvd_ft.native.types import Snapshot
-from hvd_ft.worker.shared_contents import Part, freeze
+from hvd_ft.worker.shared_contents import Part, fingerprints, freeze
 
 worker, begun = native.worker(), -1
 print("there", flush=True)
@@ -36,7 +37,9 @@ for line in sys.stdin:
         worker.loop_begin(begun)
     step = (cut - 1) // 2
     arrays = {"0:w": np.full(100, step), "1:own": np.array(worker.rank)}
-    part = Part(*freeze(arrays, {"step": step}), [], 0, 1)
+    kept, values = freeze(arrays, {"step": step})
+    prints = fingerprints(kept, cut, worker.cursor())
+    part = Part(kept, values, [], 0, 1, prints=prints)
     assert worker.snapshot_begin(loop, cut, worker.cursor())
     room = np.frombuffer(worker.snapshot_room(loop, part.bytes), np.uint8)
     for _ in part.write(room):
@@ -44,6 +47,9 @@ for line in sys.stdin:
     worker.snapshot_deliver(loop, Snapshot(cut, worker.cursor(), part.bytes))
     print("taken", flush=True)
 """
+
+
+LIMIT = 64 << 20  # of an arena
 
 
 class Rank:
@@ -77,10 +83,10 @@ class World:
     """A job of one node with two ranks, and its writer."""
 
     def __init__(self, arenas: Path, folder: Path) -> None:
-        self.folder, self.now = folder, 1000.0
-        native.create_node(str(arenas), "job1", 2, 64 << 20)
+        self.arenas, self.folder, self.now = arenas, folder, 1000.0
+        native.create_node(str(arenas), "job1", 2, LIMIT)
         for rank in range(2):
-            native.create_rank(str(arenas), "job1", rank, 64 << 20)
+            native.create_rank(str(arenas), "job1", rank, LIMIT)
         self.native = Checkpointer(str(arenas), "job1")
         self.origin = Origin(folder, "job1", "job1", 5, self.native.place, [0])
         settings = Settings(
@@ -104,6 +110,16 @@ class World:
     def take(self, loop: int, cut: int) -> None:
         for rank in self.ranks:
             rank.take(loop, cut)
+
+    def damage(self, rank: int, cut: int) -> None:
+        """Flips a bit of a rank's snapshot, in its first array."""
+        [slot] = [slot for slot, found in self.native.slots(rank, 0) if found.cut == cut]
+        with (self.arenas / f"rank-{rank}.arena").open("r+b") as file:
+            begin = 4096 + (1 << 20) + slot * LIMIT
+            file.seek(begin)
+            at = begin + file.read(4096).index(np.full(9, (cut - 1) // 2).tobytes())
+            file.seek(at)
+            file.write(b"\x77")
 
     def checkpoints(self) -> list[str]:
         found = catalogue.find(self.folder)
@@ -273,6 +289,29 @@ def test_the_end_of_a_job_writes_the_latest_state(world: World) -> None:
     assert world.checkpoints() == ["loop0-step00000002"], "not all ranks have the newest"
     drain(world.native, world.origin, 0.0)
     assert world.checkpoints() == ["loop0-step00000002"]
+
+
+@pytest.mark.parametrize("at_end", [True, False], ids=["at the end", "in a round"])
+def test_a_damaged_snapshot_comes_into_no_checkpoint(
+    world: World, capsys: pytest.CaptureFixture[str], at_end: bool
+) -> None:
+    world.take(0, 3)
+    world.take(0, 5)
+    world.damage(1, 5)
+    if at_end:
+        drain(world.native, world.origin, 0.0)
+        assert world.checkpoints() == ["loop0-step00000001"], "the older one"
+    else:
+        world.pass_time(600)
+        world.steps()
+        assert world.checkpoints() == []
+    said = capsys.readouterr().err
+    assert "the snapshot of training loop 0 of rank 1 cannot be used: it is damaged: " in said
+    assert "the variable 0:w is not as it was written" in said
+    world.take(0, 7)
+    world.pass_time(600)
+    world.steps()
+    assert world.checkpoints()[-1] == "loop0-step00000003", "training goes on"
 
 
 def test_nothing_is_written_at_a_good_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,8 +58,7 @@ uint64_t received(uint64_t state, const std::vector<uint64_t>& data) {
 
 void send(int dest, uint64_t state, uint64_t step, int tag) {
   std::vector<uint64_t> data = message(state, step, tag);
-  int code = hvdft_worker_send(dest, tag, "uint64 []", static_cast<uint32_t>(state), data.data(),
-                               data.size() * sizeof data[0]);
+  int code = hvdft_worker_send(dest, tag, "uint64 []", data.data(), data.size() * sizeof data[0]);
   if (code < 0) std::fprintf(stderr, "%s\n", hvdft_error());
   CHECK(code >= 0);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arena/records.h"
 #include "check.h"
 #include "fresh_directory.h"
 #include "hvd_ft_rejoin.h"
@@ -53,7 +54,7 @@ void append_all(Node& node, LogStore& store) {
   store.publish();
 }
 
-void fill(const Place& from, const Place& to) {
+void fill(const Place& from, const Place& to, bool whole = true) {
   auto at = [](const Place& place, uint64_t offset) {
     return static_cast<char*>(hvdft_rejoin_at(place.handle, offset));
   };
@@ -67,7 +68,9 @@ void fill(const Place& from, const Place& to) {
   }
   std::string head(1, ' ');  // as it comes over a network: at an odd address
   head.append(at(from, 0), hvdft_rejoin_head_bytes());
-  hvdft_rejoin_adopt(to.handle, head.data() + 1, kGeneration, 1000);
+  int code = hvdft_rejoin_adopt(to.handle, head.data() + 1, kGeneration, 1000);
+  CHECK((code == HVDFT_OK) == whole);
+  CHECK(!whole || check_log(*to.node) == HVDFT_OK);
 }
 
 void resume(const Place& place) {
@@ -180,6 +183,12 @@ int main() {
   hvdft_rejoin_verdict(state, 2, &verdict);
   CHECK(verdict.needed && verdict.possible && verdict.op == kComplete && verdict.log_from == 0);
 
+  // What is damaged is not taken over.
+  auto* damaged = const_cast<Record*>(node.record(5));
+  damaged->op.factor += 1;
+  CHECK(hvdft_rejoin_open(old.dir.c_str(), "copy") == nullptr);
+  fill(old, fresh, false);
+  damaged->op.factor -= 1;
   // The second time after a death in the middle of the first.
   for (int attempt = 0; attempt < 2; ++attempt) fill(old, fresh);
   hvdft_rejoin_note(fresh.handle, kComplete);

@@ -83,7 +83,11 @@ def files(folder: Path, *kinds: str) -> set[str]:
 
 def test_the_wheel_has_everything_that_is_needed_at_run_time(wheel: Path) -> None:
     package = wheel / "hvd_ft"
-    assert files(package, ".so") == {"libhvd_ft.so", "libhvdft_mpi.so"}
+    assert files(package, ".so") == {
+        "libhvd_ft.so",
+        "libhvdft_mpi.so",
+        "libhvdft_listen.so",
+    }
     assert files(package, ".py") - {"patches/__init__.py"} == files(ROOT / "hvd_ft", ".py")
     assert files(package / "patches", ".patch") == files(ROOT / "patches", ".patch")
     for_horovod = "csrc/horovod"

@@ -34,7 +34,7 @@ def loop() -> Iterator[EventLoop]:
 
 @pytest.fixture
 def launcher(loop: EventLoop) -> Iterator[LifeLines]:
-    lines = LifeLines(loop, one_host=True, lease_seconds=LEASE)
+    lines = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=LEASE)
     yield lines
     lines.close()
 
@@ -161,7 +161,7 @@ def test_a_launcher_out_of_reach_is_lost_after_its_time_if_it_was_ever_reached(
 def test_a_launcher_that_is_reached_again_is_not_lost() -> None:
     clock = [1000.0]
     with EventLoop(lambda: clock[0]) as loop:
-        launcher = LifeLines(loop, one_host=True, lease_seconds=LEASE)
+        launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=LEASE)
         (end,) = connect(loop, launcher, 0)
         assert end._socket is not None
         end._socket.shutdown(socket.SHUT_RDWR)

@@ -161,10 +161,11 @@ for number, letter in enumerate((b"a", b"b", b"c", b"d"), 1):
 LOOK = """\
 import sys
 from hvd_ft import native
-from hvd_ft.worker.shared_contents import unpack
+from hvd_ft.worker.shared_contents import Place, unpack
 worker = native.worker()
 worker.loop_begin(0)
-data = bytes(unpack(worker.snapshot_read(0)[1], [])[0]["array"])
+about, own = worker.snapshot_read(0)
+data = bytes(unpack(own, [], Place(about.cut, about.position))[0]["array"])
 print(len(data), data[:1], len(set(data)), file=sys.stderr)
 """
 

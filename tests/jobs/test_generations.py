@@ -141,7 +141,7 @@ def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> 
 def served() -> Iterator[str]:
     """A launcher that only serves its life-lines; its address."""
     loop = EventLoop()
-    launcher = LifeLines(loop, one_host=True, lease_seconds=20)
+    launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
     child = os.fork()
     if child == 0:
         loop.run(until=lambda: False)

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "reports": "job system native errors",
     "shim": "spares job system native errors",
     "ring": "install system native errors",
-    "launcher": "checkpoint install reports job system native errors",
+    "launcher": "checkpoint install reports job system native libraries errors",
     "tensorflow": "worker system native errors",
     "cluster": "job system errors",
     "agent": "worker checkpointer checkpoint shim spares ring install job system native errors",
@@ -55,6 +55,7 @@ MAY_INCLUDE = {
     "replication": "oplog arena protocol base include",
     "agent": "oplog arena base include",
     "observer": "arena include",
+    "preload": "",
     "mpi": "replication oplog arena protocol base include",
 }
 OF_TENSORFLOW = ("hvd_ft/tensorflow/", "hvd_ft/bench/workers/", "hvd_ft/check/worker.py")

@@ -33,7 +33,7 @@ class Launcher:
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
-        self.lines = LifeLines(loop, one_host=True, lease_seconds=20)
+        self.lines = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
         self.lines.gate = self
         self.granting = self.admitting = True
         self.seen: list[ShimStatus] = []

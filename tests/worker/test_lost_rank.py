@@ -5,10 +5,11 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.worker.lost_rank import Donor, shared_contents
-from hvd_ft.worker.shared_contents import Part, fingerprints, freeze, unpack
+from hvd_ft.worker.shared_contents import Part, Place, fingerprints, freeze, unpack
 
 Arrays = dict[str, np.ndarray]
 LARGE = 40_000
+PLACE = Place(15, 99)
 
 
 def variables(rank: int, *, local: float = 0.0) -> Arrays:
@@ -38,7 +39,7 @@ def part(
 def donor(arrays: list[Arrays], shared: list[int]) -> Donor:
     slots = [part(rank, rank, len(arrays), shared, each) for rank, each in enumerate(arrays)]
     (own, at), stripes = slots[0], [data[stripe:] for data, stripe in slots]
-    return Donor(own[:at], stripes)
+    return Donor(own[:at], stripes, PLACE)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -47,7 +48,7 @@ def test_it_is_what_the_lost_ranks_stripes_have_held(count: int) -> None:
     lost = variables(5)
     own, at = part(5, 0, 1, [0, 3], lost)
     found = shared_contents(own[:at], donor([variables(rank) for rank in range(count)], [0, 3]))
-    arrays, values = unpack(own[:at], [found.data])
+    arrays, values = unpack(own[:at], [found.data], PLACE)
     assert values == {"step": 7}
     for name, array in lost.items():
         np.testing.assert_array_equal(arrays[name], array)
@@ -56,7 +57,8 @@ def test_it_is_what_the_lost_ranks_stripes_have_held(count: int) -> None:
 def test_the_donor_may_have_it_as_its_own() -> None:
     own, at = part(5, 0, 1, [0, 3], variables(5))
     found = shared_contents(own[:at], donor([variables(0), variables(1)], [0]))
-    np.testing.assert_array_equal(unpack(own[:at], [found.data])[0]["3:r5/slot"], lost_slot())
+    arrays, _ = unpack(own[:at], [found.data], PLACE)
+    np.testing.assert_array_equal(arrays["3:r5/slot"], lost_slot())
 
 
 def lost_slot() -> np.ndarray:

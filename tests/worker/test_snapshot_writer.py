@@ -8,12 +8,18 @@ from fake_worker import FakeArena, FakeWorker, incarnation
 
 from hvd_ft.native.types import Log, Snapshot
 from hvd_ft.worker import snapshot_writer
-from hvd_ft.worker.shared_contents import unpack
+from hvd_ft.worker.shared_contents import Place, unpack
 from hvd_ft.worker.snapshot_interval import FIRST_STEPS
 from hvd_ft.worker.snapshot_writer import LARGE_SNAPSHOT_BYTES, Cut, SnapshotWriter
 from hvd_ft.worker.training_loop import TrainingLoop
 
 WAIT_SECONDS = 30
+
+
+def place_of(arena: FakeArena) -> Place:
+    snapshot = arena.loops[0].snapshot
+    assert snapshot is not None
+    return Place(snapshot.cut, snapshot.position)
 
 
 class Gated(FakeWorker):
@@ -51,7 +57,7 @@ def test_a_large_snapshot_is_published_with_the_position_it_was_taken_at() -> No
     assert writer.settle() == 0
     assert arena.loops[0].position == 1
     assert arena.loops[0].data is not None
-    arrays, values = unpack(memoryview(arena.loops[0].data), [])
+    arrays, values = unpack(memoryview(arena.loops[0].data), [], place_of(arena))
     np.testing.assert_array_equal(arrays["large"], large)
     np.testing.assert_array_equal(arrays["small"], np.arange(10.0))
     assert values == {"v": 1}
@@ -82,7 +88,7 @@ def test_arrays_among_the_values_may_change_meanwhile() -> None:
     worker.gate.set()
     writer.settle()
     assert arena.loops[0].data is not None
-    assert not unpack(memoryview(arena.loops[0].data), [])[1]["kept"].any()
+    assert not unpack(memoryview(arena.loops[0].data), [], place_of(arena))[1]["kept"].any()
     writer.close()
 
 

@@ -3,6 +3,7 @@
 
 #include "base/doorbell.h"
 #include "arena/node_arenas.h"
+#include "arena/records.h"
 #include "base/error.h"
 #include "oplog/log_writer.h"
 
@@ -50,6 +51,10 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
                 "rank %d has moved: the arenas on this host belong to other ranks; start the "
                 "job again",
                 rank);
+    return nullptr;
+  }
+  // Nothing writes to the log between the agents of two generations.
+  if (rank == arenas->node().first_local() && hvdft::check_log(arenas->node()) != HVDFT_OK) {
     return nullptr;
   }
   auto& newest = arenas->node().header().generation;

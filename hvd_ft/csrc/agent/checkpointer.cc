@@ -46,7 +46,7 @@ hvdft_checkpointer* hvdft_checkpointer_open(const char* dir, const char* job) {
 void hvdft_checkpointer_close(hvdft_checkpointer* checkpointer) { delete checkpointer; }
 
 void hvdft_checkpointer_place(hvdft_checkpointer* checkpointer, hvdft_place* out) {
-  const FileHeader& file = checkpointer->node->header().file;
+  const FileHeader& file = checkpointer->node->file();
   *out = {static_cast<int32_t>(file.size), static_cast<int32_t>(file.nodes),
           static_cast<int32_t>(file.node), static_cast<int32_t>(file.first_local),
           static_cast<int32_t>(file.locals)};
@@ -59,7 +59,8 @@ int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank, int loop
   uint64_t word = of.slots[slot].load(std::memory_order_seq_cst);
   *out = {word >> 32, of.positions[slot], of.bytes[slot], of.stripes[slot],
           static_cast<uint32_t>(word)};
-  return word != 0;
+  // One that is damaged may have any length.
+  return word != 0 && out->bytes <= checkpointer->node->limit() && out->stripe <= out->bytes;
 }
 
 int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop, int slot,

@@ -8,15 +8,26 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <cstddef>
 #include <cstring>
 
 #include "arena/arena_file.h"
+#include "base/crc32c.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 
 namespace hvdft {
 
-int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const FileHeader& header) {
+namespace {
+
+uint64_t checksum_of(const FileHeader& header) {
+  return crc32c(&header, offsetof(FileHeader, checksum));
+}
+
+}  // namespace
+
+int make_file(const std::string& path, uint64_t bytes, uint64_t backed, FileHeader header) {
+  header.checksum = checksum_of(header);
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(errno));
   int code = HVDFT_OK;
@@ -68,6 +79,9 @@ int open_file(const std::string& path, uint64_t magic, const char* job, bool wri
                 "arena %s has layout version %u, this hvd_ft has %u; use one "
                 "version of hvd_ft on all sides",
                 name, header->version, kLayoutVersion);
+  } else if (header->checksum != checksum_of(*header)) {
+    code = fail(HVDFT_EINVAL, "arena %s is damaged: its header does not match its checksum; %s",
+                name, kStartAgain);
   } else if (job != nullptr && strncmp(header->job, job, sizeof header->job) != 0) {
     code = fail(HVDFT_EINVAL,
                 "arena %s belongs to job '%.63s', not to '%s'; start the script "
@@ -77,6 +91,13 @@ int open_file(const std::string& path, uint64_t magic, const char* job, bool wri
   if (code == HVDFT_OK) return fd;
   close(fd);
   return code;
+}
+
+int check_length(int fd, const std::string& path, uint64_t bytes) {
+  struct stat info{};
+  if (fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) >= bytes) return HVDFT_OK;
+  return fail(HVDFT_EINVAL, "arena %s is damaged: it has %lu of its %lu bytes; %s", path.c_str(),
+              static_cast<uint64_t>(info.st_size), bytes, kStartAgain);
 }
 
 Mapping::~Mapping() {
@@ -123,7 +144,7 @@ int Node::create(const std::string& dir, const char* job, int size, int nodes, i
   header.node = static_cast<uint32_t>(node);
   header.first_local = static_cast<uint32_t>(first_local);
   header.locals = static_cast<uint32_t>(locals);
-  return make_file(dir + "/node.arena", heap + align_up(limit, kPage), heap, header);
+  return make_file(dir + "/node.arena", heap + align_up(header.limit_bytes, kPage), heap, header);
 }
 
 std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role role) {
@@ -133,12 +154,11 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
   auto node = std::make_unique<Node>();
   node->dir_ = dir;
   node->fd_ = fd;
-  if (header.size < 1 || header.size > kMaxRanks) {
-    fail(HVDFT_EINVAL, "%s/node.arena is damaged; start the job again", dir.c_str());
-    return nullptr;
-  }
+  node->file_ = header;
   node->offsets_ = node_offsets(static_cast<int>(header.size));
-  if (node->control_.map(fd, 0, node->offsets_.heap, role != kObserver) != HVDFT_OK ||
+  uint64_t bytes = node->offsets_.heap + align_up(header.limit_bytes, kPage);
+  if (check_length(fd, dir + "/node.arena", bytes) != HVDFT_OK ||
+      node->control_.map(fd, 0, node->offsets_.heap, role != kObserver) != HVDFT_OK ||
       node->heap_.map(fd, node->offsets_.heap, align_up(header.limit_bytes, kPage),
                       role != kObserver) != HVDFT_OK) {
     return nullptr;
@@ -146,19 +166,24 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
   return node;
 }
 
+const Record* Node::record_at(uint64_t entry) const {
+  bool inside = entry > 0 && entry <= heap_bytes() - sizeof(Record);
+  return inside ? reinterpret_cast<const Record*>(heap() + entry - 1) : nullptr;
+}
+
 const Record* Node::record(uint64_t id) const {
-  auto at = [&](uint64_t offset) { return reinterpret_cast<const Record*>(heap() + offset - 1); };
-  uint64_t offset = index()[id % kIndexEntries].load(std::memory_order_acquire);
-  if (offset != 0 && at(offset)->id == id) return at(offset);
+  const Record* latest = record_at(index()[id % kIndexEntries].load(std::memory_order_acquire));
+  if (latest != nullptr && latest->id == id) return latest;
   uint64_t kept_count = header().kept.load(std::memory_order_acquire);
   auto* first = kept();
-  auto* found = std::lower_bound(first, first + kept_count, id,
-                                 [&](const Shared<uint64_t>& entry, uint64_t wanted) {
-                                   return at(entry.load(std::memory_order_relaxed))->id < wanted;
-                                 });
+  auto* found = std::lower_bound(
+      first, first + kept_count, id, [&](const Shared<uint64_t>& entry, uint64_t wanted) {
+        const Record* at = record_at(entry.load(std::memory_order_relaxed));
+        return at != nullptr && at->id < wanted;
+      });
   if (found == first + kept_count) return nullptr;
-  const Record* record = at(found->load(std::memory_order_relaxed));
-  return record->id == id ? record : nullptr;
+  const Record* record = record_at(found->load(std::memory_order_relaxed));
+  return record != nullptr && record->id == id ? record : nullptr;
 }
 
 void Node::notify_worker(int r) const {
@@ -285,16 +310,27 @@ std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job
   if (fd < 0) return nullptr;
   auto file = std::make_unique<RankFile>();
   file->fd_ = fd;
+  file->rank_ = header.rank;
   file->limit_ = header.limit_bytes;
   if (header.rank != static_cast<uint32_t>(rank)) {
     fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job again", name.c_str(),
          header.rank, rank);
     return nullptr;
   }
-  if (file->input_.map(fd, kInputOffset, kInputBytes, writable) != HVDFT_OK) {
+  uint64_t bytes = slot_offset(header.limit_bytes, kMaxLoops, 0);
+  if (check_length(fd, name, bytes) != HVDFT_OK ||
+      file->input_.map(fd, kInputOffset, kInputBytes, writable) != HVDFT_OK) {
     return nullptr;
   }
   return file;
+}
+
+int RankFile::check_slot(uint64_t bytes, uint64_t stripe) const {
+  if (bytes <= limit_ && stripe <= bytes) return HVDFT_OK;
+  return fail(HVDFT_EINVAL,
+              "node.arena is damaged: by its account a snapshot of rank %u has %lu bytes, of which "
+              "its stripe begins at %lu; %s",
+              rank_, bytes, stripe, kStartAgain);
 }
 
 }  // namespace hvdft

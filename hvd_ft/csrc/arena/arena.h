@@ -41,21 +41,23 @@ class Node {
   RankBlock& rank(int r) const {
     return reinterpret_cast<RankBlock*>(control_.data() + offsets_.ranks)[r];
   }
-  int size() const { return static_cast<int>(header().file.size); }
+  // As the file was when it was opened and checked.
+  const FileHeader& file() const { return file_; }
+  int size() const { return static_cast<int>(file_.size); }
   // The ranks on this node are first_local() to end_local() - 1.
-  int first_local() const { return static_cast<int>(header().file.first_local); }
-  int end_local() const { return first_local() + static_cast<int>(header().file.locals); }
+  int first_local() const { return static_cast<int>(file_.first_local); }
+  int end_local() const { return first_local() + static_cast<int>(file_.locals); }
   bool is_local(int r) const { return r >= first_local() && r < end_local(); }
-  bool several() const { return header().file.nodes > 1; }
-  uint64_t number() const { return header().file.node; }  // a member of the ring of nodes
+  bool several() const { return file_.nodes > 1; }
+  uint64_t number() const { return file_.node; }  // a member of the ring of nodes
   RingPlan plan(const Record& record) const {
-    return {header().file.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
+    return {file_.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
   }
   // Offset in the heap of the chunks of a gathered op, among them this node's partial result.
   uint64_t chunks_offset(const Record& record, const RingPlan& plan) const {
     return record.partial_offset - plan.on_edge(number(), 0).from;
   }
-  uint64_t limit() const { return header().file.limit_bytes; }
+  uint64_t limit() const { return file_.limit_bytes; }
   const std::string& dir() const { return dir_; }
   Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
   Divergence* divergences() const {
@@ -72,9 +74,12 @@ class Node {
   }
   char* proposal() const { return control_.data() + offsets_.proposal; }
   char* heap() const { return heap_.data(); }
+  uint64_t heap_bytes() const { return align_up(limit(), kPage); }
   uint64_t heap_offset() const { return offsets_.heap; }
   int fd() const { return fd_; }
 
+  // What an entry of an index points to; nullptr if there is nothing, or the entry is damaged.
+  const Record* record_at(uint64_t entry) const;
   // The log's entry of op `id`, or nullptr if it is truncated or not yet there.
   const Record* record(uint64_t id) const;
 
@@ -101,6 +106,7 @@ class Node {
 
   std::string dir_;
   int fd_ = -1;
+  FileHeader file_{};
   NodeOffsets offsets_{};
   Mapping control_;
   Mapping heap_;
@@ -119,11 +125,15 @@ class RankFile {
   char* input() const { return input_.data(); }
   int fd() const { return fd_; }
   uint64_t limit() const { return limit_; }
+  // Whether a slot can be what node.arena says of it: mapped without a check, it might lie behind
+  // the file's end.
+  int check_slot(uint64_t bytes, uint64_t stripe) const;
 
  private:
   static std::string path(const std::string& dir, int rank, Kind kind);
 
   int fd_ = -1;
+  uint32_t rank_ = 0;
   uint64_t limit_ = 0;
   Mapping input_;
 };

@@ -8,16 +8,21 @@
 
 namespace hvdft {
 
+// The remedy for damage.
+constexpr char kStartAgain[] = "start the job again, from its last checkpoint if it has one";
+
 FileHeader header_for(uint64_t magic, const char* job, int rank, uint64_t limit);
 
 // `backed`: the file's first bytes, which are written without growing the file, so they get memory
 // now.
-int make_file(const std::string& path, uint64_t bytes, uint64_t backed, const FileHeader& header);
+int make_file(const std::string& path, uint64_t bytes, uint64_t backed, FileHeader header);
 
 // Opens a file and checks that it is hvd_ft's, of this version and of this job (if the job is
-// known).
+// known), and whole: as its header was written, and not shorter than its beginning says.
 int open_file(const std::string& path, uint64_t magic, const char* job, bool writable,
               FileHeader* header);
+// Checks that an open file has its bytes: memory behind its end cannot even be read.
+int check_length(int fd, const std::string& path, uint64_t bytes);
 
 }  // namespace hvdft
 

@@ -22,7 +22,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 18;
+constexpr uint32_t kLayoutVersion = 19;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -42,6 +42,7 @@ constexpr uint64_t kMemoryWords = sizeof(hvdft_memory) / sizeof(uint64_t);
 
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
+// Never changes; make_file() computes its checksum.
 struct FileHeader {
   uint64_t magic;
   uint32_t version;
@@ -51,6 +52,7 @@ struct FileHeader {
   uint32_t uid;
   uint64_t limit_bytes;
   char job[64];
+  uint64_t checksum;  // of what is before it
 };
 
 // A loop's snapshots. `published` packs (position + 1) << 1 | slot: position and slot must
@@ -253,6 +255,7 @@ struct Record {
   uint64_t partial_offset;  // the sum of this node's ranks; with one node that is the result
   uint64_t first_given, first_taken;  // segments: see node_order.h
   OpHead op;
+  uint64_t checksum;  // of what is before it and of the tail; see LogStore::append()
   uint64_t end_segment() const { return first_segment + segments(); }
   // The last segment may be short, and be contributed in the middle; it then takes the room of a
   // whole one.

@@ -9,6 +9,7 @@
 
 #include "arena/arena_file.h"
 #include "arena/memory.h"
+#include "base/crc32c.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 
@@ -24,7 +25,7 @@ constexpr uint64_t kData = kHeads + kMostMessages * sizeof(MessageHead);
 int make(const Node& node, const std::string& path, int source, int dest) {
   std::string unfinished = path + "." + std::to_string(getpid());
   unlink(unfinished.c_str());
-  FileHeader header = header_for(kPairMagic, node.header().file.job, source, node.limit());
+  FileHeader header = header_for(kPairMagic, node.file().job, source, node.limit());
   header.size = static_cast<uint32_t>(dest);
   claim_messages(node, kHeads);
   int code = make_file(unfinished, kData, kHeads, header);
@@ -39,6 +40,12 @@ int make(const Node& node, const std::string& path, int source, int dest) {
   return error == EEXIST
              ? HVDFT_OK
              : fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(error));
+}
+
+uint32_t checksum_of(const MessageHead& head) {
+  uint64_t words[] = {head.number, head.offset, head.bytes,
+                      uint64_t{head.checksum} << 32 | static_cast<uint32_t>(head.tag)};
+  return crc32c(head.form, kFormBytes, crc32c(words, sizeof words));
 }
 
 template <typename Transfer>
@@ -72,9 +79,12 @@ std::unique_ptr<PairFile> PairFile::open(const Node& node, int source, int dest,
   FileHeader header{};
   auto file = std::make_unique<PairFile>();
   file->node_ = &node;
-  file->fd_ = open_file(path, kPairMagic, node.header().file.job, make_it, &header);
-  if (file->fd_ < 0 || file->control_.map(file->fd_, 0, kHeads, make_it) != HVDFT_OK ||
-      file->heads_.map(file->fd_, kHeads, kData - kHeads, make_it) != HVDFT_OK) {
+  file->path_ = path;
+  file->fd_ = open_file(path, kPairMagic, node.file().job, make_it, &header);
+  if (file->fd_ < 0 || check_length(file->fd_, path, kData) != HVDFT_OK ||
+      file->control_.map(file->fd_, 0, kHeads, make_it) != HVDFT_OK ||
+      file->heads_.map(file->fd_, kHeads, kData - kHeads, make_it) != HVDFT_OK ||
+      check_length(file->fd_, path, kData + file->header().data_end.load()) != HVDFT_OK) {
     return nullptr;
   }
   if (header.rank != static_cast<uint32_t>(source) || header.size != static_cast<uint32_t>(dest)) {
@@ -88,7 +98,24 @@ std::unique_ptr<PairFile> PairFile::open(const Node& node, int source, int dest,
 SeenMessage PairFile::see(uint64_t number) const {
   const MessageHead& head = message(number);
   uint64_t taken = head.taken.load(std::memory_order_acquire);
-  return {head.number == number + 1, taken, head.tag};
+  return {head.number == number + 1 && head.head_checksum == checksum_of(head), taken, head.tag};
+}
+
+int PairFile::why_not_there(uint64_t number) const {
+  bool dropped = message(number).number == 0 && number < header().decided_before.load();
+  return dropped ? HVDFT_OK : damaged(number, "head");
+}
+
+int PairFile::check_data(uint64_t number, const char* data) const {
+  const MessageHead& head = message(number);
+  return crc32c(data, head.bytes) == head.checksum ? HVDFT_OK : damaged(number, "data");
+}
+
+int PairFile::damaged(uint64_t number, const char* what) const {
+  return fail(HVDFT_EINVAL,
+              "%s is damaged: the %s of message %lu of rank %u to rank %u is not as "
+              "written; %s",
+              path_.c_str(), what, number, header().file.rank, header().file.size, kStartAgain);
 }
 
 int PairFile::room(uint64_t bytes, uint64_t* offset) const {
@@ -141,6 +168,7 @@ void PairFile::publish(const MessageHead& head) const {
   to.checksum = head.checksum;
   std::memcpy(to.form, head.form, kFormBytes);
   to.number = number + 1;
+  to.head_checksum = checksum_of(to);
   h.data_end.store(head.offset + head.bytes);
   h.sender.count.store(number + 1, std::memory_order_release);
   notify(h.doorbell);

@@ -13,15 +13,16 @@
 namespace hvdft {
 
 constexpr uint64_t kMostMessages = uint64_t{1} << 30;  // of a pair
-constexpr uint64_t kFormBytes = 88;
+constexpr uint64_t kFormBytes = 84;
 
 struct MessageHead {
   Shared<uint64_t> taken;  // written by the receiver; see message_log.h
   uint64_t number;         // + 1; 0 in a hole
   uint64_t offset, bytes;  // of the data
   int32_t tag;
-  uint32_t checksum;
-  char form[kFormBytes];  // type and shape, readable
+  uint32_t checksum;       // of the data
+  uint32_t head_checksum;  // of all of this but `taken`
+  char form[kFormBytes];   // type and shape, readable
 };
 static_assert(sizeof(MessageHead) == 128, "heads do not straddle pages");
 
@@ -67,12 +68,16 @@ class PairFile {
     return reinterpret_cast<MessageHead*>(heads_.data())[number];
   }
   SeenMessage see(uint64_t number) const;
+  // Why a message is not there that an end asks for: HVDFT_EINVAL, and an error, if it is damaged.
+  int why_not_there(uint64_t number) const;
   uint64_t sent() const { return header().sender.count.load(std::memory_order_acquire); }
 
   // The next message: get room for its data; write the data, a stretch at a time; publish it.
   int room(uint64_t bytes, uint64_t* offset) const;
   int write(uint64_t offset, const char* data, uint64_t bytes) const;
   void publish(const MessageHead& head) const;  // form, tag, checksum, offset of its data
+  // HVDFT_EINVAL, and an error, if what was read is not what was sent.
+  int check_data(uint64_t number, const char* data) const;
   int read(uint64_t offset, char* data, uint64_t bytes) const;
   uint64_t memory_bytes() const;
 
@@ -83,8 +88,11 @@ class PairFile {
   int grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const;
   void free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) const;
 
+  int damaged(uint64_t number, const char* what) const;
+
   const Node* node_ = nullptr;
   int fd_ = -1;
+  std::string path_;
   Mapping control_, heads_;
 };
 

@@ -20,14 +20,14 @@ typedef struct {
 } hvdft_message;
 
 // Sends to `dest` without waiting for it: 1, or 0 if an earlier incarnation has sent this message.
-// `form` and `checksum` of a repeated message are compared with the first.
-HVDFT_API int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum,
-                                const void* data, uint64_t bytes);
+// `form` and checksum of a repeated message are compared with those of the first.
+HVDFT_API int hvdft_worker_send(int dest, int32_t tag, const char* form, const void* data,
+                                uint64_t bytes);
 // Waits for the message of the next receive from `source` with this tag. HVDFT_AGAIN: it has not
 // come in time.
 HVDFT_API int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms,
                                          hvdft_message* out);
-// Receives it: copies its data.
+// Receives it: copies its data. HVDFT_EINVAL if these are not what was sent.
 HVDFT_API int hvdft_worker_take_message(int source, const hvdft_message* message, void* to);
 
 // Bytes that this rank has sent and received since its latest snapshot, and its share of the free

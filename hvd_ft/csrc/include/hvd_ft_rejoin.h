@@ -29,7 +29,7 @@ HVDFT_API void hvdft_rejoin_verdict(const hvdft_rejoin_state* nodes, int count, 
 
 typedef struct hvdft_rejoining hvdft_rejoining;
 
-// NULL and an error if the arena is not this job's.
+// NULL and an error if the arena is not this job's, or its log is damaged.
 HVDFT_API hvdft_rejoining* hvdft_rejoin_open(const char* dir, const char* job);
 HVDFT_API void hvdft_rejoin_close(hvdft_rejoining* node);
 // Marks an arena that was just made as one that is to be filled.
@@ -49,9 +49,10 @@ HVDFT_API uint64_t hvdft_rejoin_head_bytes(void);
 // Memory for what will be copied from the node with this head.
 HVDFT_API int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head);
 // Everything is copied: makes it this node's own, and its ranks such as have to be started again.
-// This host's clock (CLOCK_MONOTONIC) is so far ahead of theirs.
-HVDFT_API void hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head,
-                                  uint64_t generation, int64_t ahead_ns);
+// This host's clock (CLOCK_MONOTONIC) is so far ahead of theirs. HVDFT_EINVAL, and an error, if the
+// copied log is damaged.
+HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
+                                 int64_t ahead_ns);
 
 // Notes that this op will be done over.
 HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "arena/records.h"
 #include "base/error.h"
 #include "protocol/node_order.h"
 
@@ -87,7 +88,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
                 "snapshots (FaultTolerance callback or state.commit())",
                 kIndexEntries);
   }
-  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op};
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op, 0};
   RingPlan plan = node_.plan(record);
   NodeOrder order(plan, node_.number());
   record.first_given = order.first_given;
@@ -105,6 +106,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
   uint64_t offset;
   code = give(record.bytes(), "the op log", &offset);
   if (code != HVDFT_OK) return code;
+  record.checksum = checksum_of(record, tail);
   std::memcpy(node_.heap() + offset, &record, sizeof record);
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   index.store(offset + 1, std::memory_order_release);

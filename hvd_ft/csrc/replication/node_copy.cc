@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arena/records.h"
 #include "base/doorbell.h"
 #include "protocol/node_order.h"
 
@@ -75,7 +76,7 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete) {
   return merged;
 }
 
-void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns) {
+int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns) {
   using H = NodeHeader;
   NodeHeader& h = node.header();
   for (auto word : {&H::term, &H::log_length, &H::mark, &H::kept, &H::truncated, &H::decided_before,
@@ -83,6 +84,7 @@ void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64
                     &H::divergence_count}) {
     (h.*word).store((theirs.*word).load());
   }
+  if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {
     RingPlan plan = node.plan(record);
     NodeOrder order(plan, node.number());
@@ -92,6 +94,7 @@ void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64
       record.partial_offset -= plan.on_edge(theirs.file.node, 0).from;
       record.partial_offset += plan.on_edge(node.number(), 0).from;
     }
+    record.checksum = checksum_of(record, &record + 1);
   });
   uint64_t events = h.event_count.load();
   for (uint64_t i = events > kEvents ? events - kEvents : 0; i < events; ++i) {
@@ -109,6 +112,7 @@ void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64
       block.slot_bytes.store(0);
     }
   }
+  return HVDFT_OK;
 }
 
 void begin_at(Node& node, uint64_t op) {

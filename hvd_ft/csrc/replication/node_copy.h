@@ -15,8 +15,8 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete);
 
 // Makes the copy this node's own: the rest of the head, and how this node takes part in the ops of
 // the log. Its ranks appear as ranks whose workers are dead, with no snapshot. `ahead_ns`: of this
-// host's clock against theirs.
-void adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns);
+// host's clock against theirs. HVDFT_EINVAL, and an error, if a record is not as it was written.
+int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns);
 
 // On a node that was copied: all ops before this one are complete, and this node's ranks have to
 // contribute to it and to those after it.

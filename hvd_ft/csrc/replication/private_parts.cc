@@ -24,7 +24,7 @@ off_t place(const RankFile& file, uint64_t loop, uint64_t slot, uint64_t offset)
 
 const RankFile* PartSender::file_of(int rank) {
   auto& file = files_[rank];
-  if (!file) file = RankFile::open(node_.dir(), node_.header().file.job, rank, false);
+  if (!file) file = RankFile::open(node_.dir(), node_.file().job, rank, false);
   return file.get();
 }
 
@@ -67,7 +67,7 @@ bool PartSender::send_piece(int rank, int loop, Sent* sent, std::string* out) {
 
 const RankFile* PartReceiver::file_of(int rank) {
   auto& file = files_[rank];
-  const char* job = node_.header().file.job;
+  const char* job = node_.file().job;
   if (!file) file = RankFile::open(node_.dir(), job, rank, true, RankFile::kParts);
   if (!file && RankFile::create(node_.dir(), job, rank, node_.limit(), RankFile::kParts) == 0) {
     file = RankFile::open(node_.dir(), job, rank, true, RankFile::kParts);

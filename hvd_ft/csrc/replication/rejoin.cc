@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "arena/records.h"
 #include "base/error.h"
 #include "hvd_ft_rejoin.h"
 #include "protocol/shared_snapshot.h"
@@ -42,7 +43,7 @@ struct hvdft_rejoining {
   }
   std::unique_ptr<RankFile> file(int rank, bool writable) const {
     auto kind = node->is_local(rank) ? RankFile::kLocal : RankFile::kParts;
-    return RankFile::open(node->dir(), header().file.job, rank, writable, kind);
+    return RankFile::open(node->dir(), node->file().job, rank, writable, kind);
   }
 };
 
@@ -58,6 +59,7 @@ void hvdft_rejoin_verdict(const hvdft_rejoin_state* nodes, int count, hvdft_rejo
 
 hvdft_rejoining* hvdft_rejoin_open(const char* dir, const char* job) {
   auto node = Node::open(dir, job, Node::kAgent);
+  if (node && hvdft::check_log(*node) != HVDFT_OK) return nullptr;
   return node ? new hvdft_rejoining{std::move(node)} : nullptr;
 }
 
@@ -101,9 +103,9 @@ int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head) {
   return hvdft::grow_heap(*node->node, bytes, "the log of the job that this host joins");
 }
 
-void hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
-                        int64_t ahead_ns) {
-  hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation, ahead_ns);
+int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
+                       int64_t ahead_ns) {
+  return hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation, ahead_ns);
 }
 
 void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op) {
@@ -134,6 +136,7 @@ int hvdft_rejoin_slot_of(hvdft_rejoining* node, int rank, int number, int slot,
   if (out->word == 0 || out->bytes == 0) return HVDFT_OK;
   auto file = node->file(rank, false);
   if (!file) return HVDFT_ESYS;
+  if (int code = file->check_slot(out->bytes, out->stripe); code != HVDFT_OK) return code;
   *data = node->map(*file, number, slot, out->bytes, false);
   return *data != nullptr ? HVDFT_OK : HVDFT_ESYS;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "base/crc32c.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -82,6 +83,7 @@ int Messages::send(int dest, MessageHead& head, const char* data) {
   End* end = this->end(kOut, dest);
   if (end == nullptr) return HVDFT_ESYS;
   const PairFile& file = *end->file;
+  head.checksum = crc32c(data, head.bytes);
   int code = 0;
   if (is_repeated(end->position, file.sent())) {
     code = repeat(*end, head);
@@ -110,6 +112,7 @@ int Messages::repeat(const End& end, const MessageHead& head) const {
   uint32_t dest = end.file->header().file.size;
   const char* rule = "a restarted script must send the same messages in the same order";
   if (!end.file->see(number).there) {
+    if (int code = end.file->why_not_there(number); code != HVDFT_OK) return code;
     return fail(HVDFT_ETRUNCATED,
                 "rank %d cannot be replayed: it sends message %lu to rank %u again, "
                 "which lies before its snapshot; %s",
@@ -139,6 +142,7 @@ int Messages::find(int source, int32_t tag, hvdft_message* out) {
   const MessageHead& head = file.message(found.number);
   const char* rule = "a restarted script must receive the same messages in the same order";
   if (found.what == Finding::kDropped) {
+    if (int code = file.why_not_there(found.number); code != HVDFT_OK) return code;
     return fail(HVDFT_ETRUNCATED,
                 "rank %d cannot be replayed: it asks for message %lu of rank %d, which "
                 "lies before its snapshot; %s",
@@ -169,6 +173,7 @@ int Messages::take(int source, uint64_t number, char* to) {
   const PairFile& file = *end->file;
   MessageHead& head = file.message(number);
   int code = file.read(head.offset, to, head.bytes);
+  if (code == HVDFT_OK) code = file.check_data(number, to);
   if (code != HVDFT_OK) return code;
   uint64_t mine = end->position.count + 1;
   if (head.taken.load() != mine) {
@@ -242,14 +247,12 @@ void catch_up(Worker& w) {
 
 }  // namespace
 
-int hvdft_worker_send(int dest, int32_t tag, const char* form, uint32_t checksum, const void* data,
-                      uint64_t bytes) {
+int hvdft_worker_send(int dest, int32_t tag, const char* form, const void* data, uint64_t bytes) {
   Worker& w = *the_worker();
   if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");
   hvdft::MessageHead head{};
   head.bytes = bytes;
   head.tag = tag;
-  head.checksum = checksum;
   if (std::strlen(form) >= sizeof head.form) {
     return fail(HVDFT_EINVAL,
                 "an array of %s has too many dimensions for a message; send it "

@@ -252,6 +252,7 @@ int hvdft_worker_snapshot_give_up(int number, uint64_t cut) {
 int hvdft_worker_snapshot_get(int number, const void** data, hvdft_snapshot* out) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
+  const Worker& w = *the_worker();
   if (int code = publish_complete(number, true); code != HVDFT_OK) return code;
   uint64_t published = loop->published.load(std::memory_order_acquire);
   if (published == 0) return 0;
@@ -259,7 +260,8 @@ int hvdft_worker_snapshot_get(int number, const void** data, hvdft_snapshot* out
   uint64_t word = loop->slots[slot].load();
   *out = {hvdft::cut_of(word), (published >> 1) - 1, loop->bytes[slot], loop->stripes[slot],
           static_cast<uint32_t>(word)};
-  *data = being_read.map(*the_worker()->file, number, slot, out->bytes, false);
+  if (int code = w.file->check_slot(out->bytes, out->stripe); code != HVDFT_OK) return code;
+  *data = being_read.map(*w.file, number, slot, out->bytes, false);
   return *data != nullptr ? 1 : HVDFT_ESYS;
 }
 
@@ -271,8 +273,10 @@ int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64
   uint64_t word = published_word(*loop);
   for (int slot = 0; slot < 2; ++slot) {
     if (theirs.slots[slot].load(std::memory_order_seq_cst) != word) continue;
-    const char* all =
-        stripes[rank].map(w.arenas->file(rank), number, slot, theirs.bytes[slot], false);
+    const hvdft::RankFile& file = w.arenas->file(rank);
+    int code = file.check_slot(theirs.bytes[slot], theirs.stripes[slot]);
+    if (code != HVDFT_OK) return code;
+    const char* all = stripes[rank].map(file, number, slot, theirs.bytes[slot], false);
     if (all == nullptr) return HVDFT_ESYS;
     *data = all + theirs.stripes[slot];
     *bytes = theirs.bytes[slot] - theirs.stripes[slot];

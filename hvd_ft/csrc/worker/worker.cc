@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "arena/memory.h"
+#include "arena/records.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -94,7 +95,7 @@ int hvdft_worker_open(void) {
 int hvdft_worker_rank(void) { return the_worker()->rank; }
 int hvdft_worker_size(void) { return the_worker()->node->size(); }
 
-int hvdft_worker_nodes(void) { return static_cast<int>(the_worker()->node->header().file.nodes); }
+int hvdft_worker_nodes(void) { return static_cast<int>(the_worker()->node->file().nodes); }
 int hvdft_worker_incarnation(void) { return static_cast<int>(the_worker()->incarnation); }
 
 uint32_t hvdft_worker_ticket(void) { return the_worker()->block().worker_doorbell.load(); }
@@ -162,6 +163,7 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
                 "state.sync()) with the same collectives as before",
                 w.rank, id);
   }
+  if (int code = hvdft::check_record(*w.node, *record); code != HVDFT_OK) return code;
   const hvdft::OpHead& op = record->op;
   const char* tail = reinterpret_cast<const char*>(record + 1);
   uint64_t block_bytes = op.blocks * sizeof(uint64_t);

@@ -26,7 +26,7 @@ void become(int rank) {
 void send_around(int rank) {
   int to = (rank + 1) % kRanks, from = (rank + kRanks - 1) % kRanks;
   for (uint64_t n = 0; n < kMessages; ++n) {
-    CHECK(hvdft_worker_send(to, 0, "uint64", 0, &n, sizeof n) >= 0);
+    CHECK(hvdft_worker_send(to, 0, "uint64", &n, sizeof n) >= 0);
     hvdft_message next;
     uint64_t got = 0;
     CHECK(hvdft_worker_await_message(from, 0, 60000, &next) == HVDFT_OK);

@@ -1,0 +1,14 @@
+// CRC-32C, by which damage to shared memory is found: of records and heads, not of results.
+#ifndef HVD_FT_CRC32C_H
+#define HVD_FT_CRC32C_H
+
+#include <cstdint>
+
+namespace hvdft {
+
+// Of `bytes` of data; `before`: of what comes before them.
+uint32_t crc32c(const void* data, uint64_t bytes, uint32_t before = 0);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_CRC32C_H
