@@ -14,7 +14,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import listening
 from hvd_ft.launcher.listening import ALL, EVERYWHERE, listen_address, listening_there
 
-OWN = "192.0.2.1"  # of this host's only interface, besides loopback
+OWN = "192.0.2.1"  # of this host's first interface, besides loopback
 
 
 class Names:
@@ -38,8 +38,11 @@ class Names:
         monkeypatch.setattr(socket, "gethostname", lambda: "here")
         monkeypatch.setattr(socket, "getaddrinfo", self._find)
         monkeypatch.setattr(socket, "socket", Datagrams)
-        entries = [type("Entry", (), {"family": socket.AF_INET, "address": OWN})]
-        monkeypatch.setattr(listening.psutil, "net_if_addrs", lambda: {"eth7": entries})
+        interfaces = {
+            name: [type("Entry", (), {"family": socket.AF_INET, "address": address})]
+            for name, address in {"eth7": OWN, "eth8": "198.51.100.1"}.items()
+        }
+        monkeypatch.setattr(listening.psutil, "net_if_addrs", lambda: interfaces)
 
     def _find(self, name: str, *_: Any) -> list[Any]:
         if name not in self.known:
@@ -79,7 +82,9 @@ def test_an_address_that_is_not_this_host_s(names: Names) -> None:
 def test_what_the_user_says(names: Names) -> None:
     assert listen_address(("here", "n1"), ALL) == EVERYWHERE
     assert listen_address(("here", "n1"), "eth7") == OWN
-    with pytest.raises(HvdFtError, match=r"HOROVOD_FT_INTERFACE=ib7: .* give one of eth7, or all"):
+    with pytest.raises(
+        HvdFtError, match=r"HOROVOD_FT_INTERFACE=ib7: .* give one of eth7, eth8, or all"
+    ):
         listen_address(("here", "n1"), "ib7")
 
 
