@@ -221,7 +221,9 @@ class _Parts:
         """Returns whether mpirun has reached all of these; leaves out those that it cannot."""
         for name in {host.name for host in hosts} - self._reached:
             if name not in self._probes:
-                self._probes[name] = reach.Probe(name, job_environment(self._job))
+                # A job on that host too: mpirun has to listen where the host can answer.
+                there = replace(self._job, hosts=[*self._present, Host(name, 1)], machine_file="")
+                self._probes[name] = reach.Probe(name, job_environment(there))
                 continue
             reason = self._probes[name].result()
             if reason is None:
