@@ -12,6 +12,10 @@ from hvd_ft.worker import training_loop
 from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
 
+class Killed(Exception):
+    """Stands for SIGKILL."""
+
+
 @dataclass
 class FakeLoop:
     begin: int

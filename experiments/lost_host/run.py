@@ -221,7 +221,7 @@ def measure(kind: str, repeat: int, width: int, log: Path) -> dict[str, object]:
         death = None
         if kind in ("host", "shrink"):
             while job.runs and Steps.read(times).latest < DIE_STEP:
-                time.sleep(0.05)
+                time.sleep(0.05)  # the files come from the hosts one by one, and grow
             begin = time.monotonic_ns()
             kill(ClusterDir(cluster), f"n{VICTIM}")
             death = Death(begin, time.monotonic_ns())

@@ -25,7 +25,7 @@ from hvd_ft.launcher.generations import (
     agents_late,
     agents_lost,
 )
-from hvd_ft.launcher.host_watch import GiveUp, NewAgents
+from hvd_ft.launcher.host_watch import GiveUp
 from hvd_ft.launcher.hydra_output import MpirunOutput
 from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings, listens_at
 from hvd_ft.launcher.job_leader import lead
@@ -291,7 +291,7 @@ class _Run:
         return job is not None and all(job.status(rank).step > 1 for rank in range(job.size))
 
     def _watch_hosts(self, now: float) -> None:
-        verdict = self._look(now)
+        verdict = self.members.look(self.hosts, now)
         if self.leader and self.leader.deposed:
             self.mpirun.kill()
         if verdict is not None and not self._why_ended:
@@ -303,9 +303,6 @@ class _Run:
                 self._no_start = why
                 self.lost = tuple(self.start.unreachable)
                 self._end_mpirun(why, counts=False)
-
-    def _look(self, now: float) -> NewAgents | GiveUp | None:
-        return self.members.look(self.hosts, now)
 
     def _end_mpirun(self, why: str, counts: bool) -> None:
         self._why_ended, self._counts = why, counts
@@ -368,7 +365,7 @@ class _Run:
     def _given_up(self) -> Over | None:
         if self.leader and self.leader.deposed:
             return Over("another hvdft run has taken the job over, so this one ends")
-        verdict = self._look(self.loop.now())
+        verdict = self.members.look(self.hosts, self.loop.now())
         return self._give_up(verdict) if isinstance(verdict, GiveUp) else None
 
     def _give_up(self, verdict: GiveUp) -> Over:

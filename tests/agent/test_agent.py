@@ -16,13 +16,8 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft import libraries
-from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import mpi_environment
 from hvd_ft.job.directory import JobDirectory
-from hvd_ft.job.launcher_processes import is_launcher
-from hvd_ft.job.placement import Nodes
-from hvd_ft.job.worker_environment import check_command, worker_environment
 
 RunAgents = Callable[..., Ended]
 
@@ -246,23 +241,6 @@ def test_the_job_ends_with_the_script_that_started_mpirun(
 
 
 @pytest.mark.parametrize(
-    ("argv", "answer"),
-    [
-        (["/bin/sh", "/opt/bin/mpirun", "-np", "2"], True),
-        (["/usr/bin/python3", "/usr/bin/horovodrun", "-np", "2"], True),
-        (["/bin/sh", "-c", "mpirun -np 2 hvdft agent python x.py"], True),
-        (["/bin/sh", "-c", "echo mpirun"], False),
-        (["bash", "run_mpirun.sh"], False),
-        (["mpiexec.hydra", "-n", "2"], True),
-        (["/opt/bin/hydra_pmi_proxy", "--usize", "-1"], True),
-        ([], False),
-    ],
-)
-def test_what_is_a_launcher(argv: list[str], answer: bool) -> None:
-    assert is_launcher(argv) == answer
-
-
-@pytest.mark.parametrize(
     ("strike", "env", "line"),
     [
         ("kill", {}, "was killed, and its worker with it; another one (pid "),
@@ -409,43 +387,3 @@ def test_an_agent_does_not_wait_for_ever_for_the_others(run_hvdft: RunHvdft) -> 
     ended = run_hvdft([], env=env, program=program)
     assert ended.code != 0
     assert "hvdft: rank 0 waited 1 s in MPI_Init for some of the agents of rank 1" in ended.err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["python3", "-c", "code"],
-        ["python3", "-m", "module"],
-        ["python3", "-W", "error", "-u", "-"],
-        ["sh", "nothere.py"],
-    ],
-)
-def test_commands_without_a_script_to_check(command: list[str]) -> None:
-    check_command(command)
-
-
-def test_a_script_is_found_behind_options() -> None:
-    with pytest.raises(HvdFtError, match=r"script nothere\.py"):
-        check_command([sys.executable, "-u", "-X", "dev", "nothere.py", "-c"])
-
-
-def test_the_workers_environment() -> None:
-    environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
-    # Those of a job that the worker may start itself are not ours.
-    ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_NODE_LEASE": "3"}
-    env = worker_environment(
-        {**environ, **ours, "HOROVOD_CYCLE_TIME": "2"},
-        rank=3,
-        nodes=Nodes((0, 2, 5)),
-        job="j",
-        directory="/d",
-    )
-    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A", *ours}
-    assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
-    assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
-    assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
-    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
-    assert env["HOROVOD_FT_HOMOGENEOUS"] == "0"
-    assert env["HOROVOD_FT_LIBRARY"] == libraries.library_path()
-    env = worker_environment({}, rank=4, nodes=Nodes((0, 2, 5)), job="j", directory="/d")
-    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("0", "1")

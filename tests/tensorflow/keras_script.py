@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from fake_worker import FakeWorker
+from fake_worker import FakeWorker, Killed
 
 from hvd_ft.tensorflow import draws
 
@@ -18,10 +18,6 @@ SAMPLES, BATCH, EPOCHS = 28, 4, 3
 STEPS = SAMPLES // BATCH
 X = np.arange(SAMPLES * 3, dtype=np.float32).reshape(SAMPLES, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
-
-
-class Killed(Exception):
-    """Stands for SIGKILL."""
 
 
 class Job(keras.callbacks.Callback):
@@ -85,6 +81,13 @@ def everything(*roots: Any) -> list[np.ndarray]:
     return [item.numpy() for item in found.values()]
 
 
+def assert_same(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> None:
+    """Compares variables, bit for bit."""
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def draw_of_all() -> float:
     """Draws from each kind of generator that there is: a sum, other ones for other states."""
     eager = tf.random.uniform([]) + tf.random.uniform([], seed=5) + _traced_draw()
@@ -104,6 +107,13 @@ def fresh_process() -> None:
     draws.restore_draws([next(_KEYS), 0])
     keras.utils.set_random_seed(7)
     tf.random.set_global_generator(tf.random.Generator.from_seed(7))
+
+
+def end_process() -> None:
+    keras.backend.clear_session()
+    # The dataset of a killed fit is in a reference cycle. When tf.data ends its tuning thread, that
+    # thread may miss it, and sleeps again for as long as it has existed, up to a minute.
+    gc.collect()
 
 
 def shuffled() -> tf.data.Dataset:

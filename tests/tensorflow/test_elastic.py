@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_worker import FakeArena, FakeWorker, incarnation
+from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
 hvd_tf = pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
 import horovod.tensorflow.keras as hvd_keras  # noqa: E402
-from keras_script import everything, fresh_process  # noqa: E402
+from keras_script import assert_same, everything, fresh_process  # noqa: E402
 
 from hvd_ft import native  # noqa: E402
 from hvd_ft.errors import HvdFtError  # noqa: E402
@@ -27,10 +27,6 @@ keras = tf.keras
 pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
 EPOCHS, BATCHES = 3, 5
 X = np.random.default_rng(0).standard_normal((BATCHES * 4, 3)).astype(np.float32)
-
-
-class Killed(Exception):
-    """Stands for SIGKILL."""
 
 
 @pytest.fixture(autouse=True)
@@ -133,8 +129,7 @@ def test_a_killed_loop_ends_as_an_undisturbed_one(every: int) -> None:
         # The first commit is not gone back to.
         assert after.trained == ALL[done[-1] + 1 if len(done) > 1 else 0 :]
         assert after.resets == [] and after.calls == 1
-        for one, other in zip(everything(state.model), everything(expected.model), strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_same(everything(state.model), everything(expected.model))
 
 
 def test_the_function_is_called_again_when_the_number_of_ranks_changes(size: list[int]) -> None:
@@ -271,8 +266,7 @@ def test_a_killed_fit_ends_as_an_undisturbed_one(size: list[int]) -> None:
         assert worker.jumps == [1], "the loop of the state has ended with its first collective"
         assert job.seen == undisturbed.seen  # it is part of the snapshot, as plain attributes are
         assert job.done["steps"] == len(undisturbed.seen) - (killed_at - 1) // 3 * 3
-        for one, other in zip(everything(model), everything(expected), strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_same(everything(model), everything(expected))
 
 
 def test_a_fit_ends_when_the_number_of_ranks_changes(size: list[int]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_worker import FakeArena, FakeWorker, incarnation
+from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
@@ -26,10 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integ
 X = np.arange(84, dtype=np.float32).reshape(28, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
 STEPS = 12
-
-
-class Killed(Exception):
-    """Stands for SIGKILL."""
 
 
 class Job(v1.train.SessionRunHook):

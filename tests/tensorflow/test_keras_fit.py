@@ -1,6 +1,5 @@
 """A fit that is killed and resumed ends as if nothing had happened, bit for bit."""
 
-import gc
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_worker import FakeArena, FakeWorker, incarnation
+from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
@@ -22,12 +21,12 @@ from keras_script import (  # noqa: E402
     EPOCHS,
     STEPS,
     Job,
-    Killed,
     X,
     Y,
+    assert_same,
+    end_process,
     everything,
     fresh_process,
-    images,
     make_model,
 )
 
@@ -79,26 +78,13 @@ def killed(data: str, arena: FakeArena, number: int, after: int, **args: Any) ->
 def undisturbed(data: str) -> tuple[list[np.ndarray], dict[str, list[float]], list[list[float]]]:
     with incarnation(FakeArena(), 0) as worker:
         model, history = train(data, worker, None)
-    return contents(model), history, model.seen
-
-
-def contents(model: keras.Model) -> list[np.ndarray]:
-    return everything(model)
-
-
-def assert_same(left: list[np.ndarray], right: list[np.ndarray]) -> None:
-    assert len(left) == len(right)
-    for one, other in zip(left, right, strict=True):
-        np.testing.assert_array_equal(one, other)
+    return everything(model), history, model.seen
 
 
 @pytest.fixture(autouse=True)
-def _deterministic() -> Iterator[None]:
+def _ended() -> Iterator[None]:
     yield
-    keras.backend.clear_session()
-    # The dataset of a killed fit is in a reference cycle. When tf.data ends its tuning thread, that
-    # thread may miss it, and sleeps again for as long as it has existed, up to a minute.
-    gc.collect()
+    end_process()
 
 
 def resumed(
@@ -117,7 +103,7 @@ def test_a_killed_fit_ends_as_an_undisturbed_one(data: str) -> None:
     model, resumed_history, worker = resumed(data, kill_after=11)
     assert worker.jumps == [0]
     assert model.seen == batches[9:]  # the snapshot lies before step 9
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -127,7 +113,7 @@ def test_it_may_die_at_any_step(kill_after: int, resumed_at: int) -> None:
     model, resumed_history, worker = resumed("reshuffle", kill_after)
     assert worker.jumps == ([0] if resumed_at else [])
     assert model.seen == batches[resumed_at:]
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -169,7 +155,7 @@ def test_what_is_copied_beside_training_is_the_boundarys(
     model, resumed_history, worker = resumed("reshuffle", 11, every=every, more=[Stepped()])
     assert worker.jumps == [0]
     assert model.seen == batches[resumed_at:]
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -180,7 +166,7 @@ def test_it_may_die_again_and_again() -> None:
         killed("augmented", arena, number, after)
     with incarnation(arena, 3) as worker:
         model, resumed_history = train("augmented", worker, None)
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -189,7 +175,7 @@ def test_no_snapshot_at_the_end_of_an_epoch_of_unknown_length() -> None:
     weights, history, batches = undisturbed("unknown_length")
     model, resumed_history, _ = resumed("unknown_length", kill_after=STEPS + 1, every=STEPS)
     assert model.seen == batches[STEPS:]
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -208,7 +194,7 @@ def test_ways_to_compile(compile_args: Callable[[], dict[str, Any]]) -> None:
         model, history = train("reshuffle", worker, None, compile_args=compile_args)
     again, resumed_history, worker = resumed("reshuffle", kill_after=6, compile_args=compile_args)
     assert worker.jumps == [0]
-    assert_same(contents(again), contents(model))
+    assert_same(everything(again), everything(model))
     assert resumed_history == history
 
 
@@ -223,7 +209,7 @@ def test_validation_data_is_where_it_was(data: str) -> None:
             common = {**DATA["reshuffle"](), "validation_data": held_out, "verbose": 0}
             told.append(model.fit(**common, epochs=epochs, callbacks=fellows).history)
             kill_after = kill_after and kill_after - fellows[1].steps
-        return told, contents(model)
+        return told, everything(model)
 
     with incarnation(FakeArena(), 0) as worker:
         expected = script(worker, None)
@@ -258,7 +244,7 @@ def two_fits(data: str, worker: FakeWorker, kill_after: int | None) -> tuple[Any
         worker.collective("between")
         numbers = tf.data.Dataset.range(9).shuffle(9)
         results += [fitted.history, random.random(), np.random.rand(), *map(int, numbers)]
-    return contents(model), model.seen, results, job.steps
+    return everything(model), model.seen, results, job.steps
 
 
 @pytest.mark.parametrize("data", ["reshuffle", "cache", "unknown_length", "arrays"])
@@ -287,7 +273,7 @@ def test_a_restarted_script_may_have_other_callbacks() -> None:
         model, resumed_history = train(
             "reshuffle", worker, None, more=[keras.callbacks.LambdaCallback()]
         )
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
     assert resumed_history == history
 
 
@@ -308,7 +294,7 @@ def test_a_model_is_built_from_what_it_was_called_with() -> None:
         model.compile(keras.optimizers.Adam(0.05), "mse")
         words = {"word": np.arange(8, dtype=np.int32)}
         model.fit(words, Y[:8], verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
-        return contents(model)
+        return everything(model)
 
     arena = FakeArena()
     with incarnation(arena, 0):
@@ -362,7 +348,7 @@ def test_without_an_agent_nothing_changes() -> None:
             keras.callbacks.ReduceLROnPlateau("loss", patience=1, min_delta=1e9),
         ],
     )
-    assert_same(contents(model), weights)
+    assert_same(everything(model), weights)
 
 
 def test_another_model_is_refused() -> None:
@@ -397,83 +383,6 @@ def test_backup_and_restore_is_refused(tmp_path: Path) -> None:
 def test_snapshot_steps_are_checked(steps: Any) -> None:
     with pytest.raises(HvdFtError, match="snapshot_steps"):
         hvd_callbacks.FaultTolerance(steps)
-
-
-def noisy_layers() -> list[Any]:
-    return [
-        keras.layers.Dense(4),
-        keras.layers.Dropout(0.5),
-        keras.layers.GaussianNoise(0.1),
-        keras.layers.Lambda(lambda x: tf.nn.dropout(x, 0.3) + tf.random.normal([4], seed=2)),
-    ]
-
-
-@pytest.mark.parametrize("eagerly", [False, True], ids=["traced", "eager"])
-def test_what_layers_and_operations_draw_is_drawn_again(
-    eagerly: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As users have them: without a generator that TensorFlow lets one read."""
-
-    def script(worker: FakeWorker, kill_after: int | None) -> Any:
-        fresh_process()
-        model = keras.Sequential([*noisy_layers(), keras.layers.Dense(1)])
-        model.compile(keras.optimizers.Adam(0.05), "mse", run_eagerly=eagerly)
-        fellows = [hvd_callbacks.FaultTolerance(3), Job(worker, kill_after)]
-        history = model.fit(**DATA["reshuffle"](), epochs=2, verbose=0, callbacks=fellows).history
-        # The generators that there are, and operations with and without a seed.
-        drawn = [random.random(), np.random.rand(), *tf.random.uniform([2]).numpy()]
-        drawn += [*tf.random.uniform([2], seed=3).numpy(), *noise().numpy()]
-        return history, contents(model), drawn
-
-    @tf.function
-    def noise() -> Any:
-        return tf.random.normal([2])
-
-    with incarnation(FakeArena(), 0) as worker:
-        history, weights, drawn = script(worker, None)
-    for kill_after in (5, 2 * STEPS):
-        arena = FakeArena()
-        with incarnation(arena, 0) as worker, pytest.raises(Killed):
-            script(worker, kill_after)
-        with incarnation(arena, 1) as worker:
-            history_again, weights_again, drawn_again = script(worker, None)
-        assert worker.jumps == [0]
-        assert history_again == history
-        assert_same(weights_again, weights)
-        assert drawn_again == drawn
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("options", [{}, {"seed": 4}], ids=["global", "seed"])
-def test_images_that_are_changed_at_random_are_so_again(options: dict[str, int]) -> None:
-    pytest.importorskip("scipy")
-
-    def script(worker: FakeWorker, kill_after: int | None) -> Any:
-        fresh_process()
-        model = make_model([keras.layers.Flatten(), keras.layers.Dense(4)])
-        fellows = [hvd_callbacks.FaultTolerance(3), Job(worker, kill_after)]
-        model.fit(**images(**options), epochs=EPOCHS, verbose=0, callbacks=fellows)
-        return model.history.history, contents(model)
-
-    with incarnation(FakeArena(), 0) as worker:
-        history, weights = script(worker, None)
-    for kill_after in (5, STEPS + 1, 2 * STEPS + 5):
-        arena = FakeArena()
-        with incarnation(arena, 0) as worker, pytest.raises(Killed):
-            script(worker, kill_after)
-        with incarnation(arena, 1) as worker:
-            history_again, weights_again = script(worker, None)
-        assert worker.jumps == [0]
-        assert history_again == history
-        assert_same(weights_again, weights)
-
-
-def test_data_that_is_read_by_several_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {**DATA["sequence"](), "workers": 2}
-    with incarnation(FakeArena(), 0):
-        make_model().fit(**data, verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
-    [line] = capsys.readouterr().err.splitlines()
-    assert "hvdft: fit reads its data (Reordered) by several workers" in line
 
 
 def test_local_sums_of_horovods_optimizer_are_kept() -> None:

@@ -6,14 +6,13 @@ Each of them trains a small model three times in this process: undisturbed, kill
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from fake_worker import FakeArena, FakeWorker, incarnation
+from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow.keras", reason="Horovod is not built")
 
-from keras_script import Job, Killed, X, Y, everything, fresh_process  # noqa: E402
+from keras_script import Job, X, Y, assert_same, everything, fresh_process  # noqa: E402
 from test_optimizers import OPTIONS, public  # noqa: E402
 
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
@@ -91,8 +90,7 @@ def check(make_optimizer: Callable[[], Any], **options: Any) -> None:
         history_again, values_again = train(make_optimizer, worker, None, **options)
     assert worker.jumps == [0]
     assert history_again == history
-    for one, other in zip(values_again, values, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same(values_again, values)
 
 
 def cases() -> Iterator[Any]:

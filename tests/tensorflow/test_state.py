@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_worker import FakeArena, FakeWorker, incarnation
+from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
-from keras_script import draw_of_all, everything, fresh_process  # noqa: E402
+from keras_script import assert_same, draw_of_all, everything, fresh_process  # noqa: E402
 
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras
 X = np.arange(60, dtype=np.float32).reshape(20, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
 BATCHES = 5
-
-
-class Killed(Exception):
-    """Stands for SIGKILL."""
 
 
 @pytest.fixture(autouse=True)
@@ -124,8 +120,7 @@ def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
             script(worker, kill_at)
         with incarnation(arena, 1) as worker:
             state = script(worker, None)
-        for one, other in zip(contents(state), contents(expected), strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_same(contents(state), contents(expected))
         assert values(state) == values(expected)
         assert bool(worker.jumps) == (kill_at > 3)
 

@@ -1,0 +1,50 @@
+"""The command and the environment that a worker is started with."""
+
+import sys
+
+import pytest
+
+from hvd_ft import libraries
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.placement import Nodes
+from hvd_ft.job.worker_environment import check_command, worker_environment
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python3", "-c", "code"],
+        ["python3", "-m", "module"],
+        ["python3", "-W", "error", "-u", "-"],
+        ["sh", "nothere.py"],
+    ],
+)
+def test_commands_without_a_script_to_check(command: list[str]) -> None:
+    check_command(command)
+
+
+def test_a_script_is_found_behind_options() -> None:
+    with pytest.raises(HvdFtError, match=r"script nothere\.py"):
+        check_command([sys.executable, "-u", "-X", "dev", "nothere.py", "-c"])
+
+
+def test_the_workers_environment() -> None:
+    environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
+    # Those of a job that the worker may start itself are not ours.
+    ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_NODE_LEASE": "3"}
+    env = worker_environment(
+        {**environ, **ours, "HOROVOD_CYCLE_TIME": "2"},
+        rank=3,
+        nodes=Nodes((0, 2, 5)),
+        job="j",
+        directory="/d",
+    )
+    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A", *ours}
+    assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
+    assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
+    assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
+    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("1", "2")
+    assert env["HOROVOD_FT_HOMOGENEOUS"] == "0"
+    assert env["HOROVOD_FT_LIBRARY"] == libraries.library_path()
+    env = worker_environment({}, rank=4, nodes=Nodes((0, 2, 5)), job="j", directory="/d")
+    assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("0", "1")
