@@ -1,9 +1,9 @@
 """`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
 
-Ours are `State`, `ElasticSampler`, `callbacks` (Horovod's Keras callbacks and ours), `elastic` (the
-names of Horovod Elastic), `estimator` (hooks for tf.estimator), `on_restart`, `on_peer_failure`,
-`on_peer_recovered`, `on_divergence`, `incarnation`, `enabled` and `barrier`, which Horovod's
-TensorFlow binding lacks; `init` is Horovod's, prepared.
+Ours are `State`, `ElasticSampler`, `callbacks` (Horovod's Keras callbacks and ours), `estimator`
+(hooks for tf.estimator), `on_restart`, `on_peer_failure`, `on_peer_recovered`, `on_divergence`,
+`incarnation`, `enabled` and `barrier`, which Horovod's TensorFlow binding lacks; `init` is
+Horovod's, prepared.
 """
 
 # ruff: noqa: F401, F403 (this file is a list of names)
@@ -28,9 +28,7 @@ from hvd_ft.worker.peer_hooks import (
     on_restart,
 )
 
-# The star has brought Horovod's.
-import hvd_ft.tensorflow.elastic  # isort: skip
-import hvd_ft.tensorflow.keras  # isort: skip
+import hvd_ft.tensorflow.keras  # isort: skip  # the star has brought Horovod's `keras`
 
 
 def __getattr__(name: str) -> Any:

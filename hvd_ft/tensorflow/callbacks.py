@@ -52,10 +52,7 @@ class FaultTolerance(keras.callbacks.Callback):
         if worker is None:
             return
         loop = TrainingLoop(worker, *self._snapshots)
-        self._fit = FitLoop(self.model, self.params, loop, self._data, self.on_resized)
-
-    def on_resized(self) -> None:
-        """Called where fit goes on from a checkpoint of another number of ranks, once restored."""
+        self._fit = FitLoop(self.model, self.params, loop, self._data)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._fit is not None:

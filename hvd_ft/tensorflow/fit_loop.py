@@ -45,7 +45,6 @@ class FitLoop:
         params: Keras's parameters of this fit.
         loop: the training loop, not begun.
         data: if an ElasticSampler deals it out, else None.
-        on_resized: called if the fit goes on with another number of ranks, once it is restored.
 
     Raises:
         HvdFtError: something else already determines where this fit begins.
@@ -57,13 +56,11 @@ class FitLoop:
         params: dict[str, Any],
         loop: TrainingLoop,
         data: SampledFit | None = None,
-        on_resized: Callable[[], object] = lambda: None,
     ) -> None:
         self._model = model
         self._params = params
         self._loop = loop
         self._data = data
-        self._on_resized = on_resized
         self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
@@ -162,9 +159,8 @@ class FitLoop:
             if not self._resumes:
                 self._passes.append(self.step)
         if self._resumes:
-            self._resumes = False
             self._pass = self._restore(iterator)
-            self._tell_if_resized()
+            self._resumes = False
         self._reach_boundary()
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
@@ -176,16 +172,6 @@ class FitLoop:
                 source = self._with_next_batch_drawn()
             self._loop.write(self.step, partial(self._contents, done=False))
         return self._train_function(source)
-
-    def _tell_if_resized(self) -> None:
-        if self._loop.resized is None:
-            return
-        # Horovod's example of an elastic fit trains with a batch there, to create the variables.
-        vars(self._model)["fit"] = _leave_fit_out
-        try:
-            self._on_resized()
-        finally:
-            del vars(self._model)["fit"]
 
     def _reach_boundary(self) -> None:
         self._loop.set_step(self.step)
@@ -307,14 +293,6 @@ def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
     function = model.train_function
     left = getattr(function, "__self__", None)
     return left._train_function if isinstance(left, FitLoop) else function
-
-
-def _leave_fit_out(*_: Any, **__: Any) -> keras.callbacks.History:
-    say(
-        "a reset callback calls fit for the model that is being fitted; that is left out, as the "
-        "model has just been restored on all ranks"
-    )
-    return keras.callbacks.History()
 
 
 def _say_what_is_not_repeated(data: str) -> None:

@@ -108,11 +108,6 @@ class State:
         """
         self._reset_callbacks += callbacks
 
-    def call_reset_callbacks(self) -> None:
-        """Calls the functions of `register_reset_callbacks`, in their order."""
-        for callback in self._reset_callbacks:
-            callback()
-
     def sync(self) -> None:
         """Begins the training loop: all ranks take over rank 0's variables and values.
 
@@ -145,7 +140,8 @@ class State:
         if self._loop.begin() is not None:
             self._restore(self._loop)
         if self._loop.resized is not None:
-            self.call_reset_callbacks()
+            for callback in self._reset_callbacks:
+                callback()
         self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:
@@ -157,16 +153,12 @@ class State:
         Raises:
             HvdFtError: a value cannot be kept.
         """
-        self._end_step(keep=True)
-
-    def _end_step(self, keep: bool) -> None:
-        """Does what `commit` says; without `keep` it takes no snapshot."""
         self._commits += 1
         if self._loop is None:
             return
         self._loop.set_step(self._commits)
         self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
-        if keep and self._loop.wants_snapshot(self._commits):
+        if self._loop.wants_snapshot(self._commits):
             self._loop.write(self._commits, self._contents)
 
     def finish(self) -> None:
@@ -235,7 +227,7 @@ class State:
         self.epoch, self.batch = self.epoch + 1, 0
 
     def _contents(self) -> Contents:
-        values = {"values": self._get_committed(), "passes": self._passes, "rng": rng_state()}
+        values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
         drawn = {"by_batches": self._by_batches, "sampled": self._sampled}
         return read(self._kept), {**values, **drawn}
 
@@ -256,10 +248,6 @@ class State:
         if self._rng is not None:
             restore_rng_state(self._rng)
             self._rng = None
-
-    def _get_committed(self) -> dict[str, Any]:
-        """Returns the values with which a restarted process goes on."""
-        return self._get()
 
     def _get(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self._names}

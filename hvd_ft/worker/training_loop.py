@@ -103,11 +103,6 @@ class TrainingLoop:
         """Whether this process prints the messages that concern the whole job."""
         return self.worker.rank == 0 and self.worker.incarnation == 0
 
-    @property
-    def is_open(self) -> bool:
-        """Whether this loop has begun, and neither ended nor made room for another one."""
-        return _open is self
-
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
 

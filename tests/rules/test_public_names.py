@@ -22,7 +22,7 @@ from hvd_ft.tensorflow import basics  # noqa: E402
 from hvd_ft.worker import peer_hooks  # noqa: E402
 from hvd_ft.worker.exit_status import prepare_exit  # noqa: E402
 
-OURS = {"init", "callbacks", "keras", "elastic"}
+OURS = {"init", "callbacks", "keras"}
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(ours, hvd_tf), (ours_keras, hvd_keras)])
@@ -44,13 +44,6 @@ def test_callbacks_are_horovods_and_ours() -> None:
     for name in ("BroadcastGlobalVariablesCallback", "MetricAverageCallback"):
         assert getattr(ours.callbacks, name) is getattr(hvd_keras.callbacks, name)
     assert ours.callbacks.FaultTolerance
-
-
-def test_elastic_has_all_of_horovods_names() -> None:
-    assert ours.elastic is ours_keras.elastic
-    for name in {*hvd_tf.elastic.__all__, *hvd_keras.elastic.__all__}:
-        assert getattr(ours.elastic, name), name
-    assert ours.elastic.ElasticSampler is ours.ElasticSampler
 
 
 def test_the_hooks_for_estimators_come_when_they_are_asked_for() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import horovod.tensorflow.keras as _horovod
 from horovod.tensorflow.keras import *
 
-from hvd_ft.tensorflow import callbacks, elastic
+from hvd_ft.tensorflow import callbacks
 from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
 from hvd_ft.tensorflow.sampler import ElasticSampler
 from hvd_ft.tensorflow.state import State
