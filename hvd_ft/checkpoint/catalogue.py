@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -190,8 +191,13 @@ def remove_leftovers(directory: Path, jobs: Iterable[str]) -> None:
     prefixes = tuple(f".{job}-loop" for job in jobs)
     for entry in os.scandir(directory):
         if entry.name.startswith(prefixes) and entry.name.endswith((_PARTIAL, _REMOVED)):
-            with contextlib.suppress(FileNotFoundError):  # another node is doing the same
-                shutil.rmtree(entry.path)
+            shutil.rmtree(entry.path, onerror=_unless_gone)
+
+
+def _unless_gone(act: object, path: str, problem: Any) -> None:
+    """Lets a deletion go on: another node is doing the same, and each has to come to the end."""
+    if not isinstance(problem[1], FileNotFoundError):
+        raise problem[1]
 
 
 def hash_file(path: Path) -> File:

@@ -63,11 +63,16 @@ def choose(
             else "give --resume another one (hvdft checkpoint list), or leave it out"
         )
         where = directory if named else f"{directory}/{name}"
-        raise HvdFtError(f"the checkpoint {where} cannot be used: {problem.text}; {older}")
-    reason = problems[names[0]] if names else None
-    newest = f" (the newest one, {names[0]}: {reason.text})" if reason else ""
+        raise HvdFtError(f"the checkpoint {where} cannot be used: {problem}; {older}")
+    # One that only lies elsewhere helps more than a newer one that is nowhere as a whole.
+    whole = [name for name in names if (found := problems[name]) and found.whole]
+    text = ""
+    if whole:
+        text = f" (the newest one that is whole, {whole[0]}: {problems[whole[0]]})"
+    elif names:
+        text = f" (the newest one, {names[0]}: {problems[names[0]]})"
     raise HvdFtError(
-        f"there is no complete checkpoint in {directory}{newest}: give --resume the directory of "
+        f"there is no complete checkpoint in {directory}{text}: give --resume the directory of "
         "--checkpoint-dir, or leave it out"
     )
 
@@ -76,6 +81,10 @@ def choose(
 class _Problem:
     text: str
     passed_over: bool  # for an older one, without a word
+    whole: bool = False  # all parts are somewhere
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def _problem(
@@ -92,7 +101,7 @@ def _problem(
     anywhere = {rank for offer in there for rank in offer.ranks}
     missing = sorted(set(range(there[0].size)) - anywhere)
     if missing and not named:
-        return _Problem(f"the part of rank {missing[0]} is missing", True)
+        return _Problem(f"the part of rank {missing[0]} is missing", passed_over=True)
     for of_host, ranks in zip(of_hosts, hosts, strict=True):
         here = set(of_host[name].ranks) if name in of_host else set()
         for rank in ranks:
@@ -100,7 +109,8 @@ def _problem(
                 return _Problem(
                     f"the part of rank {rank} is not on the host that the rank is on now; copy it, "
                     "or give a directory that all hosts share",
-                    not named,
+                    passed_over=not named,
+                    whole=True,
                 )
     return None
 

@@ -66,10 +66,10 @@ def first_behind(cuts: Mapping[Cut, Parts], position: int) -> Cut | None:
     return next(behind, None)
 
 
-def newest_of_all(of_nodes: Iterable[Collection[Cut]]) -> Cut | None:
-    """Returns the newest cut that all of these nodes have; None if there is none."""
+def had_by_all(of_nodes: Iterable[Collection[Cut]]) -> list[Cut]:
+    """Returns the cuts that all of these nodes have, the newest one first."""
     sets = [set(cuts) for cuts in of_nodes]
-    return max(set.intersection(*sets), default=None) if sets else None
+    return sorted(set.intersection(*sets), reverse=True) if sets else []
 
 
 def with_earlier_loops(cuts: Mapping[Cut, Parts], cut: Cut) -> dict[Cut, Parts]:

@@ -4,7 +4,8 @@ There may be no agents any more, so nodes do not hear of each other but by the d
 have the latest snapshot while another one has only the one before. So each writes its share of
 both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
 have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
-left out in the end, and the checkpoint says so.
+left out in the end, and the checkpoint says so. Nodes that have a directory each do not hear of
+each other: they complete both, and the job that goes on takes the newest that is everywhere.
 """
 
 import shutil
@@ -16,7 +17,7 @@ import msgspec
 from hvd_ft.checkpoint.catalogue import remove_leftovers
 from hvd_ft.checkpointer.capture import capture, held, messages
 from hvd_ft.checkpointer.completion import complete
-from hvd_ft.checkpointer.cuts import Cut, Parts, common, newest_of_all, with_earlier_loops
+from hvd_ft.checkpointer.cuts import Cut, Parts, common, had_by_all, with_earlier_loops
 from hvd_ft.checkpointer.origin import Origin, write_file
 from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
 from hvd_ft.errors import HvdFtError
@@ -53,7 +54,7 @@ def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
 def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> list[Cut]:
     """Writes this node's share of the latest cuts; returns those that it has on the disk."""
     written: list[Cut] = []
-    enough = _MOST_CUTS if len(origin.group) > 1 else 1
+    enough = _MOST_CUTS if origin.place.nodes > 1 else 1
     for cut in sorted(cuts, reverse=True)[:_MOST_CUTS]:
         if len(written) == enough:
             break
@@ -80,7 +81,9 @@ def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> l
 
 
 def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
-    """Completes the newest cut that all nodes of the group have written.
+    """Completes the newest cut that all nodes of the group have written, or each of them.
+
+    If there are nodes outside the group, which may have the older one only, it is each.
 
     Args:
         origin: of the checkpoints.
@@ -88,7 +91,7 @@ def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
         until: when nodes that have said nothing are left out, on the clock of time.monotonic().
 
     Returns:
-        The cut that this node has completed, if it has.
+        The newest cut that this node has completed, if it has one.
     """
     said = origin.drained
     said.mkdir(0o700, exist_ok=True)
@@ -101,12 +104,12 @@ def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
         for node, path in there
         if path.exists()
     }
-    cut = newest_of_all(of_nodes.values())
-    mine = cut is not None and not origin.is_complete(cut)
-    if cut is not None and mine:
+    cuts = had_by_all(of_nodes.values())[: _MOST_CUTS if origin.apart else 1]
+    mine = [cut for cut in cuts if not origin.is_complete(cut)]
+    for cut in mine:
         complete(origin, cut, sorted(of_nodes))
     write_file(said / f"{origin.place.node}.done", b"")
     if all((said / f"{node}.done").exists() for node in of_nodes):
         shutil.rmtree(said, ignore_errors=True)
         remove_leftovers(origin.directory, [origin.job])
-    return cut if mine else None
+    return mine[0] if mine else None

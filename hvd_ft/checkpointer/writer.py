@@ -28,6 +28,7 @@ from hvd_ft.system.say import say
 ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
 _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
 _LONG_SECONDS = 60.0
+_BEFORE_LOOPS_SECONDS = 600.0  # a script may prepare its data for as long
 _FOR_OTHERS = 2 / 3  # of the time at the end of a job
 
 
@@ -65,7 +66,7 @@ class Writer:
         self._schedule = Schedule(self._interval, clock())
         self._complaints = Complaints()
         self._round: Round | None = None
-        self._round_since = 0.0
+        self._waits_since = 0.0  # for a snapshot: since the round or the latest loop began
         self._marked_loops = 0  # begun at the latest mark
         self._write_since = 0.0  # when this node began to write its share of the round
         self._share_since = 0.0  # when this node's share of the round was written
@@ -126,7 +127,7 @@ class Writer:
         round_ = self._round
         if event.type is EventType.CHECKPOINT:
             self._round = Round(event.detail, self._origin.place.nodes)
-            self._round_since = self._clock()
+            self._waits_since = self._clock()
         elif round_ is None:
             return
         elif event.type is EventType.SHARE:
@@ -264,11 +265,15 @@ class Writer:
     def _await_snapshot(self) -> None:
         if not self._coordinates:
             return
+        now = self._clock()
         if (loops := self._native.loops) > self._marked_loops:
             self._marked_loops = loops
+            self._waits_since = now
             self._native.mark()
         limit = self._interval + self._patience
-        if self._clock() > self._round_since + limit:
+        if loops == 0:
+            limit = max(limit, _BEFORE_LOOPS_SECONDS)
+        if now > self._waits_since + limit:
             self._complain(
                 f"the ranks have had no snapshot of the same step for {limit:g} s (loops without "
                 "collectives, steps of process sets, or nothing that takes snapshots)"

@@ -30,6 +30,13 @@ def test_hosts_with_directories_of_their_own() -> None:
         choose([there, here[:2]], HOSTS, "/d")
 
 
+def test_one_that_lies_on_another_host_is_named_before_one_that_is_nowhere() -> None:
+    here = [offer("c1", 2, 3), offer("c2", 2, 3)]
+    there = [offer("c1", 0, 1)]
+    with pytest.raises(HvdFtError, match=r"that is whole, c1: the part of rank 0 is not on the"):
+        choose([here, there], HOSTS, "/d")
+
+
 def test_another_number_of_ranks_or_of_hosts() -> None:
     shared = [offer("c1", *ALL)]
     assert choose([shared], [[0, 1]], "/d") == "c1"

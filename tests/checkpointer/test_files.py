@@ -184,6 +184,18 @@ def test_the_newest_cut_that_all_nodes_have_is_completed(tmp_path: Path) -> None
     assert manifest_of(tmp_path, 3).missing == []
 
 
+def test_nodes_that_do_not_hear_of_each_other_complete_all_that_they_have(tmp_path: Path) -> None:
+    """One may have the newer of two cuts only, another one the older."""
+    for node in (0, 1):
+        folder = tmp_path / str(node)
+        folder.mkdir()
+        mine = origin(folder, node, 2, [node])
+        steps = [(3, 4), (4, 5)][node]
+        cuts = [share(mine, step) for step in steps]
+        assert settle(mine, cuts, 0.0) == cuts[-1]
+        assert [each.manifest.step for each in catalogue.find(folder) if each.manifest] == [*steps]
+
+
 def test_a_node_that_says_nothing_is_left_out(tmp_path: Path) -> None:
     share(origin(tmp_path, 0, 2), 3)
     for step in (3, 4):
@@ -255,6 +267,36 @@ def test_a_share_is_there_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(seen) > 3
     assert not any(seen)
     assert mine.shares(Cut(0, 7)) == [0]
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_two_nodes_delete_leftovers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Each finds things gone that it was about to delete, and both come to the end."""
+    for number in range(2):
+        partial = tmp_path / f".job1-loop0-step0000000{number}.partial"
+        partial.mkdir()
+        for name in ("a", "b"):
+            (partial / name).touch()
+    gone: list[str] = []
+
+    def with_another(name: str) -> None:
+        real = getattr(os, name)
+
+        def both(path: str, **where: int | None) -> None:
+            gone.append(path)
+            if len(gone) - 1 == at:
+                real(path, **where)
+            real(path, **where)
+
+        monkeypatch.setattr(os, name, both)
+
+    with_another("unlink")
+    with_another("rmdir")
+    catalogue.remove_leftovers(tmp_path, ["job1"])
+    assert len(gone) == 6
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_leftovers_of_other_jobs_stay(tmp_path: Path) -> None:

@@ -255,6 +255,37 @@ def test_ranks_that_never_have_a_cut_in_common_are_told_of_once(
     assert capsys.readouterr().err.count("no snapshot of the same step for 630 s") == 1
 
 
+def test_a_script_may_take_long_until_its_first_loop_begins(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.writer, "_interval", 1.0)
+    world.pass_time(600)
+    world.steps()
+    world.pass_time(600)
+    world.steps()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(module, "first_behind", lambda *_: None)
+    world.take(0, 3)
+    world.steps()
+    world.pass_time(30)  # since the loop began
+    world.steps()
+    assert capsys.readouterr().err == ""
+    world.pass_time(2)
+    world.steps()
+    assert capsys.readouterr().err.count("no snapshot of the same step for 31 s") == 1
+
+
+def test_a_script_without_loops_is_told_of(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.writer, "_interval", 1.0)
+    world.pass_time(600)
+    world.steps()
+    world.pass_time(601)
+    world.steps()
+    assert capsys.readouterr().err.count("no snapshot of the same step for 600 s") == 1
+
+
 def test_a_writer_that_starts_again_goes_on_with_the_round(world: World) -> None:
     world.pass_time(600)
     world.steps(1)
