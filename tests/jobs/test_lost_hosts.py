@@ -74,15 +74,20 @@ def expect_clear(cluster: Cluster, *names: str, seconds: float = 20.0) -> None:
 @pytest.mark.parametrize(
     ("hosts", "lost"), [("n0:2,n1:1,n2:1", "2"), ("n1:2,n0:1,n2:1", "0-1"), ("n0:1,n1:3", "1-3")]
 )
-def test_a_fit_ends_with_the_same_weights(nodes: Cluster, hosts: str, lost: str) -> None:
+def test_a_fit_ends_with_the_same_weights(
+    nodes: Cluster, tmp_path: Path, hosts: str, lost: str
+) -> None:
     """And optimizer, and statistics, on every rank: what was shared, and what was a rank's own."""
     work = [sys.executable, str(SCRIPTS / "lost_host_script.py"), "2"]
     ends = []
+    killed = tmp_path / "killed"  # the job does not end before
     for kills in (False, True):
-        running = start(nodes, hosts, "n3:3", work=work)
+        env = {"AWAIT": str(killed)} if kills else {}
+        running = start(nodes, hosts, "n3:3", work=work, env=env)
         if kills:
             running.await_line("20 steps are done")
             disturb(nodes, "kill", node="n1")
+            killed.touch()
         code, out, err = running.end()
         assert code == 0, err
         ends.append(sorted(line for line in out.splitlines() if line.startswith("END")))
@@ -99,9 +104,12 @@ def test_the_host_that_replaces_a_lost_one_writes_its_share_of_checkpoints(
     folder = tmp_path / "c"
     flags = ["--checkpoint-dir", str(folder), "--checkpoint-interval", "0.5"]
     work = [sys.executable, str(SCRIPTS / "lost_host_script.py"), "6"]
-    running = start(nodes, hosts, "n3:3", *flags, "--checkpoint-keep", "99", work=work)
+    killed = tmp_path / "killed"  # the job does not end before
+    env = {"AWAIT": str(killed)}
+    running = start(nodes, hosts, "n3:3", *flags, "--checkpoint-keep", "99", work=work, env=env)
     running.await_line("20 steps are done")
     disturb(nodes, "kill", node="n1")
+    killed.touch()
     running.await_line("is back after")
     before = {each.name for each in find(folder)}
     code, out, err = running.end()

@@ -1,10 +1,14 @@
 """Keras's fit, whose ranks share large variables and have statistics, generators and data of their
-own. Rank 0 tells on stderr when ten steps are done. The argument is the number of epochs.
+own. Rank 0 tells on stderr when ten steps are done, and waits after 40 until the file AWAIT is
+there, if there is such a variable. The argument is the number of epochs.
 """
 
 import hashlib
+import os
 import sys
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +16,7 @@ import tensorflow as tf
 
 import hvd_ft.tensorflow.keras as hvd
 
-STEPS, WIDTH = 24, 800
+STEPS, WIDTH, LAST = 24, 800, 40
 layers = tf.keras.layers
 
 
@@ -21,6 +25,9 @@ class TellsSteps(tf.keras.callbacks.Callback):
         steps = int(self.model.optimizer.iterations)
         if hvd.rank() == 0 and steps % 10 == 0:
             print(f"{steps} steps are done", file=sys.stderr, flush=True)
+        if hvd.rank() == 0 and steps == LAST and (awaited := os.environ.get("AWAIT")):
+            while not Path(awaited).exists():
+                time.sleep(0.01)
 
 
 def digest(variables: Iterable[tf.Variable]) -> str:
