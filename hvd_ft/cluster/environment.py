@@ -38,7 +38,7 @@ def for_ssh(home: ClusterDir, user: str, directory: str, shell: str) -> dict[str
         home: The cluster.
         user: The calling user.
         directory: The user's home directory.
-        shell: The user's shell.
+        shell: That it is run by.
     """
     return {
         "HOME": directory,

@@ -15,6 +15,9 @@ from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
 _PORT = 22
+# Not the user's: bash reads start-up files when its stdin is a socket, and what those do must not be
+# cut short each time a node is killed.
+_SHELL = "/bin/sh"
 FAILED = 255  # ssh's exit code when ssh itself fails
 _OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 
@@ -100,9 +103,8 @@ def main() -> int:
             nothing = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nothing, 0)
         user = pwd.getpwuid(os.geteuid())
-        shell = user.pw_shell or "/bin/sh"
-        command = [shell, "-c", " ".join(call.command)] if call.command else [shell]
-        environment = for_ssh(home, user.pw_name, user.pw_dir, shell)
+        command = [_SHELL, "-c", " ".join(call.command)] if call.command else [_SHELL]
+        environment = for_ssh(home, user.pw_name, user.pw_dir, _SHELL)
         # sshd does not notice a signal to its client either.
         return enter(home.exec_socket(node), command, environment, user.pw_dir, forward=False)
     except HvdFtError as error:

@@ -125,6 +125,11 @@ def test_a_command_is_hung_up_on_when_its_caller_is_killed(cluster: Cluster) -> 
         assert running.stdout.readline() == b"ended\n"
 
 
+def test_ssh_runs_no_start_up_files(cluster: Cluster) -> None:
+    """A node that is killed while it runs them may leave a lock that all others wait for."""
+    assert cluster.sh("n0", "ssh n1 'echo $0 $SHELL'") == "/bin/sh /bin/sh\n"
+
+
 def test_ssh_enters_a_node(cluster: Cluster) -> None:
     assert cluster.sh("n0", "echo word | ssh -q -o A=b n1 -p 22 'cat; hostname; pwd; echo $X'") == (
         f"word\nn1\n{Path.home()}\n\n"
