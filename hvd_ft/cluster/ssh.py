@@ -15,8 +15,8 @@ from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 
 _PORT = 22
-# Not the user's: bash reads start-up files when its stdin is a socket, and what those do must not be
-# cut short each time a node is killed.
+# Not the user's: bash reads start-up files when its stdin is a socket, and what those do must not
+# be cut short each time a node is killed.
 _SHELL = "/bin/sh"
 FAILED = 255  # ssh's exit code when ssh itself fails
 _OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
