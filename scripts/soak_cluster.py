@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -35,7 +35,7 @@ SPARES = ["n3:2", "n4:2"]
 RANKS = 4
 STRIKES = 6  # a job, of so many epochs
 EPOCHS = "6"
-LIMIT_SECONDS = 300.0  # for a job: a longer one hangs
+SILENT_SECONDS = 200.0  # a job that says nothing for longer hangs; it says every tenth step
 CUT_SECONDS = 2.0  # at most; a longer silence makes the launcher replace the host
 KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
 # What a job says of each recovery.
@@ -79,16 +79,18 @@ class Tally:
 
 
 class RunningJob:
-    """A job on a cluster, with all that it has said so far."""
+    """A job, with all that it has said so far.
 
-    def __init__(self, cluster: str) -> None:
+    Args:
+        command: that starts it.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
         self.mark = uuid.uuid4().hex
         self.output: list[str] = []
-        hosts, spares = ",".join(HOSTS), ",".join(SPARES)
-        job = ["run", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
-        enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+        self._heard = time.monotonic()  # the latest line
         self.process = subprocess.Popen(
-            [*enter, *HVDFT, *job, sys.executable, str(SCRIPT), EPOCHS],
+            command,
             env={**os.environ, MARK: self.mark, "HOROVOD_FT_MAX_FAILURES": "1000"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -103,6 +105,7 @@ class RunningJob:
         assert self.process.stdout
         for line in self.process.stdout:
             self.output.append(line)
+            self._heard = time.monotonic()
             if "10 steps are done" in line:
                 self._trains.set()
         self._trains.set()
@@ -115,12 +118,18 @@ class RunningJob:
     def text(self) -> str:
         return "".join(self.output)
 
+    @property
+    def silent_seconds(self) -> float:
+        """How long it has said nothing."""
+        return time.monotonic() - self._heard
+
     def end(self, seconds: float) -> bool:
-        """Waits for its end; False if it does not come."""
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
+        """Waits for its end; False if it has not come, and nothing was said for `seconds`."""
+        while self.process.poll() is None:
+            if self.silent_seconds >= seconds:
+                return False
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(max(0.0, seconds - self.silent_seconds))
         self._reader.join(10)
         return True
 
@@ -128,6 +137,14 @@ class RunningJob:
     def ends(self) -> list[str]:
         """What every rank ended with; a rank that was killed at its end says it twice."""
         return sorted({line for line in self.output if line.startswith("END ")})
+
+
+def training_on(cluster: str) -> RunningJob:
+    """Starts a job on a cluster."""
+    hosts, spares = ",".join(HOSTS), ",".join(SPARES)
+    job = ["run", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
+    enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+    return RunningJob([*enter, *HVDFT, *job, sys.executable, str(SCRIPT), EPOCHS])
 
 
 @contextlib.contextmanager
@@ -211,15 +228,15 @@ def run_job(
     cluster: str, chance: random.Random, strikes: int
 ) -> tuple[RunningJob, list[str], bool]:
     """Runs a job; returns it, what befell it, and whether it ended."""
-    job, begun = RunningJob(cluster), time.monotonic()
+    job = training_on(cluster)
     faults = Faults(job, cluster, chance)
-    job.await_training(LIMIT_SECONDS)
+    job.await_training(SILENT_SECONDS)
     while job.process.poll() is None and len(faults.struck) < strikes:
         time.sleep(chance.uniform(0, 5))  # to strike at any moment
-        if time.monotonic() - begun > LIMIT_SECONDS:
+        if job.silent_seconds > SILENT_SECONDS:
             break
         faults.strike()
-    return job, faults.struck, job.end(max(1.0, LIMIT_SECONDS - (time.monotonic() - begun)))
+    return job, faults.struck, job.end(SILENT_SECONDS)
 
 
 def main() -> int:

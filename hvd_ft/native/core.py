@@ -151,6 +151,14 @@ class Worker:
             return None
         return abi.read(Snapshot, out), memoryview(ffi.buffer(data[0], out.bytes)).toreadonly()
 
+    def snapshot_refuse(self, loop: int) -> bool:
+        """Passes over the loop's latest snapshot, which is damaged.
+
+        Returns:
+            Whether the one before, or the loop's beginning, will do; `hvd_ft_snapshots.h` says why.
+        """
+        return bool(abi.checked(abi.library().hvdft_worker_snapshot_refuse(loop)))
+
     def snapshot_stripes(self, loop: int) -> list[memoryview]:
         """The stripes of all ranks of this node in the loop's latest snapshot, which they share."""
         first, count = self.node_ranks()

@@ -20,8 +20,9 @@ from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variable
 from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
 from hvd_ft.worker.memory_check import check_memory
+from hvd_ft.worker.restart import latest, latest_whole
 from hvd_ft.worker.resumed import ResumedLoops, resumed
-from hvd_ft.worker.shared_contents import Arrays, Place, unpack
+from hvd_ft.worker.shared_contents import Arrays
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
     check_snapshot_settings,
@@ -120,21 +121,18 @@ class TrainingLoop:
         self._snapshot_op = self._last_op = self.worker.loop_begin(self.number)
         _interval.begin_loop(self._snapshot_overhead)
         self._since_ns = time.perf_counter_ns()
+        left = latest_whole(self.worker, self.number) if self.worker.incarnation > 0 else None
+        if left is not None:  # by an earlier process of this rank
+            self._has_snapshot = True
+            self._snapshot_step = left[1]["step"]
+            return left[1]
         self._checkpoint = self._earlier_job(_process)
-        if self._checkpoint is None and not self._is_restarted:
-            return None
-        self._has_snapshot = self._checkpoint is None
-        return self.snapshot()[1]
-
-    @property
-    def _is_restarted(self) -> bool:
-        """Whether an earlier process of this rank has left a snapshot."""
-        return self.worker.incarnation > 0 and self.worker.snapshot_read(self.number) is not None
+        return None if self._checkpoint is None else self.snapshot()[1]
 
     def _earlier_job(self, process: "_Process") -> ResumedLoops | None:
         """Returns the checkpoint of an earlier job from which this loop goes on."""
         found = process.resumed
-        if found is None or self._is_restarted or not found.has(self.number):
+        if found is None or not found.has(self.number):
             return None
         self.resized = found.resized
         self._unsaved = True
@@ -148,19 +146,8 @@ class TrainingLoop:
         """
         if self._checkpoint is not None:
             arrays, values = self._checkpoint.read(self.number)
-            self._snapshot_step = values["step"]
-            return arrays, values
-        found = self.worker.snapshot_read(self.number)
-        assert found is not None, "begin() has seen one"
-        try:
-            about, own = found
-            stripes = self.worker.snapshot_stripes(self.number) if about.agreement else []
-            arrays, values = unpack(own, stripes, Place(about.cut, about.position))
-        except HvdFtError as error:
-            raise HvdFtError(
-                f"the snapshot of training loop {self.number} cannot be used: {error}; start the "
-                "job again, from its last checkpoint if it has one"
-            ) from error
+        else:
+            arrays, values = latest(self.worker, self.number)
         self._snapshot_step = values["step"]
         return arrays, values
 

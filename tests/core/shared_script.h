@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arena/layout.h"
+#include "hvd_ft_snapshots.h"
 #include "small_script.h"
 
 constexpr int kLooks = 20000;  // of 1 ms; a wait that takes more never ends
@@ -53,7 +54,8 @@ inline void check_shared(const char* data, int rank, uint64_t position, uint64_t
 struct SharedScript : Script {
   // The step at which this rank has no room for its part, and the one whose boundary it leaves out.
   uint64_t refused_step = 0, skipped_step = 0;
-  std::function<void()> between_writes = [] {}, after_restore = [] {};
+  std::function<void()> between_writes = [] {}, after_restore = [] {}, after_refusal = [] {};
+  bool refuses = false;  // what it would start again from, if it may
 
   uint64_t elements_of(uint64_t op) const override { return op % 5 * 40 + 1; }
 
@@ -86,6 +88,13 @@ struct SharedScript : Script {
     const void* data;
     hvdft_snapshot snapshot;
     int found = hvdft_worker_snapshot_get(0, &data, &snapshot);
+    if (refuses && hvdft_worker_snapshot_refuse(0) == 1) {
+      after_refusal();
+      uint64_t refused = snapshot.cut;
+      found = hvdft_worker_snapshot_get(0, &data, &snapshot);
+      CHECK(found == 0 || snapshot.cut < refused);
+      CHECK(hvdft_worker_snapshot_refuse(0) == 0);  // the log may be truncated there
+    }
     CHECK(found >= 0);
     if (found == 0) return after_restore();
     Carried carried;

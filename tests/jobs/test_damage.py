@@ -1,6 +1,7 @@
-"""Damage to a job's files between a worker's death and its return: the job ends, and says which.
+"""Damage to a job's files between a worker's death and its return.
 
-What is left for it is the newest checkpoint that is not damaged; hvdft run names it.
+The job goes on if an older snapshot will do; otherwise it ends, and says what is damaged. What is
+left for it then is the newest checkpoint that is not damaged; hvdft run names it.
 """
 
 import re
@@ -63,11 +64,53 @@ def test_a_damaged_snapshot(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     """Neither a worker nor a checkpoint goes on from it."""
     ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{INPUT_AREA}")
     for said in (
-        f"rank 1: the snapshot of training loop 0 cannot be used: .* damaged; {REMEDY}",
+        f"rank 1: the snapshot of training loop 0 cannot be used: .* damaged; .*; {REMEDY}",
         "the snapshot of training loop 0 of rank 1 cannot be used: .* an older one is looked for",
     ):
         assert re.search(f"^hvdft: {said}", ended.err, re.M), ended.err
     assert not find(tmp_path)
+
+
+def test_the_state_before_a_damaged_snapshot_is_kept(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """The log does not reach back to it, but a checkpoint needs no log."""
+    ended = of_training(run_hvdft, tmp_path, "flip rank-1.arena newest")
+    assert re.search(f"cannot be used: .* damaged; .*; {REMEDY}", ended.err), ended.err
+    [left] = find(tmp_path)
+    assert f"--resume {tmp_path} goes on from step 4 of training loop 0 ({left.name})" in ended.err
+
+
+def results(ended: Ended) -> list[str]:
+    assert ended.code == 0, ended.err
+    return sorted(line for line in ended.out.splitlines() if line.startswith("RESULT"))
+
+
+_undisturbed: dict[str, list[str]] = {}  # by units
+
+
+def undisturbed(run_hvdft: RunHvdft, units: str) -> list[str]:
+    if units not in _undisturbed:
+        train = [sys.executable, "-W", "ignore", str(SCRIPTS / "checkpoint_script.py")]
+        _undisturbed[units] = results(run_hvdft(["run", "-np", "2", *train], env={"UNITS": units}))
+    return _undisturbed[units]
+
+
+@pytest.mark.timeout(400)  # two jobs of three trainings each, beside other work
+@pytest.mark.parametrize(
+    ("units", "step", "back_to"),
+    [("8", 8, "the one before"), ("500", 8, "the one before"), ("8", 4, "the loop's beginning")],
+    ids=["alone", "shared", "first"],
+)
+def test_a_damaged_snapshot_that_was_not_published(
+    run_hvdft: RunHvdft, units: str, step: int, back_to: str
+) -> None:
+    """The rank died before it had published it, so the log reaches back to the one before."""
+    kill = ["--inject", f"rank=1,step={step},point=snapshot_delivered"]
+    script = str(SCRIPTS / "checkpoint_script.py")
+    job = ["run", "-np", "2", *kill, *DAMAGE, "flip rank-1.arena newest", script]
+    ended = run_hvdft(job, env={"UNITS": units})
+    assert results(ended) == undisturbed(run_hvdft, units)
+    said = f"hvdft: rank 1 goes back to {back_to}: its latest snapshot of training loop 0 cannot be"
+    assert re.search(f"^{said} used: .* damaged$", ended.err, re.M), ended.err
 
 
 @pytest.mark.parametrize(

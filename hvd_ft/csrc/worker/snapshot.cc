@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "hvd_ft_snapshots.h"
 #include "arena/memory.h"
 #include "base/doorbell.h"
 #include "base/error.h"
@@ -38,9 +39,14 @@ int unpublished_slot(const Loop& loop) {
   return published == 0 ? 0 : 1 - static_cast<int>(published & 1);
 }
 
-uint64_t published_word(const Loop& loop) {
+int published_slot(const Loop& loop) {
   uint64_t published = loop.published.load();
-  return published == 0 ? 0 : loop.slots[published & 1].load();
+  return published == 0 ? -1 : static_cast<int>(published & 1);
+}
+
+uint64_t published_word(const Loop& loop) {
+  int slot = published_slot(loop);
+  return slot < 0 ? 0 : loop.slots[slot].load();
 }
 
 // A rank that has passed a cut, or ended its loop, has given up what it has not delivered.
@@ -60,6 +66,7 @@ SlotUse use_of(int number) {
   const Worker& w = *the_worker();
   const Loop& own = w.block().loops[number];
   uint64_t word = own.slots[unpublished_slot(own)].load();
+  if (word != 0 && hvdft::cut_of(word) == w.refused[number]) return SlotUse::kFree;
   std::vector<hvdft::RankSlots> ranks;
   for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
     ranks.push_back(slots_of(w.node->rank(r).loops[number]));
@@ -71,6 +78,18 @@ SlotUse use_of(int number) {
   return hvdft::use_of(word, published_word(own), ranks, newer);
 }
 
+// Where a restarted worker goes on: at its newer snapshot, if that is complete, or at the published
+// one. -1: it has none.
+int restart_slot(int number) {
+  const Loop& loop = the_worker()->block().loops[number];
+  return use_of(number) == SlotUse::kComplete ? unpublished_slot(loop) : published_slot(loop);
+}
+
+// A killed incarnation may not have done so after publishing.
+void note_published_cut(Loop& loop) {
+  loop.published_cut.store(hvdft::cut_of(published_word(loop)));
+}
+
 HVDFT_PER_WORKER std::mutex publishing;  // by the script's thread, or the one that copies
 
 // Publishes what is complete. A worker that is replaying must have come to it, as the log may be
@@ -79,7 +98,7 @@ int publish_complete(int number, bool restoring = false) {
   std::lock_guard<std::mutex> guard(publishing);
   Worker& w = *the_worker();
   Loop& loop = w.block().loops[number];
-  loop.published_cut.store(hvdft::cut_of(published_word(loop)));  // a killed one may not have
+  note_published_cut(loop);
   if (use_of(number) != SlotUse::kComplete) return HVDFT_OK;
   int slot = unpublished_slot(loop);
   uint64_t position = loop.positions[slot];
@@ -196,15 +215,17 @@ int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   if (code < 0 && code != HVDFT_AGAIN) return code;
   Worker& w = *the_worker();
   Loop& loop = w.block().loops[number];
-  // An earlier incarnation may have delivered it.
-  if (hvdft::cut_of(std::max(loop.slots[0].load(), loop.slots[1].load())) >= cut) return 1;
+  // An earlier incarnation may have delivered it. What it delivered damaged is delivered again.
+  bool again = w.refused[number] == cut;
+  uint64_t latest = hvdft::cut_of(std::max(loop.slots[0].load(), loop.slots[1].load()));
+  if (latest >= cut && !again) return 1;
   // Or it has passed the cut without a snapshot, and others count on that; or so does this one.
   bool left_out = loop.passed_cut.load() >= cut || loop.ended.load() != 0;
   if (code == 1 || left_out) hvdft_worker_snapshot_give_up(number, cut);
   if (code != HVDFT_OK) return code;
   int slot = unpublished_slot(loop);
   uint64_t held = hvdft::cut_of(loop.slots[slot].load());
-  if (held > loop.published_cut.load()) hvdft_worker_snapshot_give_up(number, held);
+  if (held > loop.published_cut.load() && !again) hvdft_worker_snapshot_give_up(number, held);
   loop.slots[slot].store(0, std::memory_order_seq_cst);
   failpoint(HVDFT_AT_SNAPSHOT_DROP, position);
   w.messages.snapshot_begins(number, slot);
@@ -228,7 +249,8 @@ int hvdft_worker_snapshot_deliver(int number, const hvdft_snapshot* snapshot) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   int slot = unpublished_slot(*loop);
-  const Worker& w = *the_worker();
+  Worker& w = *the_worker();
+  w.refused[number] = 0;
   hvdft::note_contents(*w.node, {w.rank, number, slot}, *snapshot);
   loop->positions[slot] = snapshot->position;
   loop->bytes[slot] = snapshot->bytes;
@@ -253,16 +275,23 @@ int hvdft_worker_snapshot_get(int number, const void** data, hvdft_snapshot* out
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   const Worker& w = *the_worker();
-  if (int code = publish_complete(number, true); code != HVDFT_OK) return code;
-  uint64_t published = loop->published.load(std::memory_order_acquire);
-  if (published == 0) return 0;
-  int slot = static_cast<int>(published & 1);
+  note_published_cut(*loop);
+  int slot = restart_slot(number);
+  if (slot < 0) return 0;
   uint64_t word = loop->slots[slot].load();
-  *out = {hvdft::cut_of(word), (published >> 1) - 1, loop->bytes[slot], loop->stripes[slot],
+  *out = {hvdft::cut_of(word), loop->positions[slot], loop->bytes[slot], loop->stripes[slot],
           static_cast<uint32_t>(word)};
   if (int code = w.file->check_slot(out->bytes, out->stripe); code != HVDFT_OK) return code;
   *data = being_read.map(*w.file, number, slot, out->bytes, false);
   return *data != nullptr ? 1 : HVDFT_ESYS;
+}
+
+int hvdft_worker_snapshot_refuse(int number) {
+  Loop* loop = loop_of(number);
+  if (loop == nullptr) return HVDFT_EINVAL;
+  if (use_of(number) != SlotUse::kComplete) return 0;
+  the_worker()->refused[number] = hvdft::cut_of(loop->slots[unpublished_slot(*loop)].load());
+  return 1;
 }
 
 int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64_t* bytes) {
@@ -270,7 +299,8 @@ int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64
   if (loop == nullptr) return HVDFT_EINVAL;
   const Worker& w = *the_worker();
   const Loop& theirs = w.node->rank(rank).loops[number];
-  uint64_t word = published_word(*loop);
+  int own = restart_slot(number);
+  uint64_t word = own < 0 ? 0 : loop->slots[own].load();
   for (int slot = 0; slot < 2; ++slot) {
     if (theirs.slots[slot].load(std::memory_order_seq_cst) != word) continue;
     const hvdft::RankFile& file = w.arenas->file(rank);
@@ -291,6 +321,7 @@ int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64
 int hvdft_worker_jump(int number) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
+  if (int code = publish_complete(number, true); code != HVDFT_OK) return code;
   uint64_t published = loop->published.load(std::memory_order_acquire);
   if (published == 0) return fail(HVDFT_EINVAL, "training loop %d has no snapshot", number);
   Worker& w = *the_worker();

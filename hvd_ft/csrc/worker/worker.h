@@ -53,6 +53,9 @@ struct Worker {
   uint64_t bytes_before_step = 0, loop_step_bytes = 0;
   std::atomic<bool> apart{false};  // see hvdft_worker_snapshot_apart()
 
+  // By loop: the cut of a complete snapshot that this process has refused to start again from.
+  std::atomic<uint64_t> refused[kMaxLoops] = {};
+
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
 };

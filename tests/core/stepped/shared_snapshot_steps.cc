@@ -1,8 +1,9 @@
 // Ranks that take their snapshots together: each of them is killed at every store, two of them at
 // pairs of stores, and come back. At every kill each rank can start again from what it has
 // published, or from a newer snapshot that is complete: all stripes are there with the right bytes.
-// And the job comes to its end.
+// And the job comes to its end: also if a killed rank refuses the newer one because it is damaged.
 // An argument makes it every fifth store.
+#include <sys/mman.h>
 #include <time.h>
 
 #include <cstdio>
@@ -26,15 +27,22 @@ struct Kill {
   int rank;
   uint64_t store;
   Return back;
+  bool refuses = false;
 };
 
-void work(const Job& job, int rank, int incarnation, bool stops) {
+// How often that was done, by all processes.
+int* const refusals = static_cast<int*>(
+    mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+
+void work(const Job& job, int rank, int incarnation, bool stops, bool refuses) {
   job.become(rank, incarnation);
   SharedScript script;
   script.ops = kOps;
   if (rank == 0) script.skipped_step = 2;
   if (rank == 1) script.refused_step = 4;
   script.between_writes = [] { step(true); };
+  script.refuses = refuses;
+  script.after_refusal = [] { ++*refusals; };
   if (stops) script.after_restore = [] { raise(SIGSTOP); };
   CHECK(script.run() == 0);
 }
@@ -123,7 +131,7 @@ class Run {
       }
       ++killed;
       for (const Kill& kill : kills_) {
-        if (kill.rank == r) come_back(r, kill.back);
+        if (kill.rank == r) come_back(kill);
       }
     }
     check_restorable(job_);
@@ -139,9 +147,9 @@ class Run {
   bool shared_end = true;  // all start again from the last snapshot of the loop
 
  private:
-  void begin(int rank, uint64_t at, bool stops = false) {
+  void begin(int rank, uint64_t at, bool stops = false, bool refuses = false) {
     int incarnation = incarnations_[rank];
-    pids_[rank] = start_mortal(at, [&] { work(job_, rank, incarnation, stops); });
+    pids_[rank] = start_mortal(at, [&] { work(job_, rank, incarnation, stops, refuses); });
     hvdft_agent_started(agents_[rank], incarnation, static_cast<uint64_t>(pids_[rank]));
   }
 
@@ -162,7 +170,8 @@ class Run {
     return -1;
   }
 
-  void come_back(int rank, Return back) {
+  void come_back(const Kill& kill) {
+    auto [rank, store, back, refuses] = kill;
     stop_all();
     check_restorable(job_);
     // Before its loop it replays ops that are not complete without the others.
@@ -171,7 +180,7 @@ class Run {
     if (back == kAtRest) come_to_rest();
     hvdft_agent_failed(agents_[rank], SIGKILL);
     ++incarnations_[rank];
-    begin(rank, kNever, replays);
+    begin(rank, kNever, replays, refuses);
     if (!replays) return;
     int status = 0;
     CHECK(waitpid(pids_[rank], &status, WUNTRACED) == pids_[rank] && WIFSTOPPED(status));
@@ -179,7 +188,7 @@ class Run {
     signal_all(SIGCONT);
     come_to_rest();
     pids_[rank] = pid;
-    CHECK(kill(pid, SIGCONT) == 0);
+    CHECK(::kill(pid, SIGCONT) == 0);
   }
 
   // What a failure was, to be tried again.
@@ -232,9 +241,10 @@ class Run {
 };
 
 // The number of a rank's stores.
-uint64_t kill_at_every_store(int ranks, int victim, uint64_t stride, int* shared_ends) {
+uint64_t kill_at_every_store(int ranks, int victim, uint64_t stride, bool refuses,
+                             int* shared_ends) {
   for (uint64_t at = 0;; at += stride) {
-    Run run(ranks, {{victim, at, static_cast<Return>(at / stride % 3)}});
+    Run run(ranks, {{victim, at, static_cast<Return>(at / stride % 3), refuses}});
     *shared_ends += run.shared_end;
     if (run.killed == 0) return at;
   }
@@ -287,10 +297,18 @@ int main(int argc, char**) {
   uint64_t stores = 0;
   for (int victim = 0; victim < 2; ++victim) {
     int shared_ends = 0;
-    stores = kill_at_every_store(2, victim, stride, &shared_ends);
+    stores = kill_at_every_store(2, victim, stride, false, &shared_ends);
     std::printf("rank %d: %lu stores, killed at each that %lu divides; %d shared ends\n", victim,
                 stores, stride, shared_ends);
-    CHECK(stores > 300);
+    CHECK(stores > 300 && *refusals == 0);
+  }
+  for (int victim = 0; victim < 2; ++victim) {
+    int shared_ends = 0;
+    *refusals = 0;
+    kill_at_every_store(2, victim, stride, true, &shared_ends);
+    std::printf("rank %d: likewise, %d refusals; %d shared ends\n", victim, *refusals, shared_ends);
+    CHECK(*refusals > 0);
+    *refusals = 0;
   }
   kill_at_pairs(2, stores, 200 / static_cast<int>(stride));
   kill_at_pairs(3, stores, 200 / static_cast<int>(stride));

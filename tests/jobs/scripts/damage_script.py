@@ -1,8 +1,9 @@
 """Damages a file of the job as soon as rank 1 has died, then runs a script: DAMAGE SCRIPT ARGUMENT…
 
 DAMAGE is `flip` or `truncate`, then a file of the rank's host, and where it ends or what is flipped
-there: `head`, the `text` that is named, or what is `behind` some bytes, a bit in each page. With a
-fourth word, `agent`, the rank's agent is killed too.
+there: `head`, the `text` that is named, what is `behind` some bytes, a bit in each page, or, in the
+same way, the `newest` snapshot of loop 0. With a fourth word, `agent`, the rank's agent is killed
+too.
 """
 
 import os
@@ -13,6 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+
+from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
+
+INPUT_AREA = 4096 + (1 << 20)  # of a rank's file; its snapshots are behind it
 
 
 def flip(file: int, at: int) -> None:
@@ -31,6 +36,15 @@ def pages(file: int, behind: int) -> Iterator[int]:
         behind = (behind // 4096 + 1) * 4096
 
 
+def newest(file: int) -> Iterator[int]:
+    """Yields where the pages of rank 1's newest snapshot in loop 0 are."""
+    native = Checkpointer(os.environ["HOROVOD_FT_DIR"], os.environ["HOROVOD_FT_JOB"])
+    slot, snapshot = max(native.slots(1, 0), key=lambda found: found[1].cut)
+    native.close()
+    begin = INPUT_AREA + slot * ((os.fstat(file).st_size - INPUT_AREA) // (2 * MAX_LOOPS))
+    yield from range(begin, begin + snapshot.bytes, 4096)
+
+
 def damage(how: str, name: str, what: str, kill: str = "") -> None:
     path = Path(os.environ["HOROVOD_FT_DIR"]) / name
     if how == "truncate":
@@ -42,6 +56,9 @@ def damage(how: str, name: str, what: str, kill: str = "") -> None:
         flip(file, 70)
     elif kind == "behind":
         for page in pages(file, int(rest)):
+            flip(file, page + 100)
+    elif kind == "newest":
+        for page in newest(file):
             flip(file, page + 100)
     else:
         for page in pages(file, 0):
