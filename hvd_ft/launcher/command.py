@@ -16,6 +16,7 @@ from rich.console import Console
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.settings import TOPOLOGIES
+from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
@@ -45,13 +46,19 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "hvdft run -np 4 --picture states.png python train.py --epochs 3",
     )
     run.add_argument(
-        "-np", "--num-proc", type=_count, required=True, metavar="N", help="number of ranks"
+        "-np",
+        "--num-proc",
+        type=_count,
+        metavar="N",
+        help="number of ranks (default: the slots of a scheduler's allocation, "
+        "docs/how-to/schedulers.md)",
     )
     run.add_argument(
         "-H",
         "--hosts",
         metavar="HOST:N,...",
-        help="hosts and their slots, such as n0:4,n1:2 (default: all ranks run on this host)",
+        help="hosts and their slots, such as n0:4,n1:2 (default: those of a scheduler's "
+        "allocation; outside of one all ranks run on this host)",
     )
     run.add_argument(
         "--spare-hosts",
@@ -158,13 +165,19 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.launcher import run as launcher
     from hvd_ft.launcher.live_display import display
 
+    place = place_of(
+        options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
+    )
+    options.num_proc, options.hosts = place.size, place.hosts
     hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
-    check_known(hosts, os.environ)
+    bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
+    environ = {**bootstrap, **os.environ}
+    check_known(hosts, environ)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
         from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 
-        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, os.environ)
+        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, environ)
     _check_outputs(options, hosts)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -192,8 +205,11 @@ def _run(options: argparse.Namespace) -> int:
             options.topology,
             spare_hosts=spare_hosts,
             may_shrink=may_resize,
+            bootstrap=place.bootstrap,
             **_resumed(options),
         )
+        if place.why:
+            say(place.why)
         if may_resize:
             return _run_resizing(options, job, console, live)
         if options.verbose:

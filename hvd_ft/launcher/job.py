@@ -18,6 +18,8 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
 from hvd_ft.launcher.listening import ALL, LOOPBACK, listen_address, listening_there
 
+_HOST_FILE = "I_MPI_HYDRA_HOST_FILE"  # mpirun would take its hosts besides the job's
+
 
 @dataclass(frozen=True)
 class Job:
@@ -42,6 +44,8 @@ class Job:
             variables.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
+        bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
+            default, ssh.
     """
 
     size: int
@@ -59,6 +63,7 @@ class Job:
     spare_hosts: Sequence[Host] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
+    bootstrap: str | None = None
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -95,7 +100,9 @@ def job_environment(job: Job) -> dict[str, str]:
     own = {**environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
     interface = job_settings(job).interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
-    return listening_there(listens_at(job), {**named, **os.environ, **own})
+    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
+    given = {name: value for name, value in os.environ.items() if name != _HOST_FILE}
+    return listening_there(listens_at(job), {**named, **by, **given, **own})
 
 
 def listens_at(job: Job) -> str:
