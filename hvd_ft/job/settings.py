@@ -21,7 +21,7 @@ ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
-        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE"),
+        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE", "SHIM_STARTER"),
         *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS", "RESUMED"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
@@ -259,6 +259,7 @@ class Settings:
     members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
     # The length of the lease without which a host's processes are stopped; None: they need none.
     node_lease: float | None = _setting(values.seconds, None, "")
+    shim_starter: str = _setting(lambda env, name, default: env.get(name) or default, "", "")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":

@@ -18,6 +18,8 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
 from hvd_ft.launcher.listening import ALL, LOOPBACK, listen_address, listening_there
 
+# Steps share the job's hosts with each other, and outlive the loss of one.
+_SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}
 _HOST_FILE = "I_MPI_HYDRA_HOST_FILE"  # mpirun would take its hosts besides the job's
 
 
@@ -95,6 +97,11 @@ def check_job(job: Job) -> None:
 
 def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment of mpirun and the agents of a job."""
+    return listening_there(listens_at(job), plain_environment(job))
+
+
+def plain_environment(job: Job) -> dict[str, str]:
+    """Returns the environment of a job's processes that may listen anywhere."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
     own = {**environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
@@ -102,7 +109,12 @@ def job_environment(job: Job) -> dict[str, str]:
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
     by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
     given = {name: value for name, value in os.environ.items() if name != _HOST_FILE}
-    return listening_there(listens_at(job), {**named, **by, **given, **own})
+    return {**named, **by, **_SLURM, **given, **own}
+
+
+def starts_by_slurm(environment: Mapping[str, str]) -> bool:
+    """Returns whether Hydra starts processes by Slurm's srun in this environment."""
+    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
 
 
 def listens_at(job: Job) -> str:
