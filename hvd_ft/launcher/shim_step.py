@@ -15,10 +15,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from hvd_ft.job.starter_reports import Listens, Signalled, parse
 from hvd_ft.system.event_loop import EventLoop, Watch
 
 VARIABLE = "HOROVOD_FT_SHIM_STARTER"  # for agents: the name of the socket
+_LISTENS = b"listens "  # a line of each process, once agents can use it
 _LAST_LINES = 3
 _CHUNK_BYTES = 1 << 16
 
@@ -55,9 +55,6 @@ class ShimStep:
         hosts: of the job, and its spare hosts.
         job: the job's id.
         environment: all of the step's.
-
-    Attributes:
-        signalled: whether the scheduler has asked the step's processes to end.
     """
 
     def __init__(
@@ -67,7 +64,6 @@ class ShimStep:
         self._missing = len(hosts)
         self._text = b""
         self.name = f"hvdft-shims-{job}"
-        self.signalled = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._srun: subprocess.Popen[bytes] | None = subprocess.Popen(
@@ -117,6 +113,7 @@ class ShimStep:
         if self._srun is not None:
             if self._output is not None:
                 self._output.end()
+                self._output = None
             self._srun.kill()
             self._srun.wait()
             assert self._srun.stdout
@@ -134,8 +131,4 @@ class ShimStep:
             return
         *lines, self._text = (self._text + data).split(b"\n")
         for line in lines:
-            match parse(line.decode(errors="replace")):
-                case Listens():
-                    self._missing -= 1
-                case Signalled():
-                    self.signalled = True
+            self._missing -= line.startswith(_LISTENS)

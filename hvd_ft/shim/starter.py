@@ -5,10 +5,10 @@ their own or not (Slurm with proctrack/cgroup). Shims and workers have to outliv
 launcher has one such process started on each host in a step of its own (launcher/shim_step.py), and
 agents have it start their shims instead of forking them.
 
-It listens at an abstract Unix socket, which needs no file and no directory. On standard output it
-reports to the launcher: that it listens, and the signals by which the scheduler asks for an end;
-none ends this process. It ends when its standard input has ended and no shim is left. Orphans of a
-shim that was killed come to it, and are killed.
+It listens at an abstract Unix socket, which needs no file and no directory, and then writes a line
+to standard output, for the launcher. It ends when its standard input has ended and no shim is left.
+Orphans of a shim that was killed come to it, and are killed. Signals by which the scheduler asks
+for an end are for agents, which get them too: it ignores them, and so do its shims.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ import sys
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.starter_reports import Listens, Signalled
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
@@ -29,7 +28,8 @@ from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+LISTENS = "listens"  # the first word of that line
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _ANSWER_SECONDS = 15.0  # for a starter that is killing the descendants of a dead shim
 
 
@@ -88,7 +88,7 @@ class Starter:
         self._loop = EventLoop()
         self._shims: dict[int, subprocess.Popen[bytes]] = {}
         self._launcher_lives = True
-        self._signals = SignalPipe([signal.SIGCHLD, *_STOPPING])
+        self._signals = SignalPipe([signal.SIGCHLD])
         self._loop.watch(self._signals, self._on_signals)
         self._stdin = self._loop.watch(0, self._on_stdin)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -98,7 +98,8 @@ class Starter:
 
     def run(self) -> None:
         """Starts shims until the launcher has ended and no shim is left."""
-        _report(Listens(socket.gethostname()))
+        with contextlib.suppress(OSError):  # the launcher has ended
+            os.write(1, f"{LISTENS} {socket.gethostname()}\n".encode())
         self._loop.run(until=lambda: not self._launcher_lives and not self._shims)
 
     def _on_stdin(self) -> None:
@@ -107,10 +108,8 @@ class Starter:
             self._launcher_lives = False
 
     def _on_signals(self) -> None:
-        numbers = self._signals.take()
+        self._signals.take()
         self._reap()
-        for number in sorted(numbers & set(_STOPPING)):
-            _report(Signalled(number))
 
     def _reap(self) -> None:
         """Reaps all dead children; kills what a dead shim has left behind."""
@@ -153,7 +152,6 @@ class Starter:
                 stdout=streams[1],
                 stderr=streams[2],
                 pass_fds=[connection.fileno()],
-                preexec_fn=_ignore_stops,  # noqa: PLW1509  (this process has one thread)
             )
         except (OSError, KeyError) as error:
             say(f"no shim can be started: {error}")
@@ -167,19 +165,10 @@ class Starter:
                 os.close(stream)
 
 
-def _ignore_stops() -> None:
-    """Shims end when the launcher says so: a scheduler signals all processes of a step."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _report(report: Listens | Signalled) -> None:
-    with contextlib.suppress(OSError):  # the launcher has ended
-        os.write(1, f"{report}\n".encode())
-
-
 def main() -> None:
     """Runs the starter named by the first argument."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     native.become_subreaper()
     Starter(sys.argv[1]).run()
 
