@@ -15,6 +15,7 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.host_names import check_known, is_this_host
@@ -91,6 +92,19 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "all ranks, with MPI between any two (flat)",
     )
     run.add_argument(
+        "--network-interface",
+        type=_interface,
+        metavar="NIC",
+        help="interface of every host, such as eth0, that the job uses: on which this command and "
+        "mpirun listen, and over which MPI's tcp provider sends (docs/how-to/hosts.md#the-network)",
+    )
+    run.add_argument(
+        "--ports",
+        type=_ports,
+        metavar="LOW-HIGH",
+        help="listen only on these TCP ports, for firewalls, such as 40000-40099",
+    )
+    run.add_argument(
         "--checkpoint-dir",
         metavar="DIR",
         help="write checkpoints of the job to DIR in the background (docs/how-to/checkpoints.md)",
@@ -145,6 +159,30 @@ def _kept(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 9999:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of checkpoints, 1 or more")
     return int(text)
+
+
+def _interface(text: str) -> str:
+    if "," in text or not text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one interface; MPI's tcp provider takes only one"
+        )
+    return text
+
+
+def _ports(text: str) -> str:
+    if Ports.parse(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of ports, such as 40000-40099")
+    return text
+
+
+def _network(options: argparse.Namespace) -> dict[str, str]:
+    """Returns what is given of the network, by environment variables."""
+    given = {
+        "HOROVOD_FT_INTERFACE": options.network_interface,
+        "FI_TCP_IFACE": options.network_interface,
+        "HOROVOD_FT_PORTS": options.ports,
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def _duration(text: str) -> float:
@@ -206,6 +244,7 @@ def _run(options: argparse.Namespace) -> int:
             spare_hosts=spare_hosts,
             may_shrink=may_resize,
             bootstrap=place.bootstrap,
+            network=_network(options),
             **_resumed(options),
         )
         if place.why:

@@ -33,6 +33,7 @@ from hvd_ft.launcher.job import (
     job_environment,
     job_settings,
     listens_at,
+    network_of,
     plain_environment,
     starts_by_slurm,
 )
@@ -146,6 +147,8 @@ def run_job(
     arena_dir = settings.arena_dir
     for notice in filter(None, map(renamed, job.inject)):
         say(notice)
+    if job.machine_file is not None:
+        say(network_of(job))
     for dead in sweep_stale(arena_dir, but=job.id):
         say(f"removed what the crashed job {dead} had left")
     more = PREEMPTION if settings.grace_seconds else ()
@@ -181,7 +184,9 @@ class _Run:
         loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         self.display = display
         self.watch = watch
-        self.lifelines = LifeLines(loop, listens_at(job), settings.lease_seconds)
+        self.lifelines = LifeLines(
+            loop, listens_at(job), settings.lease_seconds, None if one_host else settings.ports
+        )
         self.leader = None if one_host else lead(loop, job, settings, signals)
         self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
         self.hosts = self.members.host_watch()
