@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network optimizers mutants quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ soak-cluster: setup ## nodes, links and processes of a cluster with spare hosts 
 
 network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
 	@$(VENV)/python -m pytest tests/jobs/test_network.py -m 'long or not long'
+
+slurm: setup ## jobs under a real Slurm, all of it: both ways to track processes, deaths, preemption (needs slurm-wlm and munge)
+	@$(VENV)/python -m pytest tests/jobs/test_slurm.py -m 'long or not long'
 
 optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 tests/tensorflow/test_keras_optimizers.py -m 'long or not long'

@@ -31,6 +31,7 @@ _GROUPS = {
     "install": "Installing",
     "check": "`hvdft check`",
     "job": "Starting a job: settings, hosts, files",
+    "schedulers": "A scheduler's allocation",
     "launcher": "`hvdft run`, while it watches the job",
     "agent": "An agent",
     "shim": "A shim",

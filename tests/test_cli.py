@@ -72,7 +72,7 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
     [
         ([], "required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
-        (["run", "true"], "required: -np/--num-proc"),
+        (["run", "true"], "-np is missing: give the number of ranks"),
         (["run", "-np", "0", "true"], "'0' is not a number of ranks"),
         (["run", "-np", "-1", "true"], "not a number of ranks"),
         (["run", "-np", "four", "true"], "'four' is not a number of ranks"),

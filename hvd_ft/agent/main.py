@@ -120,13 +120,14 @@ def _find_shim() -> ShimClient:
                     settings.lease_seconds,
                     settings.launcher,
                     node_lease=settings.node_lease,
+                    starter=settings.shim_starter,
                 )
         except HvdFtError as error:
             say(error)
             sys.exit(EXIT_BAD_INPUT)
         if shim:
             return shim
-    shim = ShimClient.fork()  # before MPI: forking later is unsafe
+    shim = ShimClient.begin(settings.shim_starter)  # before MPI: forking later is unsafe
     watch_over(shim, settings, launch_rank())
     return shim
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install import horovod_source
+from hvd_ft.install.fabric import choose_provider, fast_devices
 from hvd_ft.install.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 from hvd_ft.job import pinning
 
@@ -52,7 +53,7 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
         # Lets a Horovod that was built against an Intel MPI outside the environment find it.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
-        **(_ONE_HOST if one_host else {"FI_PROVIDER": os.environ.get("FI_PROVIDER") or "tcp"}),
+        **(_ONE_HOST if one_host else _provider()),
         **ENDPOINTS,
         # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
@@ -61,6 +62,11 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         "I_MPI_PIN": "0",
         "HOROVOD_FT_PIN": str(int(pinning.is_wanted(os.environ))),
     }
+
+
+def _provider() -> dict[str, str]:
+    provider = choose_provider(os.environ, fast_devices())
+    return {"FI_PROVIDER": provider.name} if provider.name else {}
 
 
 def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:

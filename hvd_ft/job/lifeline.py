@@ -32,6 +32,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hvd_ft.job.ports import Ports, listen
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
@@ -110,6 +111,10 @@ class LifeLines:
         loop: receives messages and accepts connections.
         listens_at: an address of this host; "": all of them, and shims connect to its name.
         lease_seconds: how long a host may be silent before its lines end.
+        ports: where to listen; None: at any port.
+
+    Raises:
+        HvdFtError: no such port is free.
 
     Attributes:
         address: host, port and key, for the shims.
@@ -123,11 +128,13 @@ class LifeLines:
 
     gate: Gate | None = None
 
-    def __init__(self, loop: EventLoop, listens_at: str, lease_seconds: float) -> None:
+    def __init__(
+        self, loop: EventLoop, listens_at: str, lease_seconds: float, ports: Ports | None = None
+    ) -> None:
         self._loop = loop
         self._key = secrets.token_hex(_KEY_BYTES)
         self._lease = lease_seconds
-        self._listener = socket.create_server((listens_at, 0), backlog=256)
+        self._listener = listen(listens_at, ports)
         self._listener.settimeout(CONNECT_SECONDS)
         self._listening = loop.watch(self._listener, self._accept)
         self._watches: dict[Channel, Watch] = {}

@@ -11,6 +11,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job import pinning
 from hvd_ft.job import setting_values as values
 from hvd_ft.job.membership import Membership
+from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
 MINIMUM_SUSPECT_SECONDS = 2.0
@@ -21,7 +22,7 @@ ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
-        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE"),
+        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE", "SHIM_STARTER"),
         *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS", "RESUMED"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
@@ -139,8 +140,16 @@ class Settings:
         None,
         "In a job on several hosts: the network interface of the launcher's host on which "
         "`hvdft run` and mpirun listen, such as `eth0`; `all`: on all of them. (MPI's own choice, "
-        "for what agents send each other, is `FI_TCP_IFACE`.)",
+        "for what agents send each other, is `FI_TCP_IFACE`; `--network-interface` sets both.)",
         shown="that of the host's name; if this means loopback, the one towards the other hosts",
+    )
+    ports: Ports | None = _setting(  # noqa: RUF009  (Ports is frozen)
+        read_ports,
+        None,
+        "In a job on several hosts: the range of TCP ports, such as `40000-40099`, in which "
+        "`hvdft run`, mpirun and MPI over TCP listen; `--ports` sets it. The launcher takes one, "
+        "mpirun one a host, MPI up to five a rank.",
+        shown="any free ports",
     )
     max_failures: int = _setting(
         functools.partial(values.count, zero="never restart"),
@@ -259,6 +268,7 @@ class Settings:
     members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
     # The length of the lease without which a host's processes are stopped; None: they need none.
     node_lease: float | None = _setting(values.seconds, None, "")
+    shim_starter: str = _setting(lambda env, name, default: env.get(name) or default, "", "")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":

@@ -11,6 +11,7 @@ from hvd_ft.job.placement import Nodes
 _LAUNCHER_PREFIXES = (
     *("PMI", "HYDRA", "MPI", "I_MPI"),
     *("HOROVOD_FT_LAUNCHER", "HOROVOD_FT_MEMBERS", "HOROVOD_FT_NODE_LEASE"),
+    "HOROVOD_FT_SHIM_STARTER",
 )
 
 

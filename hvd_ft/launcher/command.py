@@ -15,7 +15,9 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
+from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
@@ -45,13 +47,19 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "hvdft run -np 4 --picture states.png python train.py --epochs 3",
     )
     run.add_argument(
-        "-np", "--num-proc", type=_count, required=True, metavar="N", help="number of ranks"
+        "-np",
+        "--num-proc",
+        type=_count,
+        metavar="N",
+        help="number of ranks (default: the slots of a scheduler's allocation, "
+        "docs/how-to/schedulers.md)",
     )
     run.add_argument(
         "-H",
         "--hosts",
         metavar="HOST:N,...",
-        help="hosts and their slots, such as n0:4,n1:2 (default: all ranks run on this host)",
+        help="hosts and their slots, such as n0:4,n1:2 (default: those of a scheduler's "
+        "allocation; outside of one all ranks run on this host)",
     )
     run.add_argument(
         "--spare-hosts",
@@ -82,6 +90,19 @@ def add_run(commands: Any, add: AddCommand) -> None:
         choices=TOPOLOGIES,
         help="members of the ring: hosts, whose ranks share memory (hierarchical, the default), or "
         "all ranks, with MPI between any two (flat)",
+    )
+    run.add_argument(
+        "--network-interface",
+        type=_interface,
+        metavar="NIC",
+        help="interface of every host, such as eth0, that the job uses: on which this command and "
+        "mpirun listen, and over which MPI's tcp provider sends (docs/how-to/hosts.md#the-network)",
+    )
+    run.add_argument(
+        "--ports",
+        type=_ports,
+        metavar="LOW-HIGH",
+        help="listen only on these TCP ports, for firewalls, such as 40000-40099",
     )
     run.add_argument(
         "--checkpoint-dir",
@@ -140,6 +161,30 @@ def _kept(text: str) -> int:
     return int(text)
 
 
+def _interface(text: str) -> str:
+    if "," in text or not text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one interface; MPI's tcp provider takes only one"
+        )
+    return text
+
+
+def _ports(text: str) -> str:
+    if Ports.parse(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of ports, such as 40000-40099")
+    return text
+
+
+def _network(options: argparse.Namespace) -> dict[str, str]:
+    """Returns what is given of the network, by environment variables."""
+    given = {
+        "HOROVOD_FT_INTERFACE": options.network_interface,
+        "FI_TCP_IFACE": options.network_interface,
+        "HOROVOD_FT_PORTS": options.ports,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
 def _duration(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
@@ -158,13 +203,19 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.launcher import run as launcher
     from hvd_ft.launcher.live_display import display
 
+    place = place_of(
+        options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
+    )
+    options.num_proc, options.hosts = place.size, place.hosts
     hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
-    check_known(hosts, os.environ)
+    bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
+    environ = {**bootstrap, **os.environ}
+    check_known(hosts, environ)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
         from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 
-        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, os.environ)
+        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, environ)
     _check_outputs(options, hosts)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -192,8 +243,12 @@ def _run(options: argparse.Namespace) -> int:
             options.topology,
             spare_hosts=spare_hosts,
             may_shrink=may_resize,
+            bootstrap=place.bootstrap,
+            network=_network(options),
             **_resumed(options),
         )
+        if place.why:
+            say(place.why)
         if may_resize:
             return _run_resizing(options, job, console, live)
         if options.verbose:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment, mpi_environment, mpiexec_command
+from hvd_ft.install.fabric import choose_provider, fast_devices
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.job.drills import check_ranks, parse
 from hvd_ft.job.hosts import Host
@@ -17,6 +18,10 @@ from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
 from hvd_ft.launcher.listening import ALL, LOOPBACK, listen_address, listening_there
+
+# Steps share the job's hosts with each other, and outlive the loss of one.
+_SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}
+_HOST_FILE = "I_MPI_HYDRA_HOST_FILE"  # mpirun would take its hosts besides the job's
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,11 @@ class Job:
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
         checkpoints: What of checkpoints is given for this job: settings by their environment
             variables.
+        network: What of the network is given for this job: variables of its environment.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
+        bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
+            default, ssh.
     """
 
     size: int
@@ -58,7 +66,9 @@ class Job:
     resume: bool = False
     spare_hosts: Sequence[Host] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
+    network: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
+    bootstrap: str | None = None
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -90,12 +100,27 @@ def check_job(job: Job) -> None:
 
 def job_environment(job: Job) -> dict[str, str]:
     """Returns the whole environment of mpirun and the agents of a job."""
+    return listening_there(listens_at(job), plain_environment(job))
+
+
+def plain_environment(job: Job) -> dict[str, str]:
+    """Returns the environment of a job's processes that may listen anywhere."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, **job.checkpoints, "HOROVOD_FT_JOB": job.id}
-    interface = job_settings(job).interface
+    own = {**environment, **topology, **job.checkpoints, **job.network, "HOROVOD_FT_JOB": job.id}
+    settings = job_settings(job)
+    interface = settings.interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
-    return listening_there(listens_at(job), {**named, **os.environ, **own})
+    if settings.ports and job.machine_file is not None:
+        named |= settings.ports.of_mpi()
+    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
+    given = {name: value for name, value in os.environ.items() if name != _HOST_FILE}
+    return {**named, **by, **_SLURM, **given, **own}
+
+
+def starts_by_slurm(environment: Mapping[str, str]) -> bool:
+    """Returns whether Hydra starts processes by Slurm's srun in this environment."""
+    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
 
 
 def listens_at(job: Job) -> str:
@@ -113,13 +138,30 @@ def listens_at(job: Job) -> str:
     return listen_address(names, job_settings(job).interface)
 
 
+def network_of(job: Job) -> str:
+    """Returns a line that says which network a job on several hosts uses, and why.
+
+    Raises:
+        HvdFtError: There is no such interface as the user has named.
+    """
+    provider = choose_provider({**os.environ, **job.network}, fast_devices())
+    address, interface = listens_at(job), job_settings(job).interface
+    why = f"HOROVOD_FT_INTERFACE={interface}" if interface else "the way to the other hosts"
+    if not address:
+        address = "all interfaces"
+        why = why if interface else "no address of this host is known to lead to all others"
+    ports = job_settings(job).ports
+    where = f", ports {ports}" if ports else ""
+    return f"network: {provider}; the launcher listens on {address} ({why}){where}"
+
+
 def job_settings(job: Job) -> Settings:
     """Returns the settings of a job: those of the environment, and those given for it.
 
     Raises:
         HvdFtError: One is wrong.
     """
-    return Settings.from_env({**os.environ, **job.checkpoints})
+    return Settings.from_env({**os.environ, **job.checkpoints, **job.network})
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

@@ -27,11 +27,21 @@ from hvd_ft.launcher.generations import (
 )
 from hvd_ft.launcher.host_watch import GiveUp
 from hvd_ft.launcher.hydra_output import MpirunOutput
-from hvd_ft.launcher.job import Job, check_job, job_environment, job_settings, listens_at
+from hvd_ft.launcher.job import (
+    Job,
+    check_job,
+    job_environment,
+    job_settings,
+    listens_at,
+    network_of,
+    plain_environment,
+    starts_by_slurm,
+)
 from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.launcher.reach import Probes
+from hvd_ft.launcher.shim_step import VARIABLE, ShimStep
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
@@ -137,6 +147,8 @@ def run_job(
     arena_dir = settings.arena_dir
     for notice in filter(None, map(renamed, job.inject)):
         say(notice)
+    if job.machine_file is not None:
+        say(network_of(job))
     for dead in sweep_stale(arena_dir, but=job.id):
         say(f"removed what the crashed job {dead} had left")
     more = PREEMPTION if settings.grace_seconds else ()
@@ -172,7 +184,9 @@ class _Run:
         loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         self.display = display
         self.watch = watch
-        self.lifelines = LifeLines(loop, listens_at(job), settings.lease_seconds)
+        self.lifelines = LifeLines(
+            loop, listens_at(job), settings.lease_seconds, None if one_host else settings.ports
+        )
         self.leader = None if one_host else lead(loop, job, settings, signals)
         self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
         self.hosts = self.members.host_watch()
@@ -184,6 +198,7 @@ class _Run:
         self.asked_end = AskedEnd(
             loop, signals, self.lifelines, job.size, settings, mpirun=self.mpirun
         )
+        self.step: ShimStep | None = None
         self.start: StartWatch | None = None  # of this mpirun
         self.observer: Observer | None = None
         self.files_stay = False
@@ -204,6 +219,7 @@ class _Run:
             if over := self._await_hosts():
                 say(over.message)
                 return self._exit_code(1)
+        self._start_step()
         while True:
             if self.leader and not self.leader.publish(generation, str(self.members.members)):
                 return self._exit_code(1)
@@ -220,6 +236,26 @@ class _Run:
             generation += 1
             why = self._why_ended or f"mpirun ended ({describe_code(code)}) before the job"
             say(f"{why}; starting generation {generation} of its agents")
+
+    def _start_step(self) -> None:
+        """Starts a step for shims if Slurm starts the agents; without it the job runs as well."""
+        environment = plain_environment(self.job)
+        if not starts_by_slurm(environment):
+            return
+        hosts = [host.name for host in (*self.job.hosts, *self.job.spare_hosts)]
+        self.step = ShimStep(self.loop, hosts, self.job.id, environment)
+        deadline = self.loop.now() + job_settings(self.job).start_timeout_seconds
+        while self.step.runs and not self.step.listens and not self.signals.received:
+            if (left := deadline - self.loop.now()) <= 0:
+                break
+            self.loop.run_once(left)
+        if not self.step.listens and not self.signals.received:
+            say(
+                f"Slurm has not started a step for shims ({self.step.why_not()}): where it uses "
+                "proctrack/cgroup, the death of an agent ends the job"
+            )
+            self.step.end()
+            self.step = None
 
     def _first_generation(self) -> int:
         if not self.job.resume:
@@ -245,6 +281,7 @@ class _Run:
             "HOROVOD_FT_LAUNCHER": self.lifelines.address,
             "HOROVOD_FT_GENERATION": str(generation),
             **self.members.environment(),
+            **({VARIABLE: self.step.name} if self.step else {}),
         }
         job = self.members.present()
         self.hosts.begin(generation)
@@ -427,10 +464,16 @@ class _Run:
         deposed = self.leader is not None and self.leader.deposed
         self.lifelines.tell({"over": True, "files_stay": self.files_stay or deposed})
         self.lifelines.close()  # on all nodes, shims that wait for agents end
+        if self.step:
+            self.step.close()
         self.members.close()
-        if not self.mpirun.was_started or deposed:
-            return  # what is here now is another launcher's
-        end_processes(self.job.id, CLEAR_LIMIT_SECONDS + self.asked_end.drain_seconds)
+        ours = self.mpirun.was_started and not deposed  # or it is another launcher's
+        if ours:
+            end_processes(self.job.id, CLEAR_LIMIT_SECONDS + self.asked_end.drain_seconds)
+        if self.step:
+            self.step.end()
+        if not ours:
+            return
         if self.shared_dir:
             PeerFile(self.shared_dir, self.job.id).remove()
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)

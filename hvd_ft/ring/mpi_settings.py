@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
 
@@ -63,11 +62,9 @@ def _root() -> dict[str, str]:
 
 
 def _provider() -> dict[str, str]:
-    """Returns libfabric's provider for Ethernet.
+    """Returns the provider for Ethernet; with a fast fabric the choice is left to Intel MPI."""
+    from hvd_ft.install.fabric import choose_provider, fast_devices
 
-    Intel MPI's own choice for it, tcp;ofi_rxm, cannot be split. With a fast fabric the choice is
-    left to Intel MPI and the user.
-    """
-    asked = os.environ.get("FI_PROVIDER", "tcp") != "tcp"
-    fast = any(Path("/sys/class/infiniband").glob("*"))
-    return {} if asked or fast else {"I_MPI_OFI_PROVIDER": "tcp"}
+    given = {name: value for name, value in os.environ.items() if value != "tcp"}
+    chosen = choose_provider(given, fast_devices()).name
+    return {"I_MPI_OFI_PROVIDER": "tcp"} if chosen == "tcp" else {}

@@ -5,6 +5,7 @@ They have names. When a named process dies, the processes that it has left behin
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -124,11 +125,18 @@ class Children:
     def _start(self, order: Start) -> None:
         name = order.name
         self._note_order(order)
+        # A scheduler that preempts the job may signal all of its processes. With a grace agents see
+        # to the end, and workers go on until then; ignored here: see starter.py.
+        preemptible = signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and bool(
+            order.env.get("HOROVOD_FT_GRACE_SECONDS")
+        )
 
         def begin() -> None:
             begin_child()
             if name == WORKER:
                 pin(order.env)
+                if preemptible:
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
         try:
             child = subprocess.Popen(

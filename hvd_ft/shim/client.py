@@ -13,10 +13,13 @@ import subprocess
 import sys
 from typing import Any
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.shim import messages, reattach
 from hvd_ft.shim.messages import Order, Reattached, Report
 from hvd_ft.shim.shim import live
+from hvd_ft.shim.starter import start_shim
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.say import say
 
 _END_SECONDS = 8.0  # longer than the shim waits for processes that it kills
 
@@ -29,14 +32,22 @@ class ShimClient:
         channel: readable when `receive` has something to return.
         found: its report on the worker when it was reattached; None if it is new.
         end_seconds: how long it may take to end.
+
+    Args:
+        pid: see above. channel: see above. found: see above.
+        starter: the socket of the process that starts shims on this host (starter.py); "": there is
+            none, and agents start theirs themselves.
     """
 
-    def __init__(self, pid: int, channel: Channel, found: Reattached | None = None) -> None:
+    def __init__(
+        self, pid: int, channel: Channel, found: Reattached | None = None, *, starter: str = ""
+    ) -> None:
         self.pid = pid
         self.channel = channel
         self.found = found
         self.end_seconds = _END_SECONDS
-        self._is_ours = found is None  # a child of this process
+        self._starter = starter
+        self._is_ours = found is None and not starter  # a child of this process
 
     @classmethod
     def fork(cls) -> "ShimClient":
@@ -51,6 +62,21 @@ class ShimClient:
         theirs.close()
         return cls(pid, Channel(ours))
 
+    @classmethod
+    def begin(cls, starter: str) -> "ShimClient":
+        """Has the shim started by a starter; forks it if there is none, or it does not answer.
+
+        Call it while the process has one thread and no MPI.
+        """
+        if not starter:
+            return cls.fork()
+        try:
+            pid, end = start_shim(starter)
+        except HvdFtError as error:
+            say(f"{error}; this agent starts its shim itself")
+            return cls.fork()
+        return cls(pid, Channel(end), starter=starter)
+
     def replace(self) -> None:
         """Starts another shim in place of one that was killed.
 
@@ -60,6 +86,15 @@ class ShimClient:
         if self._is_ours:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
+        self.found = None
+        if self._starter:
+            try:
+                self.pid, end = start_shim(self._starter)
+            except HvdFtError as error:
+                say(f"{error}; this agent starts its shim itself")
+            else:
+                self.channel, self._is_ours = Channel(end), False
+                return
         ours, theirs = socket.socketpair()
         with theirs:
             arguments = [str(theirs.fileno()), str(os.getpid())]
@@ -69,7 +104,7 @@ class ShimClient:
                 pass_fds=[theirs.fileno()],
             )
         process.returncode = 0  # end() waits for it
-        self.pid, self.channel, self.found, self._is_ours = process.pid, Channel(ours), None, True
+        self.pid, self.channel, self._is_ours = process.pid, Channel(ours), True
 
     @classmethod
     def reattach(
@@ -81,6 +116,7 @@ class ShimClient:
         launcher: str | None,
         *,
         node_lease: float | None = None,
+        starter: str = "",
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
 
@@ -91,6 +127,7 @@ class ShimClient:
             lease_seconds: how long this agent may be silent.
             launcher: its address.
             node_lease: seconds for which this host's processes may act unheard; None: for ever.
+            starter: starts the shim that replaces it, if it dies; "": this agent does.
 
         Raises:
             HvdFtError: it has a newer agent, or does not answer.
@@ -101,7 +138,7 @@ class ShimClient:
         if reattached is None:
             return None
         channel, found = reattached
-        return cls(found.shim, channel, found)
+        return cls(found.shim, channel, found, starter=starter)
 
     def watch_job(self, directory: str) -> None:
         """Orders the shim to lock the job's directory, and as the last one to remove it."""

@@ -1,0 +1,49 @@
+"""Which of libfabric's providers MPI uses between hosts, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+INFINIBAND = Path("/sys/class/infiniband")
+_VARIABLES = ("FI_PROVIDER", "I_MPI_OFI_PROVIDER")
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A choice.
+
+    Attributes:
+        name: of the provider; None: Intel MPI chooses.
+        why: for the user.
+    """
+
+    name: str | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"provider {self.name or 'as Intel MPI chooses'} ({self.why})"
+
+
+def fast_devices(folder: Path = INFINIBAND) -> list[str]:
+    """Returns the names of this host's InfiniBand and RoCE devices."""
+    return sorted(device.name for device in folder.glob("*"))
+
+
+def choose_provider(environ: Mapping[str, str], devices: list[str]) -> Provider:
+    """Chooses; the user's choice has priority. Pure.
+
+    Intel MPI's own choice for Ethernet, tcp;ofi_rxm, cannot have endpoints of its own for threads:
+    there it is tcp. For a fast fabric the choice is left to Intel MPI.
+
+    Args:
+        environ: the user's.
+        devices: as from `fast_devices`.
+    """
+    for variable in _VARIABLES:
+        if environ.get(variable):
+            return Provider(environ[variable], f"{variable} says so")
+    if devices:
+        return Provider(None, f"this host has {', '.join(devices)}")
+    return Provider("tcp", "this host has no InfiniBand")

@@ -1,0 +1,75 @@
+"""The range of TCP ports in which a job listens, for firewalls. Pure except for `listen`."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hvd_ft.errors import HvdFtError
+
+_RANGE = re.compile(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", re.ASCII)
+_LAST = 65_535
+_BACKLOG = 256
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports from `first` to `last`."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Ports | None:
+        """Reads a range such as `40000-40099`; None if it is none."""
+        match = _RANGE.fullmatch(text)
+        ports = cls(int(match[1]), int(match[2])) if match else None
+        return ports if ports and ports.first <= ports.last <= _LAST else None
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+    def of_mpi(self) -> dict[str, str]:
+        """Returns the variables by which mpirun, its proxies and MPI over TCP listen there too."""
+        return {
+            "I_MPI_PORT_RANGE": f"{self.first}:{self.last}",
+            "FI_TCP_PORT_LOW_RANGE": str(self.first),
+            "FI_TCP_PORT_HIGH_RANGE": str(self.last),
+        }
+
+
+def read_ports(env: Mapping[str, str], name: str, default: Ports | None) -> Ports | None:
+    """Reads a setting."""
+    value = env.get(name)
+    if not value:
+        return default
+    if ports := Ports.parse(value):
+        return ports
+    raise HvdFtError(f"{name}={value!r} is not allowed: give a range of ports, such as 40000-40099")
+
+
+def listen(address: str, ports: Ports | None) -> socket.socket:
+    """Listens at the first free port.
+
+    Args:
+        address: of this host; "": all of its addresses.
+        ports: where; None: at any port that the system chooses.
+
+    Raises:
+        HvdFtError: none is free.
+    """
+    if ports is None:
+        return socket.create_server((address, 0), backlog=_BACKLOG)
+    for port in range(ports.first, ports.last + 1):
+        try:
+            return socket.create_server((address, port), backlog=_BACKLOG)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+    raise HvdFtError(
+        f"no port of {ports} (HOROVOD_FT_PORTS, --ports) is free at {address or 'this host'}: give "
+        "another range, or a longer one"
+    )

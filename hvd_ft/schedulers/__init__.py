@@ -1,0 +1,1 @@
+"""The schedulers that start jobs: what they have allocated, and how processes are started there."""

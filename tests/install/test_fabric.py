@@ -1,0 +1,52 @@
+"""Which provider of libfabric is chosen, and what is said about it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hvd_ft.install import environment, fabric
+from hvd_ft.install.fabric import choose_provider, fast_devices
+from hvd_ft.ring import mpi_settings
+
+
+@pytest.mark.parametrize(
+    ("environ", "devices", "name", "why"),
+    [
+        ({}, [], "tcp", "this host has no InfiniBand"),
+        ({"FI_PROVIDER": ""}, [], "tcp", "this host has no InfiniBand"),
+        ({}, ["mlx5_0", "mlx5_1"], None, "this host has mlx5_0, mlx5_1"),
+        ({"FI_PROVIDER": "psm3"}, ["mlx5_0"], "psm3", "FI_PROVIDER says so"),
+        ({"FI_PROVIDER": "tcp"}, ["mlx5_0"], "tcp", "FI_PROVIDER says so"),
+        ({"I_MPI_OFI_PROVIDER": "mlx"}, [], "mlx", "I_MPI_OFI_PROVIDER says so"),
+    ],
+)
+def test_the_choice(
+    environ: dict[str, str], devices: list[str], name: str | None, why: str
+) -> None:
+    chosen = choose_provider(environ, devices)
+    assert (chosen.name, chosen.why) == (name, why)
+    assert str(chosen) == f"provider {name or 'as Intel MPI chooses'} ({why})"
+
+
+def test_devices(tmp_path: Path) -> None:
+    assert fast_devices(tmp_path / "none") == []
+    for name in ("mlx5_1", "mlx5_0"):
+        (tmp_path / name).mkdir()
+    assert fast_devices(tmp_path) == ["mlx5_0", "mlx5_1"]
+
+
+@pytest.mark.parametrize("devices", [[], ["mlx5_0"]])
+def test_jobs_and_rings_choose_alike(monkeypatch: pytest.MonkeyPatch, devices: list[str]) -> None:
+    for name in ("FI_PROVIDER", "I_MPI_OFI_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(fabric, "fast_devices", lambda: devices)
+    monkeypatch.setattr(environment, "fast_devices", lambda: devices)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    mpi_settings.prepare()
+    expected = None if devices else "tcp"
+    assert os.environ.get("I_MPI_OFI_PROVIDER") == expected
+    del os.environ["I_MPI_ROOT"]
+    os.environ.pop("I_MPI_OFI_PROVIDER", None)
+    assert environment.mpi_environment(one_host=False).get("FI_PROVIDER") == expected
+    assert "FI_PROVIDER" not in environment.mpi_environment(one_host=True)
