@@ -180,9 +180,24 @@ void announcements(Side& zero, Side& one) {
   carry(one, zero);
   CHECK(seen.mail_sequence == 2 && seen.mail_term == 9 && seen.mail_bytes == 6);
   CHECK(std::memcmp(zero.node->mail(2), "tensor", 6) == 0);
+  CHECK(seen.mail_backed == kPage);
   seen.mail_taken = 2;
   carry(zero, one);
   CHECK(theirs.mail_taken == 2);
+  // A long one gets memory where it is read, and gives it back when it has been taken.
+  constexpr uint64_t kLong = kKeptMailBytes + 3 * kPage;
+  std::memset(one.node->mail(2), 'x', kLong);
+  theirs.mail_bytes = kLong;
+  theirs.mail_sequence = 4;
+  carry(one, zero);
+  CHECK(seen.mail_bytes == kLong && zero.node->mail(2)[kLong - 1] == 'x');
+  CHECK(seen.mail_backed == kLong);
+  seen.mail_taken = 3;  // of an older one
+  carry(zero, one);
+  CHECK(seen.mail_backed == kLong);
+  seen.mail_taken = 4;
+  carry(zero, one);
+  CHECK(seen.mail_backed == kKeptMailBytes && zero.node->mail(2)[0] == 'x');
 }
 
 void the_log(Side& zero, Side& one) {

@@ -129,11 +129,25 @@ void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
 
 void Leader::nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns) {
   NodeHeader& h = arenas_->node().header();
+  count_traffic();
   if (roles & kMirrorRole) h.mirror_asleep.fetch_add(1);
   if (roles & kRingRole) h.ring_asleep.fetch_add(1);
   wait_doorbell_ns(h.leader_doorbell, ticket, longest_ns, roles);
   if (roles & kMirrorRole) h.mirror_asleep.fetch_sub(1);
   if (roles & kRingRole) h.ring_asleep.fetch_sub(1);
+}
+
+// For measurements: see experiments/scale.
+void Leader::count_traffic() {
+  NodeHeader& h = arenas_->node().header();
+  uint64_t messages = 0, bytes = 0;
+  for (auto& endpoint : endpoints_) {
+    messages += endpoint->sent_messages().load(std::memory_order_relaxed);
+    bytes += endpoint->sent_bytes().load(std::memory_order_relaxed);
+  }
+  h.sent_messages.store(messages, std::memory_order_relaxed);
+  h.sent_bytes.store(bytes, std::memory_order_relaxed);
+  h.naps.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace hvdft

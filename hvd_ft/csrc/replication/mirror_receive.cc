@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "replication/mirror.h"
 
@@ -179,6 +180,7 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
 void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
   RankBlock& block = node_.rank(rank);
   auto head = get<MailHead>(payload);
+  if (int code = grow_mail(node_, rank, bytes - sizeof head); code != HVDFT_OK) return check(code);
   block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
   bytes -= sizeof head;
   std::atomic_thread_fence(std::memory_order_release);
@@ -189,6 +191,7 @@ void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
 }
 
 void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {
+  if (int code = grow_fingerprints(node_, rank); code != HVDFT_OK) return check(code);
   publish_fingerprints(node_.fingerprints(rank), get<uint64_t>(payload), payload + sizeof(uint64_t),
                        bytes - sizeof(uint64_t));
 }

@@ -86,6 +86,7 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   }
   for (int r = 0; r < node_.size(); ++r) {
     if (!tells_of(r)) continue;
+    node_.header().looks.fetch_add(1, std::memory_order_relaxed);
     std::string rest;
     collect_rank(r, now_ns, &rest);
     if (to_buddy_ && node_.is_local(r)) collect_loops(r, out->empty(), &rest);
@@ -259,7 +260,9 @@ void MirrorSender::collect_answers(std::string* out) {
     uint64_t entered = node_.rank(r).entered.load(std::memory_order_acquire);
     uint64_t taken = node_.rank(r).mail_taken.load(std::memory_order_seq_cst);
     if (entered != sent.entered) put_frame(out, FrameKind::kJoined, r, sent.entered = entered);
-    if (taken != sent.mail_taken) put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
+    if (taken == sent.mail_taken) continue;
+    put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
+    if (taken == node_.rank(r).mail_sequence.load()) shrink_mail(node_, r);
   }
 }
 
