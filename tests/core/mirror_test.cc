@@ -84,8 +84,8 @@ void how_ranks_fare(Side& zero, Side& one) {
   carry(zero, one);
   CHECK(one.node->rank(1).state == HVDFT_RESTARTING);
   std::string nothing;
-  one.sender->collect(now, &nothing);
-  zero.sender->collect(now, &nothing);
+  one.collect(now, &nothing);
+  zero.collect(now, &nothing);
   CHECK(nothing.empty());
 }
 
@@ -159,7 +159,7 @@ void memory(Side& zero, Side& one) {
   }
   std::string soon, bye;
   unclaim_messages(*one.node, kPage);
-  one.sender->collect(now + 1000, &soon);  // too soon after the last time
+  one.collect(now + 1000, &soon);  // too soon after the last time
   CHECK(soon.empty());
   one.sender->bye(&bye);
   zero.feed(bye);

@@ -55,7 +55,7 @@ MessageMirrorSender::Pair& MessageMirrorSender::pair(int source, int dest) {
 }
 
 void MessageMirrorSender::collect(std::string* out) {
-  for (int r = 0; r < node_.size(); ++r) {
+  for (int r : news_.with_messages()) {
     if (beyond_(r)) continue;
     for_each_peer(r, true, [&](int dest) {
       collect_marks(r, dest, true, out);
@@ -125,6 +125,7 @@ MessageMirrorReceiver::Pair* MessageMirrorReceiver::pair(int source, int dest, b
   int rank = sender ? source : dest, peer = sender ? dest : source;
   Shared<uint64_t>* peers = sender ? node_.sends_to(rank) : node_.receives_from(rank);
   peers[peer / 64].fetch_or(uint64_t{1} << peer % 64);
+  news_.note_peer(rank);
   return &pair;
 }
 

@@ -148,7 +148,7 @@ void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
 // `state` and `sessions` last: see mirror.h.
 void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
-  RankFacts& before = heard_[static_cast<size_t>(rank)];
+  RankFacts& before = heard_[rank];
   if (urgent(before, f)) workers_ = agents_ = true;
   before = f;
   log_writer_ |= block.enter_request.load() != f.enter_request;
@@ -175,6 +175,7 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   block.enter_request.store(f.enter_request, std::memory_order_release);
   block.sessions.store(f.sessions, std::memory_order_release);
   block.state.store(f.state, std::memory_order_release);
+  news_.note(rank);
 }
 
 void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
