@@ -6,18 +6,23 @@ from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.types import Divergence
 
-_NAME_BYTES = ffi.sizeof(dict(ffi.typeof("hvdft_divergence").fields)["variable"].type)
-_WORDS, _BITS = 4, 64  # of ranks
+_FIELDS = dict(ffi.typeof("hvdft_divergence").fields)
+_NAME_BYTES = ffi.sizeof(_FIELDS["variable"].type)
+_WORDS, _BITS = _FIELDS["ranks"].type.length, 64  # of ranks
 
 
 def struct_of(found: Divergence) -> Any:
-    """Returns the C structure of a divergence; a name that is too long ends with an ellipsis."""
+    """Returns the C structure of a divergence.
+
+    A name that is too long ends with an ellipsis; of very many ranks those from 256 on are left out.
+    """
     name = found.variable.encode()
     if len(name) >= _NAME_BYTES:
         name = name[: _NAME_BYTES - 4].decode(errors="ignore").encode() + "…".encode()
     words = [0] * _WORDS
     for rank in found.ranks:
-        words[rank // _BITS] |= 1 << rank % _BITS
+        if rank < _WORDS * _BITS:
+            words[rank // _BITS] |= 1 << rank % _BITS
     return ffi.new(
         "hvdft_divergence *", (found.step, found.equal_step, found.variables, words, name)
     )

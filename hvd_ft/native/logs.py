@@ -100,6 +100,30 @@ class PairOfRanks:
     memory_bytes: int
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What the leader of a node has done so far; 0 in a job of one node.
+
+    Attributes:
+        sent_messages: to other nodes, by this generation of agents.
+        sent_bytes: likewise.
+        naps: of its threads.
+        looks: at a rank's state, for one of the mirror's links.
+    """
+
+    sent_messages: int
+    sent_bytes: int
+    naps: int
+    looks: int
+
+
+def traffic(observer: native.Observer) -> Traffic:
+    """What the leader of the observer's node has done so far."""
+    out = ffi.new("hvdft_traffic *")
+    abi.library().hvdft_observer_traffic(observer.handle, out)
+    return abi.read(Traffic, out)
+
+
 def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | None:
     """Sent or received progress of the node whose first rank this is; None for other ranks."""
     out = ffi.new("hvdft_ring_end *")

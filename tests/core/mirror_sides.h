@@ -23,20 +23,26 @@ struct Side {
     CHECK(node != nullptr);
     renew = [=] {
       store = std::make_unique<LogStore>(*node);
-      sender = std::make_unique<MirrorSender>(*node, peer_first, peer_end);
+      news = std::make_unique<MirrorNews>(*node);
+      sender = std::make_unique<MirrorSender>(*node, *news, peer_first, peer_end);
       LogStore* written = first == 0 ? nullptr : store.get();
-      receiver = std::make_unique<MirrorReceiver>(*node, written, peer_first);
+      receiver = std::make_unique<MirrorReceiver>(*node, *news, written, peer_first);
     };
     renew();
   }
   ~Side() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
   NodeHeader& header() { return node->header(); }
+  void collect(uint64_t now_ns, std::string* out) {
+    news->look();
+    sender->collect(now_ns, out);
+  }
   void feed(const std::string& stream) { receiver->feed(now, stream.data(), stream.size()); }
 
   std::function<void()> renew;  // with nothing but what the arena has
   std::string dir;
   std::unique_ptr<Node> node;
   std::unique_ptr<LogStore> store;
+  std::unique_ptr<MirrorNews> news;
   std::unique_ptr<MirrorSender> sender;
   std::unique_ptr<MirrorReceiver> receiver;
 };
@@ -44,7 +50,7 @@ struct Side {
 // Everything new goes over, a byte at a time.
 inline void carry(Side& from, Side& to, const std::function<void()>& at_every_byte = [] {}) {
   std::string stream;
-  from.sender->collect(now += 1000000000, &stream);
+  from.collect(now += 1000000000, &stream);
   for (char byte : stream) {
     to.receiver->feed(now + 7, &byte, 1);
     at_every_byte();

@@ -84,8 +84,8 @@ void how_ranks_fare(Side& zero, Side& one) {
   carry(zero, one);
   CHECK(one.node->rank(1).state == HVDFT_RESTARTING);
   std::string nothing;
-  one.sender->collect(now, &nothing);
-  zero.sender->collect(now, &nothing);
+  one.collect(now, &nothing);
+  zero.collect(now, &nothing);
   CHECK(nothing.empty());
 }
 
@@ -159,7 +159,7 @@ void memory(Side& zero, Side& one) {
   }
   std::string soon, bye;
   unclaim_messages(*one.node, kPage);
-  one.sender->collect(now + 1000, &soon);  // too soon after the last time
+  one.collect(now + 1000, &soon);  // too soon after the last time
   CHECK(soon.empty());
   one.sender->bye(&bye);
   zero.feed(bye);
@@ -180,9 +180,24 @@ void announcements(Side& zero, Side& one) {
   carry(one, zero);
   CHECK(seen.mail_sequence == 2 && seen.mail_term == 9 && seen.mail_bytes == 6);
   CHECK(std::memcmp(zero.node->mail(2), "tensor", 6) == 0);
+  CHECK(seen.mail_backed == kPage);
   seen.mail_taken = 2;
   carry(zero, one);
   CHECK(theirs.mail_taken == 2);
+  // A long one gets memory where it is read, and gives it back when it has been taken.
+  constexpr uint64_t kLong = kKeptMailBytes + 3 * kPage;
+  std::memset(one.node->mail(2), 'x', kLong);
+  theirs.mail_bytes = kLong;
+  theirs.mail_sequence = 4;
+  carry(one, zero);
+  CHECK(seen.mail_bytes == kLong && zero.node->mail(2)[kLong - 1] == 'x');
+  CHECK(seen.mail_backed == kLong);
+  seen.mail_taken = 3;  // of an older one
+  carry(zero, one);
+  CHECK(seen.mail_backed == kLong);
+  seen.mail_taken = 4;
+  carry(zero, one);
+  CHECK(seen.mail_backed == kKeptMailBytes && zero.node->mail(2)[0] == 'x');
 }
 
 void the_log(Side& zero, Side& one) {

@@ -17,7 +17,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr uint64_t kOps = 2;
 
-enum class Rule { kTermThenLog, kLogThenTerm };
+enum class Rule { kTermThenLog, kLogThenTerm, kNeverANewTerm };
 
 struct Mail {
   bool there = false;
@@ -25,9 +25,17 @@ struct Mail {
 };
 
 struct Worker {
+  int incarnation = 0;
   int at = 0;  // which of its steps comes next
   bool alive = true, entered = false, announced = false;
   uint64_t next = 0, seen_term = 0, seen_length = 0, term = 0;
+};
+
+// A rank's request to enter, by its incarnation; and whether it has ever entered.
+struct Entry {
+  bool asked = false, granted = false;
+  int incarnation = 0;
+  uint64_t log_length = 0;
 };
 
 // Lies there until rank 0's agent, which outlives every worker, has read it.
@@ -42,6 +50,7 @@ struct World {
   Proposal proposal;
   Worker workers[kRanks];
   Mail mail[kRanks];
+  Entry entries[kRanks];
   std::vector<uint64_t> counted;  // coordinator: the ops that were meant
   int deaths = 1;
 
@@ -59,6 +68,13 @@ struct World {
     }
     for (const Mail& m : mail) {
       for (uint64_t v : {uint64_t{m.there}, m.term, m.op}) add(v);
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      const Entry& e = entries[r];
+      for (uint64_t v : {static_cast<uint64_t>(workers[r].incarnation), uint64_t{e.asked},
+                         uint64_t{e.granted}, static_cast<uint64_t>(e.incarnation), e.log_length}) {
+        add(v);
+      }
     }
     for (uint64_t op : counted) add(op);
     add(255);
@@ -79,6 +95,9 @@ class Explorer {
     bool done = true;
     World answered = world;
     if (!answer(answered) || !explore(answered)) return false;
+    World admitted = world;
+    admit(admitted);
+    if (!explore(admitted)) return false;
     for (int r = 0; r < kRanks; ++r) {
       done = done && world.workers[r].next == kOps;
       World after = world;
@@ -86,6 +105,7 @@ class Explorer {
       if (world.deaths > 0) {
         World dead = world;
         dead.workers[r] = Worker{};
+        dead.workers[r].incarnation = world.workers[r].incarnation + 1;
         if (r == 0) dead.counted.clear();
         --dead.deaths;
         if (!explore(dead)) return false;
@@ -101,7 +121,7 @@ class Explorer {
   bool step(World& world, int r) {
     Worker& w = world.workers[r];
     if (w.next == kOps) return true;
-    bool reads_term = (w.at == 0) == (rule_ == Rule::kTermThenLog);
+    bool reads_term = (w.at == 0) == (rule_ != Rule::kLogThenTerm);
     if (w.at < 2) {
       if (reads_term) {
         w.seen_term = world.sequencer.term();
@@ -118,7 +138,7 @@ class Explorer {
       return true;
     }
     if (!w.entered) {
-      w.entered = world.sequencer.enter(w.seen_length);
+      world.entries[r] = {true, world.entries[r].granted, w.incarnation, w.seen_length};
       return true;
     }
     if (w.term != w.seen_term) {
@@ -127,6 +147,23 @@ class Explorer {
       if (r == 0) world.counted.clear();
     }
     return r == 0 ? coordinate(world, w) : announce(world, w, r);
+  }
+
+  // What the log writer does: all that have asked meanwhile enter together. A worker that has asked
+  // may be dead by now.
+  void admit(World& world) const {
+    bool again = false, any = false;
+    for (int r = 0; r < kRanks; ++r) {
+      Entry& entry = world.entries[r];
+      bool may = entry.asked && world.sequencer.may_enter(entry.log_length);
+      entry.asked = false;
+      if (!may) continue;
+      any = true;
+      again |= entry.granted;
+      entry.granted = true;
+      if (entry.incarnation == world.workers[r].incarnation) world.workers[r].entered = true;
+    }
+    if (any) world.sequencer.enter(again && rule_ != Rule::kNeverANewTerm);
   }
 
   static bool announce(World& world, Worker& w, int r) {
@@ -183,4 +220,9 @@ int main() {
   Explorer wrong(Rule::kLogThenTerm);
   CHECK(!wrong.explore(World{}));
   std::printf("log, then term: wrong after %lu states\n", wrong.states());
+
+  // Without a new term what a dead worker has announced counts beside what the next one does.
+  Explorer mixed(Rule::kNeverANewTerm);
+  CHECK(!mixed.explore(World{}));
+  std::printf("never a new term: wrong after %lu states\n", mixed.states());
 }

@@ -9,21 +9,25 @@ using Positions = std::vector<std::vector<LoopPosition>>;
 
 static void only_who_knows_the_whole_log_joins() {
   Sequencer s;
-  CHECK(s.enter(0));
+  CHECK(s.may_enter(0));
   CHECK(s.propose(s.term(), 3));
   CHECK(s.log_length() == 3);
+  CHECK(!s.may_enter(2) && s.may_enter(3) && !s.may_enter(4));
+}
+
+static void only_who_enters_again_begins_a_term() {
+  Sequencer s;
   uint64_t term = s.term();
-  CHECK(!s.enter(2));
-  CHECK(s.term() == term);
-  CHECK(s.enter(3));
+  s.enter(false);
+  CHECK(s.term() == term && s.propose(term, 1));
+  s.enter(true);
   CHECK(s.term() == term + 1);
 }
 
 static void what_was_proposed_before_a_join_is_void() {
   Sequencer s;
-  CHECK(s.enter(0));
   uint64_t term = s.term();
-  CHECK(s.enter(0));
+  s.enter(true);
   CHECK(!s.propose(term, 1));
   CHECK(s.log_length() == 0);
   CHECK(s.propose(s.term(), 1));
@@ -66,6 +70,7 @@ static void a_late_snapshot_of_the_first_loop_counts() {
 
 int main() {
   only_who_knows_the_whole_log_joins();
+  only_who_enters_again_begins_a_term();
   what_was_proposed_before_a_join_is_void();
   the_log_is_cut_at_the_oldest_snapshot();
   ops_between_two_loops_are_kept();

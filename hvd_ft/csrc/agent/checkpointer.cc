@@ -95,8 +95,8 @@ int hvdft_checkpointer_begun(hvdft_checkpointer* checkpointer, int rank, int loo
 int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source, int dest,
                                     int sent, int loop, int slot) {
   const Node& node = *checkpointer->node;
-  bool sends = (node.rank(source).sends_to[dest / 64].load() >> dest % 64 & 1) != 0;
-  bool receives = (node.rank(dest).receives_from[source / 64].load() >> source % 64 & 1) != 0;
+  bool sends = node.has_peer(node.sends_to(source), dest);
+  bool receives = node.has_peer(node.receives_from(dest), source);
   if (!(sent != 0 ? sends : receives)) return -1;
   auto file = PairFile::open(node, source, dest, false);
   if (!file) return HVDFT_ESYS;

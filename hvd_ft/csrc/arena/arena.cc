@@ -24,14 +24,40 @@ uint64_t checksum_of(const FileHeader& header) {
   return crc32c(&header, offsetof(FileHeader, checksum));
 }
 
+// The parts of node.arena before the heap that have memory from the beginning: not the mailboxes
+// and fingerprints of ranks elsewhere, nor the proposal where rank 0 is not.
+std::vector<ByteRange> control_ranges(const FileHeader& file) {
+  NodeOffsets at = node_offsets(static_cast<int>(file.size));
+  auto of_locals = [&](uint64_t offset, uint64_t bytes) -> ByteRange {
+    offset += bytes * file.first_local;
+    return {offset, offset + bytes * file.locals};
+  };
+  std::vector<ByteRange> ranges{{0, at.mail},
+                                of_locals(at.mail, kMailBytes),
+                                of_locals(at.fingerprints, 2 * sizeof(Fingerprints))};
+  if (file.first_local == 0) ranges.push_back({at.proposal, at.heap});
+  return ranges;
+}
+
+uint64_t control_bytes_of(const FileHeader& file) {
+  uint64_t bytes = 0;
+  for (const ByteRange& part : control_ranges(file)) bytes += part.bytes();
+  return bytes;
+}
+
 }  // namespace
 
-int make_file(const std::string& path, uint64_t bytes, uint64_t backed, FileHeader header) {
+int make_file(const std::string& path, uint64_t bytes, const std::vector<ByteRange>& backed,
+              FileHeader header) {
   header.checksum = checksum_of(header);
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(errno));
   int code = HVDFT_OK;
-  errno = posix_fallocate(fd, 0, static_cast<off_t>(backed));
+  errno = 0;
+  for (const ByteRange& part : backed) {
+    if (errno != 0 || part.bytes() == 0) continue;
+    errno = posix_fallocate(fd, static_cast<off_t>(part.from), static_cast<off_t>(part.bytes()));
+  }
   if (errno != 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
       pwrite(fd, &header, sizeof header, 0) != sizeof header) {
     code = fail(HVDFT_ENOSPACE,
@@ -128,7 +154,13 @@ int Node::create(const std::string& dir, const char* job, int size, int nodes, i
   if (size < 1 || size > kMaxRanks) {
     return fail(HVDFT_EINVAL, "a job takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
   }
-  uint64_t control = node_offsets(size).heap + kInputBytes * static_cast<uint64_t>(locals);
+  FileHeader header = header_for(kNodeMagic, job, 0, 0);
+  header.size = static_cast<uint32_t>(size);
+  header.nodes = static_cast<uint32_t>(nodes);
+  header.node = static_cast<uint32_t>(node);
+  header.first_local = static_cast<uint32_t>(first_local);
+  header.locals = static_cast<uint32_t>(locals);
+  uint64_t control = control_bytes_of(header) + kInputBytes * static_cast<uint64_t>(locals);
   if (limit <= control) {
     return fail(HVDFT_ENOSPACE,
                 "the arena's limit of %" PRIu64
@@ -137,14 +169,9 @@ int Node::create(const std::string& dir, const char* job, int size, int nodes, i
                 limit, control);
   }
   // The control area and the input areas are charged to the limit by lowering it.
-  uint64_t heap = node_offsets(size).heap;
-  FileHeader header = header_for(kNodeMagic, job, 0, limit - control);
-  header.size = static_cast<uint32_t>(size);
-  header.nodes = static_cast<uint32_t>(nodes);
-  header.node = static_cast<uint32_t>(node);
-  header.first_local = static_cast<uint32_t>(first_local);
-  header.locals = static_cast<uint32_t>(locals);
-  return make_file(dir + "/node.arena", heap + align_up(header.limit_bytes, kPage), heap, header);
+  header.limit_bytes = limit - control;
+  uint64_t bytes = node_offsets(size).heap + align_up(header.limit_bytes, kPage);
+  return make_file(dir + "/node.arena", bytes, control_ranges(header), header);
 }
 
 std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role role) {
@@ -185,6 +212,8 @@ const Record* Node::record(uint64_t id) const {
   const Record* record = record_at(found->load(std::memory_order_relaxed));
   return record != nullptr && record->id == id ? record : nullptr;
 }
+
+uint64_t Node::control_bytes() const { return control_bytes_of(file_); }
 
 void Node::notify_worker(int r) const {
   if (is_local(r)) {
@@ -298,7 +327,7 @@ std::string RankFile::path(const std::string& dir, int rank, Kind kind) {
 
 int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit, Kind kind) {
   return make_file(path(dir, rank, kind), slot_offset(limit, kMaxLoops, 0),
-                   kind == kLocal ? kInputOffset + kInputBytes : kInputOffset,
+                   {{0, kind == kLocal ? kInputOffset + kInputBytes : kInputOffset}},
                    header_for(kRankMagic, job, rank, limit));
 }
 

@@ -41,6 +41,13 @@ class Node {
   RankBlock& rank(int r) const {
     return reinterpret_cast<RankBlock*>(control_.data() + offsets_.ranks)[r];
   }
+  // The ranks to which a rank has sent messages, or from which it has received some: a bit for
+  // each, in peer_words().
+  Shared<uint64_t>* sends_to(int r) const { return peers(2 * r); }
+  Shared<uint64_t>* receives_from(int r) const { return peers(2 * r + 1); }
+  bool has_peer(const Shared<uint64_t>* peers, int peer) const {
+    return (peers[peer / 64].load() >> peer % 64 & 1) != 0;
+  }
   // As the file was when it was opened and checked.
   const FileHeader& file() const { return file_; }
   int size() const { return static_cast<int>(file_.size); }
@@ -65,17 +72,23 @@ class Node {
   }
   Shared<uint64_t>* index() const { return words(offsets_.index); }
   Shared<uint64_t>* kept() const { return words(offsets_.kept); }
-  char* mail(int r) const {
-    return control_.data() + offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
-  }
+  char* mail(int r) const { return control_.data() + mail_offset(r); }
   // The latest two cuts' of a rank, in turn.
   Fingerprints* fingerprints(int r) const {
-    return reinterpret_cast<Fingerprints*>(control_.data() + offsets_.fingerprints) + 2 * r;
+    return reinterpret_cast<Fingerprints*>(control_.data() + fingerprints_offset(r));
   }
   char* proposal() const { return control_.data() + offsets_.proposal; }
   char* heap() const { return heap_.data(); }
   uint64_t heap_bytes() const { return align_up(limit(), kPage); }
   uint64_t heap_offset() const { return offsets_.heap; }
+  uint64_t mail_offset(int r) const {
+    return offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
+  }
+  uint64_t fingerprints_offset(int r) const {
+    return offsets_.fingerprints + 2 * sizeof(Fingerprints) * static_cast<uint64_t>(r);
+  }
+  // Of the part before the heap: what has memory from the beginning.
+  uint64_t control_bytes() const;
   int fd() const { return fd_; }
 
   // What an entry of an index points to; nullptr if there is nothing, or the entry is damaged.
@@ -100,6 +113,9 @@ class Node {
 
  private:
   void await_event(uint64_t number) const;
+  Shared<uint64_t>* peers(int row) const {
+    return words(offsets_.peers) + peer_words(size()) * static_cast<uint64_t>(row);
+  }
   Shared<uint64_t>* words(uint64_t offset) const {
     return reinterpret_cast<Shared<uint64_t>*>(control_.data() + offset);
   }

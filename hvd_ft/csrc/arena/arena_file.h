@@ -3,8 +3,10 @@
 #define HVD_FT_ARENA_FILE_H
 
 #include <string>
+#include <vector>
 
 #include "arena/layout.h"
+#include "protocol/byte_range.h"
 
 namespace hvdft {
 
@@ -13,9 +15,9 @@ constexpr char kStartAgain[] = "start the job again, from its last checkpoint if
 
 FileHeader header_for(uint64_t magic, const char* job, int rank, uint64_t limit);
 
-// `backed`: the file's first bytes, which are written without growing the file, so they get memory
-// now.
-int make_file(const std::string& path, uint64_t bytes, uint64_t backed, FileHeader header);
+// `backed`: the parts of the file that are written without growing it, so they get memory now.
+int make_file(const std::string& path, uint64_t bytes, const std::vector<ByteRange>& backed,
+              FileHeader header);
 
 // Opens a file and checks that it is hvd_ft's, of this version and of this job (if the job is
 // known), and whole: as its header was written, and not shorter than its beginning says.

@@ -3,6 +3,8 @@
 // node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
 // and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
 // area and the snapshot slots. Both are sparse: the sizes below are address space, not memory.
+// Mailboxes and fingerprints of ranks elsewhere have memory only on the nodes that read them, and
+// only as much as has arrived (grow_mail(), grow_fingerprints() in memory.h).
 //
 // Any process can be killed between any two instructions, so there is no lock here. Each
 // field has one writer and is published by a single atomic store.
@@ -22,18 +24,19 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 19;
+constexpr uint32_t kLayoutVersion = 20;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 
-constexpr int kMaxRanks = 256;
+constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
 constexpr int kMaxLoops = 64;
 constexpr uint64_t kEvents = 16384;
 constexpr uint64_t kDivergences = 64;        // the latest ones
 constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapshots
 constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
+constexpr uint64_t kKeptMailBytes = 16 << 10;  // of a mailbox whose owner is elsewhere
 constexpr uint64_t kProposalBytes = 4 << 20;
 constexpr uint64_t kFingerprintBytes = 64 << 10;  // of a rank's variables at one cut
 constexpr uint64_t kPage = 4096;
@@ -123,11 +126,9 @@ struct RankBlock {
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
-  Shared<uint64_t> step_bytes;                // see hvdft_status
-  Shared<uint64_t> slot_bytes;                // all of its claims
-  Shared<uint64_t> mark_request;              // see Sequencer::mark; position + 1
-  Shared<uint64_t> sends_to[kMaxRanks / 64];  // notified by messages: a bit for each rank
-  Shared<uint64_t> receives_from[kMaxRanks / 64];
+  Shared<uint64_t> step_bytes;    // see hvdft_status
+  Shared<uint64_t> slot_bytes;    // all of its claims
+  Shared<uint64_t> mark_request;  // see Sequencer::mark; position + 1
 
   // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log, + 1; 0 for all other ranks.
@@ -149,10 +150,15 @@ struct RankBlock {
   // Written by the mirror for the first rank of another node: how many of that node's events it has
   // copied.
   Shared<uint64_t> events_heard;
+  // Written by the mirror for a rank of another node: the bytes of its mailbox here that have
+  // memory, and whether its fingerprints have.
+  Shared<uint64_t> mail_backed, fingerprints_backed;
 };
 
 // Ops to which it has contributed all of its input.
 inline uint64_t ops_contributed(const RankBlock& block) { return op_of(block.contributed.load()); }
+
+static_assert(1 << kOwnerBits >= kMaxRanks, "every rank's number fits into a claim");
 
 struct Event {
   Shared<uint64_t> published;  // number of the event + 1
@@ -230,6 +236,10 @@ struct NodeHeader {
   Shared<uint64_t> divergence_count;  // written by rank 0's worker; on other nodes by the mirror
   Shared<uint64_t> message_bytes;
   Shared<uint64_t> most[kMemoryWords];  // an hvdft_memory; see memory.h
+
+  // Written by the leader: what it has sent to other nodes, how often its threads have napped, and
+  // how often the mirror has looked at a rank for one of its links.
+  alignas(64) Shared<uint64_t> sent_messages, sent_bytes, naps, looks;
 };
 
 // The agreed description of an op; block_bytes[], the response and the signature follow it.
@@ -296,14 +306,19 @@ inline ByteRange contribution(const Record& record, int rank) {
   return {before, before + blocks[rank]};
 }
 
+// A bit for each rank, in words.
+constexpr uint64_t peer_words(int size) { return (static_cast<uint64_t>(size) + 63) / 64; }
+
 struct NodeOffsets {
-  uint64_t ranks, events, divergences, index, kept, mail, fingerprints, proposal, heap;
+  uint64_t ranks, peers, events, divergences, index, kept, mail, fingerprints, proposal, heap;
 };
 
 constexpr NodeOffsets node_offsets(int size) {
   NodeOffsets o{};
   o.ranks = align_up(sizeof(NodeHeader), kPage);
-  o.events = align_up(o.ranks + sizeof(RankBlock) * static_cast<uint64_t>(size), kPage);
+  o.peers = o.ranks + sizeof(RankBlock) * static_cast<uint64_t>(size);
+  uint64_t peers_bytes = 2 * sizeof(uint64_t) * peer_words(size) * static_cast<uint64_t>(size);
+  o.events = align_up(o.peers + peers_bytes, kPage);
   o.divergences = o.events + sizeof(Event) * kEvents;
   o.index = align_up(o.divergences + sizeof(Divergence) * kDivergences, kPage);
   o.kept = o.index + sizeof(uint64_t) * kIndexEntries;

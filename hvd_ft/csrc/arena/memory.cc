@@ -30,25 +30,29 @@ void note(const Node& node, const hvdft_memory& memory) {
   for (uint64_t i = 0; i < kMemoryWords; ++i) raise(node.header().most[i], words[i]);
 }
 
+// Memory for [offset, offset + bytes) of a file.
+int back(int fd, uint64_t offset, uint64_t bytes, const char* what) {
+  int error;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error == 0) return HVDFT_OK;
+  return fail(HVDFT_ENOSPACE,
+              "%s needs %" PRIu64
+              " MiB more, but the arena's filesystem gives "
+              "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR",
+              what, (bytes + (1 << 20) - 1) >> 20, strerror(error));
+}
+
 // Memory for [base + had, base + bytes) of a file, which is claimed already.
 int allocate(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t bytes,
              const char* what) {
   uint64_t more = bytes - had;
   hvdft_memory now = memory_now(node);
   if (now.total > now.limit) return no_room(node, more, what);
-  int error;
-  do {
-    error = posix_fallocate(fd, static_cast<off_t>(base + had), static_cast<off_t>(more));
-  } while (error == EINTR);
-  if (error != 0) {
-    return fail(HVDFT_ENOSPACE,
-                "%s needs %" PRIu64
-                " MiB more, but the arena's filesystem gives "
-                "none (%s); free some space there or set HOROVOD_FT_ARENA_DIR",
-                what, (more + (1 << 20) - 1) >> 20, strerror(error));
-  }
-  note(node, now);
-  return HVDFT_OK;
+  int code = back(fd, base + had, more, what);
+  if (code == HVDFT_OK) note(node, now);
+  return code;
 }
 
 void claim(RankBlock& block, Shared<uint64_t>& claimed, uint64_t bytes) {
@@ -67,8 +71,10 @@ void settle_claims(RankBlock& block) {
 hvdft_memory memory_now(const Node& node) {
   const NodeHeader& h = node.header();
   hvdft_memory m{};
+  uint64_t elsewhere = 0;
   for (int r = 0; r < node.size(); ++r) {  // those elsewhere may have parts here
     const RankBlock& block = node.rank(r);
+    elsewhere += block.mail_backed.load() + block.fingerprints_backed.load();
     if (block.slot_bytes.load() == 0) continue;
     m.slots += block.slot_bytes.load();
     for (const Loop& loop : block.loops) {
@@ -85,7 +91,7 @@ hvdft_memory memory_now(const Node& node) {
   m.kept = h.kept_bytes.load();
   m.messages = h.message_bytes.load();
   m.input_areas = kInputBytes * h.file.locals;
-  m.control = node.heap_offset();
+  m.control = node.control_bytes() + elsewhere;
   m.total = m.slots + m.heap + m.messages + m.input_areas + m.control;
   m.limit = node.limit() + m.input_areas + m.control;
   return m;
@@ -177,6 +183,34 @@ int grow_heap(const Node& node, uint64_t bytes, const char* what) {
   } else {
     h.heap_claimed.store(before);
   }
+  return code;
+}
+
+int grow_mail(const Node& node, int rank, uint64_t bytes) {
+  Shared<uint64_t>& backed = node.rank(rank).mail_backed;
+  uint64_t had = backed.load(), size = align_up(bytes, kPage);
+  if (node.is_local(rank) || size <= had) return HVDFT_OK;
+  int code = back(node.fd(), node.mail_offset(rank) + had, size - had, "an announcement");
+  if (code == HVDFT_OK) backed.store(size);
+  return code;
+}
+
+void shrink_mail(const Node& node, int rank) {
+  Shared<uint64_t>& backed = node.rank(rank).mail_backed;
+  uint64_t had = backed.load();
+  if (had <= kKeptMailBytes) return;
+  backed.store(kKeptMailBytes);
+  fallocate(node.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(node.mail_offset(rank) + kKeptMailBytes),
+            static_cast<off_t>(had - kKeptMailBytes));
+}
+
+int grow_fingerprints(const Node& node, int rank) {
+  Shared<uint64_t>& backed = node.rank(rank).fingerprints_backed;
+  if (node.is_local(rank) || backed.load() != 0) return HVDFT_OK;
+  constexpr uint64_t kBytes = 2 * sizeof(Fingerprints);
+  int code = back(node.fd(), node.fingerprints_offset(rank), kBytes, "fingerprints");
+  if (code == HVDFT_OK) backed.store(kBytes, std::memory_order_release);
   return code;
 }
 

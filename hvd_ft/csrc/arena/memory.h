@@ -40,6 +40,14 @@ void settle_claims(RankBlock& block);
 // The heap's first `bytes`; only the owner of the log grows it.
 int grow_heap(const Node& node, uint64_t bytes, const char* what);
 
+// Of a rank elsewhere: the first `bytes` of its mailbox here, and its fingerprints. They count in
+// the control area, and not against the limit, so that a full log does not keep ranks from
+// agreeing. Only the mirror grows and shrinks them.
+int grow_mail(const Node& node, int rank, uint64_t bytes);
+int grow_fingerprints(const Node& node, int rank);
+// What the mailbox holds has been taken: keeps memory for announcements of the usual size.
+void shrink_mail(const Node& node, int rank);
+
 // [base + had, base + bytes) of a message log.
 int grow_messages(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t bytes);
 void claim_messages(const Node& node, uint64_t bytes);

@@ -28,7 +28,7 @@ int make(const Node& node, const std::string& path, int source, int dest) {
   FileHeader header = header_for(kPairMagic, node.file().job, source, node.limit());
   header.size = static_cast<uint32_t>(dest);
   claim_messages(node, kHeads);
-  int code = make_file(unfinished, kData, kHeads, header);
+  int code = make_file(unfinished, kData, {{0, kHeads}}, header);
   if (code == HVDFT_OK && link(unfinished.c_str(), path.c_str()) == 0) {
     unlink(unfinished.c_str());
     return HVDFT_OK;

@@ -76,16 +76,17 @@ void Arenas::reduce_segment(const Record& record, uint64_t number) const {
   auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + offset; };
   int first = node_->first_local(), end = node_->end_local();
   if (op.kind == HVDFT_REDUCE) {
-    const void* inputs[kMaxRanks];
-    int count = 0;
+    std::vector<const void*> inputs;
+    inputs.reserve(static_cast<size_t>(end - first));
     for (int r = first; r < end; ++r) {
-      if (contribution(record, r).bytes() > 0) inputs[count++] = input(r);
+      if (contribution(record, r).bytes() > 0) inputs.push_back(input(r));
     }
     Finish finish;
     // A smaller result is still in the cache when ranks read it.
     if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kInputBytes};
     uint64_t elements = range.bytes() / element_bytes(op.dtype);
-    reduce(op.dtype, op.reduce, inputs, count, result, elements, finish);
+    reduce(op.dtype, op.reduce, inputs.data(), static_cast<int>(inputs.size()), result, elements,
+           finish);
     return;
   }
   // The nodes' parts are added up, so a node without a part contributes zeros.

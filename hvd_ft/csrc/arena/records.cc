@@ -19,7 +19,7 @@ bool fits(const Node& node, const Record& record) {
     if (part > left) return false;
     left -= part;
   }
-  return record.op.blocks <= kMaxRanks;
+  return record.op.blocks <= static_cast<uint64_t>(node.size());
 }
 
 int damaged(const Node& node, const char* what, uint64_t id) {

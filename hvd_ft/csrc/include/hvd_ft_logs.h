@@ -49,6 +49,15 @@ typedef struct {
 HVDFT_API int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent,
                                       hvdft_ring_end* out);
 
+// What the leader of this node has done so far, over all generations but for what it has sent; 0 in
+// a job of one node. For measurements.
+typedef struct {
+  uint64_t sent_messages, sent_bytes;  // to other nodes
+  uint64_t naps;                       // of its threads
+  uint64_t looks;                      // at a rank, for one of the mirror's links
+} hvdft_traffic;
+HVDFT_API void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out);
+
 typedef struct {
   uint64_t sent, received;  // messages
   uint64_t decided_before;  // messages before it are dropped, or kept for ever

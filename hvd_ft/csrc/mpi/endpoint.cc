@@ -64,12 +64,18 @@ Endpoint::~Endpoint() {
   if (mpi_facts().running) MPI_Comm_free(&communicator_);
 }
 
+void Endpoint::count_sent(uint64_t bytes, int to) {
+  add_one(&link(to).begun);
+  add_one(&sent_messages_);
+  sent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
 Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
   Transfer transfer{MPI_REQUEST_NULL, bytes, kSent};
   check(MPI_Isend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
                     communicator_, &transfer.request),
         "MPI_Isend");
-  add_one(&link(to).begun);
+  count_sent(bytes, to);
   return transfer;
 }
 
@@ -103,14 +109,14 @@ void Endpoint::send(const void* data, uint64_t bytes, int to) {
   check(MPI_Send_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
                    communicator_),
         "MPI_Send");
-  add_one(&link(to).begun);
+  count_sent(bytes, to);
 }
 
 void Endpoint::synchronous_send(const void* data, uint64_t bytes, int to) {
   check(MPI_Ssend_c(data, static_cast<MPI_Count>(bytes), MPI_BYTE, to, tag(link(to).begun),
                     communicator_),
         "MPI_Ssend");
-  add_one(&link(to).begun);
+  count_sent(bytes, to);
 }
 
 void Endpoint::receive(void* data, uint64_t bytes, int from) {

@@ -47,6 +47,9 @@ class Endpoint {
   int member() const { return member_; }
   int members() const { return members_; }
   const LinkCounts& counts(int peer) const { return counts_[static_cast<size_t>(peer)]; }
+  // What it has begun to send; any thread may read it.
+  const std::atomic<uint64_t>& sent_messages() const { return sent_messages_; }
+  const std::atomic<uint64_t>& sent_bytes() const { return sent_bytes_; }
 
   Transfer begin_send(const void* data, uint64_t bytes, int to);
   Transfer begin_receive(void* data, uint64_t bytes, int from);
@@ -65,10 +68,12 @@ class Endpoint {
 
  private:
   LinkCounts& link(int peer) { return counts_[static_cast<size_t>(peer)]; }
+  void count_sent(uint64_t bytes, int to);
 
   int communicator_;
   int member_ = 0, members_ = 1;
   std::vector<LinkCounts> counts_;  // by peer
+  std::atomic<uint64_t> sent_messages_{0}, sent_bytes_{0};
 };
 
 // How MPI was initialised.

@@ -8,6 +8,7 @@
 
 #include "base/doorbell.h"
 #include "hvd_ft_mpi.h"
+#include "mpi/nap.h"
 
 namespace hvdft {
 
@@ -16,10 +17,9 @@ namespace {
 // MPI's endpoint 0 belongs to the main thread, for the agents' rendezvous.
 constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
 
-// MPI has to be polled, and others need the CPU: so between two polls there is a nap, longer each
-// time nothing has moved. Changes on this node notify a doorbell, which ends the nap.
-constexpr uint64_t kYieldNs = 50000, kLongestNapNs = 1000000, kLongestIdleNapNs = 100000000;
-constexpr uint64_t kLastNs = 500000000;
+// MPI has to be polled, and others need the CPU: so between two polls there is a nap (nap.h), which
+// a doorbell ends when something changes on this node.
+constexpr uint64_t kYieldNs = 50000, kLeavingNapNs = 1000000, kLastNs = 500000000;
 
 }  // namespace
 
@@ -65,7 +65,7 @@ bool Leader::close(uint64_t timeout_ns) {
   notify(doorbell);
   uint64_t end = now_ns() + timeout_ns;
   while (!mirror_->all_said() && now_ns() < end)
-    wait_doorbell_ns(doorbell, doorbell.load(), kLongestNapNs);
+    wait_doorbell_ns(doorbell, doorbell.load(), kLeavingNapNs);
   ending_ = true;
   notify(doorbell);
   for (auto& thread : threads_) thread.join();
@@ -122,18 +122,32 @@ void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
     if (idle_ns < kYieldNs) {
       sched_yield();
     } else {
-      nap(roles, ticket, std::min(idle_ns / 2, waits() ? kLongestNapNs : kLongestIdleNapNs));
+      nap(roles, ticket, nap_ns(idle_ns, waits()));
     }
   }
 }
 
 void Leader::nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns) {
   NodeHeader& h = arenas_->node().header();
+  count_traffic();
   if (roles & kMirrorRole) h.mirror_asleep.fetch_add(1);
   if (roles & kRingRole) h.ring_asleep.fetch_add(1);
   wait_doorbell_ns(h.leader_doorbell, ticket, longest_ns, roles);
   if (roles & kMirrorRole) h.mirror_asleep.fetch_sub(1);
   if (roles & kRingRole) h.ring_asleep.fetch_sub(1);
+}
+
+// For measurements: see experiments/scale.
+void Leader::count_traffic() {
+  NodeHeader& h = arenas_->node().header();
+  uint64_t messages = 0, bytes = 0;
+  for (auto& endpoint : endpoints_) {
+    messages += endpoint->sent_messages().load(std::memory_order_relaxed);
+    bytes += endpoint->sent_bytes().load(std::memory_order_relaxed);
+  }
+  h.sent_messages.store(messages, std::memory_order_relaxed);
+  h.sent_bytes.store(bytes, std::memory_order_relaxed);
+  h.naps.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace hvdft

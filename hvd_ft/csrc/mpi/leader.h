@@ -41,6 +41,7 @@ class Leader {
   void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
+  void count_traffic();
 
   std::unique_ptr<Arenas> arenas_;
   std::optional<LogWriterPart> log_writer_;  // on rank 0's node, …

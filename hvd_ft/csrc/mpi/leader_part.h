@@ -55,8 +55,9 @@ class MirrorPart : public LeaderPart {
 
   const NodeHeader& header_;
   LogStore* store_;
+  MirrorNews news_;
   std::vector<std::unique_ptr<MirrorLink>> links_;
-  uint32_t news_ = 0;
+  uint32_t ticket_ = 0;
   uint64_t looked_ns_ = 0;
   bool moved_ = true;
   std::atomic<bool> leaving_{false}, all_said_{false};

@@ -13,8 +13,12 @@ namespace hvdft {
 class MirrorLink {
  public:
   // To the leader `peer` of the node with the ranks [first, end).
-  MirrorLink(Node& node, LogStore* store, Endpoint& endpoint, int peer, int first, int end)
-      : sender_(node, first, end), receiver_(node, store, first), endpoint_(endpoint), peer_(peer) {
+  MirrorLink(Node& node, MirrorNews& news, LogStore* store, Endpoint& endpoint, int peer, int first,
+             int end)
+      : sender_(node, news, first, end),
+        receiver_(node, news, store, first),
+        endpoint_(endpoint),
+        peer_(peer) {
     receiver_.say_hello(&out_);
   }
 

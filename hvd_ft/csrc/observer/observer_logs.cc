@@ -53,10 +53,15 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
   return 1;
 }
 
+void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out) {
+  const NodeHeader& h = observer->node->header();
+  *out = {h.sent_messages.load(), h.sent_bytes.load(), h.naps.load(), h.looks.load()};
+}
+
 int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out) {
   const Node& node = *observer->node;
-  uint64_t sends = node.rank(source).sends_to[dest / 64].load() >> dest % 64 & 1;
-  uint64_t receives = node.rank(dest).receives_from[source / 64].load() >> source % 64 & 1;
+  bool sends = node.has_peer(node.sends_to(source), dest);
+  bool receives = node.has_peer(node.receives_from(dest), source);
   if (!sends && !receives) return 0;
   auto file = PairFile::open(node, source, dest, false);
   if (!file) return HVDFT_ESYS;

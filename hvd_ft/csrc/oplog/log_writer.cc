@@ -10,10 +10,7 @@ namespace {
 
 // Announcements to an older log writer are void, as it may have granted an entry and died before
 // publishing the term.
-uint64_t first_term(const NodeHeader& h) {
-  uint64_t seen = h.term.load();
-  return seen == 0 ? 0 : seen + 1;
-}
+uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 
 }  // namespace
 
@@ -74,20 +71,23 @@ bool LogWriter::answer_mark_requests() {
 }
 
 bool LogWriter::answer_enter_requests() {
-  bool any = false;
+  std::vector<int> granted;
+  bool again = false;
   for (int r = 0; r < node_.size(); ++r) {
-    RankBlock& block = node_.rank(r);
-    uint64_t request = block.enter_request.load(std::memory_order_acquire);
+    uint64_t request = node_.rank(r).enter_request.load(std::memory_order_acquire);
     if (request == seen_[r]) continue;
     seen_[r] = request;
     // A rank that does not know the whole log notices that by itself and asks again.
-    if (!sequencer_.enter(request & ((1ull << 40) - 1))) continue;
-    block.entered.store(request, std::memory_order_release);
-    node_.header().term.store(sequencer_.term(), std::memory_order_release);
-    any = true;
+    if (!sequencer_.may_enter(request & ((1ull << 40) - 1))) continue;
+    granted.push_back(r);
+    again |= node_.rank(r).entered.load() != 0;
   }
-  if (any) node_.notify_workers();
-  return any;
+  if (granted.empty()) return false;
+  sequencer_.enter(again);
+  for (int r : granted) node_.rank(r).entered.store(seen_[r], std::memory_order_release);
+  node_.header().term.store(sequencer_.term(), std::memory_order_release);
+  node_.notify_workers();
+  return true;
 }
 
 bool LogWriter::answer_proposal() {

@@ -56,7 +56,7 @@ constexpr uint64_t input_begin(uint64_t at, uint64_t bytes) {
 // Segment n's claim is word n % kClaims: number + 1 of the segment that was claimed there last, its
 // owner, and whether it is reduced. It only ever grows.
 
-constexpr uint64_t kOwnerBits = 9;
+constexpr uint64_t kOwnerBits = 12;  // for every rank: see kMaxRanks
 
 constexpr uint64_t claim_word(uint64_t number, int owner, bool reduced) {
   return (number + 1) << (kOwnerBits + 1) | static_cast<uint64_t>(owner) << 1 | (reduced ? 1 : 0);

@@ -3,10 +3,12 @@
 // A state machine: events in, actions out; no memory, threads or clock. Rank 0's agent drives it
 // with the requests in shared memory; tests drive it with any events.
 //
-// A *term* is a period in which no rank enters. What ranks announce and the coordinator proposes
-// belongs to a term; when a rank enters, at the start or after its worker was restarted, a new term
-// begins and everything announced before is void, so a tensor is never counted twice because a dead
-// incarnation had announced it too.
+// What ranks announce and the coordinator proposes belongs to a *term*. When a rank enters again,
+// after its worker was restarted or in its next session, a new term begins and everything announced
+// before is void, so a tensor is never counted twice because a dead incarnation had announced it
+// too. Ranks that enter at the same time share the new term. A rank that enters for the first time
+// has announced nothing, so it joins the term that there is: a job starts in one term, whatever the
+// number of its ranks.
 //
 // A *mark* is a position of the log, put there because a rank wants a snapshot. Every rank takes it
 // at its first step boundary beyond the mark: as ranks execute the same ops in the same order, this
@@ -46,13 +48,12 @@ class Sequencer {
   uint64_t log_length() const { return log_length_; }
   uint64_t decided_before() const { return next_; }  // ops before it are dropped or kept
 
-  // A rank that has executed the first `log_length` ops asks to enter. True, and a new term has
-  // begun, if that is the whole log. Otherwise it has to catch up first.
-  bool enter(uint64_t log_length) {
-    if (log_length != log_length_) return false;
-    ++term_;
-    return true;
-  }
+  // Whether a rank that has executed the first `log_length` ops may enter: if that is the whole
+  // log. Otherwise it has to catch up first.
+  bool may_enter(uint64_t log_length) const { return log_length == log_length_; }
+
+  // Some ranks enter together; `again`: one of them has entered before, so a new term begins.
+  void enter(bool again) { term_ += again ? 1 : 0; }
 
   // The coordinator proposes `count` ops: true if they are the log's next ones.
   bool propose(uint64_t term, uint64_t count) {

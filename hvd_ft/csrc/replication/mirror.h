@@ -28,37 +28,27 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "arena/arena.h"
 #include "oplog/log_store.h"
 #include "replication/mirror_frames.h"
 #include "replication/mirror_messages.h"
+#include "replication/mirror_news.h"
 #include "replication/private_parts.h"
 
 namespace hvdft {
 
-// A rank's state as other nodes need it. Times are those of its node.
-struct RankFacts {
-  uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
-  uint64_t enter_request, left_at, mark_request;
-  uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
-  uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns, step_bytes;
-  uint64_t ring_received, ring_sent;
-};
-
-// The fields that a process may wait for. Counters change all the time, and nothing waits for them.
-bool urgent(const RankFacts& before, const RankFacts& now);
-
 class MirrorSender {
  public:
   // The sending end of an edge to the node with the ranks [first, end).
-  MirrorSender(const Node& node, int first, int end);
+  MirrorSender(const Node& node, const MirrorNews& news, int first, int end);
 
   // Whether the other end's hello has arrived.
   void resume(const HelloFrame& theirs);
 
-  // Appends the changes since the last call to `out`.
+  // Appends the changes since the last call to `out`; MirrorNews has to look before.
   void collect(uint64_t now_ns, std::string* out);
   // Nothing more will come.
   void bye(std::string* out);
@@ -66,7 +56,8 @@ class MirrorSender {
  private:
   bool tells_of(int rank) const;
   uint64_t kept_id(uint64_t number) const;
-  void collect_rank(int rank, uint64_t now_ns, std::string* out);
+  void collect_ranks(uint64_t now_ns, std::string* out);
+  bool collect_rank(int rank, uint64_t now_ns, std::string* out);
   void collect_loops(int rank, bool may_send_parts, std::string* out);
   bool waits_for(int rank) const;
   void collect_cuts(int rank, std::string* out);
@@ -89,14 +80,22 @@ class MirrorSender {
     RankFacts facts{};
     uint64_t at_ns = 0;  // when
     uint64_t mail = 0, entered = 0, mail_taken = 0, fingerprints = 0;
-    std::vector<LoopSent> loops{kMaxLoops};
+    bool due = false;  // it is in due_
+    std::vector<LoopSent> loops;
+    LoopSent& loop(size_t number) {  // most ranks have none here
+      loops.resize(kMaxLoops);
+      return loops[number];
+    }
   };
 
   const Node& node_;
+  const MirrorNews& news_;
   const int first_, end_;
   const bool keeps_log_;
   const bool to_buddy_;  // the other end is the buddy of this node's ranks
   std::vector<Sent> sent_;
+  uint64_t seen_ = 0;     // of the news
+  std::vector<int> due_;  // ranks of which something is still to be sent
   PartSender parts_;
   MessageMirrorSender messages_;
   uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
@@ -109,14 +108,14 @@ class MirrorSender {
 class MirrorReceiver {
  public:
   // From the node whose first rank is `peer`. `store`: the log of this node, if it is not rank 0's.
-  MirrorReceiver(Node& node, LogStore* store, int peer)
+  MirrorReceiver(Node& node, MirrorNews& news, LogStore* store, int peer)
       : node_(node),
+        news_(news),
         store_(store),
-        messages_(node),
+        messages_(node, news),
         parts_(node),
         peer_(node.rank(peer)),
-        gone_(store ? store->gone() : 0),
-        heard_(static_cast<size_t>(node.size())) {}
+        gone_(store ? store->gone() : 0) {}
 
   // The first frame for the other end.
   void say_hello(std::string* out) const;
@@ -141,6 +140,7 @@ class MirrorReceiver {
   void ring_whom_it_concerns();
 
   Node& node_;
+  MirrorNews& news_;
   LogStore* store_;
   MessageMirrorReceiver messages_;
   PartReceiver parts_;
@@ -151,7 +151,7 @@ class MirrorReceiver {
   int64_t clocks_differ_ns_ = INT64_MAX;  // clock minus theirs, shortest time on the way
   uint64_t gone_;
   // By rank. Not the arena's state: an agent that was killed there may not have notified of it.
-  std::vector<RankFacts> heard_;
+  std::unordered_map<int, RankFacts> heard_;
   // To be notified: a needless wake-up costs more than everything else here.
   bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false,
        snapshots_ = false;

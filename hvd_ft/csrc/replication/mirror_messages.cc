@@ -34,11 +34,10 @@ struct ReceivedFrame {
 
 template <typename Act>
 void MessageMirrorSender::for_each_peer(int rank, bool sends, Act act) {
-  RankBlock& block = node_.rank(rank);
-  for (int word = 0; word < kMaxRanks / 64; ++word) {
-    uint64_t bits = (sends ? block.sends_to : block.receives_from)[word].load();
-    for (; bits != 0; bits &= bits - 1) {
-      int peer = word * 64 + __builtin_ctzll(bits);
+  const Shared<uint64_t>* peers = sends ? node_.sends_to(rank) : node_.receives_from(rank);
+  for (uint64_t word = 0; word < peer_words(node_.size()); ++word) {
+    for (uint64_t bits = peers[word].load(); bits != 0; bits &= bits - 1) {
+      int peer = static_cast<int>(word) * 64 + __builtin_ctzll(bits);
       if (beyond_(peer)) act(peer);
     }
   }
@@ -56,7 +55,7 @@ MessageMirrorSender::Pair& MessageMirrorSender::pair(int source, int dest) {
 }
 
 void MessageMirrorSender::collect(std::string* out) {
-  for (int r = 0; r < node_.size(); ++r) {
+  for (int r : news_.with_messages()) {
     if (beyond_(r)) continue;
     for_each_peer(r, true, [&](int dest) {
       collect_marks(r, dest, true, out);
@@ -124,8 +123,9 @@ MessageMirrorReceiver::Pair* MessageMirrorReceiver::pair(int source, int dest, b
   if (!pair.file) pair.file = PairFile::open(node_, source, dest, true);
   if (!pair.file) return nullptr;
   int rank = sender ? source : dest, peer = sender ? dest : source;
-  RankBlock& block = node_.rank(rank);
-  (sender ? block.sends_to : block.receives_from)[peer / 64].fetch_or(uint64_t{1} << peer % 64);
+  Shared<uint64_t>* peers = sender ? node_.sends_to(rank) : node_.receives_from(rank);
+  peers[peer / 64].fetch_or(uint64_t{1} << peer % 64);
+  news_.note_peer(rank);
   return &pair;
 }
 

@@ -12,14 +12,15 @@
 #include <utility>
 
 #include "arena/message_file.h"
+#include "replication/mirror_news.h"
 
 namespace hvdft {
 
 class MessageMirrorSender {
  public:
   // The sending end of an edge; `beyond` says which ranks are on its other side.
-  MessageMirrorSender(const Node& node, std::function<bool(int)> beyond)
-      : node_(node), beyond_(std::move(beyond)) {}
+  MessageMirrorSender(const Node& node, const MirrorNews& news, std::function<bool(int)> beyond)
+      : node_(node), news_(news), beyond_(std::move(beyond)) {}
 
   // Appends the news; messages only a piece at a time, so that other frames do not wait for them.
   void collect(std::string* out);
@@ -40,13 +41,14 @@ class MessageMirrorSender {
   void collect_piece(int source, int dest, std::string* out);
 
   const Node& node_;
+  const MirrorNews& news_;
   const std::function<bool(int)> beyond_;
   std::map<std::pair<int, int>, Pair> pairs_;
 };
 
 class MessageMirrorReceiver {
  public:
-  explicit MessageMirrorReceiver(const Node& node) : node_(node) {}
+  MessageMirrorReceiver(const Node& node, MirrorNews& news) : node_(node), news_(news) {}
 
   int apply_piece(int source, const char* payload, uint64_t bytes);
   int apply_mark(int source, const char* payload);
@@ -60,6 +62,7 @@ class MessageMirrorReceiver {
   Pair* pair(int source, int dest, bool sender);
 
   const Node& node_;
+  MirrorNews& news_;
   std::map<std::pair<int, int>, Pair> pairs_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "arena/memory.h"
 #include "base/doorbell.h"
 #include "replication/mirror.h"
 
@@ -147,7 +148,7 @@ void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
 // `state` and `sessions` last: see mirror.h.
 void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
-  RankFacts& before = heard_[static_cast<size_t>(rank)];
+  RankFacts& before = heard_[rank];
   if (urgent(before, f)) workers_ = agents_ = true;
   before = f;
   log_writer_ |= block.enter_request.load() != f.enter_request;
@@ -174,11 +175,13 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   block.enter_request.store(f.enter_request, std::memory_order_release);
   block.sessions.store(f.sessions, std::memory_order_release);
   block.state.store(f.state, std::memory_order_release);
+  news_.note(rank);
 }
 
 void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
   RankBlock& block = node_.rank(rank);
   auto head = get<MailHead>(payload);
+  if (int code = grow_mail(node_, rank, bytes - sizeof head); code != HVDFT_OK) return check(code);
   block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
   bytes -= sizeof head;
   std::atomic_thread_fence(std::memory_order_release);
@@ -189,6 +192,7 @@ void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
 }
 
 void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {
+  if (int code = grow_fingerprints(node_, rank); code != HVDFT_OK) return check(code);
   publish_fingerprints(node_.fingerprints(rank), get<uint64_t>(payload), payload + sizeof(uint64_t),
                        bytes - sizeof(uint64_t));
 }

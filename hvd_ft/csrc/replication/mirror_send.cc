@@ -9,54 +9,18 @@ namespace {
 // Interval for frames that are not urgent.
 constexpr uint64_t kLazyNs = 20000000;
 
-// `state` and `sessions` first: see mirror.h.
-RankFacts facts_of(const RankBlock& block) {
-  RankFacts f{};
-  f.state = block.state.load(std::memory_order_seq_cst);
-  f.sessions = block.sessions.load(std::memory_order_seq_cst);
-  f.incarnation = block.incarnation.load();
-  f.orderly_exit = block.orderly_exit.load();
-  uint64_t asleep = block.asleep.load();
-  f.asleep = asleep != 0 && static_cast<uint32_t>(asleep) == block.worker_doorbell.load();
-  f.enter_request = block.enter_request.load();
-  f.left_at = block.left_at.load();
-  f.mark_request = block.mark_request.load();
-  f.contributed = block.contributed.load(std::memory_order_seq_cst);
-  f.executed = block.executed.load();
-  f.step = block.step.load();
-  f.pending = static_cast<uint64_t>(block.pending.load());
-  f.since_ns = block.since_ns.load();
-  f.left_ns = block.left_ns.load();
-  f.pid = block.pid.load();
-  f.snapshot_count = block.snapshot_count.load();
-  f.snapshot_steps = block.snapshot_steps.load();
-  f.training_ns = block.training_ns.load();
-  f.stall_ns = block.stall_ns.load();
-  f.copy_ns = block.copy_ns.load();
-  f.step_bytes = block.step_bytes.load();
-  f.ring_received = block.ring_received.load();
-  f.ring_sent = block.ring_sent.load();
-  return f;
-}
-
 }  // namespace
 
-bool urgent(const RankFacts& before, const RankFacts& now) {
-  return before.state != now.state || before.sessions != now.sessions ||
-         before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
-         before.enter_request != now.enter_request || before.left_at != now.left_at ||
-         before.mark_request != now.mark_request;
-}
-
-MirrorSender::MirrorSender(const Node& node, int first, int end)
+MirrorSender::MirrorSender(const Node& node, const MirrorNews& news, int first, int end)
     : node_(node),
+      news_(news),
       first_(first),
       end_(end),
       keeps_log_(node.is_local(0)),
       to_buddy_(!keeps_log_ || first == node.end_local()),
       sent_(static_cast<size_t>(node.size())),
       parts_(node),
-      messages_(node, [this](int rank) { return !tells_of(rank); }) {}
+      messages_(node, news, [this](int rank) { return !tells_of(rank); }) {}
 
 void MirrorSender::resume(const HelloFrame& theirs) {
   log_length_ = theirs.log_length;
@@ -84,16 +48,15 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     if (term != term_) put_frame(&news, FrameKind::kTerm, 0, term_ = term);
     collect_oldest(&news);
   }
-  for (int r = 0; r < node_.size(); ++r) {
-    if (!tells_of(r)) continue;
-    std::string rest;
-    collect_rank(r, now_ns, &rest);
-    if (to_buddy_ && node_.is_local(r)) collect_loops(r, out->empty(), &rest);
+  std::string rest;  // of ranks: goes behind their fingerprints, which are read later
+  collect_ranks(now_ns, &rest);
+  for (int r = node_.first_local(); r < node_.end_local(); ++r) {
+    if (to_buddy_) collect_loops(r, out->empty(), &rest);
     if (waits_for(r)) collect_cuts(r, &rest);
     if (!keeps_log_) collect_mail(r, &rest);
     if (!keeps_log_ || waits_for(r)) collect_fingerprints(r, &news);
-    news.append(rest);
   }
+  news.append(rest);
   if (!keeps_log_ && now_ns - memory_at_ns_ >= kLazyNs) {
     memory_at_ns_ = now_ns;
     collect_memory(&news);
@@ -112,33 +75,46 @@ void MirrorSender::bye(std::string* out) {
   put_frame(out, FrameKind::kBye, 0, nullptr, 0);
 }
 
-void MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
-  Sent& sent = sent_[static_cast<size_t>(rank)];
-  RankFacts facts = facts_of(node_.rank(rank));
-  if (rank == node_.first_local()) {
-    const PairLog& log = node_.header().pair_log;
-    facts.ring_received = pack(log.received.at()) + 1;
-    facts.ring_sent = pack(log.sent.at()) + 1;
+void MirrorSender::collect_ranks(uint64_t now_ns, std::string* out) {
+  seen_ = news_.each_since(seen_, [&](int rank) {
+    Sent& sent = sent_[static_cast<size_t>(rank)];
+    if (!tells_of(rank) || sent.due) return;
+    sent.due = true;
+    due_.push_back(rank);
+  });
+  size_t left = 0;
+  for (int rank : due_) {
+    bool told = collect_rank(rank, now_ns, out);
+    sent_[static_cast<size_t>(rank)].due = !told;
+    if (!told) due_[left++] = rank;
   }
+  due_.resize(left);
+}
+
+// Whether the other end has been told everything.
+bool MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  RankFacts facts = facts_of(node_, rank);
   // A rank that is done must not appear to owe messages that it has sent.
-  if (facts.state == HVDFT_DONE && messages_.owes(rank)) return;
-  if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return;
-  if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return;
+  if (facts.state == HVDFT_DONE && messages_.owes(rank)) return false;
+  if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return true;
+  if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return false;
   put_frame(out, FrameKind::kFacts, rank, facts);
   sent.facts = facts;
   sent.at_ns = now_ns;
+  return true;
 }
 
 void MirrorSender::collect_loops(int rank, bool may_send_parts, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
-  for (size_t i = 0; i < sent.loops.size(); ++i) {
+  for (size_t i = 0; i < kMaxLoops; ++i) {
     const Loop& loop = node_.rank(rank).loops[i];
     LoopFrame frame{i, loop.begin.load(std::memory_order_acquire), 0,
                     loop.ended.load(std::memory_order_seq_cst)};
     if (frame.begin == 0) break;
     // The part goes before what tells that it is published.
     frame.published = parts_.collect(rank, static_cast<int>(i), may_send_parts, out);
-    LoopSent& before = sent.loops[i];
+    LoopSent& before = sent.loop(i);
     if (frame.begin == before.begin && frame.published == before.published &&
         frame.ended == before.ended) {
       continue;
@@ -163,7 +139,7 @@ void MirrorSender::collect_cuts(int rank, std::string* out) {
     CutsFrame cuts{i, loop.given_up.load(std::memory_order_seq_cst),
                    loop.passed_cut.load(std::memory_order_seq_cst),
                    loop.ended.load(std::memory_order_seq_cst)};
-    CutsFrame& before = sent_[static_cast<size_t>(rank)].loops[i].cuts;
+    CutsFrame& before = sent_[static_cast<size_t>(rank)].loop(i).cuts;
     if (std::memcmp(&cuts, &before, sizeof cuts) == 0) continue;
     put_frame(out, FrameKind::kCuts, rank, before = cuts);
   }
@@ -175,8 +151,8 @@ void MirrorSender::collect_held(std::string* out) {
     for (uint64_t i = 0; i < kMaxLoops; ++i) {
       const Loop& loop = node_.rank(r).loops[i];
       uint64_t published = loop.published.load(std::memory_order_acquire);
-      uint64_t& held = sent_[static_cast<size_t>(r)].loops[i].held;
       if (loop.begin.load(std::memory_order_acquire) == 0) break;
+      uint64_t& held = sent_[static_cast<size_t>(r)].loop(i).held;
       if (published == held) continue;
       put_frame(out, FrameKind::kHeld, r, LoopWord{i, held = published});
     }
@@ -259,7 +235,9 @@ void MirrorSender::collect_answers(std::string* out) {
     uint64_t entered = node_.rank(r).entered.load(std::memory_order_acquire);
     uint64_t taken = node_.rank(r).mail_taken.load(std::memory_order_seq_cst);
     if (entered != sent.entered) put_frame(out, FrameKind::kJoined, r, sent.entered = entered);
-    if (taken != sent.mail_taken) put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
+    if (taken == sent.mail_taken) continue;
+    put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
+    if (taken == node_.rank(r).mail_sequence.load()) shrink_mail(node_, r);
   }
 }
 

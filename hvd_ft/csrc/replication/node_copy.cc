@@ -103,6 +103,8 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
   for (int r = 0; r < node.size(); ++r) {
     RankBlock& block = node.rank(r);
     block.asleep.store(0);
+    block.mail_backed.store(0);
+    block.fingerprints_backed.store(0);
     for (auto* time : {&block.since_ns, &block.left_ns}) {
       if (time->load() != 0) time->fetch_add(static_cast<uint64_t>(ahead_ns));
     }

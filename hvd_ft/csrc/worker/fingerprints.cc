@@ -62,6 +62,9 @@ int64_t hvdft_worker_published(int rank, int loop, uint64_t cut, void* out, uint
   const RankBlock& block = w.node->rank(rank);
   bool never = block.state.load(std::memory_order_seq_cst) == HVDFT_DONE ||
                block.loops[loop].ended.load(std::memory_order_seq_cst) != 0;
+  if (!w.node->is_local(rank) && block.fingerprints_backed.load(std::memory_order_acquire) == 0) {
+    return never ? HVDFT_ETRUNCATED : HVDFT_AGAIN;  // reading would give them memory
+  }
   const Fingerprints* both = w.node->fingerprints(rank);
   uint64_t key = hvdft::cut_key(loop, cut);
   for (int at = 0; at < 2; ++at) {

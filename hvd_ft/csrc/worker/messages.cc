@@ -18,8 +18,8 @@ namespace {
 // process was killed.
 constexpr int kLookMs = 100;
 
-Shared<uint64_t>& word_of(RankBlock& block, bool sends, int peer) {
-  return (sends ? block.sends_to : block.receives_from)[peer / 64];
+Shared<uint64_t>& word_of(const Node& node, int rank, bool sends, int peer) {
+  return (sends ? node.sends_to(rank) : node.receives_from(rank))[peer / 64];
 }
 
 constexpr uint64_t bit_of(int peer) { return uint64_t{1} << peer % 64; }
@@ -45,7 +45,7 @@ std::unique_ptr<Messages::End> Messages::attach(Direction direction, int peer) c
   if (!end->file) return nullptr;
   PairHeader& header = end->file->header();
   end->mine = end->sends ? &header.sender : &header.receiver;
-  auto& known = word_of(block_, end->sends, peer);
+  auto& known = word_of(node_, rank_, end->sends, peer);
   if ((known.load() & bit_of(peer)) == 0) {
     // Loops that began earlier had no message then.
     for (int l = 0; l < kMaxLoops && block_.loops[l].begin.load() != 0; ++l) {
@@ -59,7 +59,7 @@ std::unique_ptr<Messages::End> Messages::attach(Direction direction, int peer) c
 int Messages::attach_known() {
   for (int peer = 0; peer < node_.size(); ++peer) {
     for (Direction direction : {kOut, kIn}) {
-      bool known = (word_of(block_, direction == kOut, peer).load() & bit_of(peer)) != 0;
+      bool known = (word_of(node_, rank_, direction == kOut, peer).load() & bit_of(peer)) != 0;
       if (known && end(direction, peer) == nullptr) return HVDFT_EINVAL;
     }
   }

@@ -63,12 +63,25 @@ void who_sees_the_term_sees_who_has_joined() {
   Job job(2);
   LogWriter log_writer(*job.node);
   log_writer.open();
-  RankBlock& block = job.node->rank(1);
-  uint64_t before = job.node->header().term, request = uint64_t{1} << 40;
-  block.enter_request = request;
+  NodeHeader& h = job.node->header();
+  RankBlock &zero = job.node->rank(0), &one = job.node->rank(1);
+  uint64_t before = h.term;
+  CHECK(before > 0);
+  // For the first time: into the term that there is.
+  uint64_t first = uint64_t{1} << 40, second = uint64_t{2} << 40;
+  one.enter_request = first;
+  log_writer.step();
+  CHECK(h.term == before && one.entered == first);
+  // Again, both at once, though the other one for the first time: they share a new term.
+  one.enter_request = second;
+  zero.enter_request = first;
   watched([&] { log_writer.step(); },
-          [&] { CHECK(job.node->header().term == before || block.entered == request); });
-  CHECK(job.node->header().term != before && block.entered == request);
+          [&] { CHECK(h.term == before || (one.entered == second && zero.entered == first)); });
+  CHECK(h.term == before + 1 && one.entered == second && zero.entered == first);
+  // What an older log writer has granted without a word is void.
+  LogWriter next(*job.node);
+  next.open();
+  CHECK(h.term == before + 2);
 }
 
 // The coordinator may write the next proposal over one that is answered, and looks for its ops.

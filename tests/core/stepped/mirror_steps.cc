@@ -56,7 +56,7 @@ void check_finished(Nodes& nodes) {
 
 std::string collected(Side& side) {
   std::string stream;
-  side.sender->collect(now += 1000000000, &stream);
+  side.collect(now += 1000000000, &stream);
   return stream;
 }
 

@@ -1,0 +1,180 @@
+"""What does a rank more cost? Counts messages, bytes and wake-ups of jobs of growing size.
+
+Example: .venv/bin/python -m experiments.scale.run --kinds flat --label now
+"""
+
+import argparse
+import contextlib
+import csv
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.common import count, end_with, write_csv
+from experiments.locality.core import compile_sum
+from hvd_ft.errors import HvdFtError
+
+FOLDER = Path(__file__).parent
+HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
+CLUSTER = ["--name", "scale"]
+RANKS_OF_A_NODE = 4  # in the cluster
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A series of jobs.
+
+    Attributes:
+        sizes: of the jobs: ranks, or nodes.
+        of: what is counted so.
+    """
+
+    sizes: Sequence[int]
+    of: str
+
+
+KINDS = {
+    "node": Kind((4, 8, 16, 32, 64), "ranks"),  # of one node
+    "flat": Kind((2, 4, 8, 16), "nodes"),  # of one rank, on one host
+    "cluster": Kind((2, 4, 8, 16), "nodes"),  # of several ranks; needs root
+}
+
+
+@contextlib.contextmanager
+def place(kind: str, size: int) -> Iterator[tuple[list[str], list[str], int]]:
+    """Yields the words before `hvdft`, the flags of `hvdft run`, and the ranks of a job."""
+    if kind == "node":
+        yield [], [], size
+    elif kind == "flat":
+        yield [], ["--topology", "flat"], size
+    else:
+        cluster = [*HVDFT, "cluster"]
+        placement = "-".join([str(RANKS_OF_A_NODE)] * size)
+        subprocess.run([*cluster, "up", *CLUSTER, "-n", str(size)], check=True)
+        try:
+            hosts = subprocess.run(
+                [*cluster, "hosts", *CLUSTER, placement], check=True, capture_output=True, text=True
+            ).stdout.strip()
+            yield [*cluster, "run", *CLUSTER, "--"], ["-H", hosts], RANKS_OF_A_NODE * size
+        finally:
+            subprocess.run([*cluster, "down", *CLUSTER], check=True)
+
+
+def run_job(kind: str, size: int, library: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Runs a job; returns its row.
+
+    Raises:
+        HvdFtError: The job failed.
+    """
+    script = ["-m", "experiments.scale.worker", "--library", str(library)]
+    script += ["--ops", str(options.ops), "--bytes", str(options.bytes)]
+    script += ["--idle", str(options.idle)]
+    with place(kind, size) as (before, flags, ranks):
+        started = time.time()
+        ended = subprocess.run(
+            [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if ended.returncode != 0:
+        raise HvdFtError(f"a job of {ranks} ranks ended with {ended.returncode}:\n{ended.stderr}")
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("COUNTS")]
+    found = sorted((json.loads(line[7:]) for line in lines), key=lambda counts: counts["rank"])
+    return {"label": options.label, "kind": kind, KINDS["node"].of: ranks} | row_of(found, started)
+
+
+def row_of(found: Sequence[dict[str, Any]], started: float) -> dict[str, Any]:
+    """Returns a job's row from what its ranks have counted, in the order of the ranks."""
+    mib = 2**20
+    others = [counts for counts in found if not counts["leads"]]
+    leaders = [counts for counts in found if counts["leads"]]
+    row: dict[str, Any] = {
+        "nodes": len(leaders),
+        "start_s": round(max(c["first_op"] for c in found) - started, 2),
+        "terms": max(c["term"] for c in found),
+        "leader_mib": round(max(c["agent_pss"] for c in leaders) / mib, 1),
+        "agent_mib": round(max(c["agent_pss"] for c in others) / mib, 1) if others else "",
+        "arena_0_mib": round(leaders[0]["arena"] / mib, 1),
+        "arena_mib": round(leaders[-1]["arena"] / mib, 1),
+    }
+    for when in ("op", "idle"):
+        for name in found[0][when]:
+            row[f"{when}_{name}"] = round(sum(c[when][name] for c in found), 2)
+    # Of all agents together, and of the busiest one: where a star has its centre.
+    row["idle_cpu_most"] = round(max(c["idle"]["agent_cpu_us"] for c in found) / 1e4, 2)  # percent
+    return row
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Returns e of the power law, values ~ sizes ** e, that fits best; 0 for what does not grow.
+
+    Args:
+        sizes: At least two different ones.
+        values: As many; the law is of those above 0.
+    """
+    points = [(math.log(s), math.log(v)) for s, v in zip(sizes, values, strict=True) if v > 0]
+    if len({x for x, _ in points}) < 2:
+        return 0.0
+    x_mean = sum(x for x, _ in points) / len(points)
+    y_mean = sum(y for _, y in points) / len(points)
+    over = sum((x - x_mean) * (y - y_mean) for x, y in points)
+    return over / sum((x - x_mean) ** 2 for x, _ in points)
+
+
+def print_growth(rows: Sequence[dict[str, Any]]) -> None:
+    """Prints each count of each series, and how it grows."""
+    for label, kind in dict.fromkeys((row["label"], row["kind"]) for row in rows):
+        mine = [row for row in rows if (row["label"], row["kind"]) == (label, kind)]
+        of = KINDS[kind].of
+        sizes = [float(row[of]) for row in mine]
+        print(f"\n{label}, {kind}: {of} {', '.join(f'{size:g}' for size in sizes)}")
+        for name in list(mine[0])[4:]:
+            values = [float(row[name] or 0) for row in mine]
+            growth = f"{of} ^ {exponent(sizes, values):.2f}" if len(set(sizes)) > 1 else ""
+            print(f"  {name:22}{' '.join(f'{value:10g}' for value in values)}   {growth}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog=__doc__.splitlines()[-1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["node", "flat"])
+    parser.add_argument("--most", type=count, default=64, help="ranks or nodes, at most")
+    parser.add_argument("--ops", type=count, default=200, help="that are counted")
+    parser.add_argument("--bytes", type=count, default=1024, help="of an op")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds that are counted")
+    parser.add_argument("--label", default="now", help="of these rows in results.csv")
+    options = parser.parse_args()
+    path = FOLDER / "results.csv"
+    rows: list[dict[str, Any]] = []
+    if path.exists():
+        with path.open() as file:
+            rows += csv.DictReader(file)
+    mine = [row for row in rows if row["label"] == options.label and row["kind"] in options.kinds]
+    rows = [row for row in rows if row not in mine]
+    new: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        library = Path(scratch) / "core_sum.so"
+        compile_sum(library)
+        for kind in options.kinds:
+            for size in KINDS[kind].sizes:
+                if size <= options.most:
+                    new.append(run_job(kind, size, library, options))
+                    write_csv(path, rows + new)
+    print_growth(new)
+    return 0
+
+
+if __name__ == "__main__":
+    end_with(main)

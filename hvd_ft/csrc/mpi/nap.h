@@ -1,0 +1,23 @@
+// How long a leader's thread naps between two looks at MPI, which can only be polled.
+#ifndef HVD_FT_NAP_H
+#define HVD_FT_NAP_H
+
+#include <algorithm>
+#include <cstdint>
+
+namespace hvdft {
+
+// `idle_ns`: how long nothing has moved. `waits`: something may come over MPI; otherwise only a
+// doorbell matters, which ends the nap.
+//
+// What comes is seen late by half a nap. So naps grow with the time that is lost anyway: of a wait
+// of more than a quarter of a second they are 1/256, and what comes then is late by 0.2 % of it.
+constexpr uint64_t nap_ns(uint64_t idle_ns, bool waits) {
+  constexpr uint64_t kBusyNs = 1000000, kWaitingNs = 20000000, kIdleNs = 100000000;
+  uint64_t longest = waits ? std::clamp(idle_ns / 256, kBusyNs, kWaitingNs) : kIdleNs;
+  return std::min(idle_ns / 2, longest);
+}
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_NAP_H

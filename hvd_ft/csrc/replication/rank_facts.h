@@ -1,0 +1,28 @@
+// A rank's state as other nodes need it.
+#ifndef HVD_FT_RANK_FACTS_H
+#define HVD_FT_RANK_FACTS_H
+
+#include <cstdint>
+
+#include "arena/arena.h"
+
+namespace hvdft {
+
+// Times are those of the rank's node.
+struct RankFacts {
+  uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
+  uint64_t enter_request, left_at, mark_request;
+  uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
+  uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns, step_bytes;
+  uint64_t ring_received, ring_sent;
+};
+
+// The fields that a process may wait for. Counters change all the time, and nothing waits for them.
+bool urgent(const RankFacts& before, const RankFacts& now);
+
+// As it is in the arena of this node.
+RankFacts facts_of(const Node& node, int rank);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_RANK_FACTS_H

@@ -1,0 +1,35 @@
+// How long a leader's thread naps: short where something is under way, longer the longer it waits.
+#include "mpi/nap.h"
+
+#include "check.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr uint64_t kMs = 1000000, kSecond = 1000 * kMs;
+
+// Looks at MPI from `from` to `to`, after the last thing that has moved.
+int looks(uint64_t from, uint64_t to) {
+  int count = 0;
+  for (uint64_t at = 50000; at < to; at += nap_ns(at, true)) count += at >= from ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+int main() {
+  uint64_t before = 0;
+  for (uint64_t idle = kMs / 10; idle < 100 * kSecond; idle += idle / 7) {
+    uint64_t nap = nap_ns(idle, true);
+    CHECK(nap >= before);
+    // What comes is never late by more than a millisecond, or 0.4 % of the wait.
+    CHECK(nap <= kMs || nap <= idle / 250);
+    CHECK(nap <= idle / 2 && nap <= nap_ns(idle, false));
+    before = nap;
+  }
+  CHECK(nap_ns(200 * kMs, true) == kMs);  // in a step of an ordinary training
+  CHECK(nap_ns(200 * kMs, false) == 100 * kMs);
+  CHECK(looks(0, kSecond) > 400);
+  CHECK(looks(10 * kSecond, 20 * kSecond) <= 10 * 50);  // an idle job: see the idle CPU in docs
+}
