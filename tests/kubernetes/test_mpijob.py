@@ -98,11 +98,11 @@ def test_workers_have_shared_memory() -> None:
 def test_the_image_has_what_the_job_needs() -> None:
     text = (FOLDER / "Containerfile").read_text()
     assert f"tensorflow-cpu=={TENSORFLOW_VERSION}" in text
-    user = re.search(r"--uid (\d+) (\w+)", text)
+    user = re.search(r"--home-dir /\w+ --uid (\d+) (\w+)", text)
     assert user
     for pod in pods(JOB).values():
         assert pod["containers"][0]["securityContext"]["runAsUser"] == int(user[1])
-    assert JOB["spec"]["sshAuthMountPath"] == f"/home/{user[2]}/.ssh"
+    assert JOB["spec"]["sshAuthMountPath"] == f"/{user[2]}/.ssh"
     assert f"HostKey {JOB['spec']['sshAuthMountPath']}/id_rsa" in text
     for name in re.findall(r"^COPY (?!--)(\S+) ", text, re.MULTILINE):
         assert (ROOT / name).exists()
