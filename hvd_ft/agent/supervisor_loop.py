@@ -363,7 +363,9 @@ class SupervisorLoop:
 
     def _on_signals(self) -> None:
         received = self._signals.received
-        if self._settings.grace_seconds and len(received) == 1 and received[0] in PREEMPTION:
+        # Slurm may signal agents as well as Hydra, which passes the signal on to them.
+        once = len(received) == 1 or (received and self._settings.shim_starter)
+        if self._settings.grace_seconds and once and set(received) <= set(PREEMPTION):
             self._preempt()
             return
         for number in received:

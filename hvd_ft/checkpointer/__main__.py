@@ -20,8 +20,9 @@ _NICE = 10  # the training comes first
 
 
 def main() -> None:
-    """Writes checkpoints until SIGTERM."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Writes checkpoints until END_SIGNAL."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the agents decide what these mean
+        signal.signal(number, signal.SIG_IGN)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("arenas", help="directory of the node's arenas")
     parser.add_argument("job")

@@ -24,6 +24,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
+from hvd_ft.system.stop_signals import END_SIGNAL
 
 ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
 _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
@@ -74,9 +75,9 @@ class Writer:
         self._asked = self._ending = False
 
     def run(self) -> None:
-        """Writes checkpoints until SIGTERM, then what is left to be written."""
+        """Writes checkpoints until END_SIGNAL, then what is left to be written."""
         signal.signal(ASK_SIGNAL, self._on_ask)
-        signal.signal(signal.SIGTERM, self._on_end)
+        signal.signal(END_SIGNAL, self._on_end)
         try:
             self._prepare()
             while not self._ending:

@@ -434,7 +434,7 @@ class _Run:
         probes = self.start.find_out()
         while not probes.poll() and not self.signals.received:
             self.loop.run_once()
-        if why := cannot_reach(self.job.hosts, probes.unreachable):
+        if why := cannot_reach(self.job.hosts, probes.unreachable, job_environment(self.job)):
             return why
         if not self.output.kept:
             return ""

@@ -45,7 +45,7 @@ class StartWatch:
         if self._probes is None:
             return ""
         self._probes.poll()
-        return cannot_reach(self._hosts, self._probes.unreachable)
+        return cannot_reach(self._hosts, self._probes.unreachable, self._environment)
 
     @property
     def unreachable(self) -> Mapping[str, str]:
@@ -64,14 +64,28 @@ class StartWatch:
             self._probes.close()
 
 
-def cannot_reach(hosts: Sequence[Host], reasons: Mapping[str, str]) -> str:
-    """Returns a line that names the hosts that cannot be reached, and why; "" if all can."""
+def cannot_reach(
+    hosts: Sequence[Host], reasons: Mapping[str, str], environment: Mapping[str, str]
+) -> str:
+    """Returns a line that names the hosts that cannot be reached, and why; "" if all can.
+
+    Args:
+        hosts: of the job.
+        reasons: why some of them cannot be reached.
+        environment: the whole one of mpirun.
+    """
+    by = environment.get("I_MPI_HYDRA_BOOTSTRAP", "ssh")
     for name, ranks in _ranks(hosts):
         if name in reasons:
             numbers = ", ".join(map(str, sorted(ranks)))
+            remedy = (
+                f"see that 'ssh {name} true' works here and asks nothing"
+                if by == "ssh"
+                else f"see that the scheduler ({by}) has allocated this host and starts jobs there"
+            )
             return (
                 f"host {name} ({'ranks' if len(ranks) > 1 else 'rank'} {numbers}) cannot be "
-                f"reached: {reasons[name]}; see that 'ssh {name} true' works here and asks nothing"
+                f"reached: {reasons[name]}; {remedy}"
             )
     return ""
 

@@ -26,6 +26,7 @@ from hvd_ft.spares.taken_spare import TakenSpare
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.reaper import kill_descendants
+from hvd_ft.system.stop_signals import END_SIGNAL
 
 WORKER = "worker"
 SPARES = "spares"  # the spare manager
@@ -51,7 +52,7 @@ class Children:
         self._relay = relay
         self._tell = report
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._end_seconds: dict[str, float] = {}  # of those that end by SIGTERM
+        self._end_seconds: dict[str, float] = {}  # of those that end by END_SIGNAL
         self._taken: TakenSpare | None = None  # the worker's connection, if it was a spare
         self.worker: FoundWorker | None = None
 
@@ -102,14 +103,14 @@ class Children:
             self._kill_descendants({child.pid for child in self._children.values()})
 
     def end(self) -> None:
-        """Ends all of them: those that end by SIGTERM last."""
+        """Ends all of them: those that end by END_SIGNAL last."""
         if self._taken is not None:
             self._taken.end()
         last = {name: self._children[name] for name in self._end_seconds if name in self._children}
         self._kill_descendants({child.pid for child in last.values()})
         for name, child in last.items():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.terminate()
+                child.send_signal(END_SIGNAL)
                 child.wait(self._end_seconds[name])
         self._kill_descendants(spared=set())
 

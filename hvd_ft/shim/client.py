@@ -214,7 +214,7 @@ class ShimClient:
         """Starts a process in a session of its own; `started` or `refused` will be reported.
 
         With `spare` a warm spare becomes this process, if the job has one. With `end_seconds` it
-        gets SIGTERM when everything ends, and is killed that much later.
+        gets END_SIGNAL when everything ends, and is killed that much later.
         """
         self._order(messages.Start(name, argv, env, cwd, spare, end_seconds))
 

@@ -68,7 +68,7 @@ class Release(_Order):
 class Start(_Order):
     """Start a process in a session of its own, or with `spare` turn a warm spare into it.
 
-    With `end_seconds` it is ended by SIGTERM, and has this time before it is killed.
+    With `end_seconds` it is ended by END_SIGNAL, and has this time before it is killed.
     """
 
     name: str

@@ -8,6 +8,10 @@ from collections.abc import Collection, Iterator
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PREEMPTION = (signal.SIGTERM, signal.SIGUSR1)  # with a grace: see Settings.grace_seconds
 
+# From a shim to a child that has something to do before it ends. Not SIGTERM, which a scheduler may
+# send to all processes of a job that is to write a checkpoint.
+END_SIGNAL = signal.SIGUSR2
+
 
 class StopSignals:
     """The stop signals that this process has received, as a descriptor that can be waited for.

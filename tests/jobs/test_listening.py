@@ -33,6 +33,7 @@ class Seen:
     def __init__(self, pids: list[int]) -> None:
         self.arguments, self.environments = {}, {}
         self.listening: set[tuple[str, str]] = set()  # address, program
+        self.ports: set[int] = set()  # of TCP, but for loopback's
         for pid in pids:
             try:
                 self._look(Path(f"/proc/{pid}"))
@@ -59,7 +60,10 @@ class Seen:
                         address[at : at + 4][::-1] for at in range(0, len(address), 4)
                     )
                     family = socket.AF_INET if len(backwards) == 4 else socket.AF_INET6
-                    self.listening.add((socket.inet_ntop(family, backwards), arguments[:80]))
+                    shown = socket.inet_ntop(family, backwards)
+                    self.listening.add((shown, arguments[:80]))
+                    if kind.startswith("tcp") and not shown.startswith("127."):
+                        self.ports.add(int(words[1].partition(":")[2], 16))
 
     @property
     def key(self) -> str:
@@ -174,18 +178,21 @@ def nodes() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("interface", ["", "eth0"])
+@pytest.mark.parametrize(("interface", "ports"), [("", ""), ("eth0", "41000-41059")])
 def test_on_several_hosts_nothing_listens_beyond_the_job_s_interface(
     nodes: Cluster,
     mark: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     interface: str,
+    ports: str,
 ) -> None:
     # Another interface of every host, which is none of the job's.
     for number, node in enumerate(("n0", "n1", "n2")):
         nodes.sh(node, f"ip address add 10.77.0.{number + 1}/24 dev lo")
     monkeypatch.setenv("HOROVOD_FT_INTERFACE", interface)
+    monkeypatch.setenv("HOROVOD_FT_PORTS", ports)
     enter = [*HVDFT, "cluster", "run", "--name", nodes.name, "--"]
     running = start(mark, 4, Path("/dev/shm"), tmp_path, *enter, hosts="n0:2,n1:1,n2:1")
     seen = Seen(beside(marked(mark)))
@@ -199,6 +206,9 @@ def test_on_several_hosts_nothing_listens_beyond_the_job_s_interface(
     }
     assert not beyond
     assert any(address == own and "hvd_ft.cli" in who for address, who in seen.listening)
+    assert seen.ports
+    if ports:
+        assert seen.ports <= set(range(41000, 41060)), seen.ports
     for node in ("n0", "n1", "n2"):
         modes = nodes.sh(node, "find /dev/shm/hvdft-* ! -type l -printf '%y %m\\n'").splitlines()
         assert set(modes) <= {"d 700", "f 600", "p 600", "s 600"}, modes
