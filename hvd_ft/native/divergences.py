@@ -14,7 +14,7 @@ _WORDS, _BITS = _FIELDS["ranks"].type.length, 64  # of ranks
 def struct_of(found: Divergence) -> Any:
     """Returns the C structure of a divergence.
 
-    A name that is too long ends with an ellipsis; of very many ranks those from 256 on are left out.
+    A name that is too long ends with an ellipsis; ranks from 256 on are left out.
     """
     name = found.variable.encode()
     if len(name) >= _NAME_BYTES:
