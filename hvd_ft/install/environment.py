@@ -35,6 +35,27 @@ ENDPOINTS = {
 }
 
 
+# Over TCP an endpoint of MPI has buffers of 17 MB for one-sided communication, which agents do not
+# use, and of 17 MB for short messages. Every agent has all endpoints, though only leaders use them:
+# MPI starts only if all processes have the same number.
+_SMALL_ENDPOINTS = {
+    "MPIR_CVAR_CH4_OFI_ENABLE_AM": "0",
+    "FI_TCP_MAX_RX_SIZE": "1024",
+}
+
+
+def small_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that keep MPI's memory in an agent small, as far as they apply.
+
+    Args:
+        environ: The agents' environment; what it sets already stays, and without the provider `tcp`
+            of the network everything does.
+    """
+    if environ.get("FI_PROVIDER") != "tcp":
+        return {}
+    return {name: value for name, value in _SMALL_ENDPOINTS.items() if name not in environ}
+
+
 def mpi_environment(one_host: bool = True) -> dict[str, str]:
     """Returns the variables that mpirun and the agents need: the user sources no script.
 
@@ -53,7 +74,7 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
         # Lets a Horovod that was built against an Intel MPI outside the environment find it.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
-        **(_ONE_HOST if one_host else _provider()),
+        **(_ONE_HOST if one_host else _network()),
         **ENDPOINTS,
         # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
@@ -64,9 +85,10 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
     }
 
 
-def _provider() -> dict[str, str]:
+def _network() -> dict[str, str]:
     provider = choose_provider(os.environ, fast_devices())
-    return {"FI_PROVIDER": provider.name} if provider.name else {}
+    chosen = {"FI_PROVIDER": provider.name} if provider.name else {}
+    return chosen | small_endpoints({**os.environ, **chosen})
 
 
 def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:

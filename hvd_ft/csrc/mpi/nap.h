@@ -13,8 +13,8 @@ namespace hvdft {
 // What comes is seen late by half a nap. So naps grow with the time that is lost anyway: of a wait
 // of more than a quarter of a second they are 1/256, and what comes then is late by 0.2 % of it.
 constexpr uint64_t nap_ns(uint64_t idle_ns, bool waits) {
-  constexpr uint64_t kBusyNs = 1000000, kWaitingNs = 20000000, kIdleNs = 100000000;
-  uint64_t longest = waits ? std::clamp(idle_ns / 256, kBusyNs, kWaitingNs) : kIdleNs;
+  constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
+  uint64_t longest = waits ? std::clamp(idle_ns / 256, kBusyNs, kIdleNs) : kIdleNs;
   return std::min(idle_ns / 2, longest);
 }
 
