@@ -1,6 +1,6 @@
 // Every interleaving of ranks that execute ops, of all and of some of them, come to step boundaries
-// and die, with a roster that is announced at any moment: all begin it at the same boundary, also in
-// a replay, the ranks that leave do no op behind it, and nobody waits for ever.
+// and die, with a roster that is announced at any moment: all begin it at the same boundary, also
+// in a replay, the ranks that leave do no op behind it, and nobody waits for ever.
 #include <cstdio>
 #include <set>
 #include <string>

@@ -3,10 +3,13 @@
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import SCRIPTS, Cluster, Ended, RunHvdft
+
+from hvd_ft.checkpoint.catalogue import find
 
 WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "roster_script.py")]
 STEPS, VALUES = 40, 5000
@@ -55,15 +58,14 @@ def test_ranks_leave_and_the_others_are_numbered_anew(run_hvdft: RunHvdft, leavi
 @pytest.mark.parametrize(
     "drills",
     [
-        # Just before the boundary: one that stays, one that leaves; rank 0 after it has asked.
-        ["rank=1,step=21", "rank=3,step=21", "rank=0,point=announce,incarnation=0,step=99"],
+        # Just before the boundary, one that stays and one that leaves; at it; behind it.
+        ["rank=1,step=21", "rank=3,step=21"],
         ["rank=0,point=snapshot_publish,step=21", "rank=2,point=end"],
         ["rank=1,point=snapshot_published,step=21", "rank=3,point=exit"],
         ["rank=1,step=30", "rank=0,step=33", "rank=1,incarnation=1,point=restore"],
     ],
 )
 def test_kills_around_the_boundary_change_nothing(run_hvdft: RunHvdft, drills: list[str]) -> None:
-    drills = [drill for drill in drills if "step=99" not in drill]
     ended = run_hvdft(["run", "-np", "4", *inject("leave=2-3,step=20", *drills), *WORK])
     check(ended, 4, two(), 21)
     assert ended.err.count("hvdft: drill: ") == len(drills) + 1, ended.err
@@ -85,10 +87,22 @@ def test_ranks_leave_one_after_the_other(run_hvdft: RunHvdft) -> None:
     ("leaving", "places"),
     [("2-3", two()), ("3", ["0 of 2, 0 of 2", "1 of 2, 0 of 1", "0 of 1, 1 of 2"])],
 )
-def test_ranks_of_another_node_leave(
-    cluster: Cluster, leaving: str, places: Sequence[str]
-) -> None:
+def test_ranks_of_another_node_leave(cluster: Cluster, leaving: str, places: Sequence[str]) -> None:
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "4", "-H", "n0:2,n1:2"]
     drills = inject(f"leave={leaving},step=20", "rank=1,step=30")
     ended = cluster.hvdft("run", "--", *hvdft, *drills, *WORK)
     check(ended, 4, places, 21)
+
+
+def test_a_checkpoint_has_the_ranks_that_are_left(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """Ranks 0 and 3 are the ranks 0 and 1 of the job that goes on."""
+    keep = ["--checkpoint-dir", str(tmp_path)]
+    drills = inject("leave=1-2,step=20", "rank=3,step=30", "rank=3,incarnation=1,step=33")
+    once = {"HOROVOD_FT_MAX_FAILURES": "1"}
+    ended = run_hvdft(["run", "-np", "4", *keep, *drills, *WORK], env=once)
+    assert ended.code != 0, ended.err
+    (found,) = find(tmp_path)
+    assert found.state == "complete" and found.manifest is not None
+    assert found.manifest.size == 2
+    ended = run_hvdft(["run", "-np", "2", "--resume", str(tmp_path), *WORK])
+    check(ended, 4, two(), 21)

@@ -31,8 +31,8 @@ class Arenas {
   // Claims segment `number` for `rank` and reduces it. False if another worker was faster.
   bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;
 
-  // For the node's leader: whether segment `number` is reduced. Where no rank of this node takes part
-  // in the op any more (roster.h) no worker does that, and the leader does it here.
+  // For the node's leader: whether segment `number` is reduced. Where no rank of this node takes
+  // part in the op any more (roster.h) no worker does that, and the leader does it here.
   bool is_input_ready(const Record& record, uint64_t number) const;
 
   // The worker of `rank` is dead: reduces the segments that it had claimed.

@@ -30,7 +30,8 @@ struct Drill {
   std::atomic<bool> struck{false};
 
   bool due(int at, uint64_t at_op) const {
-    if (way == 'f' || way == 'l' || at != point || (op >= 0 && static_cast<uint64_t>(op) != at_op)) return false;
+    if (way == 'f' || way == 'l' || at != point || (op >= 0 && static_cast<uint64_t>(op) != at_op))
+      return false;
     return step < 0 || static_cast<uint64_t>(step) == steps_done.load();
   }
 };

@@ -1,6 +1,6 @@
 // Which ranks take part in the job: a *roster*. Roster 0 has all of them, and each later one begins
-// with an op of the log, a barrier of the ranks of the roster before. The ops behind it are those of
-// its ranks alone.
+// with an op of the log, a barrier of the ranks of the roster before. The ops behind it are those
+// of its ranks alone.
 //
 // A roster is announced with a mark, a position of the log. The ranks begin it at their first step
 // boundary beyond the mark. Only ops that all present ranks take part in count for that: all ranks
@@ -22,9 +22,7 @@ inline bool begins_roster(uint64_t mark, uint64_t common) { return mark != 0 && 
 
 // A roster counts for the ops from `since` on: the id of the op that begins it, + 1; 0: it has not
 // begun.
-inline bool has_begun(uint64_t since, uint64_t position) {
-  return since != 0 && since <= position;
-}
+inline bool has_begun(uint64_t since, uint64_t position) { return since != 0 && since <= position; }
 
 }  // namespace hvdft
 

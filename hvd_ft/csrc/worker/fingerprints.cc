@@ -109,4 +109,3 @@ int hvdft_worker_any_away(void) {
   }
   return 0;
 }
-

@@ -1,5 +1,5 @@
-// A roster is asked for, announced and begun by a log writer that is checked between any two stores,
-// and killed at each: the next one goes on.
+// A roster is asked for, announced and begun by a log writer that is checked between any two
+// stores, and killed at each: the next one goes on.
 #include <cstring>
 
 #include "arena/rosters.h"
