@@ -36,7 +36,8 @@ def rank() -> int:
     Raises:
         HvdFtError: there is no agent.
     """
-    return _worker().rank
+    worker = _worker()
+    return worker.present().index(worker.rank)
 
 
 def size() -> int:
@@ -45,7 +46,7 @@ def size() -> int:
     Raises:
         HvdFtError: there is no agent.
     """
-    return _worker().size
+    return len(_worker().present())
 
 
 def ft_send(array: Any, dest: int, tag: int = 0) -> None:
@@ -144,9 +145,10 @@ def _stopping(worker: native.Worker) -> Iterator[None]:
 
 
 def _rank(worker: native.Worker, name: str, value: int) -> int:
-    if not isinstance(value, int | np.integer) or int(value) not in range(worker.size):
-        raise HvdFtError(f"{name}={value!r} is not a rank: give one from 0 to {worker.size - 1}")
-    return int(value)
+    present = worker.present()
+    if not isinstance(value, int | np.integer) or int(value) not in range(len(present)):
+        raise HvdFtError(f"{name}={value!r} is not a rank: give one from 0 to {len(present) - 1}")
+    return present[int(value)]
 
 
 def _tag(tag: int) -> int:

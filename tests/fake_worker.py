@@ -112,8 +112,17 @@ class FakeWorker:
     def any_away(self) -> bool:
         return False
 
-    def node_ranks(self) -> tuple[int, int]:
-        return 0, 1
+    def node_ranks(self, position: int | None = None) -> list[int]:
+        return [0]
+
+    def reference(self, position: int) -> int | None:
+        return None
+
+    def present(self) -> list[int]:
+        return self.node_ranks()
+
+    def roster_due(self) -> int:
+        return 0
 
     def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
         pass

@@ -75,6 +75,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         received: by its ranks from any.
         seconds: that it took to copy and to write, …
         cpu_seconds: … and of these on a CPU.
+        size: ranks of the job at the cut; 0: those that the job began with.
     """
 
     node: int
@@ -84,6 +85,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     received: list[Messages]
     seconds: float
     cpu_seconds: float
+    size: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -68,7 +68,7 @@ def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
         run=origin.run,
         begun=origin.begun,
         written=round(time.time(), 3),
-        size=origin.place.size,
+        size=max(share.size for share in shares) or origin.place.size,
         nodes=origin.place.nodes,
         apart=origin.apart,
         loop=cut.loop,

@@ -1,6 +1,6 @@
 """Which snapshots a node's ranks have in common, and which of them a checkpoint holds. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_ft.native.types import Snapshot
@@ -32,7 +32,9 @@ class Cut:
 Parts = Mapping[int, Held]  # by rank
 
 
-def common(ranks: Mapping[int, Sequence[Held]]) -> dict[Cut, Parts]:
+def common(
+    ranks: Mapping[int, Sequence[Held]], present: Callable[[int], Collection[int]]
+) -> dict[Cut, Parts]:
     """Returns the cuts at which all ranks of a node have snapshots, in order.
 
     A snapshot that ranks share counts only if all have the same agreement about what is equal: else
@@ -40,6 +42,7 @@ def common(ranks: Mapping[int, Sequence[Held]]) -> dict[Cut, Parts]:
 
     Args:
         ranks: what each rank holds, in all loops.
+        present: returns the ranks that are present at a position of the op log.
     """
     found: dict[Cut, dict[int, Held]] = {}
     for rank, slots in ranks.items():
@@ -48,9 +51,14 @@ def common(ranks: Mapping[int, Sequence[Held]]) -> dict[Cut, Parts]:
     return {
         cut: parts
         for cut, parts in sorted(found.items())
-        if len(parts) == len(ranks)
+        if parts.keys() >= ranks.keys() & set(present(position_of(parts)))
         and len({held.snapshot.agreement for held in parts.values()}) == 1
     }
+
+
+def position_of(parts: Parts) -> int:
+    """Returns the latest position in the op log at which a rank had its snapshot of a cut."""
+    return max(held.snapshot.position for held in parts.values())
 
 
 def first_behind(cuts: Mapping[Cut, Parts], position: int) -> Cut | None:

@@ -17,7 +17,7 @@ import msgspec
 from hvd_ft.checkpoint.catalogue import remove_leftovers
 from hvd_ft.checkpointer.capture import capture, held, messages
 from hvd_ft.checkpointer.completion import complete
-from hvd_ft.checkpointer.cuts import Cut, Parts, common, had_by_all, with_earlier_loops
+from hvd_ft.checkpointer.cuts import Cut, Parts, common, had_by_all, position_of, with_earlier_loops
 from hvd_ft.checkpointer.origin import Origin, write_file
 from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
 from hvd_ft.errors import HvdFtError
@@ -42,7 +42,12 @@ def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
         return False
     until = time.monotonic() + seconds
     try:
-        done = settle(origin, _write(native, origin, common(held(native))), until)
+        done = settle(
+            origin,
+            _write(native, origin, common(held(native), native.present)),
+            until,
+            idle=not native.has_ranks,
+        )
     except (OSError, HvdFtError) as error:
         say(f"the job's latest state could not be written to {origin.directory}: {error}")
         return False
@@ -72,7 +77,8 @@ def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> l
         if captured is None:
             continue
         try:
-            write_share(origin, captured, told, began, await_seconds=0.0)
+            present = native.present(position_of(wanted[cut]))
+            write_share(origin, cut, captured, told, present, began=began, await_seconds=0.0)
         except AbandonedError:
             if not origin.is_complete(cut):
                 continue
@@ -80,7 +86,7 @@ def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> l
     return written
 
 
-def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
+def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = False) -> Cut | None:
     """Completes the newest cut that all nodes of the group have written, or each of them.
 
     If there are nodes outside the group, which may have the older one only, it is each.
@@ -89,20 +95,21 @@ def settle(origin: Origin, written: list[Cut], until: float) -> Cut | None:
         origin: of the checkpoints.
         written: the cuts of which this node has its share on the disk, or all of the checkpoint.
         until: when nodes that have said nothing are left out, on the clock of time.monotonic().
+        idle: whether this node has no rank any more, so that the others need nothing of it.
 
     Returns:
         The newest cut that this node has completed, if it has one.
     """
     said = origin.drained
     said.mkdir(0o700, exist_ok=True)
-    told = [(cut.loop, cut.number) for cut in written]
+    told = None if idle else [(cut.loop, cut.number) for cut in written]
     write_file(said / f"{origin.place.node}.json", msgspec.json.encode(told))
     there = [(node, said / f"{node}.json") for node in origin.group]
     wait_until(lambda: all(path.exists() for _, path in there), until - time.monotonic())
     of_nodes = {
-        node: [Cut(*each) for each in msgspec.json.decode(path.read_bytes())]
+        node: [Cut(*each) for each in cuts]
         for node, path in there
-        if path.exists()
+        if path.exists() and (cuts := msgspec.json.decode(path.read_bytes())) is not None
     }
     cuts = had_by_all(of_nodes.values())[: _MOST_CUTS if origin.apart else 1]
     mine = [cut for cut in cuts if not origin.is_complete(cut)]

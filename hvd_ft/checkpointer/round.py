@@ -62,6 +62,11 @@ class Round:
             self.shares[first_rank] = cut
 
     @property
+    def of_others(self) -> Cut | None:
+        """What another node has written, if any has."""
+        return next(iter(self.shares.values()), None)
+
+    @property
     def complete(self) -> bool:
         """Whether all nodes have written the same cut."""
         return len(self.shares) == self.nodes and len(set(self.shares.values())) == 1

@@ -5,7 +5,7 @@ it. The other nodes leave out what has the same fingerprints on them.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -45,8 +45,11 @@ class Began:
 
 def write_share(
     origin: Origin,
+    latest: Cut,
     captured: Mapping[Cut, Mapping[int, Captured]],
     messages: tuple[list[Messages], list[Messages]],
+    present: Sequence[int],
+    *,
     began: Began,
     await_seconds: float,
 ) -> None:
@@ -54,8 +57,11 @@ def write_share(
 
     Args:
         origin: of the checkpoint.
-        captured: the snapshots of the node's ranks; the last cut is that of the checkpoint.
+        latest: cut of the checkpoint.
+        captured: the snapshots of the node's ranks, at this cut and the last ones of earlier loops;
+            none if no rank of the node is present.
         messages: sent and received ones at that cut.
+        present: the job's ranks at that cut, which the checkpoint numbers anew.
         began: when the snapshots began to be copied.
         await_seconds: how long to wait for the fingerprints of the group's first node.
 
@@ -63,20 +69,28 @@ def write_share(
         OSError: it cannot be written.
         AbandonedError: nobody needs it any more.
     """
-    *_, latest = captured
     partial = origin.partial(latest)
     try:
         partial.mkdir(0o700, exist_ok=True)
         writer = _ShareWriter(origin, latest, await_seconds)
-        parts = writer.write(captured)
+        numbers = {rank: number for number, rank in enumerate(present)}
+        there = {
+            cut: {rank: each for rank, each in ranks.items() if rank in numbers}
+            for cut, ranks in captured.items()
+            if not numbers.keys().isdisjoint(ranks)
+        }
+        parts = [
+            msgspec.structs.replace(part, rank=numbers[part.rank]) for part in writer.write(there)
+        ]
         sync(partial)
         now = Began.now()
         share = Share(
             node=origin.place.node,
             parts=parts,
             files=writer.files,
-            sent=messages[0],
-            received=messages[1],
+            sent=_renumbered(messages[0], numbers),
+            received=_renumbered(messages[1], numbers),
+            size=len(present),
             seconds=round(now.real - began.real, 3),
             cpu_seconds=round(now.cpu - began.cpu, 3),
         )
@@ -85,6 +99,14 @@ def write_share(
         if partial.exists() or not origin.directory.exists():
             raise
         raise AbandonedError(f"{partial} has been removed") from None
+
+
+def _renumbered(messages: Sequence[Messages], numbers: Mapping[int, int]) -> list[Messages]:
+    return [
+        Messages(numbers[each.source], numbers[each.dest], each.count)
+        for each in messages
+        if each.source in numbers and each.dest in numbers
+    ]
 
 
 class _ShareWriter:

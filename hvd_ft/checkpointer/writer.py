@@ -14,7 +14,7 @@ from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.rules import Complaints, Schedule, to_delete
 from hvd_ft.checkpointer.capture import capture, held, messages
 from hvd_ft.checkpointer.completion import complete
-from hvd_ft.checkpointer.cuts import common, first_behind, with_earlier_loops
+from hvd_ft.checkpointer.cuts import common, first_behind, position_of, with_earlier_loops
 from hvd_ft.checkpointer.drain import drain
 from hvd_ft.checkpointer.origin import Origin
 from hvd_ft.checkpointer.round import Round, share_detail
@@ -182,21 +182,42 @@ class Writer:
 
     def _write(self, round_: Round) -> None:
         """Writes this node's share if the snapshot is there."""
-        cuts = common(held(self._native))
-        cut = first_behind(cuts, round_.position)
+        cuts = common(held(self._native), self._native.present)
+        # Where no rank is left there is nothing to be written, of the cut that the others have.
+        idle = not self._native.has_ranks
+        cut = round_.of_others if idle else first_behind(cuts, round_.position)
         if cut is None:
             self._await_snapshot()
             return
-        if not self._origin.is_complete(cut):
+        if idle and not self._origin.is_complete(cut):
+            write_share(
+                self._origin,
+                cut,
+                {},
+                ([], []),
+                self._native.present(),
+                began=Began.now(),
+                await_seconds=self._patience,
+            )
+        elif not self._origin.is_complete(cut):
             wanted = with_earlier_loops(cuts, cut)
             began = Began.now()
             self._write_since = self._clock()
             told = messages(self._native, wanted[cut])
+            present = self._native.present(position_of(wanted[cut]))
             captured = capture(self._native, wanted)
             if captured is None:  # it has been overwritten: the next one serves as well
                 return
             try:
-                write_share(self._origin, captured, told, began, self._patience)
+                write_share(
+                    self._origin,
+                    cut,
+                    captured,
+                    told,
+                    present,
+                    began=began,
+                    await_seconds=self._patience,
+                )
             except AbandonedError:
                 round_.failed = True
                 return

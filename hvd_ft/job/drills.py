@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
+from hvd_ft.system.spans import span_numbers
 
 VARIABLE = "HOROVOD_FT_INJECT"  # in the environment of a worker that has a drill
 _OTHERS = ("agent", "shim", "mpirun")  # processes that can die instead of a worker
 _OLD_KEYS = {"nursery": "shim"}  # names of earlier versions
-_KEYS = ("rank", *_OTHERS, "incarnation", "point", "op", "step", "signal", "exit", "raise", "flip")
+_KEYS = (
+    *("rank", *_OTHERS, "leave", "incarnation", "point", "op", "step"),
+    *("signal", "exit", "raise", "flip"),
+)
 _WORDS = ("raise", "mpirun")  # have no value
 # What a worker signals to its shim, which then kills its agent, stops it, or kills mpirun.
 AGENT_DIES, MPIRUN_DIES, AGENT_STOPS = signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN + 6
@@ -44,7 +48,8 @@ class Drill:
         op: … during this op; None: any, …
         step: … after so many steps of the loop; None: any.
         way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: by a signal to its
-            shim, which dies of it or handles it; `f`: a bit flips, by worker/flip_drill.py.
+            shim, which dies of it or handles it; `f`: a bit flips, by worker/flip_drill.py; `l`:
+            ranks are asked to leave the job, by worker/rosters.py.
         value: the signal's number or the exit code.
     """
 
@@ -74,6 +79,9 @@ def parse(text: str) -> Drill:
             given["rank"] = given[key]
     if "mpirun" in given:
         given.setdefault("rank", "0")
+    if "leave" in given:
+        _check_leave(text, given)
+        given["rank"] = "0"  # which asks for it
     if "rank" not in given:
         raise _wrong(text, "rank= is missing; give the rank of the worker that is to die")
     numbers = {key: _number(text, key, given) for key in ("rank", "incarnation", "op", "step")}
@@ -107,8 +115,14 @@ def check_ranks(drills: Iterable[Drill], size: int) -> None:
         HvdFtError: one does not.
     """
     for drill in drills:
-        if drill.rank >= size:
+        highest = max([drill.rank, *(leaving(drill) or ())])
+        if highest >= size:
             raise _wrong(drill.text, f"the job's ranks are 0 to {size - 1}")
+
+
+def leaving(drill: Drill) -> range | None:
+    """Returns the ranks that a drill asks to leave the job; None if it is another one."""
+    return span_numbers(_pairs(drill.text)["leave"]) if drill.way == "l" else None
 
 
 def drill_environment(drills: Sequence[Drill], rank: int, incarnation: int) -> dict[str, str]:
@@ -140,12 +154,23 @@ def _pairs(text: str) -> dict[str, str]:
                 text,
                 f"{word!r} is not known; give rank=R, agent=R, shim=R or mpirun, one of step=N, "
                 "op=N and point=NAME, and if you like, with rank=, incarnation=I and one of "
-                "signal=NAME, exit=CODE, raise and flip=VARIABLE",
+                "signal=NAME, exit=CODE, raise and flip=VARIABLE; or leave=R-R and step=N",
             )
         if key in pairs:
             raise _wrong(text, f"{key} is there twice; give --inject once for each drill")
         pairs[key] = value
     return pairs
+
+
+def _check_leave(text: str, given: dict[str, str]) -> None:
+    if set(given) != {"leave", "step"}:
+        raise _wrong(text, "leave= goes with step=N alone, after which rank 0 asks for it")
+    try:
+        ranks = span_numbers(given["leave"])
+    except ValueError:
+        raise _wrong(text, f"leave={given['leave']} is no rank, nor a span like 2-3") from None
+    if not ranks or ranks[0] == 0:
+        raise _wrong(text, "rank 0 cannot leave, as it coordinates the others; give R-S from 1 up")
 
 
 def _number(text: str, key: str, given: dict[str, str]) -> int | None:
@@ -169,6 +194,8 @@ def _point(text: str, given: dict[str, str]) -> Point:
 
 def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
     ways = [key for key in ("signal", "exit", "raise", "flip") if key in given]
+    if "leave" in given:
+        return "l", 0
     if not given.keys().isdisjoint(_OTHERS):
         return "p", _signal_to_shim(text, given)
     if len(ways) > 1:

@@ -23,7 +23,7 @@ INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
         *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE", "SHIM_STARTER"),
-        *("DIR", "LIBRARY", "HOMOGENEOUS", "CPUS", "INJECT", "STACKS", "RESUMED"),
+        *("DIR", "LIBRARY", "HOMOGENEOUS", "NODE_SIZES", "CPUS", "INJECT", "STACKS", "RESUMED"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
     )

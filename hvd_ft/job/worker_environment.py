@@ -82,6 +82,7 @@ def worker_environment(
         "HOROVOD_CROSS_RANK": str(across.index(node)),
         "HOROVOD_CROSS_SIZE": str(len(across)),
         "HOROVOD_FT_HOMOGENEOUS": str(int(len(set(sizes)) == 1)),
+        "HOROVOD_FT_NODE_SIZES": ",".join(map(str, sizes)),
         "HOROVOD_FT_DIR": directory,
         "HOROVOD_FT_JOB": job,
         "HOROVOD_FT_LIBRARY": libraries.library_path(),

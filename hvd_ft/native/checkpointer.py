@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_LOOPS = 64
 _SLOTS = 2
 _NO_LOG = -1
+_NOW = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,20 @@ class Checkpointer:
         if self._handle:
             self._library.hvdft_checkpointer_close(self._handle)
             self._handle = None
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether a rank of this node is present now."""
+        return not set(self.place.ranks).isdisjoint(self.present())
+
+    def present(self, position: int | None = None) -> list[int]:
+        """The job's ranks that are present at a position of the op log, or now."""
+        at = _NOW if position is None else position
+        return [
+            rank
+            for rank in range(self.place.size)
+            if self._library.hvdft_checkpointer_present(self._handle, rank, at)
+        ]
 
     def begun(self, rank: int, loop: int) -> bool:
         """Whether a rank has begun a training loop."""

@@ -5,6 +5,8 @@ Every name here stands for one in ``include/hvd_ft.h``, which documents it; fail
 """
 
 import os
+import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
 from math import ceil
@@ -12,7 +14,7 @@ from typing import Any
 
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
-from hvd_ft.native.divergences import read_divergence, struct_of
+from hvd_ft.native.divergences import rank_words, read_divergence, struct_of
 from hvd_ft.native.observer import read_events
 from hvd_ft.native.stacks import offer_stacks
 from hvd_ft.native.types import (
@@ -24,6 +26,8 @@ from hvd_ft.native.types import (
     Snapshot,
     Snapshots,
 )
+
+_ROSTER_WORDS = 64  # for every rank that a job may have
 
 
 def version() -> str:
@@ -159,12 +163,16 @@ class Worker:
         """
         return bool(abi.checked(abi.library().hvdft_worker_snapshot_refuse(loop)))
 
-    def snapshot_stripes(self, loop: int) -> list[memoryview]:
-        """The stripes of all ranks of this node in the loop's latest snapshot, which they share."""
-        first, count = self.node_ranks()
+    def snapshot_stripes(self, loop: int, position: int) -> list[memoryview]:
+        """The stripes of this node's ranks in the loop's latest snapshot, which they share.
+
+        Args:
+            loop: its number.
+            position: of the snapshot in the op log.
+        """
         data, size = ffi.new("const void **"), ffi.new("uint64_t *")
         stripes = []
-        for rank in range(first, first + count):
+        for rank in self.node_ranks(position):
             abi.checked(abi.library().hvdft_worker_snapshot_stripe(loop, rank, data, size))
             stripes.append(memoryview(ffi.buffer(data[0], size[0])).toreadonly())
         return stripes
@@ -181,11 +189,41 @@ class Worker:
         """Whether another rank is being restarted, or is being served from the log."""
         return bool(abi.library().hvdft_worker_any_away())
 
-    def node_ranks(self) -> tuple[int, int]:
-        """The first rank on this node, and their number."""
-        first, count = ffi.new("int *"), ffi.new("int *")
-        abi.library().hvdft_worker_node_ranks(first, count)
-        return int(first[0]), int(count[0])
+    def node_ranks(self, position: int | None = None) -> list[int]:
+        """The ranks on this node that are present at ``position`` of the log, or here."""
+        ranks = ffi.new(f"int[{self.size}]")
+        at = self.cursor() if position is None else position
+        return list(ranks[0 : abi.library().hvdft_worker_node_ranks(at, ranks)])
+
+    def reference(self, position: int) -> int | None:
+        """A present rank of another node that has what this node's ranks share; None: none."""
+        rank = int(abi.library().hvdft_worker_reference(position))
+        return None if rank < 0 else rank
+
+    @property
+    def roster(self) -> int:
+        """The number of the roster in force where the script is: 0 for that of all ranks."""
+        return int(abi.library().hvdft_worker_roster())
+
+    def present(self, roster: int | None = None) -> list[int]:
+        """The ranks of a roster, or of the one in force; hvd.rank() counts them."""
+        ranks = ffi.new(f"int[{self.size}]")
+        number = self.roster if roster is None else roster
+        return list(ranks[0 : abi.library().hvdft_worker_present(number, ranks)])
+
+    def await_quiet(self) -> None:
+        """Waits until no tensor is pending, or the job is being stopped."""
+        while self.pending() > 0 and self.stop_code < 0:
+            time.sleep(0.001)  # seldom: a step boundary usually has none
+
+    def roster_due(self) -> int:
+        """At a step boundary: the number of the roster that begins here; 0: none does."""
+        return int(abi.library().hvdft_worker_roster_due())
+
+    def ask_to_leave(self, ranks: Iterable[int]) -> None:
+        """Asks that ranks leave the job; returns when a roster without them is announced."""
+        words = ffi.new("uint64_t[]", rank_words(ranks, _ROSTER_WORDS))
+        abi.checked(abi.library().hvdft_worker_ask_to_leave(words))
 
     def mark_request(self, position: int) -> None:
         """Asks for a mark at ``position`` of the op log or later."""

@@ -1,5 +1,6 @@
 """Divergences as the core has them: a structure with the ranks as bits and the name cut off."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from hvd_ft.native import abi
@@ -19,13 +20,23 @@ def struct_of(found: Divergence) -> Any:
     name = found.variable.encode()
     if len(name) >= _NAME_BYTES:
         name = name[: _NAME_BYTES - 4].decode(errors="ignore").encode() + "…".encode()
-    words = [0] * _WORDS
-    for rank in found.ranks:
-        if rank < _WORDS * _BITS:
-            words[rank // _BITS] |= 1 << rank % _BITS
+    words = rank_words((rank for rank in found.ranks if rank < _WORDS * _BITS), _WORDS)
     return ffi.new(
         "hvdft_divergence *", (found.step, found.equal_step, found.variables, words, name)
     )
+
+
+def rank_words(ranks: Iterable[int], count: int) -> list[int]:
+    """Returns the words that have a bit for each of these ranks.
+
+    Args:
+        ranks: their numbers.
+        count: of words, each for 64 ranks.
+    """
+    words = [0] * count
+    for rank in ranks:
+        words[rank // _BITS] |= 1 << rank % _BITS
+    return words
 
 
 def read_divergence(read: Any, number: int) -> Divergence | None:

@@ -18,7 +18,7 @@ from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
-from hvd_ft.worker import peer_hooks
+from hvd_ft.worker import peer_hooks, rosters
 from hvd_ft.worker.exit_reason import keep_last_words
 from hvd_ft.worker.exit_status import prepare_exit
 
@@ -59,6 +59,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     keep_draws()
     watch_trainings(worker)
     _horovod.init(None, process_sets)
+    _follow_rosters()
     _prepare_end(worker)
     _leave_modules_out_of_collections()
     peer_hooks.start()
@@ -83,6 +84,16 @@ def incarnation() -> int:
     """Returns how many times this rank has been restarted; 0 without an agent."""
     worker = native.worker()
     return 0 if worker is None else worker.incarnation
+
+
+@cache
+def _follow_rosters() -> None:
+    library = _horovod.mpi_ops._basics.MPI_LIB_CTYPES
+
+    def begin(number: int) -> bool:
+        return bool(library.horovod_ft_begin_roster(number))
+
+    rosters.register(begin, lambda: bool(library.horovod_ft_await_roster()))
 
 
 @cache

@@ -162,6 +162,7 @@ class FitLoop:
             self._pass = self._restore(iterator)
             self._resumes = False
         self._reach_boundary()
+        self._loop.begin_roster(self.step)
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
             trained = byte_count(self._model.trainable_variables)

@@ -140,8 +140,7 @@ class State:
         if self._loop.begin() is not None:
             self._restore(self._loop)
         if self._loop.resized is not None:
-            for callback in self._reset_callbacks:
-                callback()
+            self._reset()
         self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:
@@ -158,6 +157,8 @@ class State:
             return
         self._loop.set_step(self._commits)
         self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
+        if self._loop.begin_roster(self._commits):
+            self._reset()
         if self._loop.wants_snapshot(self._commits):
             self._loop.write(self._commits, self._contents)
 
@@ -225,6 +226,10 @@ class State:
             self.commit()
         data.end_epoch()
         self.epoch, self.batch = self.epoch + 1, 0
+
+    def _reset(self) -> None:
+        for callback in self._reset_callbacks:
+            callback()
 
     def _contents(self) -> Contents:
         values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}

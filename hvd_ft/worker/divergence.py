@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Divergence
@@ -49,6 +49,7 @@ class _Cut:
     number: int
     step: int
     variables: list[Variable]
+    ranks: list[int]
 
 
 class DivergenceWatch:
@@ -80,7 +81,7 @@ class DivergenceWatch:
         """
         with self._changed:
             del self._cuts[1:]
-            self._cuts.append(_Cut(loop, number, step, variables))
+            self._cuts.append(_Cut(loop, number, step, variables, self._worker.present()))
             self._changed.notify_all()
         if self._thread is None:
             self._thread = threading.Thread(
@@ -122,15 +123,15 @@ class DivergenceWatch:
         found: dict[int, bytes] = {}
         while cut in self._cuts:
             ticket = self._worker.snapshot_ticket()
-            for rank in range(self._worker.size):
+            for rank in cut.ranks:
                 if rank not in found:
                     came, data = self._worker.published(rank, cut.loop, cut.number)
                     if came and data is None:
                         return None
                     if data is not None:
                         found[rank] = data
-            if len(found) == self._worker.size:
-                return [found[rank] for rank in range(self._worker.size)]
+            if len(found) == len(cut.ranks):
+                return [found[rank] for rank in cut.ranks]
             if self._worker.stop_code >= 0:
                 return None
             self._worker.snapshot_wait(ticket, _LOOK_SECONDS)
@@ -140,8 +141,9 @@ class DivergenceWatch:
         found = self._rule.compare(cut.loop, cut.step, cut.variables, ranks)
         if found is None:
             return
+        found = replace(found, ranks=tuple(cut.ranks[index] for index in found.ranks))
         self._worker.diverged(found)
-        line = describe(found, self._worker.size)
+        line = describe(found, len(cut.ranks))
         if self._stop:
             self._worker.fatal(line)
         else:

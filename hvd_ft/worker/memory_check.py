@@ -29,22 +29,22 @@ def check_memory(
         snapshot_steps: the most from one snapshot to the next.
     """
     global _announced
-    first, ranks = worker.node_ranks()
+    ranks = worker.node_ranks()
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
-    if worker.incarnation > 0 or worker.rank != first or local_rank > 0:
+    if worker.incarnation > 0 or worker.rank != ranks[0] or local_rank > 0:
         return
     step_bytes = worker.step_bytes
     training = Training(
         state_bytes=state_bytes,
         step_bytes=step_bytes or gradient_bytes,
-        ranks=ranks,
+        ranks=len(ranks),
         nodes=worker.nodes,
         begun=step_bytes > 0,
         snapshot_steps=snapshot_steps,
     )
     memory = worker.memory()
     need = memory_need(training, memory)
-    arenas = int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")) // ranks
+    arenas = int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")) // len(ranks)
     lacks = shortage(need, memory, memory_left(worker.directory), max(arenas, 1))
     if need.total > _announced and (lacks or need.total >= WORTH_SAYING_BYTES):
         _announced = need.total

@@ -72,7 +72,7 @@ def _read(worker: Worker, loop: int) -> Contents | None:
     if found is None:
         return None
     about, own = found
-    stripes = worker.snapshot_stripes(loop) if about.agreement else []
+    stripes = worker.snapshot_stripes(loop, about.position) if about.agreement else []
     return unpack(own, stripes, Place(about.cut, about.position))
 
 

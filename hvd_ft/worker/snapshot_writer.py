@@ -174,11 +174,12 @@ class SnapshotWriter:
         self, cut: Cut, position: int, arrays: dict[str, np.ndarray], values: np.ndarray
     ) -> int:
         begin = time.thread_time_ns()
-        first, count = self._worker.node_ranks()
+        ranks = self._worker.node_ranks(position)
         own = fingerprints(arrays, cut.number, position)
         self._worker.fingerprints_publish(cut.loop, cut.number, own)
-        common, number = self._agree(cut, arrays) if not cut.alone else ([], 0)
-        part = Part(arrays, values, common, self._worker.rank - first, count, prints=own)
+        common, number = self._agree(cut, position, arrays) if not cut.alone else ([], 0)
+        index = ranks.index(self._worker.rank)
+        part = Part(arrays, values, common, index, len(ranks), prints=own)
         arrays.clear()  # each array's memory is let go when it is copied
         try:
             room = np.frombuffer(self._worker.snapshot_room(cut.loop, part.bytes), np.uint8)
@@ -194,9 +195,9 @@ class SnapshotWriter:
             self._await(lambda: self._worker.snapshot_settle(cut.loop))
         return time.thread_time_ns() - begin
 
-    def _agree(self, cut: Cut, arrays: Arrays) -> tuple[list[str], int]:
+    def _agree(self, cut: Cut, position: int, arrays: Arrays) -> tuple[list[str], int]:
         """Returns the names of the arrays that the node's ranks share, and the agreement."""
-        ranks = self._all_fingerprints(cut)
+        ranks = self._all_fingerprints(cut, position)
         differ = None if ranks is None else differing(ranks)
         if ranks is None or differ is None:
             self._worker.snapshot_give_up(cut.loop, cut.number)
@@ -204,12 +205,11 @@ class SnapshotWriter:
         names = shared(arrays, differ)
         return names, agreement(ranks) if names else 0
 
-    def _all_fingerprints(self, cut: Cut) -> list[bytes] | None:
+    def _all_fingerprints(self, cut: Cut, position: int) -> list[bytes] | None:
         """Returns those of the node's ranks and of their reference; None if some never come."""
-        first, count = self._worker.node_ranks()
-        wanted = list(range(first, first + count))
-        if self._worker.nodes > 1:
-            wanted.append(0 if first else count)
+        wanted = self._worker.node_ranks(position)
+        if (reference := self._worker.reference(position)) is not None:
+            wanted.append(reference)
         found: dict[int, bytes | None] = {}
 
         def look() -> bool:

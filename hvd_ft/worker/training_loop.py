@@ -16,6 +16,7 @@ from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Snapshots
 from hvd_ft.system.say import say
+from hvd_ft.worker import rosters
 from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variables_of
 from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
@@ -46,6 +47,7 @@ class _Process:
     def __init__(self, worker: Worker) -> None:
         self.divergences: DivergenceWatch | None = divergence_watch(worker)
         self.drills: FlipDrills = own_drills()
+        self.leave_drills = rosters.own_drills()
         self.resumed: ResumedLoops | None = resumed(worker.rank, worker.size)
 
 
@@ -83,7 +85,7 @@ class TrainingLoop:
         self.kinds: Mapping[str, Kind] = {}
         self.resized: tuple[int, int] | None = None
         self._checkpoint: ResumedLoops | None = None  # that this loop goes on from
-        self._unsaved = False  # what was loaded from there is not in the arena
+        self._unsaved = False  # what was loaded from there, or has changed, is not in the arena
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
         self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
@@ -155,6 +157,7 @@ class TrainingLoop:
         """Continues in the op log after the latest snapshot: after one of this job."""
         if self._checkpoint is None:
             self.worker.jump(self.number)
+            rosters.follow()
         self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
         self._last_op = self._snapshot_op
         self._since_ns = time.perf_counter_ns()
@@ -171,6 +174,32 @@ class TrainingLoop:
             _interval.add_steps(step - self._step, took_ns / 1e9)
         self._step = step
         self._step_op, self._last_op = self._last_op, self.worker.cursor()
+
+    def begin_roster(self, step: int) -> bool:
+        """Begins the job's next roster if that is due at this boundary; after `set_step`.
+
+        Ranks leave, and the others are numbered anew. The same ranks do so at the same boundary in
+        a replay. A snapshot is taken at it.
+
+        Args:
+            step: steps of this loop that are done.
+
+        Returns:
+            Whether a roster has begun.
+
+        Raises:
+            SystemExit: this rank leaves the job.
+        """
+        self._process.leave_drills.strike(step, self.worker)
+        number = self.worker.roster_due()
+        if not number:
+            return False
+        self._settle()
+        if rosters.begin(self.worker, number, step):
+            self._unsaved = True
+            return True
+        self.end()
+        raise SystemExit(0)
 
     def flip(
         self, step: int, read: Callable[[], Arrays], assign: Callable[[str, np.ndarray], object]

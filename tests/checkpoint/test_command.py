@@ -30,7 +30,9 @@ def make(folder: Path, *steps: int) -> None:
             kept, values = freeze(arrays, {"step": step})
             ranks[rank] = Captured(step, Contents(kept, values.data, frozenset()))
         cut = Cut(0, 2 * step + 1)
-        write_share(origin, {cut: ranks}, ([], []), Began.now(), 0.0)
+        write_share(
+            origin, cut, {cut: ranks}, ([], []), range(2), began=Began.now(), await_seconds=0.0
+        )
         complete(origin, cut, [0])
 
 

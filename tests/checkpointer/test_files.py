@@ -45,7 +45,15 @@ def share(of: Origin, step: int, *, equal: float = 1.0, messages: int = 0) -> Cu
     cut = Cut(0, 2 * step + 1)
     ranks = {rank: snapshot(rank, step, equal=equal) for rank in of.place.ranks}
     sent = [Messages(0, 1, messages)] if of.place.node == 0 else []
-    write_share(of, {cut: ranks}, (sent, []), Began.now(), 0.0)
+    write_share(
+        of,
+        cut,
+        {cut: ranks},
+        (sent, []),
+        range(of.place.size),
+        began=Began.now(),
+        await_seconds=0.0,
+    )
     return cut
 
 

@@ -179,7 +179,7 @@ def test_a_round_waits_for_all_ranks(world: World) -> None:
 def test_what_is_wrong_is_said_once_and_the_next_one_is_tried(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "x")
 
     world.take(0, 3)
@@ -200,9 +200,9 @@ def test_a_slow_disk_is_told_of_once(
 ) -> None:
     real = module.write_share
 
-    def slow(*arguments: object) -> None:
+    def slow(*arguments: object, **named: object) -> None:
         world.pass_time(601)
-        real(*arguments)  # type: ignore[arg-type]
+        real(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "write_share", slow)
     for cut in (3, 5):

@@ -46,6 +46,11 @@ def test_a_step_a_point_and_an_op() -> None:
     [
         ("", "'' is not known; give rank=R, agent=R, shim=R or mpirun, one of"),
         ("rank=1,when=3", "'when=3' is not known"),
+        ("leave=1", "leave= goes with step=N alone"),
+        ("leave=1,step=3,rank=2", "leave= goes with step=N alone"),
+        ("leave=1-x,step=3", "leave=1-x is no rank, nor a span like 2-3"),
+        ("leave=0-2,step=3", "rank 0 cannot leave"),
+        ("leave=3-2,step=3", "rank 0 cannot leave"),
         ("rank=1,step=3,raise=1", "'raise=1' is not known"),
         ("rank=1,step", "'step' is not known"),
         ("step=3", "rank= is missing"),
@@ -119,6 +124,14 @@ def test_a_rank_that_the_job_does_not_have() -> None:
     drills.check_ranks([drill], 3)
     with pytest.raises(HvdFtError, match="the job's ranks are 0 to 1"):
         drills.check_ranks([drill], 2)
+
+
+def test_ranks_that_are_to_leave_are_asked_by_rank_0() -> None:
+    drill = drills.parse("leave=2-3,step=20")
+    assert (drill.rank, drill.way, drill.step, drills.leaving(drill)) == (0, "l", 20, range(2, 4))
+    drills.check_ranks([drill], 4)
+    with pytest.raises(HvdFtError, match="the job's ranks are 0 to 2"):
+        drills.check_ranks([drill], 3)
 
 
 def test_a_worker_gets_only_its_own_drills() -> None:

@@ -21,6 +21,9 @@ class Ranks:
 
     rank, size = 0, 3
 
+    def present(self) -> list[int]:
+        return [0, 1, 2]
+
     def __init__(self) -> None:
         self.stop_code = -1
         self.told: list[Divergence] = []

@@ -35,7 +35,9 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         return Captured(step, Contents(kept, values.data, frozenset()))
 
     captured = {cut: {r: snapshot(r, step) for r in range(RANKS)} for cut, step in cuts.items()}
-    write_share(origin, captured, ([], []), Began.now(), 0.0)
+    write_share(
+        origin, Cut(1, 11), captured, ([], []), range(2), began=Began.now(), await_seconds=0.0
+    )
     complete(origin, Cut(1, 11), [0])
     path = origin.path(Cut(1, 11))
     told = {"path": str(path), "run": "job1", "loops": [0, 1]}

@@ -107,8 +107,8 @@ class OfTwo(FakeWorker):
         self._away_seconds, self._comes_seconds = away_seconds, comes_seconds
         self._published = b""
 
-    def node_ranks(self) -> tuple[int, int]:
-        return 0, 2
+    def node_ranks(self, position: int | None = None) -> list[int]:
+        return [0, 1]
 
     def any_away(self) -> bool:
         return self.now < self._away_seconds

@@ -6,6 +6,7 @@
 
 #include "hvd_ft_checkpoints.h"
 #include "arena/message_file.h"
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 
@@ -50,6 +51,10 @@ void hvdft_checkpointer_place(hvdft_checkpointer* checkpointer, hvdft_place* out
   *out = {static_cast<int32_t>(file.size), static_cast<int32_t>(file.nodes),
           static_cast<int32_t>(file.node), static_cast<int32_t>(file.first_local),
           static_cast<int32_t>(file.locals)};
+}
+
+int hvdft_checkpointer_present(hvdft_checkpointer* checkpointer, int rank, uint64_t position) {
+  return is_present(*checkpointer->node, rank, position);
 }
 
 // The description may be that of the next snapshot already: then the copy does not count.

@@ -31,6 +31,7 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 
 constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
 constexpr int kMaxLoops = 64;
+constexpr uint64_t kRosters = 64;  // later ones than the first
 constexpr uint64_t kEvents = 16384;
 constexpr uint64_t kDivergences = 64;        // the latest ones
 constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapshots
@@ -177,6 +178,21 @@ struct alignas(64) Claim {
   Shared<uint64_t> word;
 };
 
+// One of the later rosters: see protocol/roster.h. Written by the sequencer, but for `since`, which
+// the log store of each node writes.
+struct Roster {
+  Shared<uint64_t> mark;   // its position + 1; 0: this roster is not announced
+  Shared<uint64_t> since;  // id of the op that begins it, + 1; 0: it is not in the log
+  Shared<uint64_t> present[kMaxRanks / 64];
+};
+
+// Asks that ranks leave at the next step boundary. The sequencer answers.
+struct LeaveRequest {
+  Shared<uint64_t> number;
+  Shared<uint64_t> leaving[kMaxRanks / 64];
+  Shared<uint64_t> answered;  // the number of the latest
+};
+
 struct NodeHeader {
   FileHeader file;
   Shared<uint64_t> generation;                       // of the agents, which write it; it only grows
@@ -213,6 +229,10 @@ struct NodeHeader {
   Shared<uint64_t> kept_bytes;      // bytes of the heap that nothing will free
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
+
+  Roster rosters[kRosters];  // 1 and later
+  // On rank 0's node. Written by rank 0's worker (a drill), and by its agent.
+  LeaveRequest leave_requests[2];
 
   // Written by the checkpoint writer of rank 0's node, which asks for a mark; position + 1.
   Shared<uint64_t> mark_wanted;
@@ -251,6 +271,7 @@ struct OpHead {
   uint64_t blocks;
   double factor = 0;    // see hvdft_op
   uint64_t viewed = 0;  // 1 or 0
+  uint64_t common = 0;  // 1 or 0: see hvdft_op
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

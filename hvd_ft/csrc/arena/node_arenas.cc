@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "arena/rosters.h"
 #include "base/failpoint.h"
 #include "base/reduce.h"
 
@@ -25,7 +26,10 @@ std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, No
 
 bool Arenas::all_contributed(uint64_t position) const {
   for (int r = node_->first_local(); r < node_->end_local(); ++r) {
-    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= position) return false;
+    if (node_->rank(r).contributed.load(std::memory_order_seq_cst) <= position &&
+        is_present(*node_, r, op_of(position))) {
+      return false;
+    }
   }
   return true;
 }
@@ -51,6 +55,21 @@ bool Arenas::claim_and_reduce(const Record& record, uint64_t number, int rank) c
   });
   if (done) node_->notify_ring();
   return done;
+}
+
+bool Arenas::is_input_ready(const Record& record, uint64_t number) const {
+  if (is_reduced(number)) return true;
+  for (int r = node_->first_local(); r < node_->end_local(); ++r) {
+    if (is_present(*node_, r, record.id)) return false;
+  }
+  std::lock_guard<std::mutex> guard(reducing_);
+  auto& word = claim(number);
+  if (is_reduced(number)) return true;
+  if (in_work(word.load())) return false;  // by one of the ranks that have left since
+  reduce_segment(record, number);
+  // Not claimed before: an agent that is killed leaves nothing that others would wait for.
+  word.store(claim_word(number, node_->first_local(), true));
+  return true;
 }
 
 void Arenas::take_over(int rank) const {

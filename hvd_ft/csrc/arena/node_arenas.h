@@ -5,6 +5,7 @@
 #define HVD_FT_CLAIMS_H
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class Arenas {
   // Claims segment `number` for `rank` and reduces it. False if another worker was faster.
   bool claim_and_reduce(const Record& record, uint64_t number, int rank) const;
 
+  // For the node's leader: whether segment `number` is reduced. Where no rank of this node takes
+  // part in the op any more (roster.h) no worker does that, and the leader does it here.
+  bool is_input_ready(const Record& record, uint64_t number) const;
+
   // The worker of `rank` is dead: reduces the segments that it had claimed.
   void take_over(int rank) const;
 
@@ -41,6 +46,7 @@ class Arenas {
   const Record& record_of(uint64_t number) const;
 
   std::unique_ptr<Node> node_;
+  mutable std::mutex reducing_;  // between the leader's threads; never shared with a process
   std::vector<std::unique_ptr<RankFile>> files_;  // empty for ranks on other nodes
 };
 

@@ -8,6 +8,7 @@
 #ifndef HOROVOD_FT_CONTROLLER_H
 #define HOROVOD_FT_CONTROLLER_H
 
+#include <atomic>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -57,6 +58,7 @@ private:
   void StartTerm() override;
   void Count(const std::vector<Request>& announced) override;
   void Coordinate(uint64_t term, HorovodGlobalState& state) override;
+  void Follow(const std::vector<int>& present) override;
 
   void Count(const Request& announced);
   Request TakeSplits(const Request& announced);
@@ -71,16 +73,25 @@ private:
   hvdft_op CoreOp(const Response& response, std::vector<uint64_t>& blocks) const;
   std::vector<uint64_t> Blocks(const Response& response) const;
 
+  void SetRanks(std::vector<int> places, const std::vector<int>& present);
+  void SetOwnPlace(const std::vector<int>& present);
+  Status Admit(const Request& request) const;
+
   FtEngine& engine_;
   const int32_t process_set_;
   FtRequests requests_;
+  // The set's ranks, as they were numbered when the job began; for Horovod they have the numbers that
+  // the present ones have among each other.
+  std::vector<int> places_;
+  std::vector<int>* registered_ = nullptr; // Horovod's list of these
+  std::atomic<int> lost_{-1};              // a rank of the set that has left the job
 
   // The coordinator's, of this term; Horovod's message table belongs to them.
   struct Agreed {
     std::string signature;
     uint64_t row_bytes; // of a slice of a tensor along its first dimension
     uint64_t bytes;
-    uint32_t root; // of a broadcast
+    uint32_t root; // of a broadcast; the number of a roster
   };
   FtJoined joined_;
   std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]

@@ -123,8 +123,9 @@ Response FtController::Agree(const std::string& name) {
   uint64_t row = RowBytes(first);
   uint64_t rows = first.tensor_shape().empty() ? 1 : static_cast<uint64_t>(first.tensor_shape()[0]);
   int root = first.request_type() == Request::BROADCAST ? first.root_rank() : 0;
+  auto place = static_cast<uint32_t>(places_[static_cast<size_t>(root)]);
   agreed_[name] = {requests_.Signature(first), row, row * rows,
-                   static_cast<uint32_t>(global_ranks_[static_cast<size_t>(root)])};
+                   FtIsRoster(first) ? static_cast<uint32_t>(FtRosterNumber(first)) : place};
   for (int rank : absent) {
     requests.push_back(first);
     requests.back().set_request_rank(rank);
@@ -229,7 +230,7 @@ std::vector<uint64_t> FtController::Blocks(const Response& response) const {
   // rank and receiver.
   bool gather = response.response_type() == Response::ALLGATHER;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    int rank = global_ranks_[gather ? i % size : i / size];
+    int rank = places_[gather ? i % size : i / size];
     blocks[static_cast<size_t>(rank)] +=
         agreed_.at(gather ? names[i / size] : names[0]).row_bytes * static_cast<uint64_t>(sizes[i]);
   }
@@ -239,6 +240,7 @@ std::vector<uint64_t> FtController::Blocks(const Response& response) const {
 // The core's view of a response; `blocks` has to live as long as the op.
 hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& blocks) const {
   hvdft_op op{};
+  op.common = process_set_ == 0 ? 1 : 0;
   op.dtype = static_cast<uint32_t>(response.tensor_type());
   auto& sizes = response.tensor_sizes();
   auto type = response.response_type();
@@ -252,9 +254,9 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
     op.result_bytes = layout.Bytes();
     op.factor = FtFactor(response, size_);
     op.viewed = FtIsViewed(response, op.factor) ? 1 : 0;
-    if (process_set_ != 0) {
+    if (size_ < ft().worker_size()) {
       blocks.resize(static_cast<size_t>(ft().worker_size()));
-      for (int rank : global_ranks_) {
+      for (int rank : places_) {
         blocks[static_cast<size_t>(rank)] = op.result_bytes;
       }
       op.block_bytes = blocks.data();
@@ -269,6 +271,9 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
     blocks = Blocks(response);
     op.result_bytes = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
     op.block_bytes = blocks.data();
+  } else if (FtIsRoster(response)) {
+    op.kind = HVDFT_ROSTER;
+    op.root = agreed_.at(response.tensor_names()[0]).root;
   } else {
     op.kind = HVDFT_NONE; // a barrier, a join, or an error
   }

@@ -13,8 +13,40 @@ void FtEngine::Start(Timeline& timeline, ParameterManager& parameter_manager) {
   negotiator_.Start(parameter_manager);
   replay_.Start();
   reader_.Start();
+  roster_ = ft().worker_roster();
   ended_ = false;
 }
+
+void FtEngine::End() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+// Where the log has come to another roster, or the script has jumped there.
+void FtEngine::FollowRoster() {
+  uint64_t now = ft().worker_roster();
+  if (now == roster_) {
+    return;
+  }
+  std::vector<int> present(static_cast<size_t>(ft().worker_size()));
+  present.resize(static_cast<size_t>(ft().worker_present(now, present.data())));
+  for (auto& each : sets_) {
+    each.second.coordinator.Follow(present);
+  }
+  std::lock_guard<std::mutex> guard(mutex_);
+  roster_ = now;
+  changed_.notify_all();
+}
+
+bool FtEngine::AwaitRoster() {
+  Wake();
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return ended_ || roster_ == ft().worker_roster(); });
+  return !ended_;
+}
+
+bool FtEngine::HasLeft() const { return !sets_.at(0).requests.InSet(); }
 
 void FtEngine::Remove(int32_t number) {
   auto removed = sets_.find(number);
@@ -32,6 +64,7 @@ bool FtEngine::Next(bool shutdown_requested, HorovodGlobalState& state) {
     uint32_t ticket = ft().worker_ticket();
     uint64_t term = ft().worker_term(); // before the log, see hvd_ft.h
     shutdown_requested |= state.shut_down;
+    FollowRoster();
     if (negotiator_.Collect()) {
       replay_.Moved();
     }
@@ -46,7 +79,9 @@ bool FtEngine::Next(bool shutdown_requested, HorovodGlobalState& state) {
       return false;
     }
     uint64_t log_length = ft().worker_log_length();
-    if (executor_.NextOp() < log_length) {
+    if (HasLeft()) {
+      // It takes part in nothing any more, and its script ends.
+    } else if (executor_.NextOp() < log_length) {
       replay_.Check(executor_.NextOp(), log_length);
     } else if (!ft().worker_entered()) {
       FtCheck(ft().worker_enter(log_length));

@@ -3,6 +3,10 @@
 #ifndef HOROVOD_FT_ENGINE_H
 #define HOROVOD_FT_ENGINE_H
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
 #include "ft_executor.h"
 #include "ft_log_reader.h"
 #include "ft_negotiator.h"
@@ -17,7 +21,7 @@ public:
   FtEngine(const FtEngine&) = delete; // its parts refer to each other
 
   void Start(Timeline& timeline, ParameterManager& parameter_manager);
-  void End() { ended_ = true; }
+  void End();
   void Add(int32_t number, FtProcessSet set) { sets_.emplace(number, set); }
   void Remove(int32_t number);
 
@@ -31,9 +35,15 @@ public:
   // ft_process_sets.h). Once the session is over no agreement is needed.
   bool TakeChange() { return reader_.TakeChange() || ended_; }
 
+  // The script's thread: waits until the present ranks are those of where it is in the log. False:
+  // the session has ended.
+  bool AwaitRoster();
+
   FtExecutor& Executor() { return executor_; }
 
 private:
+  void FollowRoster();
+  bool HasLeft() const;
   void Leave();
   void CheckPeers();
 
@@ -42,7 +52,10 @@ private:
   FtNegotiator negotiator_;
   FtReplay replay_;
   FtLogReader reader_;
-  bool ended_ = false;
+  std::atomic<bool> ended_{false};
+  std::atomic<uint64_t> roster_{0}; // that the process sets follow
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
 
 } // namespace common

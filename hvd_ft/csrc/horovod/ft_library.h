@@ -17,7 +17,8 @@ namespace common {
   X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor) X(worker_next) \
   X(worker_may_pass) X(worker_passed) X(worker_record) X(worker_begin) X(worker_advance) X(worker_owes) \
   X(worker_executed) X(worker_view) X(worker_view_release) X(worker_before_detach) \
-  X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal)
+  X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal) \
+  X(worker_roster) X(worker_present)
 // clang-format on
 
 struct FtLibrary {

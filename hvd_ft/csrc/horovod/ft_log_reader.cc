@@ -9,7 +9,13 @@ namespace common {
 
 bool FtLogReader::HandOver(bool leaving) {
   const FtProcessSet* to = nullptr;
-  while (const FtProcessSet* next = HandOverOne(to, leaving)) {
+  roster_ = false;
+  // What follows a new roster is that roster's: it is in force when its op is executed.
+  while (!roster_) {
+    const FtProcessSet* next = HandOverOne(to, leaving);
+    if (next == nullptr) {
+      break;
+    }
     to = next;
   }
   return to != nullptr;
@@ -18,6 +24,9 @@ bool FtLogReader::HandOver(bool leaving) {
 // Hands over the log's next op if it is of the same process set as the op before. Returns the set,
 // or nullptr.
 const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool leaving) {
+  if (!sets_.at(0).requests.InSet()) {
+    return nullptr; // it has left the job
+  }
   while (!change_) { // until then the process sets are not known
     hvdft_record record;
     int code = ft().worker_record(executor_.NextOp(), &record);
@@ -42,6 +51,7 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
       FtCheckSignatures(record, agreed.message, set.requests);
       set.requests.Take(agreed.message);
       change_ = FtIsProcessSetChange(agreed.message);
+      roster_ = FtIsRoster(agreed.message);
       executor_.HandOver(record);
       replay_.Moved();
       return &set;

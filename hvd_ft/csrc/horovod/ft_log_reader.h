@@ -18,7 +18,7 @@ class FtLogReader {
 public:
   FtLogReader(FtProcessSets& sets, FtExecutor& executor, FtReplay& replay)
       : sets_(sets), executor_(executor), replay_(replay) {}
-  void Start() { change_ = false; }
+  void Start() { change_ = roster_ = false; }
 
   // Hands over the log's next ops that this rank is ready for, as many as there are in the same
   // process set; true if there is one. `leaving`: whether this rank is about to end its session.
@@ -35,6 +35,7 @@ private:
   FtExecutor& executor_;
   FtReplay& replay_;
   bool change_ = false;
+  bool roster_ = false; // the op handed over last begins one
 };
 
 } // namespace common

@@ -22,6 +22,8 @@ public:
   virtual void Count(const std::vector<Request>& announced) = 0;
   // Proposes the ops that all ranks have announced.
   virtual void Coordinate(uint64_t term, HorovodGlobalState& state) = 0;
+  // Every rank's: from now on these ranks are present.
+  virtual void Follow(const std::vector<int>& present) = 0;
 };
 
 struct FtProcessSet {

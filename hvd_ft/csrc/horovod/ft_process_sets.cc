@@ -7,20 +7,21 @@ namespace common {
 
 namespace {
 
-constexpr char kName[] = "hvd_ft.process_sets";
+constexpr char kName[] = "hvd_ft.process_sets", kRosterName[] = "hvd_ft.roster";
 enum : int64_t { kAdd, kRemove };
 
 // A barrier has no shape, so the shape carries the request: the kind of change, and the ranks or
 // the set's number.
-Status Enqueue(TensorQueue& queue, std::vector<int64_t> what) {
+Status Enqueue(TensorQueue& queue, const char* name, std::vector<int64_t> what,
+               StatusCallback done) {
   Request request;
   request.set_request_type(Request::BARRIER);
   request.set_request_rank(ft().worker_rank());
-  request.set_tensor_name(kName);
+  request.set_tensor_name(name);
   request.set_tensor_shape(what);
   TensorTableEntry entry;
-  entry.tensor_name = kName;
-  entry.callback = [](const Status&) {};
+  entry.tensor_name = name;
+  entry.callback = std::move(done);
   return queue.AddToTensorQueue(entry, request);
 }
 
@@ -29,11 +30,23 @@ Status Enqueue(TensorQueue& queue, std::vector<int64_t> what) {
 Status FtRequestAddition(TensorQueue& queue, const std::vector<int>& ranks) {
   std::vector<int64_t> what{kAdd};
   what.insert(what.end(), ranks.begin(), ranks.end());
-  return Enqueue(queue, what);
+  return Enqueue(queue, kName, what, [](const Status&) {});
 }
 
 Status FtRequestRemoval(TensorQueue& queue, int32_t process_set) {
-  return Enqueue(queue, {kRemove, process_set});
+  return Enqueue(queue, kName, {kRemove, process_set}, [](const Status&) {});
+}
+
+Status FtRequestRoster(TensorQueue& queue, uint64_t number, StatusCallback done) {
+  return Enqueue(queue, kRosterName, {static_cast<int64_t>(number)}, std::move(done));
+}
+
+bool FtIsRoster(const Request& request) { return request.tensor_name() == kRosterName; }
+
+bool FtIsRoster(const Response& response) { return response.tensor_names()[0] == kRosterName; }
+
+uint64_t FtRosterNumber(const Request& request) {
+  return static_cast<uint64_t>(request.tensor_shape()[0]);
 }
 
 bool FtIsProcessSetChange(const Request& request) { return request.tensor_name() == kName; }

@@ -1,5 +1,6 @@
 // Process sets are added and removed by an op in the log, a barrier of all ranks: so all ranks do
-// it at the same point of the log, and a restarted rank finds it there again.
+// it at the same point of the log, and a restarted rank finds it there again. Rosters (roster.h of
+// the core) begin in the same way.
 #ifndef HOROVOD_FT_PROCESS_SETS_H
 #define HOROVOD_FT_PROCESS_SETS_H
 
@@ -20,6 +21,12 @@ Status FtRequestRemoval(TensorQueue& queue, int32_t process_set);
 
 bool FtIsProcessSetChange(const Request& request);
 bool FtIsProcessSetChange(const Response& response);
+
+// Likewise, begins a roster of the core's; `done` is called when all ranks have asked for it.
+Status FtRequestRoster(TensorQueue& queue, uint64_t number, StatusCallback done);
+bool FtIsRoster(const Request& request);
+bool FtIsRoster(const Response& response);
+uint64_t FtRosterNumber(const Request& request);
 
 // "add process set [0, 2]", "remove process set 1".
 std::string FtProcessSetChange(const Request& request);

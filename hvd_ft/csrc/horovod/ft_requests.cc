@@ -30,6 +30,12 @@ bool FtRequests::Start(const std::vector<int>& ranks) {
   return InSet();
 }
 
+void FtRequests::Renumber() {
+  for (auto& entry : pending_) {
+    entry.second.set_request_rank(rank_);
+  }
+}
+
 bool FtRequests::Collect() {
   std::deque<Request> requests;
   queue_.PopMessagesFromQueue(requests);

@@ -20,6 +20,8 @@ public:
 
   // The set has these ranks. Returns whether this rank is one of them.
   bool Start(const std::vector<int>& ranks);
+  // From now on this rank has another number in the set.
+  void Renumber();
   bool InSet() const { return rank_ >= 0; }
   const std::vector<int>& Ranks() const { return ranks_; }
 

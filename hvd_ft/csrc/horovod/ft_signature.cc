@@ -35,6 +35,9 @@ void AppendFactor(const char* name, double factor, std::string& text) {
 std::string FtSignature(const Request& request) {
   auto type = request.request_type();
   if (type == Request::BARRIER) {
+    if (FtIsRoster(request)) {
+      return "roster " + std::to_string(FtRosterNumber(request));
+    }
     return FtIsProcessSetChange(request) ? FtProcessSetChange(request) : "barrier";
   }
   if (type == Request::JOIN) {

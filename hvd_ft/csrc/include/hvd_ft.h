@@ -34,7 +34,8 @@ enum {
   HVDFT_NONE = 0,    // nothing to compute: barrier, error
   HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
   HVDFT_COPY = 2,    // the root's input is the result
-  HVDFT_CONCAT = 3   // the ranks' inputs one after the other, in rank order
+  HVDFT_CONCAT = 3,  // the ranks' inputs one after the other, in rank order
+  HVDFT_ROSTER = 4   // nothing to compute: it begins the roster with the number `root`
 };
 
 // Horovod's DataType, value for value (horovod/common/message.h).
@@ -244,6 +245,8 @@ HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, 
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
 // The last words of the worker of the present incarnation; "" if none.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
+// Rank 0's: asks that these ranks leave at a step boundary, as hvdft_worker_ask_to_leave.
+HVDFT_API void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leaving);
 HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
                                      int* rank);
@@ -263,7 +266,7 @@ HVDFT_API int hvdft_worker_wait(uint32_t ticket, int timeout_ms);  // 1 notified
 HVDFT_API int hvdft_worker_waits(void);  // 1 if some rank is being restarted: it waits for that one
 HVDFT_API void hvdft_worker_notify(void);  // ends the wait: from the worker's other threads
 
-// Negotiation. A term begins whenever a rank enters; what was announced in an older
+// Negotiation. A term begins when ranks enter again; what was announced in an older
 // term is void and has to be announced again. Read the term, then look whether the log has
 // the op, and only then announce it in that term: the other way round an op could be agreed,
 // a new term begin, and the op be announced in that one though the log has it.
@@ -293,6 +296,7 @@ typedef struct {
   // one node only. So the result is multiplied by `factor` before it is stored; 1 if it is neither
   // HVDFT_FLOAT32 nor _FLOAT64.
   uint32_t viewed;
+  uint32_t common;  // 1 if all present ranks take part
   double factor;
 } hvdft_op;
 
@@ -318,6 +322,17 @@ typedef struct {
   uint32_t viewed;
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
+
+// Rosters: which ranks take part (protocol/roster.h). The number of the one in force where this
+// rank's script is, or where an op would be at `position`; the ranks of one, their number returned.
+HVDFT_API uint64_t hvdft_worker_roster(void);
+HVDFT_API uint64_t hvdft_worker_roster_at(uint64_t position);
+HVDFT_API int hvdft_worker_present(uint64_t roster, int* ranks);
+// At a step boundary: the number of the next roster if this rank is to begin it here, else 0.
+HVDFT_API uint64_t hvdft_worker_roster_due(void);
+// Rank 0's worker, for a drill: asks that these ranks leave, and waits until a roster without them
+// is announced, or HVDFT_ESTOPPED. Rank r is bit r % 64 of word r / 64, of 64 words. Rank 0 stays.
+HVDFT_API int hvdft_worker_ask_to_leave(const uint64_t* leaving);
 
 // Executing ops, several at once. The caller copies data in and out, a stretch at a time. `from`
 // counts from the beginning of this rank's input, or of the op's result.
@@ -417,7 +432,10 @@ HVDFT_API uint32_t hvdft_worker_snapshot_ticket(void);
 HVDFT_API void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms);
 // Whether another rank is being restarted, or is being served from the log.
 HVDFT_API int hvdft_worker_any_away(void);
-HVDFT_API void hvdft_worker_node_ranks(int* first, int* count);  // the ranks on this node
+// The ranks on this node that are present at a position of the log, their number returned; and a
+// present rank on another node that has what these share, -1 if there is none.
+HVDFT_API int hvdft_worker_node_ranks(uint64_t position, int* ranks);
+HVDFT_API int hvdft_worker_reference(uint64_t position);
 HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
 HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
 // The part of the log that snapshots can truncate, and how much of that the arena has room for.

@@ -25,6 +25,9 @@ typedef struct {
   int32_t size, nodes, node, first, locals;
 } hvdft_place;
 HVDFT_API void hvdft_checkpointer_place(hvdft_checkpointer* checkpointer, hvdft_place* out);
+// Whether a rank is present (protocol/roster.h) at a position of the op log; UINT64_MAX: now.
+HVDFT_API int hvdft_checkpointer_present(hvdft_checkpointer* checkpointer, int rank,
+                                         uint64_t position);
 // What a slot holds: see hvdft_snapshot. 1, or 0 if it holds nothing now.
 HVDFT_API int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank, int loop,
                                       int slot, hvdft_snapshot* out);

@@ -33,7 +33,7 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, cons
   NodeOrder order(plan, member.number());
   for (; count_ < plan.inputs(); ++count_) {
     uint64_t end = record.first_segment + order.given_for(plan.input(member.number(), count_));
-    while (reduced_ < end && member.arenas.is_reduced(reduced_)) ++reduced_;
+    while (reduced_ < end && member.arenas.is_input_ready(record, reduced_)) ++reduced_;
     if (reduced_ < end) break;
   }
   return count_;

@@ -20,6 +20,9 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   for (uint64_t id = length_; node_.record(id) != nullptr; ++id) {
     node_.index()[id % kIndexEntries].store(0);
   }
+  for (Roster& roster : h.rosters) {
+    if (roster.since.load() > length_) roster.since.store(0);
+  }
   const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
   segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
   inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
@@ -109,6 +112,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
   record.checksum = checksum_of(record, tail);
   std::memcpy(node_.heap() + offset, &record, sizeof record);
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
+  if (op.kind == HVDFT_ROSTER) node_.header().rosters[op.root - 1].since.store(id + 1);
   index.store(offset + 1, std::memory_order_release);
   segments_ = record.end_segment();
   inputs_ = record.end_input();

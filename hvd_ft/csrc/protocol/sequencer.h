@@ -41,8 +41,13 @@ class Sequencer {
  public:
   Sequencer() = default;
   // Continues after another sequencer: with a term that no process has seen yet.
-  Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before, uint64_t mark = 0)
-      : term_(term), log_length_(log_length), next_(decided_before), mark_(mark) {}
+  Sequencer(uint64_t term, uint64_t log_length, uint64_t decided_before, uint64_t mark = 0,
+            bool roster_announced = false)
+      : term_(term),
+        log_length_(log_length),
+        next_(decided_before),
+        mark_(mark),
+        roster_announced_(roster_announced) {}
 
   uint64_t term() const { return term_; }
   uint64_t log_length() const { return log_length_; }
@@ -70,6 +75,20 @@ class Sequencer {
     return true;
   }
   uint64_t latest_mark() const { return mark_; }  // its position + 1; 0: none
+
+  // Another roster is asked for (roster.h). Returns its mark, at the log's end; 0 if the one before
+  // has not begun.
+  uint64_t announce_roster() {
+    if (roster_announced_) return 0;
+    roster_announced_ = true;
+    return log_length_ + 1;
+  }
+  // The op that begins it has been proposed and appended. Announcements before it were counted with
+  // the ranks of the roster before, so they are void.
+  void begin_roster() {
+    roster_announced_ = false;
+    ++term_;
+  }
 
   struct Truncation {
     std::vector<uint64_t> drop;  // these ops are never needed again
@@ -102,6 +121,7 @@ class Sequencer {
   size_t loop_ = 0;    // the loop in which the log is being truncated
   uint64_t next_ = 0;  // first op of which it is not yet decided
   uint64_t mark_ = 0;
+  bool roster_announced_ = false;  // and has not begun
 };
 
 }  // namespace hvdft

@@ -66,6 +66,7 @@ class MirrorSender {
   void collect_mail(int rank, std::string* out);
   void collect_fingerprints(int rank, std::string* out);
   void collect_log(uint64_t decided_before, std::string* out);
+  void collect_rosters(std::string* out);
   void collect_decided(uint64_t decided_before, std::string* out);
   void collect_answers(std::string* out);
   void collect_events(std::string* out);
@@ -98,7 +99,8 @@ class MirrorSender {
   std::vector<int> due_;  // ranks of which something is still to be sent
   PartSender parts_;
   MessageMirrorSender messages_;
-  uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
+  uint64_t term_ = 0, mark_ = 0, rosters_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0,
+           events_ = 0;
   hvdft_memory memory_[2] = {};
   uint64_t memory_at_ns_ = 0;  // when
   uint64_t oldest_[kMaxLoops] = {};

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "hvd_ft.h"
+#include "arena/layout.h"
 
 namespace hvdft {
 
@@ -24,6 +24,7 @@ enum class FrameKind : uint32_t {
   kTaken,    // sequence of the mail that was taken
   kTerm,
   kMark,          // position + 1
+  kRoster,        // RosterFrame
   kFingerprints,  // cut_key(), then the fingerprints
   kMemory,        // an hvdft_memory of now and one of the most, of the node with this first rank
   kCuts,          // CutsFrame, of a rank whose fingerprints the other end waits for
@@ -55,6 +56,9 @@ struct CutsFrame {
 };
 struct LoopWord {
   uint64_t loop, word;
+};
+struct RosterFrame {
+  uint64_t number, mark, present[kMaxRanks / 64];
 };
 struct MailHead {
   uint64_t term, sequence;

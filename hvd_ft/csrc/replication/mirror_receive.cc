@@ -81,6 +81,12 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
     case FrameKind::kMark:
       return node_.header().mark.store(get<uint64_t>(payload), std::memory_order_seq_cst);
+    case FrameKind::kRoster: {
+      auto roster = get<RosterFrame>(payload);
+      Roster& ours = node_.header().rosters[roster.number];
+      for (int i = 0; i < kMaxRanks / 64; ++i) ours.present[i].store(roster.present[i]);
+      return ours.mark.store(roster.mark, std::memory_order_seq_cst);
+    }
     case FrameKind::kFingerprints:
       snapshots_ = true;
       return apply_fingerprints(rank, payload, frame.bytes);
@@ -150,6 +156,8 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
   RankFacts& before = heard_[rank];
   if (urgent(before, f)) workers_ = agents_ = true;
+  // A rank that has left is not waited for any more.
+  if (before.state != f.state && f.state == HVDFT_DONE) log_writer_ = snapshots_ = true;
   before = f;
   log_writer_ |= block.enter_request.load() != f.enter_request;
   log_writer_ |= block.mark_request.exchange(f.mark_request) != f.mark_request;

@@ -1,6 +1,7 @@
 #include "replication/mirror.h"
 
 #include "arena/memory.h"
+#include "arena/rosters.h"
 
 namespace hvdft {
 
@@ -129,7 +130,9 @@ void MirrorSender::collect_loops(int rank, bool may_send_parts, std::string* out
 // Ranks of the other end compare their variables with one rank elsewhere: with rank 0, and those
 // of its node with the first one of the next node. Rank 0's worker compares those of all.
 bool MirrorSender::waits_for(int rank) const {
-  return keeps_log_ ? rank == 0 : rank == node_.first_local() && rank == end_;
+  if (keeps_log_) return rank == 0;
+  uint64_t length = node_.header().log_length.load(std::memory_order_acquire);
+  return rank == first_present_outside(node_, roster_at(node_, length), 0, end_);
 }
 
 void MirrorSender::collect_cuts(int rank, std::string* out) {
@@ -208,6 +211,7 @@ void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
   // Marks go before the ops that follow them; those before `length` are known by now.
   uint64_t mark = node_.header().mark.load(std::memory_order_seq_cst);
   if (mark != mark_) put_frame(out, FrameKind::kMark, 0, mark_ = mark);
+  collect_rosters(out);
   for (; log_length_ < length; ++log_length_) {
     // It is not truncated before the other node's ranks have snapshots after it.
     const Record& record = *node_.record(log_length_);
@@ -215,6 +219,15 @@ void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
               record.op.tail_bytes());
   }
   if (decided_before != decided_before_) collect_decided(decided_before, out);
+}
+
+void MirrorSender::collect_rosters(std::string* out) {
+  for (; rosters_ < latest_roster(node_); ++rosters_) {
+    const Roster& roster = node_.header().rosters[rosters_];
+    RosterFrame frame{rosters_, roster.mark.load(), {}};
+    for (int i = 0; i < kMaxRanks / 64; ++i) frame.present[i] = roster.present[i].load();
+    put_frame(out, FrameKind::kRoster, 0, frame);
+  }
 }
 
 void MirrorSender::collect_decided(uint64_t decided_before, std::string* out) {

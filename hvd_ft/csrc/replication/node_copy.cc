@@ -84,6 +84,15 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
                     &H::divergence_count}) {
     (h.*word).store((theirs.*word).load());
   }
+  for (uint64_t i = 0; i < kRosters; ++i) {
+    Roster& ours = h.rosters[i];
+    const Roster& other = theirs.rosters[i];
+    for (int word = 0; word < kMaxRanks / 64; ++word) {
+      ours.present[word].store(other.present[word].load());
+    }
+    ours.since.store(other.since.load());
+    ours.mark.store(other.mark.load());
+  }
   if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {
     RingPlan plan = node.plan(record);

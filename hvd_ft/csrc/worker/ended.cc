@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "worker/worker.h"
 
@@ -66,7 +67,10 @@ int hvdft_worker_ended_peer(void) {
   Worker& w = *the_worker();
   for (int r = 0; r < w.node->size(); ++r) {
     const RankBlock& peer = w.node->rank(r);
-    if (r != w.rank && ended(w, peer) && hvdft::ops_contributed(peer) <= w.log.next()) return r;
+    if (r != w.rank && ended(w, peer) && hvdft::ops_contributed(peer) <= w.log.next() &&
+        hvdft::is_present(*w.node, r, w.log.next())) {
+      return r;
+    }
   }
   return -1;
 }

@@ -112,9 +112,3 @@ int hvdft_worker_any_away(void) {
   }
   return 0;
 }
-
-void hvdft_worker_node_ranks(int* first, int* count) {
-  const hvdft::Node& node = *the_worker()->node;
-  *first = node.first_local();
-  *count = node.end_local() - node.first_local();
-}

@@ -10,7 +10,7 @@ void LogCursor::catch_up() {
   state_.event(HVDFT_EV_JOINED, replayed_.load());
 }
 
-void LogCursor::executed(uint64_t id) {
+void LogCursor::executed(uint64_t id, bool common) {
   state_.progressed();
   if (!caught_up()) {
     replayed_.fetch_add(1);
@@ -18,6 +18,7 @@ void LogCursor::executed(uint64_t id) {
   }
   block_.executed.store(id + 1);
   failpoint(HVDFT_AT_EXECUTED, id);
+  if (common) common_.store(id + 1);
   cursor_.store(id + 1);
   next_.store(id + 1);
 }
@@ -44,6 +45,7 @@ void LogCursor::go_on(uint64_t id) {
 
 void LogCursor::go_to(uint64_t position) {
   cursor_.store(position);
+  common_.store(0);
   // It may be ahead: then only ops of other ranks have followed the snapshot.
   if (next() < position) go_on(position - 1);
 }

@@ -20,11 +20,14 @@ class LogCursor {
   uint64_t cursor() const { return cursor_.load(); }
   // The next op to execute or pass.
   uint64_t next() const { return next_.load(); }
+  // The position after the last op that it has executed with all present ranks; 0: there was none
+  // since its script continued from a snapshot.
+  uint64_t common() const { return common_.load(); }
   // Whether replay is over.
   bool caught_up() const { return caught_up_.load(); }
   void catch_up();
 
-  void executed(uint64_t id);
+  void executed(uint64_t id, bool common);
   // Whether op `id`, which is one of other ranks, may be begun to be passed: not while the script
   // jumps, nor if it has.
   bool may_pass(uint64_t id);
@@ -49,7 +52,7 @@ class LogCursor {
   RankBlock& block_;
   const uint32_t incarnation_;
   RankState& state_;
-  std::atomic<uint64_t> cursor_{0}, next_{0};
+  std::atomic<uint64_t> cursor_{0}, next_{0}, common_{0};
   std::atomic<uint64_t> replayed_{0};  // ops executed before catching up
   std::atomic<bool> caught_up_{false};
 

@@ -97,7 +97,8 @@ int Negotiation::write_proposal(const hvdft_op* ops, int count) {
                 std::strlen(op.signature) + 1,
                 blocks,
                 op.factor,
-                op.viewed};
+                op.viewed,
+                op.common};
     uint64_t block_bytes = blocks * sizeof(uint64_t);
     uint64_t tail = head.tail_bytes();
     if (static_cast<uint64_t>(end - at) < sizeof head + tail + 8) {

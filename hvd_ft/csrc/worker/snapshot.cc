@@ -7,6 +7,7 @@
 
 #include "hvd_ft_snapshots.h"
 #include "arena/memory.h"
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -67,11 +68,14 @@ SlotUse use_of(int number) {
   const Loop& own = w.block().loops[number];
   uint64_t word = own.slots[unpublished_slot(own)].load();
   if (word != 0 && hvdft::cut_of(word) == w.refused[number]) return SlotUse::kFree;
-  std::vector<hvdft::RankSlots> ranks;
-  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
-    ranks.push_back(slots_of(w.node->rank(r).loops[number]));
-  }
   int slot = unpublished_slot(own);
+  std::vector<hvdft::RankSlots> ranks;  // those that may have shared it
+  for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
+    if (!hvdft::is_present(*w.node, r, own.positions[slot])) continue;
+    ranks.push_back(slots_of(w.node->rank(r).loops[number]));
+    // A rank that has left starts again nowhere.
+    if (hvdft::has_left(*w.node, r)) ranks.back().published = UINT64_MAX;
+  }
   bool newer =
       !w.node->several() || w.apart ||
       w.node->header().oldest[number].load(std::memory_order_seq_cst) > own.positions[slot] + 1;

@@ -8,6 +8,7 @@
 
 #include "arena/memory.h"
 #include "arena/records.h"
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -188,7 +189,7 @@ int hvdft_worker_executed(uint64_t id) {
   if (record != nullptr && record->op.kind != HVDFT_COPY) {
     w.result_bytes.fetch_add(record->op.result_bytes);
   }
-  w.log.executed(id);
+  w.log.executed(id, record != nullptr && record->op.common != 0);
   return HVDFT_OK;
 }
 

@@ -1,0 +1,26 @@
+// The rosters in a node's arena: which ranks are present where in the log.
+#ifndef HVD_FT_ROSTERS_H
+#define HVD_FT_ROSTERS_H
+
+#include "arena/arena.h"
+
+namespace hvdft {
+
+// The number of the roster in force for an op at `position`.
+uint64_t roster_at(const Node& node, uint64_t position);
+// The number of the latest one that is announced; 0: the first.
+uint64_t latest_roster(const Node& node);
+bool is_in_roster(const Node& node, uint64_t roster, int rank);
+inline bool is_present(const Node& node, int rank, uint64_t position) {
+  return is_in_roster(node, roster_at(node, position), rank);
+}
+// Whether a rank has left the job: its worker has ended, and no later op needs it.
+bool has_left(const Node& node, int rank);
+// The first present rank that is not among [first, end); -1: there is none.
+int first_present_outside(const Node& node, uint64_t roster, int first, int end);
+
+void write_leave_request(LeaveRequest& request, const uint64_t* leaving);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_ROSTERS_H
