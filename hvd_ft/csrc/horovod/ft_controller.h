@@ -80,8 +80,8 @@ private:
   FtEngine& engine_;
   const int32_t process_set_;
   FtRequests requests_;
-  // The set's ranks, as they were numbered when the job began; for Horovod they have the numbers that
-  // the present ones have among each other.
+  // The set's ranks, as they were numbered when the job began; for Horovod they have the numbers
+  // that the present ones have among each other.
   std::vector<int> places_;
   std::vector<int>* registered_ = nullptr; // Horovod's list of these
   std::atomic<int> lost_{-1};              // a rank of the set that has left the job
