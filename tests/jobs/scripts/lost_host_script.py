@@ -17,6 +17,7 @@ import tensorflow as tf
 import hvd_ft.tensorflow.keras as hvd
 
 STEPS, WIDTH, LAST = 24, 800, 40
+EVERY = 8  # steps between snapshots
 layers = tf.keras.layers
 
 
@@ -53,7 +54,7 @@ def train(data: tf.data.Dataset, epochs: int) -> None:
     model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(1e-3)), "mse")
     fellows = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-        hvd.callbacks.FaultTolerance(),
+        hvd.callbacks.FaultTolerance(EVERY),
         TellsSteps(),
     ]
     shuffled = data.shuffle(100, seed=hvd.rank()).batch(8)
