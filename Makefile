@@ -37,7 +37,7 @@ optimizers: setup ## every optimizer of Keras, made in every way, goes on after 
 mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=)
 	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)')
 
-quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: half a minute
+quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: a few minutes
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
 test: setup ## all tests; what is skipped is listed with its reason
