@@ -8,7 +8,7 @@ import pytest
 
 from hvd_ft import native
 from hvd_ft.native.types import Event, Log, Memory, Snapshot, Snapshots
-from hvd_ft.worker import training_loop
+from hvd_ft.worker import rosters, training_loop
 from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
 
@@ -182,4 +182,6 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
         patch.setattr(training_loop, "_open", None)
         patch.setenv("HOROVOD_FT_LOG_STEPS", "6")  # as an agent sets it
         patch.setattr(training_loop, "_process", None)
+        patch.setattr(rosters, "_begin", None)  # Horovod may be initialised in this process
+        patch.setattr(rosters, "_follow", None)
         yield worker
