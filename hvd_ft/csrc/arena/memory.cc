@@ -49,7 +49,7 @@ int allocate(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t byt
              const char* what) {
   uint64_t more = bytes - had;
   hvdft_memory now = memory_now(node);
-  if (now.total > now.limit) return no_room(node, more, what);
+  if (used_bytes(node) > node.limit()) return no_room(node, more, what);
   int code = back(fd, base + had, more, what);
   if (code == HVDFT_OK) note(node, now);
   return code;
@@ -71,7 +71,7 @@ void settle_claims(RankBlock& block) {
 hvdft_memory memory_now(const Node& node) {
   const NodeHeader& h = node.header();
   hvdft_memory m{};
-  uint64_t elsewhere = 0;
+  uint64_t elsewhere = 0;                  // has no limit
   for (int r = 0; r < node.size(); ++r) {  // those elsewhere may have parts here
     const RankBlock& block = node.rank(r);
     elsewhere += block.mail_backed.load() + block.fingerprints_backed.load();
@@ -93,7 +93,7 @@ hvdft_memory memory_now(const Node& node) {
   m.input_areas = kInputBytes * h.file.locals;
   m.control = node.control_bytes() + elsewhere;
   m.total = m.slots + m.heap + m.messages + m.input_areas + m.control;
-  m.limit = node.limit() + m.input_areas + m.control;
+  m.limit = node.limit() + m.input_areas + node.control_bytes();
   return m;
 }
 
