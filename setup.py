@@ -98,8 +98,8 @@ def generate_abi(module: Path) -> None:
         "hvd_ft.h",
         "hvd_ft_logs.h",
         "hvd_ft_rejoin.h",
-        "hvd_ft_checkpoints.h",
         "hvd_ft_snapshots.h",
+        "hvd_ft_checkpoints.h",
         "hvd_ft_mpi.h",
     ):
         header = (ROOT / "hvd_ft/csrc/include" / name).read_text()

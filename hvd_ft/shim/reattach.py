@@ -13,9 +13,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.shim.messages import Reattached, Takeover, parse_report, parse_takeover, to_wire
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import (
-    TIMEOUT_SECONDS,
-    check_peer,
-    receive_order,
+    accept_order,
     send_order,
     socket_path,
 )
@@ -54,25 +52,16 @@ class ReattachSocket:
         Returns:
             It, what the new agent says, and its standard streams; None if it says nothing proper.
         """
-        with contextlib.suppress(OSError):
-            connection, _ = self._listener.accept()
-            connection.settimeout(TIMEOUT_SECONDS)
-            try:
-                check_peer(connection)
-                order, streams = receive_order(connection)
-            except OSError:
-                connection.close()
-                return None
-            try:
-                takeover = parse_takeover(order)
-            except ValueError:
-                connection.close()
-                for stream in streams:
-                    os.close(stream)
-                return None
-            connection.settimeout(None)
-            return connection, takeover, streams
-        return None
+        if (accepted := accept_order(self._listener)) is None:
+            return None
+        connection, order, streams = accepted
+        try:
+            return connection, parse_takeover(order), streams
+        except ValueError:
+            connection.close()
+            for stream in streams:
+                os.close(stream)
+            return None
 
 
 def reattach(

@@ -22,7 +22,7 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
+from hvd_ft.system.handoff import accept_order, check_peer, send_order
 from hvd_ft.system.peer_credentials import peer_of
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
@@ -131,15 +131,9 @@ class Starter:
         return one
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        connection.settimeout(TIMEOUT_SECONDS)
-        try:
-            check_peer(connection)
-            order, streams = receive_order(connection)
-        except OSError:
-            connection.close()
+        if (accepted := accept_order(self._listener)) is None:
             return
-        connection.settimeout(None)
+        connection, order, streams = accepted
         try:
             shim = subprocess.Popen(
                 [

@@ -26,7 +26,7 @@ from hvd_ft.spares.pool_policy import fits
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, receive_order, send_order
+from hvd_ft.system.handoff import accept_order, send_order
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
@@ -137,15 +137,10 @@ class _SpareShim:
                     watch.end()
 
     def _hand_over(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        connection.settimeout(TIMEOUT_SECONDS)
-        taker = Channel(connection)
-        try:
-            check_peer(connection)
-            order, streams = receive_order(connection)
-        except OSError:  # it may have died meanwhile
-            taker.close()
+        if (accepted := accept_order(listener)) is None:  # it may have died meanwhile
             return
+        connection, order, streams = accepted
+        taker = Channel(connection)
         try:
             if not fits(self._env, order["env"]):
                 taker.close()  # it will start a process of its own
@@ -156,7 +151,6 @@ class _SpareShim:
         finally:
             for stream in streams:
                 os.close(stream)
-        connection.settimeout(None)
         self._taker = taker
 
     # -------------------------------------------------------------- afterwards

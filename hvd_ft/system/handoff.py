@@ -69,6 +69,30 @@ def receive_order(end: socket.socket) -> tuple[Message, list[int]]:
         raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
 
 
+def accept_order(listener: socket.socket) -> tuple[socket.socket, Message, list[int]] | None:
+    """Takes a connection and its order, which have to come within TIMEOUT_SECONDS.
+
+    Args:
+        listener: a Unix stream socket with a connection to take.
+
+    Returns:
+        The connection, the order and the streams' descriptors, which the caller now owns; None if
+        it is another user's, or there is no proper order.
+    """
+    with contextlib.suppress(OSError):
+        connection, _ = listener.accept()
+        connection.settimeout(TIMEOUT_SECONDS)
+        try:
+            check_peer(connection)
+            order, streams = receive_order(connection)
+        except OSError:
+            connection.close()
+            return None
+        connection.settimeout(None)
+        return connection, order, streams
+    return None
+
+
 def check_peer(connection: socket.socket) -> None:
     """Raises PermissionError unless the process at the other end belongs to the same user."""
     user = peer_of(connection).user

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "check.h"
-#include "hvd_ft.h"
+#include "hvd_ft_snapshots.h"
 
 inline void take_snapshot(uint64_t cut, const void* content, uint64_t bytes) {
   uint64_t position = hvdft_worker_cursor();

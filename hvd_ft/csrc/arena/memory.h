@@ -11,6 +11,7 @@
 #define HVD_FT_MEMORY_H
 
 #include "arena/arena.h"
+#include "hvd_ft_snapshots.h"
 
 namespace hvdft {
 

@@ -34,8 +34,9 @@ bool has_left(const Node& node, int rank) {
 }
 
 int first_present_outside(const Node& node, uint64_t roster, int first, int end) {
-  for (int r = 0; r < node.size(); ++r) {
-    if ((r < first || r >= end) && is_in_roster(node, roster, r)) return r;
+  auto outside = [&](int r) { return r < first || r >= end ? r : end; };
+  for (int r = outside(0); r < node.size(); r = outside(r + 1)) {
+    if (is_in_roster(node, roster, r)) return r;
   }
   return -1;
 }

@@ -245,8 +245,6 @@ HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, 
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
 // The last words of the worker of the present incarnation; "" if none.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
-// Rank 0's: asks that these ranks leave at a step boundary, as hvdft_worker_ask_to_leave.
-HVDFT_API void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leaving);
 HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
                                      int* rank);
@@ -324,9 +322,8 @@ typedef struct {
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
 // Rosters: which ranks take part (protocol/roster.h). The number of the one in force where this
-// rank's script is, or where an op would be at `position`; the ranks of one, their number returned.
+// rank's script is; the ranks of one, their number returned.
 HVDFT_API uint64_t hvdft_worker_roster(void);
-HVDFT_API uint64_t hvdft_worker_roster_at(uint64_t position);
 HVDFT_API int hvdft_worker_present(uint64_t roster, int* ranks);
 // At a step boundary: the number of the next roster if this rank is to begin it here, else 0.
 HVDFT_API uint64_t hvdft_worker_roster_due(void);
@@ -375,77 +372,6 @@ HVDFT_API uint64_t hvdft_worker_owed(void);
 // job with an error naming `wanted`.
 HVDFT_API int hvdft_worker_ended_peer(void);
 HVDFT_API void hvdft_worker_stop_for_peer(int rank, const char* wanted);
-
-// Training loops and their snapshots. Loops are numbered from 0 in the order in which the
-// script begins them; each has two slots.
-HVDFT_API int hvdft_worker_loop_begin(int loop, uint64_t* begin);
-HVDFT_API int hvdft_worker_loop_end(int loop);    // its last snapshot is kept, the other slot freed
-HVDFT_API int hvdft_worker_loop_ended(int loop);  // 1 ended, 0 not
-
-// Snapshots. One at a time is begun, is filled, perhaps by another thread, and is delivered. It
-// includes what this rank has sent and received before it was begun (hvd_ft_logs.h). Several ranks
-// of a node can share one: see protocol/shared_snapshot.h.
-typedef struct {
-  uint64_t cut;        // its number: from 1, and it grows within the loop
-  uint64_t position;   // the cursor at the moment whose state it holds
-  uint64_t bytes;      // of this rank's slot
-  uint64_t stripe;     // where in it this rank's share of what is equal on all ranks begins
-  uint32_t agreement;  // what that is, as a hash; 0: all is this rank's own
-} hvdft_snapshot;
-// Publishes what has become complete. HVDFT_AGAIN: the other slot waits for other ranks; 1: it has
-// to stay until they take another snapshot. In neither case can one be begun. Nor can one of a cut
-// that is delivered already: 1.
-HVDFT_API int hvdft_worker_snapshot_settle(int loop);
-// From now on this process does not wait for ranks of other nodes before it overwrites a slot: if
-// their nodes are lost, they may not find what they had shared.
-HVDFT_API void hvdft_worker_snapshot_apart(void);
-HVDFT_API int hvdft_worker_snapshot_begin(int loop, uint64_t cut, uint64_t position);
-HVDFT_API int hvdft_worker_snapshot_room(int loop, uint64_t bytes, void** room);
-HVDFT_API int hvdft_worker_snapshot_deliver(int loop, const hvdft_snapshot* snapshot);
-// This rank will not deliver its part of a shared snapshot of this cut, nor of an earlier one.
-HVDFT_API int hvdft_worker_snapshot_give_up(int loop, uint64_t cut);
-// 1 and the latest snapshot, or 0; and the stripe of a rank on this node in that snapshot.
-HVDFT_API int hvdft_worker_snapshot_get(int loop, const void** data, hvdft_snapshot* out);
-HVDFT_API int hvdft_worker_snapshot_stripe(int loop, int rank, const void** data, uint64_t* bytes);
-// Marks: see protocol/sequencer.h. Asks for one at `position` or later. Whether this rank has
-// passed one since the cursor was at `since`.
-HVDFT_API void hvdft_worker_mark_request(uint64_t position);
-HVDFT_API int hvdft_worker_mark_passed(int loop, uint64_t since);
-// Fingerprints of a rank's variables at a cut of a loop, for the other ranks: published, none if it
-// takes no part in the cut; and read: their bytes, HVDFT_AGAIN while they have not come, or
-// HVDFT_ETRUNCATED if they never will, or the rank has given the cut up.
-HVDFT_API int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data,
-                                                uint64_t bytes);
-HVDFT_API int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out,
-                                            uint64_t capacity);
-// Likewise, for rank 0, which compares those of all ranks: what a rank has published counts even if
-// it has given the cut up.
-HVDFT_API int64_t hvdft_worker_published(int rank, int loop, uint64_t cut, void* out,
-                                         uint64_t capacity);
-// Rank 0's worker has found a divergence: all ranks see the event. Reading one: as an observer.
-HVDFT_API void hvdft_worker_diverged(const hvdft_divergence* found);
-HVDFT_API int hvdft_worker_divergence(uint64_t number, hvdft_divergence* out);
-// This rank has taken part in all cuts of the loop, up to this one, in which it is going to.
-HVDFT_API void hvdft_worker_cuts_passed(int loop, uint64_t cut);
-// Waiting for other ranks' fingerprints and parts: take the ticket, look, then wait.
-HVDFT_API uint32_t hvdft_worker_snapshot_ticket(void);
-HVDFT_API void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms);
-// Whether another rank is being restarted, or is being served from the log.
-HVDFT_API int hvdft_worker_any_away(void);
-// The ranks on this node that are present at a position of the log, their number returned; and a
-// present rank on another node that has what these share, -1 if there is none.
-HVDFT_API int hvdft_worker_node_ranks(uint64_t position, int* ranks);
-HVDFT_API int hvdft_worker_reference(uint64_t position);
-HVDFT_API int hvdft_worker_jump(int loop);  // cursor to the snapshot's position
-HVDFT_API void hvdft_worker_count_snapshots(const hvdft_snapshots* more);  // `steps` is set
-// The part of the log that snapshots can truncate, and how much of that the arena has room for.
-typedef struct {
-  uint64_t bytes, bytes_room, ops, ops_room;
-} hvdft_log;
-HVDFT_API void hvdft_worker_log(hvdft_log* out);
-HVDFT_API void hvdft_worker_memory(hvdft_memory* out);  // of this node, now
-// As in hvdft_status, but of the present training loop.
-HVDFT_API uint64_t hvdft_worker_step_bytes(void);
 
 // Passes a failpoint, about op `op`; a drill that is due there strikes. May be called before
 // hvdft_worker_open(). Returns 1 if the drill asks the caller to raise an exception.

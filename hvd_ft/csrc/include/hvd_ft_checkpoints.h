@@ -4,7 +4,7 @@
 #ifndef HVD_FT_CHECKPOINTS_H
 #define HVD_FT_CHECKPOINTS_H
 
-#include "hvd_ft.h"
+#include "hvd_ft_snapshots.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -17,10 +17,6 @@ uint64_t hvdft_worker_roster(void) {
   return roster_at(*w.node, w.log.next());
 }
 
-uint64_t hvdft_worker_roster_at(uint64_t position) {
-  return roster_at(*the_worker()->node, position);
-}
-
 int hvdft_worker_present(uint64_t roster, int* ranks) {
   const Node& node = *the_worker()->node;
   int count = 0;
@@ -41,7 +37,7 @@ uint64_t hvdft_worker_roster_due(void) {
 int hvdft_worker_ask_to_leave(const uint64_t* leaving) {
   const Worker& w = *the_worker();
   auto& h = w.node->header();
-  auto& request = h.leave_requests[0];
+  auto& request = h.leave_request;
   write_leave_request(request, leaving);
   w.node->notify_log_writer();
   for (;;) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "arena/node_arenas.h"
+#include "hvd_ft_snapshots.h"
 #include "worker/log_cursor.h"
 #include "worker/messages.h"
 #include "worker/negotiation.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "hvd_ft_snapshots.h"
 #include "steps.h"
 
 using namespace hvdft;
