@@ -2,16 +2,21 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.reports.report import Report, read_report
+
+ROOT = Path(__file__).resolve().parents[1]
+HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 
 
 def count(text: str) -> int:
@@ -78,19 +83,56 @@ def run_training(
     """
     with tempfile.TemporaryDirectory() as scratch:
         path = str(Path(scratch) / "report.jsonl")
-        launch = [sys.executable, "-m", "hvd_ft.cli", "run", "--report", path, *job_flags]
-        ended = subprocess.run(
-            [*launch, sys.executable, str(script), *flags],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
+        launch = [*HVDFT, "run", "--report", path, *job_flags]
+        output = output_of([*launch, sys.executable, str(script), *flags])
         report = read_report(path)
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("RESULT")]
+    [line] = [line for line in output.splitlines() if line.startswith("RESULT")]
     return json.loads(line[7:]), report
+
+
+@contextmanager
+def cluster_up(name: str, nodes: int, rate: str) -> Iterator[str]:
+    """Hosts out of namespaces; needs root.
+
+    Args:
+        name: the cluster's name begins with it.
+        nodes: how many hosts.
+        rate: of their links, such as `1gbit`.
+
+    Yields:
+        The cluster's name.
+
+    Raises:
+        HvdFtError: They cannot be made.
+    """
+    name = f"{name}-{os.getpid()}"
+    _cluster(name, "up", "-n", str(nodes), "--rate", rate)
+    try:
+        yield name
+    finally:
+        _cluster(name, "down")
+
+
+def _cluster(name: str, command: str, *words: str) -> None:
+    ended = subprocess.run(
+        [*HVDFT, "cluster", command, "--name", name, *words], check=False, stdout=subprocess.DEVNULL
+    )
+    if ended.returncode:
+        raise HvdFtError(f"hvdft cluster {command} failed, see above")
+
+
+def output_of(command: Sequence[str]) -> str:
+    """Runs a job in the checkout's folder; returns what it has written to standard output.
+
+    Raises:
+        HvdFtError: It failed.
+    """
+    ended = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if ended.returncode != 0:
+        raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
+    return ended.stdout
 
 
 def largest_share(report: Report, part: str) -> float:

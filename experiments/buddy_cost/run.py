@@ -6,53 +6,32 @@ measured; `python -m experiments.buddy_cost.run --help` the flags.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import count, end_with, output_directory, write_csv
-from hvd_ft.errors import HvdFtError
+from experiments.common import (
+    HVDFT,
+    cluster_up,
+    count,
+    end_with,
+    output_directory,
+    output_of,
+    write_csv,
+)
 from hvd_ft.install.environment import check_environment
 from hvd_ft.native.checkpointer import MAX_LOOPS
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 HOSTS, RANKS = "n0:1,n1:1,n2:1", 3
 RATE = "1gbit"
 KIB = (1, 64, 1024, 16384)  # of private state; the first one is next to none
 WARM_UP = 3  # steps of a loop
 
 Row = Mapping[str, float]
-
-
-@contextmanager
-def cluster_up() -> Iterator[str]:
-    """Three hosts whose links have the rate.
-
-    Raises:
-        HvdFtError: they cannot be made.
-    """
-    name = f"buddy-{os.getpid()}"
-    _cluster(name, "up", "-n", "3", "--rate", RATE)
-    try:
-        yield name
-    finally:
-        _cluster(name, "down")
-
-
-def _cluster(name: str, command: str, *words: str) -> None:
-    ended = subprocess.run(
-        [*HVDFT, "cluster", command, "--name", name, *words], check=False, stdout=subprocess.DEVNULL
-    )
-    if ended.returncode:
-        raise HvdFtError(f"hvdft cluster {command} failed, see above")
 
 
 def run_job(rounds: int, steps: int) -> Iterator[dict[str, float]]:
@@ -66,21 +45,12 @@ def run_job(rounds: int, steps: int) -> Iterator[dict[str, float]]:
         HvdFtError: the job failed.
     """
     sizes = ["--kib", *map(str, KIB), "--rounds", str(rounds), "--steps", str(steps)]
-    with cluster_up() as cluster:
+    with cluster_up("buddy", RANKS, RATE) as cluster:
         enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
         job = [*HVDFT, "run", "-np", str(RANKS), "-H", HOSTS]
         script = [sys.executable, "-m", "experiments.buddy_cost.train"]
-        ended = subprocess.run(
-            [*enter, *job, *script, *sizes],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if ended.returncode != 0:
-        raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
-    for line in ended.stdout.splitlines():
+        output = output_of([*enter, *job, *script, *sizes])
+    for line in output.splitlines():
         if line.startswith("LOOP "):
             loop = json.loads(line[5:])
             seconds = loop["seconds"][WARM_UP:]

@@ -8,7 +8,6 @@ import argparse
 import itertools
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import count, end_with, output_directory, write_csv
+from experiments.common import HVDFT, count, end_with, output_directory, output_of, write_csv
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 RANKS = 4
 WARM_UP = 10  # steps
 DEFAULT_INTERVAL_SECONDS = 600  # of --checkpoint-interval
@@ -41,19 +39,10 @@ def run_job(options: argparse.Namespace) -> tuple[list[int], dict[str, list]]:
         times.mkdir()
         checkpoints = ["--checkpoint-dir", f"{folder}/checkpoints", "--checkpoint-keep", "1"]
         every = ["--checkpoint-interval", f"{options.interval}s"]
-        job = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", str(RANKS), *checkpoints, *every]
+        job = [*HVDFT, "run", "-np", str(RANKS), *checkpoints, *every]
         script = [sys.executable, "-m", "experiments.checkpoint_cost.train", "--times", str(times)]
         sizes = ["--width", str(options.width), "--steps", str(options.steps)]
-        ended = subprocess.run(
-            [*job, *script, *sizes, "--watched", str(watched)],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
+        output_of([*job, *script, *sizes, "--watched", str(watched)])
         [own] = times.glob("*-0-0")
         done = [int(line.split()[1]) for line in own.read_text().splitlines()]
         return done, json.loads(watched.read_text())

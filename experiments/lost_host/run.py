@@ -15,14 +15,20 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import count, end_with, output_directory, write_csv
+from experiments.common import (
+    HVDFT,
+    cluster_up,
+    count,
+    end_with,
+    output_directory,
+    write_csv,
+)
 from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.faults import kill
 from hvd_ft.errors import HvdFtError
@@ -30,7 +36,6 @@ from hvd_ft.install.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 HOSTS, VICTIM = "n0:1,n1:1,n2:1", 1  # rank 1 is on n1
 RANKS = 3
 RATE = "1gbit"
@@ -113,25 +118,6 @@ class Job:
         return [match.groups() for _, line in self.said for match in re.finditer(pattern, line)]
 
 
-@contextmanager
-def cluster_up(nodes: int) -> Iterator[str]:
-    """A cluster whose links have the rate."""
-    name = f"lost-{os.getpid()}"
-    _cluster(name, "up", "-n", str(nodes), "--rate", RATE)
-    try:
-        yield name
-    finally:
-        _cluster(name, "down")
-
-
-def _cluster(name: str, command: str, *words: str) -> None:
-    ended = subprocess.run(
-        [*HVDFT, "cluster", command, "--name", name, *words], check=False, stdout=subprocess.DEVNULL
-    )
-    if ended.returncode:
-        raise HvdFtError(f"hvdft cluster {command} failed, see above")
-
-
 @dataclass(frozen=True)
 class Death:
     """The moment of a death lies between these two, in ns: a host's link is cut first."""
@@ -212,7 +198,7 @@ def measure(kind: str, repeat: int, width: int, log: Path) -> dict[str, object]:
     Raises:
         HvdFtError: the job failed.
     """
-    with tempfile.TemporaryDirectory() as folder, cluster_up(4) as cluster:
+    with tempfile.TemporaryDirectory() as folder, cluster_up("lost", 4, RATE) as cluster:
         times = Path(folder, "times")
         times.mkdir()
         flags = [word.format(folder=folder) for word in FLAGS[kind]]

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common import count, end_with, write_csv
+from experiments.common import HVDFT, count, end_with, output_of, write_csv
 from experiments.locality.core import compile_sum
-from hvd_ft.errors import HvdFtError
 
 FOLDER = Path(__file__).parent
-HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 CLUSTER = ["--name", "scale"]
 RANKS_OF_A_NODE = 4  # in the cluster
 
@@ -78,16 +76,10 @@ def run_job(kind: str, size: int, library: Path, options: argparse.Namespace) ->
     script += ["--idle", str(options.idle)]
     with place(kind, size) as (before, flags, ranks):
         started = time.time()
-        ended = subprocess.run(
-            [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        output = output_of(
+            [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script]
         )
-    if ended.returncode != 0:
-        raise HvdFtError(f"a job of {ranks} ranks ended with {ended.returncode}:\n{ended.stderr}")
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("COUNTS")]
+    lines = [line for line in output.splitlines() if line.startswith("COUNTS")]
     found = sorted((json.loads(line[7:]) for line in lines), key=lambda counts: counts["rank"])
     return {"label": options.label, "kind": kind, KINDS["node"].of: ranks} | row_of(found, started)
 

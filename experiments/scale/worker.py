@@ -39,8 +39,9 @@ class Counters:
         assert self.shim
         self.agent = self.shim.parent()
         self.observer = native.Observer(os.environ["HOROVOD_FT_DIR"])
-        first, _ = native.worker().node_ranks()  # type: ignore[union-attr]
-        self.leads = first == abi.library().hvdft_worker_rank()
+        worker = native.worker()
+        assert worker
+        self.leads = worker.node_ranks()[0] == worker.rank
 
     def read(self) -> dict[str, float]:
         """Returns all counters, which only grow."""

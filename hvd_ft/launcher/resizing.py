@@ -20,8 +20,9 @@ from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.job import Job, job_environment, job_settings
 from hvd_ft.launcher.resizing_rule import HostPool, Limits, describe_change, slots_of
-from hvd_ft.launcher.run import Display, run_job
+from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.spare_hosts import check_fence
+from hvd_ft.launcher.watchers import Display
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say

@@ -6,7 +6,6 @@ import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
@@ -34,15 +33,14 @@ from hvd_ft.launcher.job import (
     job_settings,
     listens_at,
     network_of,
-    plain_environment,
-    starts_by_slurm,
 )
 from hvd_ft.launcher.job_leader import lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.launcher.reach import Probes
-from hvd_ft.launcher.shim_step import VARIABLE, ShimStep
+from hvd_ft.launcher.shim_step import VARIABLE, ShimStep, start_step
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
+from hvd_ft.launcher.watchers import Display, Resizing
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
@@ -56,29 +54,6 @@ HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # attempts to start agents while shims wait for one
 PREEMPTED = 128 + signal.SIGTERM
 HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
-
-
-class Display(Protocol):
-    """Shows a running job."""
-
-    def update(self, observer: Observer) -> None:
-        """Called about 4 times a second once the job's arena exists."""
-
-    def output(self, line: str) -> None:
-        """Called with every line that the job writes, if `takes_output` is true."""
-
-    takes_output: bool
-
-
-class Resizing(Protocol):
-    """Decides whether a job is started again on other hosts."""
-
-    def why(self, now: float) -> str:
-        """Returns why the job is to end at its next step boundary; "" while it is not.
-
-        Args:
-            now: seconds of time.monotonic().
-        """
 
 
 @dataclass(frozen=True)
@@ -219,7 +194,12 @@ class _Run:
             if over := self._await_hosts():
                 say(over.message)
                 return self._exit_code(1)
-        self._start_step()
+        self.step = start_step(
+            self.loop,
+            self.job,
+            job_settings(self.job).start_timeout_seconds,
+            lambda: bool(self.signals.received),
+        )
         while True:
             if self.leader and not self.leader.publish(generation, str(self.members.members)):
                 return self._exit_code(1)
@@ -236,26 +216,6 @@ class _Run:
             generation += 1
             why = self._why_ended or f"mpirun ended ({describe_code(code)}) before the job"
             say(f"{why}; starting generation {generation} of its agents")
-
-    def _start_step(self) -> None:
-        """Starts a step for shims if Slurm starts the agents; without it the job runs as well."""
-        environment = plain_environment(self.job)
-        if not starts_by_slurm(environment):
-            return
-        hosts = [host.name for host in (*self.job.hosts, *self.job.spare_hosts)]
-        self.step = ShimStep(self.loop, hosts, self.job.id, environment)
-        deadline = self.loop.now() + job_settings(self.job).start_timeout_seconds
-        while self.step.runs and not self.step.listens and not self.signals.received:
-            if (left := deadline - self.loop.now()) <= 0:
-                break
-            self.loop.run_once(left)
-        if not self.step.listens and not self.signals.received:
-            say(
-                f"Slurm has not started a step for shims ({self.step.why_not()}): where it uses "
-                "proctrack/cgroup, the death of an agent ends the job"
-            )
-            self.step.end()
-            self.step = None
 
     def _first_generation(self) -> int:
         if not self.job.resume:

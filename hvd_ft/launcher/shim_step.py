@@ -13,9 +13,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from hvd_ft.launcher.job import Job, plain_environment, starts_by_slurm
 from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.say import say
 
 VARIABLE = "HOROVOD_FT_SHIM_STARTER"  # for agents: the name of the socket
 _LISTENS = b"listens "  # a line of each process, once agents can use it
@@ -30,21 +32,47 @@ def step_command(hosts: Sequence[str], name: str) -> list[str]:
         hosts: on which it has a process each.
         name: of the socket at which agents find it.
     """
-    count = str(len(hosts))
+    count, names = str(len(hosts)), ",".join(hosts)
     return [
         *("srun", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--unbuffered", "--quiet"),
         *("--mpi=none", "--cpu-bind=none", "--job-name=hvdft-shims"),
-        *(
-            "--nodes",
-            count,
-            "--ntasks",
-            count,
-            "--ntasks-per-node=1",
-            "--nodelist",
-            ",".join(hosts),
-        ),
+        *("--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--nodelist", names),
         *(sys.executable, "-m", "hvd_ft.shim.starter", name),
     ]
+
+
+def start_step(
+    loop: EventLoop, job: Job, seconds: float, stopped: Callable[[], bool]
+) -> ShimStep | None:
+    """Starts a step for shims if Slurm starts the agents; without it the job runs as well.
+
+    Args:
+        loop: hears it.
+        job: whose shims they are.
+        seconds: how long Slurm may take.
+        stopped: whether the job is to end.
+
+    Returns:
+        The step; None if there is none, which is said if Slurm should have started one.
+    """
+    environment = plain_environment(job)
+    if not starts_by_slurm(environment):
+        return None
+    hosts = [host.name for host in (*job.hosts, *job.spare_hosts)]
+    step = ShimStep(loop, hosts, job.id, environment)
+    deadline = loop.now() + seconds
+    while step.runs and not step.listens and not stopped():
+        if (left := deadline - loop.now()) <= 0:
+            break
+        loop.run_once(left)
+    if step.listens or stopped():
+        return step
+    say(
+        f"Slurm has not started a step for shims ({step.why_not()}): where it uses "
+        "proctrack/cgroup, the death of an agent ends the job"
+    )
+    step.end()
+    return None
 
 
 class ShimStep:

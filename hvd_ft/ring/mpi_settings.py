@@ -65,6 +65,5 @@ def _provider() -> dict[str, str]:
     """Returns the provider for Ethernet; with a fast fabric the choice is left to Intel MPI."""
     from hvd_ft.install.fabric import choose_provider, fast_devices
 
-    given = {name: value for name, value in os.environ.items() if value != "tcp"}
-    chosen = choose_provider(given, fast_devices()).name
+    chosen = choose_provider(os.environ, fast_devices()).name
     return {"I_MPI_OFI_PROVIDER": "tcp"} if chosen == "tcp" else {}
