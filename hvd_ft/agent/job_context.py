@@ -14,7 +14,7 @@ class JobContext:
     Attributes:
         rank: of the agent.
         settings: the user's.
-        hosts: the ranks of each host.
+        hosts: the ranks of each host; a guest counts as a host of its own.
         job: the job's id.
         directory: the job's, on this host.
     """
@@ -37,6 +37,12 @@ class JobContext:
         first = nodes.firsts[nodes.node_of(self.rank)]
         return (
             self.directory
-            if first in self.hosts.firsts
+            if first in self.hosts.firsts and not self.is_guest
             else os.path.join(self.directory, f"rank-{first}")
         )
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether this rank's place is a guest of another place's host (job/membership.py)."""
+        members = self.settings.members
+        return members is not None and members.is_guest(members.place_of(self.rank))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,14 +102,17 @@ def _make_fresh(
     fresh = hosts.node_of(rank) in fresh_hosts
 
     def clear_old() -> None:
-        if fresh and rank in hosts.firsts:
+        if fresh and context.is_guest:
+            if rank in hosts.firsts:  # from an earlier stay
+                shutil.rmtree(context.arenas, ignore_errors=True)
+        elif fresh and rank in hosts.firsts:
             end_older(context.job, context.settings.generation)
             sweep_stale(context.settings.arena_dir, only=context.job)
 
     def find_or_make_directory() -> int:
-        if not fresh:
+        if not fresh or context.is_guest:
             _join(context, shim, stack)
-            return 0
+            return context.settings.arena_limit_bytes() if fresh else 0
         return _make_directory(context, shim, stack) if rank in hosts.firsts else 0
 
     rendezvous.agree("clearing what hosts have of an older epoch", clear_old)
@@ -117,7 +121,7 @@ def _make_fresh(
 
     def make_arenas() -> None:
         if fresh:
-            if rank not in hosts.firsts:
+            if rank not in hosts.firsts and not context.is_guest:
                 _enter(JobDirectory.join(context.directory), shim, stack)
             _make_arenas(context, rendezvous.size, limit)
 

@@ -225,7 +225,12 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
-    hosts = Nodes.of([f"{name} (boot {boot[:8]})" for name, boot, _ in facts])
+    hosts = Nodes.of(
+        [
+            f"{name} (boot {boot[:8]}){_guest(rank, plan.settings)}"
+            for rank, (name, boot, _) in enumerate(facts)
+        ]
+    )
     with contextlib.ExitStack() as stack:
         get_files = find_files if plan.settings.generation > 0 else make_files
         context = get_files(rendezvous, hosts, plan.settings, shim, stack)
@@ -246,6 +251,8 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 generation=plan.settings.generation,
             )
         agent.start()
+        if context.rank == 0 and (members := plan.settings.members):
+            agent.ask_to_leave(members.leaving)
         leader = lead(rendezvous, context)
         supervisor = _supervisor(
             context,
@@ -297,7 +304,7 @@ def _supervisor(
         "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
         "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
-        **(pinning.environment(rank, context.hosts) if settings.pin else {}),
+        **(pinning.environment(rank, context.hosts) if _pins(context) else {}),
         "HOROVOD_FT_RESUMED": json.dumps(asdict(resumed)) if resumed else "",
         stacks.VARIABLE: reader.path,
     }
@@ -323,6 +330,19 @@ def _supervisor(
         signals=signals,
         stacks=reader,
     )
+
+
+def _pins(context: JobContext) -> bool:
+    """Returns whether workers are pinned; those of a guest would share its host's ranks' CPUs."""
+    return context.settings.pin and not context.is_guest
+
+
+def _guest(rank: int, settings: Settings) -> str:
+    """Returns what tells a guest's ranks from those of its host's own place."""
+    members = settings.members
+    if members is None or not members.is_guest(number := members.place_of(rank)):
+        return ""
+    return f", place {number}"
 
 
 def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:

@@ -5,6 +5,9 @@ the machine file, with its ranks. When a spare host replaces a lost one it takes
 begins a new epoch. Only the launcher changes the membership (membership_rule.py); every generation
 of agents is started with the present one, in `HOROVOD_FT_MEMBERS`.
 
+A place without a host of its own is a guest of another place's host, until its ranks have left the
+job (arena/rosters.h); its agents stay there as members of the ring.
+
 Files and processes of a host belong to the epoch in which the host took its place. So what a
 replaced host still has is recognised as old, even if the host comes back to the same place.
 """
@@ -12,10 +15,11 @@ replaced host still has is recognised as old, even if the host comes back to the
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hvd_ft.job.hosts import Host
 
-_PLACE = re.compile(r"([A-Za-z0-9._-]+):([1-9][0-9]{0,5})@([0-9]{1,9})", re.ASCII)
+_PLACE = re.compile(r"([A-Za-z0-9._-]+):([1-9][0-9]{0,5})@([0-9]{1,9})(-?)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,14 @@ class Place:
         first: its first rank.
         size: its number of ranks.
         since: the epoch in which the host took the place.
+        leaving: whether its ranks leave the job, or have left it.
     """
 
     host: str
     first: int
     size: int
     since: int
+    leaving: bool = False
 
     @property
     def ranks(self) -> range:
@@ -95,12 +101,53 @@ class Membership:
             number: of the place.
             host: the new one's name.
         """
+        return self._changed(number, host=host, since=self.epoch + 1)
+
+    def vacated(self, number: int, host: str) -> "Membership":
+        """Returns the membership of the next epoch, in which the ranks of a place leave the job.
+
+        Args:
+            number: of the place.
+            host: which has a place of its own, and takes this one as a guest.
+        """
+        return self._changed(number, host=host, since=self.epoch + 1, leaving=True)
+
+    def withdrawn(self, number: int) -> "Membership":
+        """Returns the membership of the next epoch, in which ranks leave from their own host.
+
+        Args:
+            number: of their place.
+        """
+        return self._changed(number, leaving=True)
+
+    def is_guest(self, number: int) -> bool:
+        """Returns whether the host of a place had another place before."""
+        place = self.places[number]
+        return any(
+            other.host == place.host and (other.since, n) < (place.since, number)
+            for n, other in enumerate(self.places)
+        )
+
+    @property
+    def staying(self) -> int:
+        """The number of ranks that do not leave."""
+        return sum(place.size for place in self.places if not place.leaving)
+
+    @property
+    def leaving(self) -> list[int]:
+        """The ranks that leave the job, or have left it."""
+        return [rank for place in self.places if place.leaving for rank in place.ranks]
+
+    def _changed(self, number: int, **changes: Any) -> "Membership":
         places = list(self.places)
-        places[number] = replace(places[number], host=host, since=self.epoch + 1)
+        places[number] = replace(places[number], **changes)
         return Membership(self.epoch + 1, tuple(places))
 
     def __str__(self) -> str:
-        places = ",".join(f"{place.host}:{place.size}@{place.since}" for place in self.places)
+        places = ",".join(
+            f"{place.host}:{place.size}@{place.since}{'-' if place.leaving else ''}"
+            for place in self.places
+        )
         return f"{self.epoch};{places}"
 
     @classmethod
@@ -119,6 +166,6 @@ class Membership:
             found = _PLACE.fullmatch(entry)
             if found is None or int(found[3]) > int(epoch):
                 raise ValueError(f"{text!r} is not a membership")
-            places.append(Place(found[1], rank, int(found[2]), int(found[3])))
+            places.append(Place(found[1], rank, int(found[2]), int(found[3]), bool(found[4])))
             rank += int(found[2])
         return cls(int(epoch), tuple(places))

@@ -243,6 +243,7 @@ def _run(options: argparse.Namespace) -> int:
             options.topology,
             spare_hosts=spare_hosts,
             may_shrink=may_resize,
+            least_in_place=limits(options).least if options.in_place else None,
             bootstrap=place.bootstrap,
             network=_network(options),
             **_resumed(options),

@@ -48,6 +48,8 @@ class Job:
         network: What of the network is given for this job: variables of its environment.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
+        least_in_place: The number of ranks with which it goes on in its processes when others
+            leave; None: ranks do not leave a running job.
         bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
             default, ssh.
     """
@@ -68,6 +70,7 @@ class Job:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
+    least_in_place: int | None = None
     bootstrap: str | None = None
 
     def host_of(self, rank: int) -> str | None:

@@ -1,8 +1,8 @@
-"""Carries out the membership rule: hosts that are lost are replaced by spare hosts."""
+"""Carries out the membership rule: lost hosts are replaced by spare hosts, or done without."""
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hvd_ft.job.directory import job_path
@@ -15,7 +15,14 @@ from hvd_ft.launcher import reach
 from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.launcher.job_leader import JobLeader
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
+from hvd_ft.launcher.membership_rule import (
+    Limits,
+    MembershipRule,
+    NoSpare,
+    Probe,
+    Replaced,
+    Vacated,
+)
 from hvd_ft.launcher.start_watch import SECONDS
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -58,6 +65,7 @@ class JobMembers:
             self._first_members(job_path(settings.arena_dir, job.id)),
             [*job.hosts, *job.spare_hosts],
             resumed_at=now if job.resume else None,
+            least=job.least_in_place,
         )
         self._gone: dict[int, str] = {}  # places whose hosts are gone, and why
         self._probes: dict[str, reach.Probe] = {}
@@ -67,13 +75,16 @@ class JobMembers:
         self._waits: set[int] = set()  # places for which there is no spare, as said
         self._notes: list[dict[str, object]] = []  # for the report
         self._generation = 0
+        self._left: list[str] = []  # hosts without which the job goes on in place
+        self._vacated: list[str] = []  # hosts whose ranks the next generation starts elsewhere
+        self.unfilled: tuple[str, ...] = ()  # hosts whose ranks the present one was to start
         self._files = contextlib.ExitStack()
         self._machines = job.machine_file
         if self.members.epoch:
             self._machines = self._machine_file()
         if self.fences:
             lines.gate = self
-        if self.has_spares:
+        if self.replaces:
             for host in self.rule.spares:  # so that the user hears of it early
                 self._probe(host)
 
@@ -102,17 +113,17 @@ class JobMembers:
     @property
     def start_limit(self) -> float:
         """Seconds for new agents to begin before their hosts are probed."""
-        return self._settings.fence_seconds if self.has_spares and self._generation else SECONDS
+        return self._settings.fence_seconds if self.replaces and self._generation else SECONDS
 
     @property
-    def has_spares(self) -> bool:
-        """Whether the job was given spare hosts."""
-        return bool(self._job.spare_hosts)
+    def replaces(self) -> bool:
+        """Whether other hosts may take the places of lost ones in the running job."""
+        return bool(self._job.spare_hosts) or self._job.least_in_place is not None
 
     @property
     def fences(self) -> bool:
         """Whether hosts act under leases only: others may take their places, or go on without."""
-        return self.has_spares or self._job.may_shrink
+        return self.replaces or self._job.may_shrink
 
     @property
     def members(self) -> Membership:
@@ -132,7 +143,7 @@ class JobMembers:
             suspect = min(limits.suspect_seconds, node_lease(limits))
             lease = limits.fence_seconds
             limits = replace(limits, suspect_seconds=suspect, lease_seconds=lease)
-        if soon and not self.has_spares:
+        if soon and not self.replaces:
             limits = replace(limits, host_timeout_seconds=limits.fence_seconds)
         return HostWatch(self._lines, limits, self.host_of, say, replaces=soon)
 
@@ -158,6 +169,22 @@ class JobMembers:
         """Another generation of agents is started."""
         self._generation = generation
         self._gone.clear()
+        self.unfilled = tuple(self._vacated)
+        self._vacated.clear()
+
+    def take_left(self) -> list[str]:
+        """Returns the hosts that were lost, and without which the job goes on, since last asked."""
+        left, self._left = self._left, []
+        return left
+
+    def withdraw(self, names: Sequence[str]) -> bool:
+        """Has the ranks of hosts leave the running job; returns whether it can go on without."""
+        rule = self.rule.withdraw(names) if self._leads() else None
+        if rule is None:
+            return False
+        self.rule = rule
+        self._machines = self._machine_file()
+        return True
 
     def close(self) -> None:
         """Ends probes, and releases the machine file."""
@@ -196,7 +223,7 @@ class JobMembers:
         Returns:
             Whether spare hosts are tried; `look` tells the result.
         """
-        if not self.has_spares or (at_start and not self._generation):
+        if not self.replaces or (at_start and not self._generation):
             return False
         for number, place in enumerate(self.members.places):
             if place.host in names:
@@ -233,7 +260,7 @@ class JobMembers:
         )
 
     def _replace_lost(self, hosts: HostWatch, now: float) -> NewAgents | GiveUp | None:
-        if not self.has_spares or not self._leads():
+        if not self.replaces or not self._leads():
             return None
         self._poll_probes()
         self._send_notes()
@@ -251,7 +278,7 @@ class JobMembers:
         verdict: NewAgents | GiveUp | None = None
         for action in actions:
             match action:
-                case Replaced():
+                case Replaced() | Vacated():
                     verdict = self._replaced(action, hosts)
                 case Probe(host):
                     self._probe(host)
@@ -267,7 +294,7 @@ class JobMembers:
                 lost.add(self.members.place_of(rank))
         return lost
 
-    def _replaced(self, done: Replaced, hosts: HostWatch) -> NewAgents:
+    def _replaced(self, done: Replaced | Vacated, hosts: HostWatch) -> NewAgents:
         place = self.members.places[done.place]
         self._gone.pop(done.place, None)
         self._reachable.pop(place.host, None)
@@ -277,8 +304,13 @@ class JobMembers:
             hosts.forget(host)
         self._machines = self._machine_file()
         verb = "continues" if place.size == 1 else "continue"
+        until = ""
+        if isinstance(done, Vacated):
+            until = f" until {'it leaves' if place.size == 1 else 'they leave'} the job"
+            self._left.append(done.lost)
+            self._vacated.append(done.lost)
         say(
-            f"host {done.lost} is lost; its {place.describe()} {verb} on {place.host} "
+            f"host {done.lost} is lost; its {place.describe()} {verb} on {place.host}{until} "
             f"(epoch {done.epoch})"
         )
         self._notes.append(_note(done, place))
@@ -331,7 +363,7 @@ class JobMembers:
             self._notes.clear()
 
 
-def _note(done: Replaced, place: Place) -> dict[str, object]:
+def _note(done: Replaced | Vacated, place: Place) -> dict[str, object]:
     return {
         "type": "REPLACED",
         "time_ns": time.monotonic_ns(),

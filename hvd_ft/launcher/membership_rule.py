@@ -4,6 +4,10 @@ It is the only place where the membership changes, and the only one where leases
 that the two cannot contradict each other: a place is given away only if no lease of its host can
 still be valid, and whoever has lost its place is granted none. node_lease.py is the other side.
 
+If no spare host is left, and the job may go on with fewer ranks in place, the ranks of a lost host
+leave: its place becomes a guest of another host, where they begin once more, from what others have
+of them, and go on up to the step boundary at which they leave (protocol/roster.h).
+
 A rule is a value: every event returns the next one.
 """
 
@@ -46,6 +50,21 @@ class Replaced:
 
 
 @dataclass(frozen=True)
+class Vacated:
+    """The ranks of a place leave the job; it is a guest of another place's host from now on.
+
+    Attributes:
+        place: its number.
+        lost: the host that had it.
+        epoch: that has begun.
+    """
+
+    place: int
+    lost: str
+    epoch: int
+
+
+@dataclass(frozen=True)
 class Probe:
     """Find out whether this host can be reached: it is to replace another one."""
 
@@ -63,7 +82,7 @@ class NoSpare:
     place: int
 
 
-Action = Replaced | Probe | NoSpare
+Action = Replaced | Vacated | Probe | NoSpare
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,8 @@ class MembershipRule:
         named: every host that the user has named, with its slots.
         spares: names of the hosts that may replace others, in the order in which they are taken.
         heard: by rank, when the last answer came that was granted; there the leases begin.
+        least: the number of ranks with which the running job goes on, if there is no spare host;
+            None: it does not.
         former: hosts that have lost their places and have not come back.
     """
 
@@ -99,6 +120,7 @@ class MembershipRule:
     named: tuple[Host, ...]
     spares: tuple[str, ...]
     heard: tuple[float, ...]
+    least: int | None = None
     former: tuple[Former, ...] = ()
 
     @classmethod
@@ -109,6 +131,7 @@ class MembershipRule:
         named: Sequence[Host],
         *,
         resumed_at: float | None,
+        least: int | None = None,
     ) -> "MembershipRule":
         """Returns the rule of a launcher that begins.
 
@@ -118,6 +141,7 @@ class MembershipRule:
             named: every host that the user has named. Those that are no members are spares.
             resumed_at: when it took over from another launcher, which may have granted leases up to
                 that moment; None if there was none.
+            least: as the attribute.
         """
         taken = {place.host for place in members.places}
         heard = _NEVER if resumed_at is None else resumed_at
@@ -127,6 +151,7 @@ class MembershipRule:
             tuple(named),
             tuple(host.name for host in named if host.name not in taken),
             (heard,) * members.size,
+            least,
         )
 
     def admits(self, rank: int, epoch: int) -> bool:
@@ -169,7 +194,11 @@ class MembershipRule:
         for former in self.former:
             if (former.place, former.since) == (number, epoch):
                 rest = tuple(other for other in self.former if other is not former)
-                return replace(self, former=rest, spares=(*self.spares, former.host)), former.host
+                rule = replace(self, former=rest)
+                has_place = any(place.host == former.host for place in self.members.places)
+                if has_place or former.host in self.spares:  # it had a guest, too
+                    return rule, ""
+                return replace(rule, spares=(*self.spares, former.host)), former.host
         return self, ""
 
     def slots(self, host: str) -> int:
@@ -198,24 +227,59 @@ class MembershipRule:
         """
         rule, actions = self, list[Action]()
         for number in sorted(lost):
-            rule, action = rule._look_at(number, reachable, now)
+            rule, action = rule._look_at(number, lost, reachable, now)
             actions += action
         return rule, tuple(actions)
 
+    def withdraw(self, names: Collection[str]) -> "MembershipRule | None":
+        """Has the ranks of hosts leave that answer, and that the user wants back.
+
+        Args:
+            names: of the hosts.
+
+        Returns:
+            The next rule; None if the running job cannot go on without them.
+        """
+        rule = self
+        for number, place in enumerate(self.members.places):
+            if place.host in names and not place.leaving:
+                if not rule._may_leave(number):
+                    return None
+                rule = replace(rule, members=rule.members.withdrawn(number))
+        return rule
+
+    def _may_leave(self, number: int) -> bool:
+        """Returns whether the running job goes on without a place's ranks; rank 0 has to stay."""
+        place = self.members.places[number]
+        left = self.members.staying - (0 if place.leaving else place.size)
+        return self.least is not None and number > 0 and left >= self.least
+
+    def _refuge(self, number: int, lost: Collection[int]) -> str:
+        """Returns the host that takes a lost place as a guest: the one with the fewest ranks."""
+        if not self._may_leave(number) or 0 in lost:
+            return ""
+        ranks: dict[str, int] = {}
+        for other, place in enumerate(self.members.places):
+            if other not in lost:
+                ranks[place.host] = ranks.get(place.host, 0) + place.size
+        return min(reversed(ranks), key=ranks.__getitem__)
+
     def _look_at(
-        self, number: int, reachable: Mapping[str, bool], now: float
+        self, number: int, lost: Collection[int], reachable: Mapping[str, bool], now: float
     ) -> "tuple[MembershipRule, list[Action]]":
         place = self.members.places[number]
         fitting = [name for name in self.spares if self.slots(name) >= place.size]
         # An earlier one that is not known yet is waited for, which takes seconds.
         first = next((name for name in fitting if reachable.get(name, True)), None)
-        if first is None:
+        host = self._refuge(number, lost) if first is None else first
+        if not host:
             return self, [NoSpare(number)]
-        if first not in reachable:
+        if first is not None and first not in reachable:
             return self, [Probe(first)]
         if not self.is_fenced(number, now):
             return self, []
-        members = self.members.replaced(number, first)
+        change = self.members.vacated if first is None else self.members.replaced
+        members = change(number, host)
         heard = list(self.heard)
         for rank in place.ranks:
             heard[rank] = _NEVER
@@ -223,8 +287,9 @@ class MembershipRule:
         rule = replace(
             self,
             members=members,
-            spares=tuple(name for name in self.spares if name != first),
+            spares=tuple(name for name in self.spares if name != host),
             heard=tuple(heard),
             former=(*self.former, former),
         )
-        return rule, [Replaced(number, place.host, members.epoch)]
+        done = Vacated if first is None else Replaced
+        return rule, [done(number, place.host, members.epoch)]

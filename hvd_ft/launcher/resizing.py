@@ -19,10 +19,16 @@ from hvd_ft.job.hosts import Host, host_list, machine_file
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.job import Job, job_environment, job_settings
-from hvd_ft.launcher.resizing_rule import HostPool, Limits, describe_change, slots_of
+from hvd_ft.launcher.resizing_rule import (
+    HostPool,
+    Limits,
+    describe_change,
+    slots_of,
+    withdrawn,
+)
 from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.spare_hosts import check_fence
-from hvd_ft.launcher.watchers import Display
+from hvd_ft.launcher.watchers import Display, HostChange
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -127,8 +133,7 @@ class _Parts:
                     say(text)
                 return ended.code
             if ended.lost:
-                self._pool = self._pool.lost(ended.lost, time.monotonic(), random.random)
-                self._reached -= {*ended.lost}
+                self._lose(ended.lost)
             job = self._continued(part)
 
     @contextlib.contextmanager
@@ -204,19 +209,29 @@ class _Parts:
         )
         return EXIT_TOO_FEW
 
-    def why(self, now: float) -> str:
-        """As `Resizing.why`."""
+    def change(self, now: float) -> HostChange | None:
+        """As `Resizing.change`."""
         self._look(now)
-        change = self._pool.change(self._present, now)
-        if not change or not self._can_be_reached(change, now):
-            return ""
-        text = describe_change(self._present, change)
-        return f"{text}: going on with {slots_of(change)} ranks from the next step boundary"
+        chosen = self._pool.change(self._present, now)
+        if not chosen or not self._can_be_reached(chosen, now):
+            return None
+        why = describe_change(self._present, chosen)
+        return HostChange(why, slots_of(chosen), withdrawn(self._present, chosen))
+
+    def left(self, names: Sequence[str], *, lost: bool) -> None:
+        """As `Resizing.left`."""
+        self._present = tuple(host for host in self._present if host.name not in names)
+        if lost:
+            self._lose(names)
 
     def _look(self, now: float) -> None:
         found = self._hosts.poll(now)
         if found is not None:
             self._pool = self._pool.named(found)
+
+    def _lose(self, names: Sequence[str]) -> None:
+        self._pool = self._pool.lost(names, time.monotonic(), random.random)
+        self._reached -= {*names}
 
     def _can_be_reached(self, hosts: Sequence[Host], now: float) -> bool:
         """Returns whether mpirun has reached all of these; leaves out those that it cannot."""

@@ -40,6 +40,13 @@ def add_resizing(
         help="take in hosts up to N ranks (default: -np with -H; with a script no limit)",
     )
     group.add_argument(
+        "--in-place",
+        action="store_true",
+        help="without a host the others keep their processes, instead of starting again from a "
+        "checkpoint; the script has to deal out its data anew by an ElasticSampler or a reset "
+        "callback",
+    )
+    group.add_argument(
         "--elastic-timeout",
         type=duration,
         metavar="SECONDS",
@@ -88,8 +95,14 @@ def resizes(options: argparse.Namespace) -> bool:
                 "report of its own; give --report, and hvdft report --picture draws each"
             )
         return True
-    for flag in ("max_np", "elastic_timeout", "slots_per_host", "blacklist_cooldown_range"):
-        if getattr(options, flag) is not None:
+    for flag in (
+        "max_np",
+        "in_place",
+        "elastic_timeout",
+        "slots_per_host",
+        "blacklist_cooldown_range",
+    ):
+        if getattr(options, flag) not in (None, False):
             raise HvdFtError(
                 f"--{flag.replace('_', '-')} is of jobs that change their number of ranks; give "
                 "--min-np or --host-discovery-script too"

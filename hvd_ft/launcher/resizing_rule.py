@@ -130,6 +130,14 @@ def slots_of(hosts: Sequence[Host]) -> int:
     return sum(host.slots for host in hosts)
 
 
+def withdrawn(present: Sequence[Host], choice: Sequence[Host]) -> tuple[str, ...]:
+    """Returns the hosts that a running job gives up, if the others stay as they are; else ()."""
+    stays = {host.name: host.slots for host in choice}
+    if any(host not in present for host in choice):
+        return ()
+    return tuple(host.name for host in present if host.name not in stays)
+
+
 def describe_change(present: Sequence[Host], choice: Sequence[Host]) -> str:
     """Returns in words why a running job gets other hosts."""
     before = {host.name: host.slots for host in present}

@@ -53,6 +53,7 @@ CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job'
 HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # attempts to start agents while shims wait for one
 PREEMPTED = 128 + signal.SIGTERM
+NOT_STARTED = 2  # the exit code of agents that cannot begin
 HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
 
 
@@ -189,7 +190,7 @@ class _Run:
     def follow(self) -> int:
         """Starts generations of agents until the job has ended; returns the exit code."""
         generation = self._first_generation()
-        if self.job.resume and self.members.has_spares:
+        if self.job.resume and self.members.replaces:
             self.members.gone(self._reach(self.members.names, job_environment(self.job)))
             if over := self._await_hosts():
                 say(over.message)
@@ -275,12 +276,24 @@ class _Run:
         self._next_tick.set(now + TICK_SECONDS)
         self._tick(self.watch)
         self._watch_hosts(now)
-        if self.resizing and not self.ends_early and not self._why_ended and self._trains():
-            why = self.resizing.why(now)
-            if why and self.mpirun.runs:
-                say(why)
-                self.ends_early = True
-                self.asked_end.preempt()
+        if self.resizing:
+            self._resize(self.resizing, now)
+
+    def _resize(self, resizing: Resizing, now: float) -> None:
+        if left := self.members.take_left():
+            resizing.left(left, lost=True)
+        if self.ends_early or self._why_ended or not self._trains():
+            return
+        change = resizing.change(now)
+        if change is None or not self.mpirun.runs:
+            return
+        if change.withdrawn and self.members.withdraw(change.withdrawn):
+            resizing.left(change.withdrawn, lost=False)
+            self._end_mpirun(change.why, counts=False)
+        else:
+            say(f"{change.why}: going on with {change.size} ranks from the next step boundary")
+            self.ends_early = True
+            self.asked_end.preempt()
 
     def _trains(self) -> bool:
         """Returns whether every rank is beyond its first step: before that there is no state."""
@@ -405,6 +418,8 @@ class _Run:
         if self.signals.received:
             return 128 + self.asked_end.number
         if self.lifelines.exit_code is not None:
+            if self.lifelines.exit_code == NOT_STARTED:
+                self.lost = self.lost or self.members.unfilled  # not there either
             return self.lifelines.exit_code
         if self.files_stay or self._no_start or self.lost:
             return 1

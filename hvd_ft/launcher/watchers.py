@@ -1,5 +1,7 @@
 """What `run_job` calls while a job runs."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from hvd_ft.native.observer import Observer
@@ -17,12 +19,35 @@ class Display(Protocol):
     takes_output: bool
 
 
-class Resizing(Protocol):
-    """Decides whether a job is started again on other hosts."""
+@dataclass(frozen=True)
+class HostChange:
+    """A running job is to get other hosts.
 
-    def why(self, now: float) -> str:
-        """Returns why the job is to end at its next step boundary; "" while it is not.
+    Attributes:
+        why: in words.
+        size: its number of ranks there.
+        withdrawn: the hosts without which it would do, if that is all.
+    """
+
+    why: str
+    size: int
+    withdrawn: tuple[str, ...] = ()
+
+
+class Resizing(Protocol):
+    """Decides whether a job gets other hosts."""
+
+    def change(self, now: float) -> HostChange | None:
+        """Returns the change that is due: at the job's next step boundary; None: there is none.
 
         Args:
             now: seconds of time.monotonic().
+        """
+
+    def left(self, names: Sequence[str], *, lost: bool) -> None:
+        """The job goes on without these hosts, in its processes.
+
+        Args:
+            names: of them.
+            lost: whether they were lost; else they were given up.
         """

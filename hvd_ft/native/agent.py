@@ -4,9 +4,12 @@ Every name here stands for one in ``include/hvd_ft.h``, which documents it; fail
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
 """
 
+from collections.abc import Iterable
+
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
+from hvd_ft.native.rank_words import rank_words
 from hvd_ft.native.types import WaitResult
 
 
@@ -55,6 +58,11 @@ class Agent:
         if self._handle:
             abi.library().hvdft_agent_close(self._handle)
             self._handle = None
+
+    def ask_to_leave(self, ranks: Iterable[int]) -> None:
+        """Asks that ranks leave the job, if they have not yet."""
+        words = ffi.new("uint64_t[]", rank_words(ranks))
+        abi.library().hvdft_agent_ask_to_leave(self._handle, words)
 
     def started(self, incarnation: int, pid: int) -> None:
         abi.library().hvdft_agent_started(self._handle, incarnation, pid)

@@ -14,8 +14,9 @@ from typing import Any
 
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
-from hvd_ft.native.divergences import rank_words, read_divergence, struct_of
+from hvd_ft.native.divergences import read_divergence, struct_of
 from hvd_ft.native.observer import read_events
+from hvd_ft.native.rank_words import rank_words
 from hvd_ft.native.stacks import offer_stacks
 from hvd_ft.native.types import (
     Divergence,
@@ -26,8 +27,6 @@ from hvd_ft.native.types import (
     Snapshot,
     Snapshots,
 )
-
-_ROSTER_WORDS = 64  # for every rank that a job may have
 
 
 def version() -> str:
@@ -222,7 +221,7 @@ class Worker:
 
     def ask_to_leave(self, ranks: Iterable[int]) -> None:
         """Asks that ranks leave the job; returns when a roster without them is announced."""
-        words = ffi.new("uint64_t[]", rank_words(ranks, _ROSTER_WORDS))
+        words = ffi.new("uint64_t[]", rank_words(ranks))
         abi.checked(abi.library().hvdft_worker_ask_to_leave(words))
 
     def mark_request(self, position: int) -> None:

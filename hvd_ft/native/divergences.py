@@ -1,15 +1,15 @@
 """Divergences as the core has them: a structure with the ranks as bits and the name cut off."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
+from hvd_ft.native.rank_words import BITS, rank_words
 from hvd_ft.native.types import Divergence
 
 _FIELDS = dict(ffi.typeof("hvdft_divergence").fields)
 _NAME_BYTES = ffi.sizeof(_FIELDS["variable"].type)
-_WORDS, _BITS = _FIELDS["ranks"].type.length, 64  # of ranks
+_WORDS = _FIELDS["ranks"].type.length
 
 
 def struct_of(found: Divergence) -> Any:
@@ -20,23 +20,10 @@ def struct_of(found: Divergence) -> Any:
     name = found.variable.encode()
     if len(name) >= _NAME_BYTES:
         name = name[: _NAME_BYTES - 4].decode(errors="ignore").encode() + "…".encode()
-    words = rank_words((rank for rank in found.ranks if rank < _WORDS * _BITS), _WORDS)
+    words = rank_words((rank for rank in found.ranks if rank < _WORDS * BITS), _WORDS)
     return ffi.new(
         "hvdft_divergence *", (found.step, found.equal_step, found.variables, words, name)
     )
-
-
-def rank_words(ranks: Iterable[int], count: int) -> list[int]:
-    """Returns the words that have a bit for each of these ranks.
-
-    Args:
-        ranks: their numbers.
-        count: of words, each for 64 ranks.
-    """
-    words = [0] * count
-    for rank in ranks:
-        words[rank // _BITS] |= 1 << rank % _BITS
-    return words
 
 
 def read_divergence(read: Any, number: int) -> Divergence | None:
@@ -52,7 +39,7 @@ def read_divergence(read: Any, number: int) -> Divergence | None:
     out = ffi.new("hvdft_divergence *")
     if read(number, out):
         return None
-    bits = sum(int(word) << _BITS * at for at, word in enumerate(out.ranks))
+    bits = sum(int(word) << BITS * at for at, word in enumerate(out.ranks))
     return Divergence(
         variable=abi.text(out.variable),
         step=int(out.step),

@@ -32,12 +32,36 @@ def test_ranks_keep_their_numbers_when_a_spare_takes_a_place() -> None:
     assert str(third) == "2;n0:4@0,n1:2@2,n2:1@0"
 
 
+def test_a_place_without_a_host_of_its_own_is_a_guest() -> None:
+    first = Membership.first(HOSTS, 8)
+    after = first.vacated(1, "n2").withdrawn(0)
+    assert str(after) == "2;n0:4@0-,n2:2@1-,n2:2@0"
+    assert Membership.parse(str(after)) == after
+    assert [after.is_guest(number) for number in range(3)] == [False, True, False]
+    assert (after.staying, after.leaving) == (2, [0, 1, 2, 3, 4, 5])
+    moved = after.replaced(1, "n1")
+    assert moved.places[1] == Place("n1", 4, 2, 3, leaving=True)
+    assert not moved.is_guest(1)
+
+
 def test_hosts_without_a_rank_are_no_members() -> None:
     assert Membership.first(HOSTS, 4).hosts == (Host("n0", 4),)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "1;", "x;n0:1@0", "0;n0:1@1", "0;n0:0@0", "0;n0@0", "0;n0:1@0,", "0;a b:1@0"]
+    "text",
+    [
+        "",
+        "1",
+        "1;",
+        "x;n0:1@0",
+        "0;n0:1@1",
+        "0;n0:0@0",
+        "0;n0@0",
+        "0;n0:1@0,",
+        "0;a b:1@0",
+        "0;n0:1@0+",
+    ],
 )
 def test_what_is_no_membership_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a membership"):

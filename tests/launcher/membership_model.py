@@ -17,7 +17,7 @@ from typing import Any
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.node_lease import NodeLease
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, Replaced
+from hvd_ft.launcher.membership_rule import Limits, MembershipRule, Replaced, Vacated
 
 LEASE, MARGIN = 2, 2
 OLD = LEASE + MARGIN + 2  # messages do not live longer
@@ -87,7 +87,7 @@ class Bounds:
     Attributes:
         places: ranks of each place. spares: slots of each spare host. faults: how many links are
             cut and hosts killed. wire: messages on their way at once. epochs: how many changes.
-        launchers: how many take over.
+        launchers: how many take over. least: ranks with which the job goes on in place.
     """
 
     places: tuple[int, ...]
@@ -96,6 +96,7 @@ class Bounds:
     wire: int
     epochs: int
     launchers: int = 0
+    least: int | None = None
 
 
 def begin(bounds: Bounds) -> World:
@@ -103,7 +104,8 @@ def begin(bounds: Bounds) -> World:
     slots = (*bounds.places, *bounds.spares)
     named = [Host(f"n{number}", count) for number, count in enumerate(slots)]
     members = Membership.first(named[: len(bounds.places)], sum(bounds.places))
-    rule = MembershipRule.begin(Limits(LEASE, MARGIN), members, named, resumed_at=None)
+    limits, least = Limits(LEASE, MARGIN), bounds.least
+    rule = MembershipRule.begin(limits, members, named, resumed_at=None, least=least)
     world = World(
         rule, (Node(),) * len(slots), frozenset(), bounds.faults, launchers=bounds.launchers
     )
@@ -138,14 +140,17 @@ def shim_of(world: World, node: int, rank: int, epoch: int) -> Shim | None:
 
 def started(world: World) -> World:
     """A generation begins: hosts that can be reached have agents and shims for their places."""
-    for place in world.rule.members.places:
+    members = world.rule.members
+    for at, place in enumerate(members.places):
         number = node_of(place.host)
         node = world.nodes[number]
-        if not node.alive or node.cut or any(shim.epoch == place.since for shim in node.shims):
+        if not node.alive or node.cut or shim_of(world, number, place.first, place.since):
             continue
-        # What the host has of an older epoch is ended first.
         shims = tuple(Shim(rank, place.since, NodeLease(LEASE)) for rank in place.ranks)
-        world = with_node(world, number, replace(node, shims=shims))
+        # What the host has of an older epoch is ended first; of a guest's only its ranks'.
+        kept = [shim for shim in node.shims if shim.rank not in place.ranks]
+        others = tuple(kept) if members.is_guest(at) else ()
+        world = with_node(world, number, replace(node, shims=(*others, *shims)))
     return world
 
 
@@ -186,7 +191,7 @@ def look(world: World, lost: set[int]) -> World:
     acting = runners(world)
     rule, actions = world.rule.look(lost, reachable, 0)
     for action in actions:
-        if isinstance(action, Replaced):
+        if isinstance(action, Replaced | Vacated):
             place = world.rule.members.places[action.place]
             if set(place.ranks) & set(acting):
                 raise Violation(f"{action} while {acting} act")
@@ -290,7 +295,11 @@ def steps(world: World, bounds: Bounds) -> Iterator[tuple[str, World]]:
             yield f"place {place} is lost", look(world, {place})
     if world.launchers:
         rule = MembershipRule.begin(
-            world.rule.limits, world.rule.members, world.rule.named, resumed_at=0
+            world.rule.limits,
+            world.rule.members,
+            world.rule.named,
+            resumed_at=0,
+            least=bounds.least,
         )
         yield "another launcher", replace(world, rule=rule, launchers=world.launchers - 1)
 
@@ -299,11 +308,15 @@ def steps(world: World, bounds: Bounds) -> Iterator[tuple[str, World]]:
 
 
 def check_safe(world: World) -> None:
-    """No rank acts twice, and no host has two places."""
+    """No rank acts twice, and no host has two places but for guests, whose ranks leave."""
     for rank, where in runners(world).items():
         if len(where) > 1:
             raise Violation(f"rank {rank} acts on {where}")
-    hosts = [place.host for place in world.rule.members.places]
+    members = world.rule.members
+    own = [place for at, place in enumerate(members.places) if not members.is_guest(at)]
+    if not all(place.leaving or place in own for place in members.places):
+        raise Violation(f"guests that stay: {members}")
+    hosts = [place.host for place in own]
     if len(set(hosts)) < len(hosts) or set(hosts) & set(world.rule.spares):
         raise Violation(f"hosts {hosts}, spares {world.rule.spares}")
 
@@ -330,8 +343,16 @@ def check_goes_on(world: World) -> None:
         lost = {number for number, ticks in enumerate(silent) if ticks > LEASE + MARGIN}
         world = tick(look(world, lost) if lost else started(world))
     living = sum(node.alive for node in world.nodes)  # all have slots for any place
-    if living >= len(world.rule.members.places):
+    if living >= len(world.rule.members.places) or _could_do_without(world):
         raise Violation(f"the job does not go on: {world.rule.members}, {world.nodes}")
+
+
+def _could_do_without(world: World) -> bool:
+    """Returns whether ranks enough are on living hosts, rank 0 among them."""
+    places = world.rule.members.places
+    alive = [place for place in places if world.nodes[node_of(place.host)].alive]
+    stay = sum(place.size for place in alive if not place.leaving)
+    return world.rule.least is not None and stay >= world.rule.least and alive[0] is places[0]
 
 
 def _goes_on(world: World) -> bool:

@@ -9,10 +9,13 @@ CASES = {
     "two ranks a host": Bounds((2,), (2,), faults=1, wire=0, epochs=1),
     "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
     "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
+    "in place": Bounds((1, 1), (), faults=1, wire=0, epochs=2, least=1),
+    "in place after a spare": Bounds((1, 1), (1,), faults=0, wire=0, epochs=2, least=1),
 }
 LONG = {
     "overtaking and faults": Bounds((1,), (1,), faults=1, wire=2, epochs=2),
     "two places and faults": Bounds((1, 1), (1,), faults=1, wire=0, epochs=2),
+    "in place and faults": Bounds((1, 1, 1), (), faults=1, wire=0, epochs=2, least=1),
     "four hosts and faults": Bounds((1, 1), (1, 1), faults=1, wire=0, epochs=2),
 }
 

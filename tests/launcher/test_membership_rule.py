@@ -4,16 +4,25 @@ import pytest
 
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.membership import Membership
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
+from hvd_ft.launcher.membership_rule import (
+    Limits,
+    MembershipRule,
+    NoSpare,
+    Probe,
+    Replaced,
+    Vacated,
+)
 
 HOSTS = [Host("n0", 4), Host("n1", 2), Host("n2", 2)]
 SPARES = [Host("n3", 2), Host("n4", 4)]
 ALL = {"n3": True, "n4": True}
 
 
-def begin(resumed_at: float | None = None, spares: list[Host] = SPARES) -> MembershipRule:
-    members = Membership.first(HOSTS, 8)
-    return MembershipRule.begin(Limits(3, 1), members, [*HOSTS, *spares], resumed_at=resumed_at)
+def begin(
+    resumed_at: float | None = None, spares: list[Host] = SPARES, least: int | None = None
+) -> MembershipRule:
+    members, named = Membership.first(HOSTS, 8), [*HOSTS, *spares]
+    return MembershipRule.begin(Limits(3, 1), members, named, resumed_at=resumed_at, least=least)
 
 
 def heard(rule: MembershipRule, now: float, *ranks: int) -> MembershipRule:
@@ -96,3 +105,46 @@ def test_a_job_that_is_resumed_has_the_hosts_that_it_had() -> None:
     rule = MembershipRule.begin(Limits(3, 1), members, [*HOSTS, *SPARES], resumed_at=0)
     assert rule.spares == ("n1", "n4")
     assert rule.slots("n9") == 0
+
+
+def test_without_a_spare_the_ranks_of_a_lost_host_leave_from_another() -> None:
+    rule = heard(begin(spares=[], least=4), 10, 4)
+    assert rule.look([1], {}, 14) == (rule, ())  # a lease may be valid
+    rule, actions = rule.look([1], {}, 14.1)
+    assert actions == (Vacated(1, "n1", 1),)
+    assert str(rule.members) == "1;n0:4@0,n2:2@1-,n2:2@0"  # that with the fewest ranks
+    assert (rule.members.staying, rule.members.leaving) == (6, [4, 5])
+    assert not rule.answered(4, 0, 16)[1]
+    # The guest's host is lost, too: both places move, and one begins to leave.
+    rule, actions = rule.look([1, 2], {}, 20)
+    assert actions == (Vacated(1, "n2", 2), Vacated(2, "n2", 3))
+    assert str(rule.members) == "3;n0:4@0,n0:2@2-,n0:2@3-"
+    assert [rule.members.is_guest(number) for number in range(3)] == [False, True, True]
+
+
+def test_a_spare_goes_before_leaving() -> None:
+    rule = begin(spares=[Host("n3", 2)], least=2)
+    assert rule.look([1], {}, 0)[1] == (Probe("n3"),)
+    assert rule.look([1], {"n3": True}, 0)[1] == (Replaced(1, "n1", 1),)
+    assert rule.look([1], {"n3": False}, 0)[1] == (Vacated(1, "n1", 1),)
+
+
+def test_too_few_ranks_or_rank_0_are_not_left_behind() -> None:
+    rule = begin(spares=[], least=6)
+    assert rule.look([0], {}, 0)[1] == (NoSpare(0),)
+    assert rule.look([0, 1], {}, 0)[1] == (NoSpare(0), NoSpare(1))
+    assert rule.look([1, 2], {}, 0)[1] == (Vacated(1, "n1", 1), NoSpare(2))
+
+
+def test_hosts_that_answer_can_be_given_up() -> None:
+    rule = begin(spares=[], least=4)
+    after = rule.withdraw(["n1"])
+    assert after is not None
+    assert str(after.members) == "1;n0:4@0,n1:2@0-,n2:2@0"
+    assert after.answered(4, 0, 1)[1]  # it goes on until its ranks have left
+    assert after.withdraw(["n1"]) == after
+    both = after.withdraw(["n2"])
+    assert both is not None and both.members.staying == 4
+    assert rule.withdraw(["n0"]) is None
+    assert begin(spares=[], least=5).withdraw(["n1", "n2"]) is None
+    assert begin(spares=[]).withdraw(["n1"]) is None

@@ -13,8 +13,9 @@ from hvd_ft.job.hosts import Host, host_list, parse_hosts
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
-from hvd_ft.launcher.resizing_rule import Limits
+from hvd_ft.launcher.resizing_rule import Limits, withdrawn
 from hvd_ft.launcher.run import Ended
+from hvd_ft.launcher.watchers import HostChange
 
 LOST = Ended(1, lost=("n1",))
 RESIZED = Ended(143, resized=True)
@@ -158,10 +159,10 @@ def test_a_job_begins_with_as_many_ranks_as_it_was_given(made: Made) -> None:
 
 def test_a_host_that_is_found_is_taken_in(made: Made) -> None:
     def grows(made: Made, job: Job, running: Any) -> Ended:
-        assert running.why(1.0) == ""
+        assert running.change(1.0) is None
         made.hosts.set("n0:2,n1:1,n2:1,n3:2")
-        assert running.why(2.0) == ""  # it is probed first
-        assert running.why(3.0).startswith("the hosts have changed (n3 more): going on with 6")
+        assert running.change(2.0) is None  # it is probed first
+        assert running.change(3.0) == HostChange("the hosts have changed (n3 more)", 6)
         return RESIZED
 
     assert made.run(grows, Ended(0), limits=Limits(2, 6)) == 0
@@ -173,7 +174,7 @@ def test_a_host_that_cannot_be_reached_is_not_taken_in(made: Made) -> None:
 
     def stays(made: Made, job: Job, running: Any) -> Ended:
         made.hosts.set("n0:2,n1:1,n2:1,n3:2")
-        assert [running.why(now) for now in (1.0, 2.0, 3.0, 4.0, 5.0)] == [""] * 5
+        assert [running.change(now) for now in (1.0, 2.0, 3.0, 4.0, 5.0)] == [None] * 5
         return Ended(0)
 
     assert made.run(stays, limits=Limits(2, 6)) == 0
@@ -182,16 +183,42 @@ def test_a_host_that_cannot_be_reached_is_not_taken_in(made: Made) -> None:
 
 def test_a_lost_host_comes_back_after_its_cooldown(made: Made) -> None:
     def grows(made: Made, job: Job, running: Any) -> Ended:
-        assert running.why(0.0) == ""
+        assert running.change(0.0) is None
         beyond = 1e12
-        assert running.why(beyond) == ""  # it is probed again
-        assert "n1 more" in running.why(beyond)
+        assert running.change(beyond) is None  # it is probed again
+        assert "n1 more" in running.change(beyond).why
         return RESIZED
 
     ends = made.run(LOST, grows, Ended(0), limits=Limits(2, 4, (50.0, 100.0)))
     assert ends == 0
     # At the real time its cooldown is not over.
     assert made.parts()[2] == ("n0:2,n2:1", made.jobs[1].id)
+
+
+def test_in_place_hosts_are_given_up_or_lost_and_come_back(made: Made) -> None:
+    def changes(made: Made, job: Job, running: Any) -> Ended:
+        made.hosts.set("n0:2,n2:1")
+        less = HostChange("the hosts have changed (n1 less)", 3, ("n1",))
+        assert running.change(1.0) == less
+        running.left(["n1"], lost=False)
+        assert running.change(2.0) is None
+        made.hosts.set("n0:2,n1:1,n2:1")
+        assert running.change(3.0).why == "the hosts have changed (n1 more)"  # it may come back
+        made.hosts.set("n0:2,n2:1")
+        running.left(["n2"], lost=True)
+        assert running.change(4.0) is None
+        made.hosts.set("n0:2,n1:1,n2:1")
+        assert running.change(5.0) == HostChange("the hosts have changed (n1 more)", 3)
+        return Ended(0)
+
+    assert made.run(changes, limits=Limits(2)) == 0
+
+
+def test_only_whole_hosts_leave_in_place() -> None:
+    two = [Host("n0", 2), Host("n1", 2)]
+    assert withdrawn(two, two[:1]) == ("n1",)
+    assert withdrawn(two, [Host("n0", 2), Host("n1", 1)]) == ()
+    assert withdrawn(two, [Host("n0", 2), Host("n2", 2)]) == ()
 
 
 def test_names_of_reports() -> None:

@@ -4,6 +4,7 @@
 #include "base/doorbell.h"
 #include "arena/node_arenas.h"
 #include "arena/records.h"
+#include "arena/rosters.h"
 #include "base/error.h"
 #include "oplog/log_writer.h"
 
@@ -124,6 +125,11 @@ int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms) {
     if (again) return 0;
     hvdft::wait_doorbell(h.event_doorbell, ticket, timeout_ms);
   }
+}
+
+void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leaving) {
+  write_leave_request(agent->node().header().leave_requests[1], leaving);
+  agent->node().notify_log_writer();
 }
 
 void hvdft_agent_wake(hvdft_agent* agent) { notify(agent->node().header().event_doorbell); }

@@ -230,8 +230,8 @@ struct NodeHeader {
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
-  Roster rosters[kRosters];    // 1 and later
-  LeaveRequest leave_request;  // on rank 0's node; written by its worker, for a drill
+  Roster rosters[kRosters];        // 1 and later
+  LeaveRequest leave_requests[2];  // on rank 0's node: of its worker, for a drill; of its agent
 
   // Written by the checkpoint writer of rank 0's node, which asks for a mark; position + 1.
   Shared<uint64_t> mark_wanted;

@@ -241,6 +241,8 @@ HVDFT_API void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* 
 // (3), or the time is over or hvdft_agent_wake() was called (0). Only one thread may wait.
 HVDFT_API int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms);
 HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, from any thread
+// Rank 0's agent: as hvdft_worker_ask_to_leave, but does not wait.
+HVDFT_API void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leaving);
 // Whether the worker has announced that it ends by itself.
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
 // The last words of the worker of the present incarnation; "" if none.

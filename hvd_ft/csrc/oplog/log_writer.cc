@@ -54,7 +54,7 @@ bool LogWriter::step() {
   bool joins = answer_enter_requests();
   bool proposal = answer_proposal();
   bool marked = answer_mark_requests();
-  marked |= answer_leave_request();
+  marked |= answer_leave_requests();
   bool truncated = truncate();
   store_.publish_room();
   return joins || proposal || marked || truncated;
@@ -73,13 +73,16 @@ bool LogWriter::answer_mark_requests() {
   return any;
 }
 
-bool LogWriter::answer_leave_request() {
-  LeaveRequest& request = node_.header().leave_request;
-  uint64_t number = request.number.load(std::memory_order_acquire);
-  if (number == request.answered.load() || !announce(request)) return false;
-  request.answered.store(number, std::memory_order_seq_cst);
-  notify(node_.header().snapshot_doorbell);
-  return true;
+bool LogWriter::answer_leave_requests() {
+  bool any = false;
+  for (LeaveRequest& request : node_.header().leave_requests) {
+    uint64_t number = request.number.load(std::memory_order_acquire);
+    if (number == request.answered.load() || !announce(request)) continue;
+    request.answered.store(number, std::memory_order_seq_cst);
+    notify(node_.header().snapshot_doorbell);
+    any = true;
+  }
+  return any;
 }
 
 // Announces a roster without the ranks that are to leave, if any of them is present. False: not

@@ -27,7 +27,7 @@ class LogWriter {
   bool answer_enter_requests();
   bool answer_proposal();
   bool answer_mark_requests();
-  bool answer_leave_request();
+  bool answer_leave_requests();
   bool announce(const LeaveRequest& request);
   uint64_t restart_of(const Loop& loop, int rank) const;
   void publish_oldest();

@@ -37,7 +37,7 @@ uint64_t hvdft_worker_roster_due(void) {
 int hvdft_worker_ask_to_leave(const uint64_t* leaving) {
   const Worker& w = *the_worker();
   auto& h = w.node->header();
-  auto& request = h.leave_request;
+  auto& request = h.leave_requests[0];
   write_leave_request(request, leaving);
   w.node->notify_log_writer();
   for (;;) {

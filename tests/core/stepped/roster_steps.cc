@@ -16,7 +16,7 @@ constexpr uint64_t kOfRank1 = 1 << 1, kOfRank2 = 1 << 2;
 
 void ask_to_leave(Node& node, uint64_t ranks) {
   uint64_t words[kMaxRanks / 64] = {ranks};
-  write_leave_request(node.header().leave_request, words);
+  write_leave_request(node.header().leave_requests[0], words);
 }
 
 void propose_roster(Node& node, uint32_t number) {
@@ -83,7 +83,7 @@ bool a_log_writer_is_killed(uint64_t at) {
   work(next);
   check_whole(node);
   CHECK(latest_roster(node) == 1 && h.rosters[0].mark == 1);
-  CHECK(h.leave_request.answered == 1);
+  CHECK(h.leave_requests[0].answered == 1);
   ask_to_leave(node, kOfRank2);
   work(next);
   if (h.log_length == 0) {  // the coordinator proposes it again
@@ -105,18 +105,18 @@ void what_changes_nothing_is_answered() {
   log_writer.open();
   ask_to_leave(node, 1);
   work(log_writer);
-  CHECK(latest_roster(node) == 0 && node.header().leave_request.answered == 1);
+  CHECK(latest_roster(node) == 0 && node.header().leave_requests[0].answered == 1);
   ask_to_leave(node, kOfRank1 | 1);
   work(log_writer);
   propose_roster(node, 1);
   work(log_writer);
   ask_to_leave(node, kOfRank1);
   work(log_writer);
-  CHECK(latest_roster(node) == 1 && node.header().leave_request.answered == 3);
+  CHECK(latest_roster(node) == 1 && node.header().leave_requests[0].answered == 3);
   for (uint64_t n = 1; n < kRosters; ++n) node.header().rosters[n].mark = 1;
   ask_to_leave(node, kOfRank2);
   work(log_writer);
-  CHECK(latest_roster(node) == kRosters && node.header().leave_request.answered == 4);
+  CHECK(latest_roster(node) == kRosters && node.header().leave_requests[0].answered == 4);
 }
 
 // A rank that has left keeps nothing in the log; one that is to leave does until it has ended.

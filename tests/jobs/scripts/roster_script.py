@@ -1,17 +1,21 @@
 """A training loop in whole numbers whose ranks may become fewer; each prints what it ends with.
 
 Every step adds up something of each present rank, in a compiled function, averages, gathers and
-broadcasts; so the result tells which ranks took part in which step.
+broadcasts; so the result tells which ranks took part in which step. Rank 0 tells on stderr when
+PAUSE steps are done, and waits then until the file AWAIT is there, if there is such a variable.
 """
 
+import os
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
 
-STEPS = 40
+STEPS, PAUSE = 40, 20
 VALUES = 5000  # more than a view's 16 KiB
 
 hvd.init()
@@ -39,6 +43,10 @@ def step(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 state.register_reset_callbacks([reset])
 state.sync()
 while state.batch < STEPS:
+    if hvd.rank() == 0 and state.batch == PAUSE and (awaited := os.environ.get("AWAIT")):
+        print(f"{PAUSE} steps are done", file=sys.stderr, flush=True)
+        while not Path(awaited).exists():
+            time.sleep(0.01)
     before = weights.numpy()
     rank, size = hvd.rank(), hvd.size()
     average, gathered, last = step(tf.constant(float(state.batch), tf.float64))

@@ -1,0 +1,62 @@
+"""Hosts are lost or given up, and their ranks leave the running job; the others keep going."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPTS, Cluster, running_cluster
+from test_lost_hosts import expect_clear
+from test_network import Running, disturb
+from test_resizing_jobs import ends, start
+from test_rosters import STEPS, trained
+
+WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "roster_script.py")]
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with running_cluster("-n", "4") as cluster:
+        yield cluster
+
+
+class InPlace:
+    """A job of roster_script.py whose hosts are lost while rank 0 waits after 20 steps."""
+
+    def __init__(self, nodes: Cluster, folder: Path, *flags: str) -> None:
+        self.go_on = folder / "go on"
+        keep = ["--checkpoint-dir", str(folder / "c")]
+        env = {"AWAIT": str(self.go_on)}
+        self.running: Running = start(nodes, *flags, "--in-place", *keep, work=WORK, env=env)
+        self.running.await_line("20 steps are done")
+
+    def end(self) -> tuple[str, str]:
+        self.go_on.touch()
+        code, out, err = self.running.end()
+        assert code == 0, err
+        return out, err
+
+
+def check(out: str, err: str, before: int, after: int) -> int:
+    """Checks what the ranks end with; returns the step from which on there were fewer."""
+    (found,) = re.findall(rf"from step (\d+) on the job has {after} ranks instead of {before}", err)
+    step = int(found)
+    sizes = [before] * step + [after] * (STEPS - step)
+    assert [line.split("; ")[1] for line in ends(out)] == [
+        f"{trained(sizes):.0f} {sizes} 1 {after}"
+    ] * after
+    return step
+
+
+@pytest.mark.shows
+def test_the_ranks_of_a_lost_host_leave(nodes: Cluster, tmp_path: Path) -> None:
+    hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1"]
+    job = InPlace(nodes, tmp_path, *hosts, "--min-np", "2")
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("host n1 is lost; its rank 2 continues on n2 until it leaves the job")
+    out, err = job.end()
+    assert check(out, err, 4, 3) in (21, 22)
+    assert not re.search(r"rank \d+ died", err)  # who stays was not started again
+    expect_clear(nodes, "n0", "n2")
