@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test wheel sim lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim lint sanitize experiments bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
@@ -40,11 +40,14 @@ mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.
 quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: a few minutes
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
-test: setup ## all tests; what is skipped is listed with its reason
+test: setup ## all tests without a job, and of those with one what shows each promise (10 minutes)
+	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal --short
+
+full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
-	@$(VENV)/python -m pytest -m install tests/install/test_wheel.py
+	@$(VENV)/python -m pytest -m 'install or not install' tests/install/test_wheel.py
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out

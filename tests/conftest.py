@@ -76,9 +76,12 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--quick`."""
+    """Adds `--quick` and `--short`."""
     parser.addoption(
         "--quick", action="store_true", help="only tests that need neither a job nor TensorFlow"
+    )
+    parser.addoption(
+        "--short", action="store_true", help="of those that start jobs only what shows a promise"
     )
 
 
@@ -90,12 +93,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what starts jobs, for `--quick`."""
-    if not config.getoption("quick"):
+    """Leaves out what starts jobs, for `--quick`; for `--short` all but the promises."""
+    quick, short = config.getoption("quick"), config.getoption("short")
+    if not quick and not short:
         return
-    left_out = [item for item in items if _starts_jobs(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    shown: set[object] = set()
+    kept: list[pytest.Item] = []
+    for item in items:
+        function = getattr(item, "function", item)
+        if not _starts_jobs(item):
+            kept.append(item)
+        elif short and item.get_closest_marker("shows") and function not in shown:
+            shown.add(function)  # its first case
+            kept.append(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
+    items[:] = kept
 
 
 def _starts_jobs(item: pytest.Item) -> bool:

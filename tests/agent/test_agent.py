@@ -128,6 +128,7 @@ def test_a_job_that_goes_well_ends_with_0(run_agents: RunAgents) -> None:
     assert sorted(ended.out.split("\n")) == ["", "0 0", "1 0", "2 0"]
 
 
+@pytest.mark.shows
 def test_a_worker_that_dies_is_started_again(run_agents: RunAgents) -> None:
     ended = run_agents("tell(rank, incarnation)\nif rank == 1 and incarnation < 2: die()")
     assert ended.code == 0
@@ -173,6 +174,7 @@ def test_an_orderly_exit_code_is_the_jobs(run_agents: RunAgents) -> None:
     assert messages(ended) == ["hvdft: the worker of rank 1 ended with exit code 7"]
 
 
+@pytest.mark.shows
 def test_a_crash_loop_ends_the_job(run_agents: RunAgents) -> None:
     body = "if rank == 0:\n    tell('last words')\n    die()\nhang()"
     ended = run_agents(body, env={"HOROVOD_FT_MAX_FAILURES": "1"})
@@ -223,6 +225,7 @@ def test_a_signal_may_reach_an_agent_when_the_job_has_ended(run_agents: RunAgent
     assert ended.code == 128 + signal.SIGINT, ended.err
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("victim", ["agent", "shim", "mpirun"])
 def test_nothing_is_left_when_something_is_killed(run_agents: RunAgents, victim: str) -> None:
     ended = run_agents(f"if rank == 1: {victim}.kill()\nhang()")
@@ -274,6 +277,7 @@ hang()
     assert run_agents(body).code == 128 + 15
 
 
+@pytest.mark.shows
 def test_hook_commands(run_agents: RunAgents, tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = (
@@ -306,6 +310,7 @@ if rank == 1 and incarnation == 0: die()
 """
 
 
+@pytest.mark.shows
 def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
     path = tmp_path / "report.jsonl"
     run_agents("if rank == 1 and incarnation == 0: die()", "--report", str(path))
@@ -323,6 +328,7 @@ def test_the_report(run_agents: RunAgents, tmp_path: Path) -> None:
     assert own == [("STARTED", 0), ("FAILED", 0), ("STARTED", 1), ("DONE", 1)]
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("flags", "command", "text"),
     [

@@ -126,6 +126,7 @@ def run_agent(run_hvdft: RunHvdft, environ: dict[str, str]) -> Ended:
     return run_hvdft(command, env={**mpi_environment(), **environ}, program=AGENT)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("launcher", [open_mpi, mpich, srun])
 def test_an_agent_of_a_foreign_launcher_does_not_train(
     run_hvdft: RunHvdft, launcher: Variables

@@ -145,6 +145,7 @@ def test_only_one_of_two_nodes_completes(tmp_path: Path, monkeypatch: pytest.Mon
     assert manifest(tmp_path).missing == []
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("nodes", [[0, 1], [0, 1, 2]], ids=["all are there", "one is lost"])
 def test_two_nodes_may_complete_at_any_moment_of_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[int]

@@ -70,6 +70,7 @@ def until(what: str, happened: Iterator[bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.shows
 def test_a_node_is_a_host_of_its_own(cluster: Cluster) -> None:
     cluster.sh("n0", "touch /dev/shm/mine")
     told = cluster.sh(
@@ -130,6 +131,7 @@ def test_ssh_runs_no_start_up_files(cluster: Cluster) -> None:
     assert cluster.sh("n0", "ssh n1 'echo $0 $SHELL'") == "/bin/sh /bin/sh\n"
 
 
+@pytest.mark.shows
 def test_ssh_enters_a_node(cluster: Cluster) -> None:
     assert cluster.sh("n0", "echo word | ssh -q -o A=b n1 -p 22 'cat; hostname; pwd; echo $X'") == (
         f"word\nn1\n{Path.home()}\n\n"
@@ -201,6 +203,7 @@ def test_mpirun_places_ranks_as_told(cluster: Cluster, placement: str, tmp_path:
     assert " ".join(line.split()[1] for line in ranks) == PLACEMENTS[placement]
 
 
+@pytest.mark.shows
 def test_ranks_of_several_nodes_talk(cluster: Cluster) -> None:
     code = "from mpi4py.MPI import COMM_WORLD as w; print(w.allreduce(2**w.rank))"
     ended = cluster.hvdft(
@@ -211,6 +214,7 @@ def test_ranks_of_several_nodes_talk(cluster: Cluster) -> None:
     assert (ended.code, sorted(ended.out)) == (0, sorted("7\n" * 3)), ended
 
 
+@pytest.mark.shows
 def test_horovodrun_takes_uneven_slots(cluster: Cluster) -> None:
     hosts = cluster.hvdft("hosts", "4-3-1").out.strip()
     assert hosts == "n0:4,n1:3,n2:1"
@@ -231,6 +235,7 @@ def test_hvdft_run_starts_workers_on_the_nodes(cluster: Cluster) -> None:
     assert sorted(ended.out.split("\n")) == ["", "0 on n0", "1 on n0", "2 on n1", "3 on n2"]
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -358,6 +363,7 @@ def shared_memory() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
 
 
+@pytest.mark.shows
 @pytest.mark.job
 def test_kill_takes_processes_shared_memory_and_network_at_once() -> None:
     with running_cluster("-n", "2") as cluster:

@@ -80,8 +80,9 @@ def run_test(programs: Path, arena_dir: Path) -> RunTest:
 
 @pytest.fixture
 def size(request: pytest.FixtureRequest) -> list[str]:
-    """The argument with which the longest of the tests explore less, for `--quick`."""
-    return ["small"] if request.config.getoption("quick") else []
+    """The argument with which the longest explore less, for `--quick` and `--short`."""
+    options = request.config.option
+    return ["small"] if options.quick or options.short else []
 
 
 @pytest.mark.parametrize(

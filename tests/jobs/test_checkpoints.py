@@ -53,6 +53,7 @@ def resume(run_hvdft: RunHvdft, folder: Path, *flags: str, ranks: int = RANKS) -
     return run_hvdft(["run", "-np", str(ranks), "--resume", str(folder), *flags, *SCRIPT])
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("plan", ["end:0:6", "end:1:9", "end:2:11"])
 def test_a_job_that_ended_goes_on_exactly(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str], plan: str
@@ -94,6 +95,7 @@ def test_a_resumed_job_has_checkpoints_of_its_own_and_survives_kills(
     assert results(resume(run_hvdft, tmp_path / "c")) == undisturbed
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_preemption(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str], number: int
@@ -226,6 +228,7 @@ def test_a_full_disk_does_not_stop_the_training(
     assert ended.err.count("No space left on device") == 1, ended.err
 
 
+@pytest.mark.shows
 def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(
     run_hvdft: RunHvdft, tmp_path: Path
 ) -> None:

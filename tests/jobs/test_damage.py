@@ -36,6 +36,7 @@ def of_training(run_hvdft: RunHvdft, folder: Path, what: str) -> Ended:
     return damaged(run_hvdft, what, script, *flags)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -60,6 +61,7 @@ def test_a_damaged_arena(run_hvdft: RunHvdft, tmp_path: Path, what: str, said: s
     assert f"--resume {tmp_path} goes on from step 8 of training loop 0 ({left.name})" in ended.err
 
 
+@pytest.mark.shows
 def test_a_damaged_snapshot(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     """Neither a worker nor a checkpoint goes on from it."""
     ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{INPUT_AREA}")

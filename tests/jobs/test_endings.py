@@ -51,6 +51,7 @@ def run(
     return run_hvdft(["run", "-np", "2", sys.executable, str(script)], env=env)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("before", "body", "op"),
     [
@@ -140,6 +141,7 @@ if rank == 0: os._exit(0)
 LOOP = "if rank == 1: raise ValueError(f'bad batch in incarnation {incarnation}')\nreduce('second')"
 
 
+@pytest.mark.shows
 def test_the_last_words_of_a_crash_loop(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     ended = run(run_hvdft, tmp_path, LOOP, env={"HOROVOD_FT_MAX_FAILURES": "1"})
     assert ended.code == 1
@@ -165,6 +167,7 @@ def test_the_last_words_before_init(run_hvdft: RunHvdft, tmp_path: Path) -> None
     assert "ended with exit code 1 before hvd.init(): FileNotFoundError: [Errno 2] No" in ended.err
 
 
+@pytest.mark.shows
 def test_horovodrun_gives_a_code_that_is_not_0(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT.format(before="raise KeyError('x')", body=""))

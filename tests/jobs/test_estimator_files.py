@@ -118,6 +118,7 @@ def test_a_stock_estimator_writes_and_a_run_config_keeps_it_from_it(
     assert len(left) == 1
 
 
+@pytest.mark.shows
 def test_a_patched_estimator_writes_nothing(
     written: Callable[..., dict[str, list[str]]], patched_estimator: Path, tmp_path: Path
 ) -> None:

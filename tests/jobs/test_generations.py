@@ -50,6 +50,7 @@ def generations(ended: Ended) -> int:
     return ended.err.count("; starting generation")
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("drill", ["agent=0,op=31", "mpirun,step=20"])
 def test_the_weights_are_those_of_an_undisturbed_run(
     run_hvdft: RunHvdft, once: Once, tmp_path: Path, drill: str
@@ -104,6 +105,7 @@ def test_a_shim_dies_or_is_stopped(run_hvdft: RunHvdft, number: str) -> None:
     assert "takes its place" in ended.err
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("rank", [0, 1], ids=["leader", "other"])
 def test_a_stopped_agent_is_found_and_replaced(run_hvdft: RunHvdft, rank: int) -> None:
     stop = ["--inject", f"agent={rank},step=10,signal=STOP"]
@@ -377,6 +379,7 @@ def launcher_on(cluster: Cluster) -> psutil.Process:
 
 
 # Between the death of mpirun and that of the launcher new agents may be on their way.
+@pytest.mark.shows
 @pytest.mark.parametrize("gap", [None, 0.0, 0.3, 1.0, 2.0])
 def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(
     slow_cluster: Cluster, gap: float | None

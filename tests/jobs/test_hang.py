@@ -171,6 +171,7 @@ os.write(1, f"TOTAL {total}\\n".encode())  # in one piece
 """
 
 
+@pytest.mark.shows
 def test_stuck_workers_are_killed_and_restarted(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     ended = run(run_hvdft, tmp_path, "stops", "loops", "waits", max_failures=3)
     assert ended.code == 0, ended.err

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import RunHvdft
 
 JOB = """\
@@ -65,6 +66,7 @@ hvd.allreduce(tf.ones([1]), name="end")
 """
 
 
+@pytest.mark.shows
 def test_an_idle_job_costs_next_to_nothing(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(JOB)

@@ -54,6 +54,7 @@ model.fit(data, verbose=0, callbacks=[hvd.callbacks.FaultTolerance(), steps])
 """
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("script", "mib", "later"),
     [(SCRIPT, 104, "step 2 begins"), (FIT, 80, "step 2 is done")],

@@ -133,6 +133,7 @@ def works(*short: str) -> pytest.MarkDecorator:
     )
 
 
+@pytest.mark.shows
 @works("large ops")
 @pytest.mark.parametrize("seconds", [3, 10, pytest.param(25, marks=long)])
 def test_a_link_that_is_down_for_a_while(
@@ -254,6 +255,7 @@ def test_a_link_that_is_slow_for_20_seconds(nodes: Cluster, work: tuple[int, int
     await_clear(nodes, 10, "".join(running.err))
 
 
+@pytest.mark.shows
 def test_a_host_that_dies_ends_the_job_at_once_and_is_named(nodes: Cluster) -> None:
     running = start(nodes, LARGE)
     disturb(nodes, "kill")
@@ -288,5 +290,6 @@ def test_a_host_that_cannot_be_reached_at_the_start_is_named(nodes: Cluster) -> 
     ended = nodes.hvdft("run", "--", sys.executable, "-m", "hvd_ft.cli", *job)
     assert ended.code == 1
     lines = [line for line in ended.err.splitlines() if not line.startswith("ssh:")]
-    assert len(lines) == 1, ended.err
-    assert lines[0].startswith("hvdft: host n1 (rank 1) cannot be reached: ")
+    assert lines[0].startswith("hvdft: network: "), ended.err
+    assert len(lines) == 2, ended.err
+    assert lines[1].startswith("hvdft: host n1 (rank 1) cannot be reached: ")

@@ -157,6 +157,7 @@ def test_a_worker_that_is_alone_on_its_node_dies_and_the_sums_are_right(
     assert len({hashed for _, _, hashed in sums}) == 1
 
 
+@pytest.mark.shows
 def test_a_worker_dies_and_the_weights_are_the_same(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_no_point_of_messages_is_left_out() -> None:
     assert {drill.point for drill in drills} >= MESSAGE_POINTS
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("style", "name"),
     [*(("loop", name) for name in DRILLS), ("all", "between send and receive, everyone")],
@@ -116,6 +117,7 @@ def test_the_report_tells_of_a_script_without_collectives(
     assert "rank 1 is back after" in ended.err
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("style", "said"),
     [

@@ -116,6 +116,7 @@ def test_no_point_is_left_out() -> None:
     assert {parse(text).point for text in drills} == set(Point) - elsewhere
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("name", DRILLS)
 def test_killed_ranks_change_nothing(
     run_hvdft: RunHvdft, once: Once, tmp_path: Path, name: str
@@ -226,6 +227,7 @@ hvd.allreduce(tf.ones([3]), name="never")
 DENSE = "ALLREDUCE average float32 [3] "
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("what", "said"),
     [

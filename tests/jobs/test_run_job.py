@@ -70,6 +70,7 @@ def test_the_exit_code_is_the_workers(run_job: RunJob) -> None:
     assert run_job("end(3)").code == 3
 
 
+@pytest.mark.shows
 def test_a_worker_that_dies_is_restarted_and_the_report_tells(
     run_job: RunJob, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_worker_that_dies_is_restarted_and_the_report_tells(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_ends_the_job(run_job: RunJob, name: str, code: int) -> None:
     ended = run_job(f"if first: launcher.send_signal(signal.{name})\nwait()")
@@ -144,6 +146,7 @@ def test_a_script_that_is_still_importing_has_nothing_to_say(
     assert ended.err == "hvdft: stopped by SIGINT\n"
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("script", "code", "line"),
     [
@@ -184,6 +187,7 @@ def test_what_fails_again_and_again_is_not_tried_again_and_again(
     assert sum("restarting as incarnation" in said for said in ours) == ("again" in line)
 
 
+@pytest.mark.shows
 def test_a_killed_launcher_takes_the_job_along(
     run_job: RunJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

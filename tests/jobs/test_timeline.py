@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import RunHvdft
 
 SCRIPT = """\
@@ -15,6 +16,7 @@ for i in range(20):
 """
 
 
+@pytest.mark.shows
 def test_waits_and_replays_are_in_the_timeline(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     timeline = tmp_path / "timeline.json"

@@ -15,6 +15,7 @@ from hvd_ft.job.settings import Settings
 FLAT = ("--topology", "flat")
 
 
+@pytest.mark.shows
 @pytest.mark.timeout(300)
 def test_ranks_of_one_host_in_a_ring(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     undisturbed = train(run_hvdft, tmp_path, "keras", flags=FLAT).results

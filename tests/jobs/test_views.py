@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from conftest import SCRIPTS, RunHvdft
 
 SCRIPT = str(SCRIPTS / "views_script.py")
@@ -12,6 +13,7 @@ def digests(text: str) -> list[str]:
     return sorted(line for line in text.splitlines() if line.startswith("rank "))
 
 
+@pytest.mark.shows
 def test_held_over_snapshots_kills_and_shutdown(run_hvdft: RunHvdft) -> None:
     command = [sys.executable, SCRIPT]
     undisturbed = run_hvdft(["run", "-np", "3", *command])

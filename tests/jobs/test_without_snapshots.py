@@ -68,6 +68,7 @@ def lines(run_hvdft: RunHvdft, tmp_path: Path, *arguments: str) -> int:
     return ended.err.count(LINE)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("styles", [["fit", "loop"], ["session"]], ids=["fit", "session"])
 def test_a_training_without_snapshots_says_so_once(
     run_hvdft: RunHvdft, tmp_path: Path, styles: list[str]

@@ -72,6 +72,7 @@ else:
 """
 
 
+@pytest.mark.shows
 def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script = tmp_path / "running.py"
     script.write_text(RUNNING)

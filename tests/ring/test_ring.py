@@ -25,6 +25,7 @@ def run(run_hvdft: RunHvdft, ranks: int, mode: str, fabrics: str = "shm"):
     return run_hvdft([], env={**ours, **tcp}, program=command)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
 def test_every_variant_gives_the_bits_of_numpy(run_hvdft: RunHvdft, ranks: int) -> None:
     ended = run(run_hvdft, ranks, "endpoints")
@@ -76,6 +77,7 @@ def test_what_the_user_has_set_stays() -> None:
     assert done.stdout == "0\n"
 
 
+@pytest.mark.shows
 def test_on_several_nodes(cluster: Cluster, tmp_path: Path) -> None:
     machines = tmp_path / "machines"
     cluster.hvdft("hosts", "2-2-1", "--machine-file", str(machines))

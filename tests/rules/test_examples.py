@@ -12,6 +12,7 @@ pytest.importorskip("sklearn")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_survives_a_kill(run_hvdft: RunHvdft, example: Path, tmp_path: Path) -> None:
     # The one with laps loses rank 0, which notes them.

@@ -11,6 +11,7 @@ from conftest import ROOT, RunHvdft
 from experiments.locality.core import compile_sum
 
 
+@pytest.mark.shows
 def test_localitys_core_sums_without_tensorflow(
     run_hvdft: RunHvdft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def test_other_ranks_say_nothing(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.shows
 @pytest.mark.job
 def test_a_fit_is_timed_and_resumed_without_a_lap_twice(alone: Any, tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")

@@ -27,7 +27,10 @@ from keras_script import (  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 
 keras = tf.keras
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:non-integer arguments"),  # Keras's own
+]
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,7 @@ def noisy_layers() -> list[Any]:
     ]
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("eagerly", [False, True], ids=["traced", "eager"])
 def test_what_layers_and_operations_draw_is_drawn_again(
     eagerly: bool, capsys: pytest.CaptureFixture[str]

@@ -39,7 +39,10 @@ from hvd_ft.worker.snapshot_interval import FIRST_STEPS  # noqa: E402
 from hvd_ft.worker.snapshot_writer import SnapshotWriter  # noqa: E402
 
 keras = tf.keras
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:non-integer arguments"),  # Keras's own
+]
 
 
 def train(
@@ -97,6 +100,7 @@ def resumed(
     return model, history, worker
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("data", DATA)
 def test_a_killed_fit_ends_as_an_undisturbed_one(data: str) -> None:
     weights, history, batches = undisturbed(data)
@@ -179,6 +183,7 @@ def test_no_snapshot_at_the_end_of_an_epoch_of_unknown_length() -> None:
     assert resumed_history == history
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     "compile_args",
     [
@@ -198,6 +203,7 @@ def test_ways_to_compile(compile_args: Callable[[], dict[str, Any]]) -> None:
     assert resumed_history == history
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("data", ["augmented", "generator"])
 def test_validation_data_is_where_it_was(data: str) -> None:
     def script(worker: FakeWorker, kill_after: int | None) -> tuple[Any, ...]:
@@ -304,6 +310,7 @@ def test_a_model_is_built_from_what_it_was_called_with() -> None:
     assert worker.jumps == [0]
 
 
+@pytest.mark.shows
 def test_no_snapshot_while_a_collective_is_on_its_way() -> None:
     arena = FakeArena()
     with incarnation(arena, 0) as worker:
@@ -351,6 +358,7 @@ def test_without_an_agent_nothing_changes() -> None:
     assert_same(everything(model), weights)
 
 
+@pytest.mark.shows
 def test_another_model_is_refused() -> None:
     arena = FakeArena()
     killed("reshuffle", arena, 0, 5)

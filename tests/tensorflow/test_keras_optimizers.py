@@ -23,7 +23,10 @@ KERAS, LEGACY = keras.optimizers, keras.optimizers.legacy
 NEW = [kind for kind in public(KERAS, KERAS.Optimizer) if "LossScale" not in kind.__name__]
 OLD = [kind for kind in public(LEGACY, LEGACY.Optimizer) if "LossScale" not in kind.__name__]
 STEPS, KILL_AFTER, EVERY = 7, 5, 3
-pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integer arguments")
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integer arguments"),
+]
 
 
 def wrapped(optimizer: Any, **options: Any) -> Any:
@@ -103,6 +106,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(kind, way, id=name, marks=() if now else pytest.mark.long)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(("kind", "way"), list(cases()))
 def test_every_optimizer(kind: type, way: str) -> None:
     if "loss scale" in way:

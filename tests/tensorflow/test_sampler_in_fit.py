@@ -24,7 +24,10 @@ from hvd_ft.tensorflow.sampler import ElasticSampler  # noqa: E402
 from hvd_ft.worker.sharding import epoch_order, shard  # noqa: E402
 
 keras = tf.keras
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:non-integer arguments"),  # Keras's own
+]
 
 
 class Plan(keras.callbacks.Callback):
@@ -88,6 +91,7 @@ def expected_of_fit(changes: dict[int, tuple[int, int]], drop: bool = False) -> 
     return found
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_killed_fit_ends_as_an_undisturbed_one(drop: bool) -> None:
     with incarnation(FakeArena(), 0) as worker:

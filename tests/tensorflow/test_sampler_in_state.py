@@ -25,7 +25,10 @@ from hvd_ft.tensorflow.state import State  # noqa: E402
 from hvd_ft.worker.sharding import epoch_order, shard  # noqa: E402
 
 keras = tf.keras
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:non-integer arguments"),  # Keras's own
+]
 
 
 def make_state(sampler: ElasticSampler) -> State:
@@ -94,6 +97,7 @@ def contents(state: State) -> list[np.ndarray]:
 LOOPS = {"dataset": by_dataset, "draws": by_draws, "recording": by_recording}
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
     loop = LOOPS[name]
@@ -132,6 +136,7 @@ def test_the_number_of_ranks_may_change_in_a_step(name: str, ranks: Ranks) -> No
     assert begin == 0, "the last epoch has ended too"
 
 
+@pytest.mark.shows
 def test_a_state_has_to_have_the_sampler() -> None:
     sampler = ElasticSampler(SAMPLES)
     with pytest.raises(HvdFtError, match="ElasticSampler is not in this State"):

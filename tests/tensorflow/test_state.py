@@ -18,7 +18,10 @@ from hvd_ft.tensorflow import state as state_module  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
 
 keras = tf.keras
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments")  # Keras's own
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:non-integer arguments"),  # Keras's own
+]
 X = np.arange(60, dtype=np.float32).reshape(20, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
 BATCHES = 5
@@ -109,6 +112,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
     script: Any = SCRIPTS[name]
@@ -137,6 +141,7 @@ def test_a_finished_loop_is_passed_without_a_step() -> None:
     assert arena.loops[0].position == 1 + BATCHES
 
 
+@pytest.mark.shows
 def test_sync_broadcasts_slots_and_values(broadcasts: list[int]) -> None:
     state = make_state(lr=0.1)
     state.sync()
@@ -167,6 +172,7 @@ def test_bare_variables_are_kept() -> None:
     assert worker.jumps == [0]
 
 
+@pytest.mark.shows
 def test_misuse_is_named() -> None:
     with pytest.raises(HvdFtError, match="model unbuilt is not built"):
         State(keras.Sequential([keras.layers.Dense(1)], name="unbuilt"))
