@@ -60,3 +60,44 @@ def test_the_ranks_of_a_lost_host_leave(nodes: Cluster, tmp_path: Path) -> None:
     assert check(out, err, 4, 3) in (21, 22)
     assert not re.search(r"rank \d+ died", err)  # who stays was not started again
     expect_clear(nodes, "n0", "n2")
+
+
+def test_two_hosts_one_after_the_other_and_a_death_on_the_way(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    """The second one has the guest of the first; a rank that leaves dies before it has left."""
+    drill = ["--inject", "rank=2,incarnation=1,point=restore"]
+    job = InPlace(nodes, tmp_path, "-np", "4", "-H", "n0:2,n1:1,n2:1", "--min-np", "2", *drill)
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("its rank 2 continues on n2 until it leaves the job (epoch 1)")
+    job.running.await_line("hvdft: drill: rank=2")
+    disturb(nodes, "kill", node="n2")
+    job.running.await_line("its rank 3 continues on n0 until it leaves the job (epoch 3)")
+    out, err = job.end()
+    assert check(out, err, 4, 2) in (21, 22)
+    assert not re.search(r"rank [01] died", err), err
+    expect_clear(nodes, "n0")
+
+
+def test_the_ranks_of_a_host_that_is_not_named_any_more_leave(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    named = tmp_path / "hosts"
+    named.write_text("n0:2\nn1:1\nn2:1\n")
+    hosts = ["-np", "4", "--host-discovery-script", f"cat {named}", "--min-np", "2"]
+    job = InPlace(nodes, tmp_path, *hosts)
+    named.write_text("n0:2\nn2:1\n")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    out, err = job.end()
+    assert check(out, err, 4, 3) in (21, 22)
+    assert "died" not in err
+    expect_clear(nodes, "n0", "n1", "n2")
+
+
+def test_what_cannot_be_in_place_goes_on_from_a_checkpoint(nodes: Cluster, tmp_path: Path) -> None:
+    """Rank 0's host is lost: it has the log."""
+    job = InPlace(nodes, tmp_path, "-np", "4", "-H", "n1:1,n0:2,n2:1", "--min-np", "2")
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    out, err = job.end()
+    assert len(ends(out)) == 3, err
