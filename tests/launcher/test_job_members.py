@@ -268,3 +268,38 @@ def test_hosts_are_lost_earlier_where_spare_hosts_wait(said: list[str]) -> None:
         watch = Made(*spares).members.host_watch()
         assert watch._settings.lease_seconds == seconds
         assert watch._replaces == bool(spares)
+
+
+def test_in_place_a_lost_host_is_a_guest_of_another(said: list[str]) -> None:
+    made = Made(may_shrink=True, least_in_place=2)
+    members = made.members
+    assert members.fences and members.replaces
+    assert members.host_watch()._settings.host_timeout_seconds > SETTINGS.fence_seconds
+    made.lose("n1/2")
+    assert made.look() == CHANGED
+    assert said == [
+        "host n1 is lost; its ranks 2-3 continue on n0 until they leave the job (epoch 1)"
+    ]
+    assert members.environment()["HOROVOD_FT_MEMBERS"] == "1;n0:2@0,n0:2@1-"
+    with open(members.present().machine_file or "") as file:
+        assert file.read() == "n0:2\nn0:2\n"
+    assert (members.take_left(), members.take_left()) == (["n1"], [])
+    # If these agents cannot begin, the host is lost all the same; not because of later ones.
+    assert members.unfilled == ()
+    members.begin(1)
+    assert members.unfilled == ("n1",)
+    members.begin(2)
+    assert members.unfilled == ()
+    members.close()
+
+
+def test_in_place_rank_0_s_host_is_given_up(said: list[str]) -> None:
+    made = Made(may_shrink=True, least_in_place=2)
+    made.lose("n0/1")
+    verdict = made.look()
+    assert isinstance(verdict, GiveUp) and verdict.names == ("n0",)
+    assert not made.members.withdraw(["n0"])
+    assert made.members.withdraw(["n1"])
+    assert made.members.environment()["HOROVOD_FT_MEMBERS"] == "1;n0:2@0,n1:2@0-"
+    assert made.members.take_left() == []
+    made.members.close()
