@@ -22,7 +22,10 @@ from hvd_ft.tensorflow.estimator import training  # noqa: E402
 from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables  # noqa: E402
 
 v1 = tf.compat.v1
-pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integer arguments")
+pytestmark = [  # job: they take as long as one
+    pytest.mark.job,
+    pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:non-integer arguments"),
+]
 X = np.arange(84, dtype=np.float32).reshape(28, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
 STEPS = 12
@@ -194,6 +197,7 @@ def undisturbed(case: str) -> Any:
         return train(worker, None, **CASES[case])
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_training_ends_as_an_undisturbed_one(case: str) -> None:
     again, worker = resumed(8, **CASES[case])
@@ -283,6 +287,7 @@ def test_a_step_that_draws_otherwise_is_said() -> None:
             Draws(graph).drop(session, {"random_uniform/RandomUniform": 2, "other": 3})
 
 
+@pytest.mark.shows
 def test_a_model_that_differs_is_said() -> None:
     arena = FakeArena()
     with incarnation(arena, 0) as worker, pytest.raises(Killed):
@@ -326,6 +331,7 @@ class Agreed:
         self.broadcast = lambda tensor, root, name: tf.constant([step], tf.int64)
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(("found", "done"), [(0, 12), (4, 12), (12, 0), (20, 0)])
 def test_all_ranks_train_as_long_as_rank_0_finds_right(
     found: int, done: int, monkeypatch: pytest.MonkeyPatch
