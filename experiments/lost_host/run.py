@@ -41,13 +41,17 @@ RANKS = 3
 RATE = "1gbit"
 RATE_BYTES = 956e6 / 8  # that a TCP stream gets of it (docs/cluster.md)
 DIE_STEP, STEPS = 14, 22
-KINDS = ("none", "worker", "agent", "host", "shrink")
+KINDS = ("none", "worker", "agent", "host", "shrink", "in place")
 FLAGS = {
     "none": [],
     "worker": ["--inject", f"rank={VICTIM},step={DIE_STEP}"],
     "agent": ["--inject", f"agent={VICTIM},step={DIE_STEP}"],
     "host": ["--spare-hosts", "n3:1"],
     "shrink": ["--min-np", "2", "--checkpoint-dir", "{folder}/checkpoints"],
+    "in place": [
+        *("--min-np", "2", "--in-place", "--spares", "1"),
+        *("--checkpoint-dir", "{folder}/checkpoints"),
+    ],
 }
 LIMIT_SECONDS = 300.0
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -205,7 +209,7 @@ def measure(kind: str, repeat: int, width: int, log: Path) -> dict[str, object]:
         script = [sys.executable, "-m", "experiments.lost_host.train", "--times", str(times)]
         job = Job(cluster, flags, [*script, "--width", str(width), "--steps", str(STEPS)], log)
         death = None
-        if kind in ("host", "shrink"):
+        if kind in ("host", "shrink", "in place"):
             while job.runs and Steps.read(times).latest < DIE_STEP:
                 time.sleep(0.05)  # the files come from the hosts one by one, and grow
             begin = time.monotonic_ns()
@@ -315,7 +319,7 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
             cells.append(f"{statistics.median(known):.2f} ({spread})" if known else "")
         lost = sorted({str(row["steps_lost"]) for row in own})
         same = sum(str(row["digests"]) in undisturbed for row in own)
-        end = "" if kind == "shrink" else f"{same} of {len(own)}"
+        end = "" if kind in ("shrink", "in place") else f"{same} of {len(own)}"
         lines.append(f"| {kind} | {' | '.join(cells)} | {', '.join(lost)} | {end} |")
     return "\n".join(lines)
 

@@ -66,6 +66,7 @@ class JobMembers:
             [*job.hosts, *job.spare_hosts],
             resumed_at=now if job.resume else None,
             least=job.least_in_place,
+            warm=bool(job.spares),
         )
         self._gone: dict[int, str] = {}  # places whose hosts are gone, and why
         self._probes: dict[str, reach.Probe] = {}

@@ -112,6 +112,7 @@ class MembershipRule:
         heard: by rank, when the last answer came that was granted; there the leases begin.
         least: the number of ranks with which the running job goes on, if there is no spare host;
             None: it does not.
+        warm: whether warm spares wait on rank 0's host.
         former: hosts that have lost their places and have not come back.
     """
 
@@ -121,6 +122,7 @@ class MembershipRule:
     spares: tuple[str, ...]
     heard: tuple[float, ...]
     least: int | None = None
+    warm: bool = False
     former: tuple[Former, ...] = ()
 
     @classmethod
@@ -132,6 +134,7 @@ class MembershipRule:
         *,
         resumed_at: float | None,
         least: int | None = None,
+        warm: bool = False,
     ) -> "MembershipRule":
         """Returns the rule of a launcher that begins.
 
@@ -142,6 +145,7 @@ class MembershipRule:
             resumed_at: when it took over from another launcher, which may have granted leases up to
                 that moment; None if there was none.
             least: as the attribute.
+            warm: as the attribute.
         """
         taken = {place.host for place in members.places}
         heard = _NEVER if resumed_at is None else resumed_at
@@ -152,6 +156,7 @@ class MembershipRule:
             tuple(host.name for host in named if host.name not in taken),
             (heard,) * members.size,
             least,
+            warm,
         )
 
     def admits(self, rank: int, epoch: int) -> bool:
@@ -255,9 +260,14 @@ class MembershipRule:
         return self.least is not None and number > 0 and left >= self.least
 
     def _refuge(self, number: int, lost: Collection[int]) -> str:
-        """Returns the host that takes a lost place as a guest: the one with the fewest ranks."""
+        """Returns the host that takes a lost place as a guest; "": the job ends.
+
+        It is the one with warm spares, as workers start at once there, or with the fewest ranks.
+        """
         if not self._may_leave(number) or 0 in lost:
             return ""
+        if self.warm:
+            return self.members.places[0].host
         ranks: dict[str, int] = {}
         for other, place in enumerate(self.members.places):
             if other not in lost:

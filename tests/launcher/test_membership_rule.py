@@ -122,6 +122,13 @@ def test_without_a_spare_the_ranks_of_a_lost_host_leave_from_another() -> None:
     assert [rule.members.is_guest(number) for number in range(3)] == [False, True, True]
 
 
+def test_they_go_where_warm_spares_wait() -> None:
+    members = Membership.first(HOSTS, 8)
+    limits = Limits(3, 1)
+    rule = MembershipRule.begin(limits, members, HOSTS, resumed_at=None, least=4, warm=True)
+    assert str(rule.look([1], {}, 0)[0].members) == "1;n0:4@0,n0:2@1-,n2:2@0"
+
+
 def test_a_spare_goes_before_leaving() -> None:
     rule = begin(spares=[Host("n3", 2)], least=2)
     assert rule.look([1], {}, 0)[1] == (Probe("n3"),)
