@@ -20,7 +20,6 @@ HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 HOSTS = "n0:2,n1:1,n2:1"
 RANKS = 4
 OFTEN = ["--checkpoint-interval", "0.1"]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from test_resizing_jobs import ends, start
 from test_rosters import STEPS, trained
 
 WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "roster_script.py")]
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

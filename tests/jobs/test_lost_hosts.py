@@ -20,7 +20,6 @@ DETECTION_SECONDS = 5.0
 LATE_SECONDS = 3.0  # of this test's own processes, on a busy machine
 OPS, SIZE, SECONDS = 400, 4096, 0.1
 WORK = [*SUMS, str(OPS), str(SIZE), "1", str(SECONDS)]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from conftest import Cluster, running_cluster
+from conftest import HANG_SECONDS, Cluster, running_cluster
 from test_generations import SUMS, await_clear
 
 RANKS = 4
@@ -57,12 +57,12 @@ class Running:
                 self.err.append(line)
                 self._news.notify_all()
 
-    def await_line(self, text: str, seconds: float = 120.0) -> None:
+    def await_line(self, text: str, seconds: float = HANG_SECONDS) -> None:
         with self._news:
             found = self._news.wait_for(lambda: any(text in line for line in self.err), seconds)
         assert found, (text, self.err)
 
-    def end(self, seconds: float = 300.0) -> tuple[int, str, str]:
+    def end(self, seconds: float = HANG_SECONDS) -> tuple[int, str, str]:
         out = self.process.stdout
         assert out
         code = self.process.wait(seconds)

@@ -17,7 +17,6 @@ from hvd_ft.checkpoint.catalogue import find
 
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "resizing_script.py")]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from hvd_ft.checkpoint.catalogue import find
 
 WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "roster_script.py")]
 STEPS, VALUES = 40, 5000
-pytestmark = pytest.mark.timeout(600)
 
 
 def trained(sizes: Sequence[int]) -> float:

@@ -17,7 +17,6 @@ SAMPLES, EPOCHS = 150, 3
 WORK = [sys.executable, "-W", "ignore", str(SCRIPTS / "sampler_script.py")]
 STYLES = ("fit", "state", "draws")
 EVERY = {"EVERY": "4"}
-pytestmark = pytest.mark.timeout(300)
 
 
 def ends(out: str, ranks: int, epochs: int = EPOCHS) -> list[str]:

@@ -20,7 +20,6 @@ ENVIRONMENT = {
     "HOROVOD_FT_MAX_FAILURES": "20",
 }
 STEPS, SNAPSHOT_STEPS = 32, 4
-pytestmark = pytest.mark.timeout(300)
 
 Start = Callable[[list[str]], Ended]
 

@@ -16,7 +16,6 @@ FLAT = ("--topology", "flat")
 
 
 @pytest.mark.shows
-@pytest.mark.timeout(300)
 def test_ranks_of_one_host_in_a_ring(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     undisturbed = train(run_hvdft, tmp_path, "keras", flags=FLAT).results
     assert len({result.weights for result in undisturbed.values()}) == 1
