@@ -57,7 +57,7 @@ def test_it_listens_when_all_of_its_processes_do(tmp_path: Path) -> None:
     [
         ("echo 'srun: error: no such node' >&2; exit 1", "srun: error: no such node"),
         ("for i in 1 2 3 4 5; do echo $i >&2; done", "3; 4; 5"),
-        ("exec >&-; exec cat", "2 of its processes have not begun in time"),
+        ("exec sleep 600 >&-", "2 of its processes have not begun in time"),
     ],
 )
 def test_why_it_does_not_listen(tmp_path: Path, script: str, why: str) -> None:
