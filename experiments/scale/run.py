@@ -91,7 +91,7 @@ def row_of(found: Sequence[dict[str, Any]], started: float) -> dict[str, Any]:
     leaders = [counts for counts in found if counts["leads"]]
     row: dict[str, Any] = {
         "nodes": len(leaders),
-        "start_s": round(max(c["first_op"] for c in found) - started, 2),
+        **start_row([counts["start"] for counts in found], started),
         "terms": max(c["term"] for c in found),
         "leader_mib": round(max(c["agent_pss"] for c in leaders) / mib, 1),
         "agent_mib": round(max(c["agent_pss"] for c in others) / mib, 1) if others else "",
@@ -104,6 +104,28 @@ def row_of(found: Sequence[dict[str, Any]], started: float) -> dict[str, Any]:
     # Of all agents together, and of the busiest one: where a star has its centre.
     row["idle_cpu_most"] = round(max(c["idle"]["agent_cpu_us"] for c in found) / 1e4, 2)  # percent
     return row
+
+
+def start_row(starts: Sequence[dict[str, float]], started: float) -> dict[str, float]:
+    """Returns when the last rank had come how far, and the CPU time of all ranks until then.
+
+    Args:
+        starts: Of the ranks.
+        started: When `hvdft run` was started.
+    """
+    last = {
+        name: round(max(start[f"{at}_at"] for start in starts) - started, 2)
+        for name, at in (
+            ("agents_s", "agent"),
+            ("workers_s", "worker"),
+            ("entered_s", "entered"),
+            ("start_s", "first_op"),
+        )
+    }
+    used = ("agent_cpu_s", "shim_cpu_s", "worker_cpu_s")
+    return last | {
+        f"start_{name}": round(sum(start[name] for start in starts), 2) for name in used
+    }
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:

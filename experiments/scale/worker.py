@@ -57,6 +57,31 @@ class Counters:
         }
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    """Returns the CPU time that a process has used."""
+    return float(sum(process.cpu_times()[:2]))
+
+
+def start_of(counters: Counters, entered: float, first_op: float) -> dict[str, float]:
+    """Returns when this rank's processes began, and what CPU time they had used by the first op.
+
+    Args:
+        entered: When the worker was attached to the job; as all times seconds of the clock.
+        first_op: When its first op was complete.
+    """
+    agent, shim, worker = counters.agent, counters.shim, psutil.Process()
+    assert agent and shim
+    return {
+        "agent_at": agent.create_time(),
+        "worker_at": worker.create_time(),
+        "entered_at": entered,
+        "first_op_at": first_op,
+        "agent_cpu_s": cpu_seconds(agent),
+        "shim_cpu_s": cpu_seconds(shim),
+        "worker_cpu_s": cpu_seconds(worker),
+    }
+
+
 def difference(after: dict[str, float], before: dict[str, float], share: float) -> dict[str, float]:
     """Returns what has been counted in between, for one of `share`."""
     return {name: (after[name] - before[name]) / share for name in after}
@@ -75,10 +100,12 @@ def main() -> None:
     parser.add_argument("--idle", type=float, required=True, help="seconds that are counted")
     options = parser.parse_args()
     worker = Worker(options.library)
+    entered = time.time()
     array = np.ones(options.bytes // 4, np.float32)
     worker.sum(array)
     first_op = time.time()
     counters = Counters()
+    start = start_of(counters, entered, first_op)
     term = int(abi.library().hvdft_worker_term())
     for _ in range(WARM_UPS):
         worker.sum(array)
@@ -94,7 +121,7 @@ def main() -> None:
     counts = {
         "rank": worker.rank,
         "leads": counters.leads,
-        "first_op": first_op,
+        "start": start,
         "term": term,
         "agent_pss": counters.agent.memory_full_info().pss,
         "arena": arena_bytes(),
