@@ -1,7 +1,6 @@
 """What every rank of the scale experiment does: sums, then sleeps, without TensorFlow.
 
-Each rank prints a line `COUNTS {…}` with what it has counted in between, of itself, its agent and
-its node.
+Each rank writes a file with what it has counted in between, of itself, its agent and its node.
 """
 
 import argparse
@@ -98,6 +97,7 @@ def main() -> None:
     parser.add_argument("--ops", type=int, required=True, help="sums that are counted")
     parser.add_argument("--bytes", type=int, required=True, help="of each")
     parser.add_argument("--idle", type=float, required=True, help="seconds that are counted")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the counts")
     options = parser.parse_args()
     worker = Worker(options.library)
     entered = time.time()
@@ -128,7 +128,7 @@ def main() -> None:
         "op": of_op,
         "idle": of_second,
     }
-    print("COUNTS", json.dumps(counts), flush=True)
+    (options.output / f"{worker.rank}.json").write_text(json.dumps(counts))
     worker.sum(array)  # nobody leaves before all have counted
     worker.leave()
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -34,6 +35,7 @@ class Fleet : public Progress {
         executed_(workers_.size()) {}
 
   Outcome run() {
+    if (case_.deaths > 0) order_drills();
     make_arenas();
     kernel_.run();
     network_.run();
@@ -43,6 +45,7 @@ class Fleet : public Progress {
     strike_all();
     while (done_ < case_.ranks || returning_ > 0) kernel_.sleep(10000000);
     measure_idle();
+    check_mirrors();
     struct stat info{};
     CHECK(stat((dir_of(case_.nodes() - 1) + "/node.arena").c_str(), &info) == 0);
     outcome_.arena_bytes = static_cast<double>(info.st_blocks) * 512;
@@ -81,6 +84,7 @@ class Fleet : public Progress {
   struct WorkerTask {
     Task* task = nullptr;
     uint32_t incarnation = 0;
+    bool dies = false;
   };
 
   std::string dir_of(int node) const { return dir_ + "/" + std::to_string(node); }
@@ -122,10 +126,10 @@ class Fleet : public Progress {
 
   void start_worker(int rank, uint32_t incarnation) {
     Task* task = kernel_.spawn(node_of(rank), Kind::kWorker, [this, rank, incarnation] {
-      FleetScript script(*this, case_.ranks);
+      FleetScript script(*this, case_.ranks, case_.per_node);
       script.work(dir_of(node_of(rank)), rank, incarnation);
     });
-    workers_[static_cast<size_t>(rank)] = {task, incarnation};
+    workers_[static_cast<size_t>(rank)] = {task, incarnation, false};
   }
 
   void start_leaders() {
@@ -160,11 +164,35 @@ class Fleet : public Progress {
     }
   }
 
+  // Drills: the first worker to come to such a point in such an op dies there, between two accesses
+  // to the arena.
+  void order_drills() {
+    std::string list;
+    for (int point : {HVDFT_AT_COPY_IN, HVDFT_AT_REDUCE, HVDFT_AT_CONTRIBUTE, HVDFT_AT_COPY_OUT}) {
+      uint64_t op = kBeforeLoop + random_.below(kOps - kBeforeLoop);
+      list += std::to_string(point) + ":" + std::to_string(op) + ":-1:s:9:op " +
+              std::to_string(op) + ", point " + std::to_string(point) + ";";
+    }
+    setenv("HOROVOD_FT_INJECT", list.c_str(), 1);
+    kernel_.ends_itself = [this](const Task* task) {
+      auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                 [&](const WorkerTask& one) { return one.task == task; });
+      await_death(static_cast<int>(worker - workers_.begin()));
+    };
+  }
+
   // Its task is still on its way to the point where it dies when this returns.
   void worker_dies(int rank) {
     WorkerTask& worker = workers_[static_cast<size_t>(rank)];
-    if (worker.task->state == Task::kDead) return;  // done, or on its way back
+    if (worker.task->state == Task::kDead || worker.dies) return;  // done, or on its way back
     worker.task->fuse = static_cast<int64_t>(random_.below(30));
+    await_death(rank);
+  }
+
+  void await_death(int rank) {
+    bool& dies = workers_[static_cast<size_t>(rank)].dies;
+    if (dies) return;
+    dies = true;
     ++returning_;
     kernel_.spawn(node_of(rank), Kind::kDirector, [this, rank] { restart(rank); });
   }
@@ -229,6 +257,20 @@ class Fleet : public Progress {
       values[i] = (values[i] - older[i]) / share;
     }
     return now;
+  }
+
+  // Every node knows how every rank is.
+  void check_mirrors() const {
+    for (int rank = 0; rank < case_.ranks; ++rank) {
+      const auto& there = nodes_[static_cast<size_t>(node_of(rank))]->rank(rank);
+      for (const auto& node : nodes_) {
+        const auto& seen = node->rank(rank);
+        CHECK(seen.contributed.load() == there.contributed.load());
+        CHECK(seen.incarnation.load() == there.incarnation.load());
+        CHECK(seen.orderly_exit.load() == there.orderly_exit.load());
+        CHECK(seen.state.load() == there.state.load());
+      }
+    }
   }
 
   void measure_idle() {

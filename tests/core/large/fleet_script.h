@@ -8,6 +8,7 @@
 #include "../run_op.h"
 #include "../simulator/ring_sim_check.h"
 #include "../small_script.h"
+#include "protocol/ring_plan.h"
 #include "plan.h"
 
 namespace large {
@@ -34,12 +35,31 @@ constexpr uint64_t mixed_up(uint64_t x) {
 inline uint64_t multiple_of(int rank) { return mixed_up(static_cast<uint64_t>(rank) + 1) | 1; }
 inline uint64_t integer(uint64_t op, uint64_t i) { return op * 1000003 + i + 1; }
 
+// The sum of an op's floats in the order that is promised: of a node's ranks in their order, then
+// of nodes in that of the ring, which for each part of the data begins at another node.
+inline float sum_in_order(uint64_t op, uint64_t i, uint64_t part, int nodes, int per_node) {
+  auto of_node = [&](int node) {
+    float sum = 0;
+    for (int r = node * per_node; r < (node + 1) * per_node; ++r) {
+      float mine = ring_sim::real(op, static_cast<uint64_t>(r), i);
+      sum = r == node * per_node ? mine : sum + mine;
+    }
+    return sum;
+  };
+  int first = (nodes - static_cast<int>(part)) % nodes;
+  float sum = of_node(first);
+  for (int n = 1; n < nodes; ++n) sum += of_node((first + n) % nodes);
+  return sum;
+}
+
 // An op: one rank's input to it, and a look at its result.
 struct Sum {
   uint64_t op;
   int rank;
   bool floats;
   uint64_t all_multiples;
+  int per_node;
+  hvdft::RingPlan parts;
   uint64_t hash = 1;
 
   static void give(void* self, uint64_t from, uint64_t bytes, void* to) {
@@ -57,6 +77,7 @@ struct Sum {
       }
     }
   }
+  void check_floats(uint64_t from, uint64_t word) const;
   // Nodes take segments in different orders, so the hash does not depend on it.
   static void take(void* self, uint64_t from, uint64_t bytes, const void* data) {
     Sum& sum = *static_cast<Sum*>(self);
@@ -64,14 +85,28 @@ struct Sum {
       uint64_t word, number = (from + at) / sizeof word;
       std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
       if (!sum.floats) CHECK(word == integer(sum.op, number) * sum.all_multiples);
+      if (sum.floats && sum.rank == 0) sum.check_floats(from + at, word);
       sum.hash += mixed_up(word + number * 0x9e3779b97f4a7c15);
     }
   }
 };
 
+inline void Sum::check_floats(uint64_t from, uint64_t word) const {
+  uint64_t part = 0;
+  while (parts.part(part).to <= from) ++part;
+  for (uint64_t half = 0; half < 2; ++half) {
+    auto bits = static_cast<uint32_t>(word >> 32 * half);
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    int nodes = static_cast<int>(parts.members());
+    CHECK(value == sum_in_order(op, from / sizeof value + half, part, nodes, per_node));
+  }
+}
+
 class FleetScript : public Script {
  public:
-  FleetScript(Progress& progress, int ranks) : progress_(progress) {
+  FleetScript(Progress& progress, int ranks, int per_node)
+      : progress_(progress), per_node_(per_node), nodes_(ranks / per_node) {
     together = 1;
     for (int r = 0; r < ranks; ++r) all_multiples_ += multiple_of(r);
   }
@@ -117,7 +152,9 @@ class FleetScript : public Script {
     progress_.begins(phase_of(next));
     uint64_t op = next;
     agreed(op);
-    Sum sum{op, hvdft_worker_rank(), is_float(op), all_multiples_};
+    hvdft::RingPlan parts(static_cast<uint64_t>(nodes_), kPhases[phase_of(op)].bytes,
+                          hvdft::kCacheLine);
+    Sum sum{op, hvdft_worker_rank(), is_float(op), all_multiples_, per_node_, parts};
     run_op(op, {Sum::give, Sum::take, &sum});
     ++next;
     progress_.executed(sum.rank, op, sum.hash);
@@ -145,6 +182,7 @@ class FleetScript : public Script {
   }
 
   Progress& progress_;
+  const int per_node_, nodes_;
   uint64_t all_multiples_ = 0;
 };
 

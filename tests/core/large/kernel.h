@@ -35,6 +35,8 @@ constexpr uint64_t kForever = UINT64_MAX;
 constexpr uint64_t kWakeNs = 5000;    // from a notification until the thread runs
 constexpr uint64_t kYieldNs = 10000;  // how soon a thread that yields runs again, at the latest
 
+constexpr uint64_t kMostNs = 300000000000;  // a run that takes longer never ends
+
 enum class Kind { kDirector, kLeader, kWorker };
 
 struct Task {
@@ -113,13 +115,19 @@ class Kernel {
   void point() {
     Task& me = *mine_;
     if (me.shields > 0 || me.kind == Kind::kDirector) return;
-    if (me.fuse >= 0 && me.fuse-- == 0) {
-      kill(&me);
-      hand_on();
-      for (;;) sem_wait(&me.go);
-    }
+    if (me.fuse >= 0 && me.fuse-- == 0) end(false);
     if (jitter_ && random_.below(64) == 0) sleep(random_.below(20000));
   }
+
+  // This thread is killed here.
+  [[noreturn]] void end(bool by_itself) {
+    Task& me = *mine_;
+    if (by_itself) ends_itself(&me);
+    kill(&me);
+    hand_on();
+    for (;;) sem_wait(&me.go);
+  }
+  std::function<void(const Task*)> ends_itself = [](const Task*) {};
 
   void kill(Task* task) {
     forget(task);
@@ -211,7 +219,7 @@ class Kernel {
   const Task* hand_on() {
     Task* next = nullptr;
     while (next == nullptr) {
-      if (events_.empty()) {
+      if (events_.empty() || clock_ > kMostNs) {
         std::fprintf(stderr, "hang: nobody can go on\n");
         std::_Exit(1);
       }

@@ -63,14 +63,15 @@ class Network {
     ++out.sent.messages[part];
     out.sent.bytes[part] += bytes;
     uint64_t occupied = model_.occupied_ns(bytes);
+    Channel& there = channel(from, from.node, to);
     out.free_at = std::max(kernel_.now(), out.free_at) + occupied;
     in.reached_at = std::max(out.free_at + model_.latency_ns, in.reached_at + occupied);
-    channel(from, from.node, to)
-        .messages.push_back(
-            {in.reached_at, out.depth[part] + 1, {static_cast<const char*>(data), bytes}});
+    there.messages.push_back(
+        {in.reached_at, out.depth[part] + 1, static_cast<const char*>(data), bytes, {}});
     kernel_.arrives(to, in.reached_at);
     kernel_.arrives(from.node, out.free_at);
-    return begun({nullptr, 0, nullptr, out.free_at}, bytes, hvdft::kSent);
+    uint64_t number = there.taken + there.messages.size() - 1;
+    return begun({&there, number, nullptr, out.free_at}, bytes, hvdft::kSent);
   }
 
   hvdft::Transfer receive(const Place& at_place, int from, void* data, uint64_t bytes) {
@@ -82,16 +83,18 @@ class Network {
   bool complete(const Place& at_place, hvdft::Transfer* transfer) {
     if (transfer->request < 0) return true;
     Request& request = requests_[at(transfer->request)];
-    if (request.source == nullptr) {
+    Channel& source = *request.channel;
+    if (transfer->source == hvdft::kSent) {
       if (request.done_at > kernel_.now()) return false;
+      if (request.number >= source.taken) source.messages[request.number - source.taken].read();
     } else {
-      Channel& source = *request.source;
       if (request.number != source.taken || source.messages.empty() ||
           source.messages.front().at > kernel_.now()) {
         return false;
       }
       kernel_.point();
       Message& message = source.messages.front();
+      message.read();
       if (message.data.size() > transfer->bytes) throw hvdft::RingError("a message is too long");
       std::memcpy(request.to, message.data.data(), message.data.size());
       uint64_t& depth = ports_[at(at_place.node)].depth[at_place.part()];
@@ -107,15 +110,21 @@ class Network {
  private:
   struct Message {
     uint64_t at, depth;
+    const char* source;  // its sender's memory, which is read as late as MPI may read it
+    uint64_t bytes;
     std::string data;
+    void read() {
+      if (source != nullptr) data.assign(source, bytes);
+      source = nullptr;
+    }
   };
   struct Channel {  // of one endpoint, from one node to another one
     std::deque<Message> messages;
     uint64_t posted = 0, taken = 0;
   };
   struct Request {
-    Channel* source;  // nullptr: a send
-    uint64_t number;
+    Channel* channel;
+    uint64_t number;  // of the message
     char* to;
     uint64_t done_at;
   };
