@@ -6,6 +6,8 @@
 //                                    CSV
 //   sim_large --replay 'CASE'        one run (plan.h)
 // A run that fails prints the line that replays it; the exit code is then 1.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -38,6 +40,7 @@ Outcome run(const Case& made) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     Outcome outcome = (new Fleet(made, dir))->run();
     bool told = write(ends[1], &outcome, sizeof outcome) == sizeof outcome;
     _exit(told ? 0 : 1);
