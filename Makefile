@@ -5,10 +5,10 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim sim-large lint sanitize experiments bench clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 setup: ## .venv with the pinned packages, the core, the patched Horovod; again: only what changed
 	@$(PYTHON) scripts/setup_environment.py
@@ -54,6 +54,13 @@ sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPL
 	@$(CXX) -std=c++17 -O2 -I$(CSRC) -I$(CSRC)/include tests/core/simulator/ring_sim.cc $(CSRC)/base/reduce.cc -o out/ring_sim
 	@out/ring_sim $(if $(REPLAY),--replay '$(REPLAY)',--minutes $(or $(MINUTES),1) $(SEED))
 
+LARGE := 64,256,1024
+sim-large: setup ## jobs of RANKS=64,256,1024, 8 on a node, in virtual time with deaths: what they cost, and how that grows (SEED=, REPLAY='ranks=64 …'); 6 GiB of memory, minutes
+	@mkdir -p out
+	@$(VENV)/cmake -S . -B build/sim-large -DHVDFT_TESTS=ON >out/sim-large.log
+	@$(VENV)/cmake --build build/sim-large --target sim_large --parallel 2 >>out/sim-large.log || { cat out/sim-large.log; exit 1; }
+	@build/sim-large/sim_large $(if $(REPLAY),--replay '$(REPLAY)',$(or $(RANKS),$(LARGE)) $(or $(SEED),1) out/sim-large.csv)
+
 lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warning
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check hvd_ft tests scripts experiments setup.py
@@ -66,9 +73,11 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warn
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
-experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, lost_host and buddy_cost need root)
+experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host and buddy_cost need root)
 	@rm -f experiments/locality/results.csv
 	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
+	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE)
+	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16; fi
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
 	  checkpoint_cost.run buddy_cost.run; do \
 	  $(VENV)/python -m experiments.$$run || exit; done

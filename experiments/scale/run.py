@@ -1,5 +1,6 @@
 """What does a rank more cost? Counts messages, bytes and wake-ups of jobs of growing size.
 
+The largest are simulated (make sim-large). Draws both into plot.png.
 Example: .venv/bin/python -m experiments.scale.run --kinds flat --label now
 """
 
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common import HVDFT, count, end_with, output_of, write_csv
+from experiments.common import HVDFT, ROOT, count, end_with, output_of, write_csv
 from experiments.locality.core import compile_sum
+from experiments.scale.show import plot
+from hvd_ft.errors import HvdFtError
 
 FOLDER = Path(__file__).parent
 CLUSTER = ["--name", "scale"]
@@ -74,13 +77,11 @@ def run_job(kind: str, size: int, library: Path, options: argparse.Namespace) ->
     script = ["-m", "experiments.scale.worker", "--library", str(library)]
     script += ["--ops", str(options.ops), "--bytes", str(options.bytes)]
     script += ["--idle", str(options.idle)]
-    with place(kind, size) as (before, flags, ranks):
+    with place(kind, size) as (before, flags, ranks), tempfile.TemporaryDirectory() as counts:
+        command = [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script]
         started = time.time()
-        output = output_of(
-            [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script]
-        )
-    lines = [line for line in output.splitlines() if line.startswith("COUNTS")]
-    found = sorted((json.loads(line[7:]) for line in lines), key=lambda counts: counts["rank"])
+        output_of([*command, "--output", counts])
+        found = [json.loads(Path(counts, f"{r}.json").read_text()) for r in range(ranks)]
     return {"label": options.label, "kind": kind, KINDS["node"].of: ranks} | row_of(found, started)
 
 
@@ -91,7 +92,7 @@ def row_of(found: Sequence[dict[str, Any]], started: float) -> dict[str, Any]:
     leaders = [counts for counts in found if counts["leads"]]
     row: dict[str, Any] = {
         "nodes": len(leaders),
-        "start_s": round(max(c["first_op"] for c in found) - started, 2),
+        **start_row([counts["start"] for counts in found], started),
         "terms": max(c["term"] for c in found),
         "leader_mib": round(max(c["agent_pss"] for c in leaders) / mib, 1),
         "agent_mib": round(max(c["agent_pss"] for c in others) / mib, 1) if others else "",
@@ -104,6 +105,26 @@ def row_of(found: Sequence[dict[str, Any]], started: float) -> dict[str, Any]:
     # Of all agents together, and of the busiest one: where a star has its centre.
     row["idle_cpu_most"] = round(max(c["idle"]["agent_cpu_us"] for c in found) / 1e4, 2)  # percent
     return row
+
+
+def start_row(starts: Sequence[dict[str, float]], started: float) -> dict[str, float]:
+    """Returns when the last rank had come how far, and the CPU time of all ranks until then.
+
+    Args:
+        starts: Of the ranks.
+        started: When `hvdft run` was started.
+    """
+    last = {
+        name: round(max(start[f"{at}_at"] for start in starts) - started, 2)
+        for name, at in (
+            ("agents_s", "agent"),
+            ("workers_s", "worker"),
+            ("entered_s", "entered"),
+            ("start_s", "first_op"),
+        )
+    }
+    used = ("agent_cpu_s", "shim_cpu_s", "worker_cpu_s")
+    return last | {f"start_{name}": round(sum(start[name] for start in starts), 2) for name in used}
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -135,26 +156,32 @@ def print_growth(rows: Sequence[dict[str, Any]]) -> None:
             print(f"  {name:22}{' '.join(f'{value:10g}' for value in values)}   {growth}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0],
-        epilog=__doc__.splitlines()[-1],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["node", "flat"])
-    parser.add_argument("--most", type=count, default=64, help="ranks or nodes, at most")
-    parser.add_argument("--ops", type=count, default=200, help="that are counted")
-    parser.add_argument("--bytes", type=count, default=1024, help="of an op")
-    parser.add_argument("--idle", type=float, default=10.0, help="seconds that are counted")
-    parser.add_argument("--label", default="now", help="of these rows in results.csv")
-    options = parser.parse_args()
-    path = FOLDER / "results.csv"
-    rows: list[dict[str, Any]] = []
-    if path.exists():
-        with path.open() as file:
-            rows += csv.DictReader(file)
-    mine = [row for row in rows if row["label"] == options.label and row["kind"] in options.kinds]
-    rows = [row for row in rows if row not in mine]
+def simulate(sizes: str, label: str) -> list[dict[str, Any]]:
+    """Simulates jobs of these sizes, such as `64,256`; returns their rows.
+
+    Raises:
+        HvdFtError: One of them failed.
+    """
+    if subprocess.run(["make", "sim-large", f"RANKS={sizes}"], cwd=ROOT, check=False).returncode:
+        raise HvdFtError("the simulation failed, see above")
+    return [{"label": label, **row} for row in read_rows(ROOT / "out" / "sim-large.csv")]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a CSV file; none if it is not there."""
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def count_jobs(options: argparse.Namespace, path: Path) -> None:
+    """Runs the jobs of each kind; their rows replace those of the same label and kind."""
+    rows = [
+        row
+        for row in read_rows(path)
+        if row["label"] != options.label or row["kind"] not in options.kinds
+    ]
     new: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch) / "core_sum.so"
@@ -165,6 +192,30 @@ def main() -> int:
                     new.append(run_job(kind, size, library, options))
                     write_csv(path, rows + new)
     print_growth(new)
+
+
+def main() -> int:
+    lines = __doc__.splitlines()
+    parser = argparse.ArgumentParser(
+        description=f"{lines[0]} {lines[2]}",
+        epilog=lines[-1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=["node", "flat"])
+    parser.add_argument("--most", type=count, default=64, help="ranks or nodes, at most")
+    parser.add_argument("--ops", type=count, default=200, help="that are counted")
+    parser.add_argument("--bytes", type=count, default=1024, help="of an op")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds that are counted")
+    parser.add_argument("--simulate", metavar="SIZES", help="such as 64,256,1024: ranks")
+    parser.add_argument("--label", default="now", help="of these rows in the files")
+    options = parser.parse_args()
+    path, simulated = FOLDER / "results.csv", FOLDER / "simulated.csv"
+    if options.kinds:
+        count_jobs(options, path)
+    if options.simulate:
+        others = [row for row in read_rows(simulated) if row["label"] != options.label]
+        write_csv(simulated, others + simulate(options.simulate, options.label))
+    plot(read_rows(path), read_rows(simulated)).savefig(FOLDER / "plot.png", dpi=110)
     return 0
 
 

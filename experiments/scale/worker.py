@@ -1,7 +1,6 @@
 """What every rank of the scale experiment does: sums, then sleeps, without TensorFlow.
 
-Each rank prints a line `COUNTS {…}` with what it has counted in between, of itself, its agent and
-its node.
+Each rank writes a file with what it has counted in between, of itself, its agent and its node.
 """
 
 import argparse
@@ -57,6 +56,31 @@ class Counters:
         }
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    """Returns the CPU time that a process has used."""
+    return float(sum(process.cpu_times()[:2]))
+
+
+def start_of(counters: Counters, entered: float, first_op: float) -> dict[str, float]:
+    """Returns when this rank's processes began, and what CPU time they had used by the first op.
+
+    Args:
+        entered: When the worker was attached to the job; as all times seconds of the clock.
+        first_op: When its first op was complete.
+    """
+    agent, shim, worker = counters.agent, counters.shim, psutil.Process()
+    assert agent and shim
+    return {
+        "agent_at": agent.create_time(),
+        "worker_at": worker.create_time(),
+        "entered_at": entered,
+        "first_op_at": first_op,
+        "agent_cpu_s": cpu_seconds(agent),
+        "shim_cpu_s": cpu_seconds(shim),
+        "worker_cpu_s": cpu_seconds(worker),
+    }
+
+
 def difference(after: dict[str, float], before: dict[str, float], share: float) -> dict[str, float]:
     """Returns what has been counted in between, for one of `share`."""
     return {name: (after[name] - before[name]) / share for name in after}
@@ -73,12 +97,15 @@ def main() -> None:
     parser.add_argument("--ops", type=int, required=True, help="sums that are counted")
     parser.add_argument("--bytes", type=int, required=True, help="of each")
     parser.add_argument("--idle", type=float, required=True, help="seconds that are counted")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the counts")
     options = parser.parse_args()
     worker = Worker(options.library)
+    entered = time.time()
     array = np.ones(options.bytes // 4, np.float32)
     worker.sum(array)
     first_op = time.time()
     counters = Counters()
+    start = start_of(counters, entered, first_op)
     term = int(abi.library().hvdft_worker_term())
     for _ in range(WARM_UPS):
         worker.sum(array)
@@ -94,14 +121,14 @@ def main() -> None:
     counts = {
         "rank": worker.rank,
         "leads": counters.leads,
-        "first_op": first_op,
+        "start": start,
         "term": term,
         "agent_pss": counters.agent.memory_full_info().pss,
         "arena": arena_bytes(),
         "op": of_op,
         "idle": of_second,
     }
-    print("COUNTS", json.dumps(counts), flush=True)
+    (options.output / f"{worker.rank}.json").write_text(json.dumps(counts))
     worker.sum(array)  # nobody leaves before all have counted
     worker.leave()
 

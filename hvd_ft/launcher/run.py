@@ -39,9 +39,11 @@ from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.shim_step import VARIABLE, ShimStep, start_step
+from hvd_ft.launcher.start_progress import StartProgress
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.launcher.watchers import Display, Resizing
 from hvd_ft.native.observer import Observer
+from hvd_ft.native.types import State
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
@@ -176,6 +178,7 @@ class _Run:
         )
         self.step: ShimStep | None = None
         self.start: StartWatch | None = None  # of this mpirun
+        self.progress = StartProgress(job.size, loop.now())
         self.observer: Observer | None = None
         self.files_stay = False
         self.resizing: Resizing | None = None
@@ -276,6 +279,7 @@ class _Run:
         self._next_tick.set(now + TICK_SECONDS)
         self._tick(self.watch)
         self._watch_hosts(now)
+        self._say_progress(now)
         if self.resizing:
             self._resize(self.resizing, now)
 
@@ -306,13 +310,27 @@ class _Run:
             self.mpirun.kill()
         if verdict is not None and not self._why_ended:
             self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
-        here = {shim.rank for shim in self.lifelines.shims if shim}
+        here = self._ranks_here()
         if self.start and not self._why_ended:
             why = self.start.look(now, here)
             if why and not self.members.gone(self.start.unreachable, at_start=True):
                 self._no_start = why
                 self.lost = tuple(self.start.unreachable)
                 self._end_mpirun(why, counts=False)
+
+    def _ranks_here(self) -> set[int]:
+        """Returns the ranks whose agents have begun."""
+        return {shim.rank for shim in self.lifelines.shims if shim}
+
+    def _say_progress(self, now: float) -> None:
+        if self.progress.over or self._why_ended or not self.mpirun.runs:
+            return
+        begun = None
+        if job := self.observer:
+            states = (job.status(rank).state for rank in range(job.size))
+            begun = sum(state != State.STARTING for state in states)
+        if line := self.progress.look(now, len(self._ranks_here()), begun):
+            say(line)
 
     def _end_mpirun(self, why: str, counts: bool) -> None:
         self._why_ended, self._counts = why, counts

@@ -13,7 +13,7 @@
 #include "protocol/segments.h"
 #include "take_snapshot.h"
 
-constexpr uint64_t kTogether = 3;  // ops that are announced, agreed and under way at once
+constexpr uint64_t kTogether = 3;  // ops that are announced, agreed and under way at once, at most
 constexpr uint64_t kPrologue = 3;  // ops before the loop
 constexpr uint64_t kSnapshotOps = 6;
 
@@ -48,7 +48,7 @@ inline uint64_t mixed(uint64_t state, uint64_t result) {
 struct Script {
   virtual ~Script() = default;
 
-  uint64_t ops = 0, snapshot_ops = kSnapshotOps;
+  uint64_t ops = 0, snapshot_ops = kSnapshotOps, together = kTogether;
   uint64_t state = 0, next = 0;
   uint64_t term = 0, announced = 0;
   // Coordinator: ranks that announced the next ops. As in Horovod, whose tensors have the
@@ -57,6 +57,7 @@ struct Script {
 
   // What other scripts do in another way.
   virtual uint64_t elements_of(uint64_t op) const { return elements(op); }
+  virtual uint32_t dtype_of(uint64_t) const { return HVDFT_INT64; }
   virtual void wait(uint32_t ticket) { hvdft_worker_wait(ticket, 10000); }
   virtual void at_boundary() {
     if ((next - kPrologue) % snapshot_ops == 0) snapshot();
@@ -92,16 +93,16 @@ struct Script {
     counted = 0;
     hvdft_op ops[kTogether]{};
     std::string signatures[kTogether];
-    for (uint64_t i = 0; i < kTogether; ++i) {
+    for (uint64_t i = 0; i < together; ++i) {
       hvdft_op& op = ops[i];
       op.kind = HVDFT_REDUCE;
-      op.dtype = HVDFT_INT64;
+      op.dtype = dtype_of(next + i);
       op.result_bytes = elements_of(next + i) * sizeof(int64_t);
       op.response = "";
       signatures[i] = "op " + std::to_string(next + i);
       op.signature = signatures[i].c_str();
     }
-    CHECK(hvdft_worker_propose(term, ops, kTogether) == HVDFT_OK);
+    CHECK(hvdft_worker_propose(term, ops, static_cast<int>(together)) == HVDFT_OK);
   }
 
   hvdft_record agreed(uint64_t id) {
@@ -126,7 +127,7 @@ struct Script {
 
   void step() {
     std::deque<Flight> flights;
-    for (uint64_t op = next; op < next + kTogether; ++op) {
+    for (uint64_t op = next; op < next + together; ++op) {
       flights.push_back({op, agreed(op)});
       CHECK("op " + std::to_string(op) == flights.back().record.signature);
       hvdft_copies copies{Flight::give, Flight::take, &flights.back()};

@@ -1,8 +1,10 @@
 """The core's own tests are programs in C++; here they are built and run."""
 
 import contextlib
+import csv
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ BUILD = ROOT / "build" / "tests"
 CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
 FLAGS = "-O1 -Werror"
 
+_RUN_ALONE = {"kill_test", "ring_sim", "sim_large"}
 _HAVE_A_SIZE = {"segments_test", "life_steps", "shared_snapshot_steps"}
 
 RunTest = Callable[..., str]
@@ -85,9 +88,7 @@ def size(request: pytest.FixtureRequest) -> list[str]:
     return ["small"] if options.quick or options.short else []
 
 
-@pytest.mark.parametrize(
-    "name", sorted({path.stem for path in TESTS.rglob("*.cc")} - {"kill_test", "ring_sim"})
-)
+@pytest.mark.parametrize("name", sorted({path.stem for path in TESTS.rglob("*.cc")} - _RUN_ALONE))
 def test_the_core(run_test: RunTest, name: str, size: list[str]) -> None:
     run_test(name, *(size if name in _HAVE_A_SIZE else []))
 
@@ -105,6 +106,30 @@ def test_named_scenarios_of_the_ring(run_test: RunTest) -> None:
 
 def test_the_simulator_finds_what_is_wrong_with_wrong_protocols(run_test: RunTest) -> None:
     assert "one-log-per-node" in run_test("ring_sim", "--wrong-protocols")
+
+
+def test_large_jobs_give_the_same_bits_through_deaths(run_test: RunTest, tmp_path: Path) -> None:
+    """In small; ``make sim-large`` has 1,024 ranks."""
+    counts = tmp_path / "counts.csv"
+    out = run_test("sim_large", "16,64", 1, counts)
+    for ranks in (16, 64):
+        line = rf"^{ranks} ranks: (\d+) workers died, and all agents 3 times; the same bits$"
+        found = re.search(line, out, re.MULTILINE)
+        assert found and int(found[1]) > 6, out
+    with counts.open() as file:
+        rows = {(row["ranks"], row["of"]): row for row in csv.DictReader(file)}
+    nodes = 64 // 8
+    assert float(rows["64", "8 B"]["ring_messages"]) <= nodes * (nodes - 1)
+    assert float(rows["64", "1 MiB"]["ring_messages"]) == 2 * nodes * (nodes - 1)
+    assert float(rows["64", "idle"]["mirror_messages"]) == 0
+    # Virtual time: nobody waits until something else wakes it.
+    assert float(rows["64", "8 B"]["virtual_us"]) < 2000
+    assert float(rows["64", "1 MiB"]["virtual_us"]) < 10000
+
+
+def test_a_large_job_is_the_same_again(run_test: RunTest) -> None:
+    case = "ranks=16 deaths=5 seed=3"
+    assert run_test("sim_large", "--replay", case) == run_test("sim_large", "--replay", case)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])

@@ -242,6 +242,15 @@ def test_a_report_that_cannot_be_written_is_said_by_the_code_if_the_job_went_wel
     assert stat.S_ISCHR(os.stat(full).st_mode)
 
 
+@pytest.mark.long
+def test_a_start_that_takes_long_is_followed(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text("import time\ntime.sleep(12)\n")
+    ended = run_hvdft(["run", "-np", "2", "python", str(script)])
+    assert ended.code == 0
+    assert "hvdft: 0 of 2 ranks have begun, after 1" in ended.err
+
+
 def test_no_report_is_a_legal_report(run_job: RunJob, device: Device) -> None:
     null = device("null")
     assert run_job("end()", "--report", null).code == 0
