@@ -195,6 +195,7 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
 
 const Record* Node::record_at(uint64_t entry) const {
   bool inside = entry > 0 && entry <= heap_bytes() - sizeof(Record);
+  inside = inside && (entry - 1) % alignof(Record) == 0;  // or it is damaged
   return inside ? reinterpret_cast<const Record*>(heap() + entry - 1) : nullptr;
 }
 
