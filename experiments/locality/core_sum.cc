@@ -3,6 +3,7 @@
 #include <string>
 
 #include "hvd_ft.h"
+#include "hvd_ft_snapshots.h"
 
 namespace {
 
