@@ -36,11 +36,12 @@ HVDFT_API void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_by
 
 // ---------------------------------------------------------------- looking
 
-// A node's progress at its end of an edge of the ring between nodes. `step` and `segment`
-// (ring_plan.h) are known while the log has the op.
+// A node's progress at its ends of the edges between nodes. `phase`, `step` and `segment`
+// (ring_plan.h) are known while the log has the op; of a gathered op `step` is the round.
+enum { HVDFT_PHASE_REDUCE_SCATTER = 0, HVDFT_PHASE_ALLGATHER = 1, HVDFT_PHASE_GATHER = 2 };
 typedef struct {
   uint64_t op, position;
-  int32_t known, allgather;
+  int32_t known, phase;
   uint64_t step, segment;
 } hvdft_ring_end;
 // The progress of the node whose first rank this is: received, or sent. 0 if it is not a node's

@@ -2,7 +2,7 @@
 //
 //   n=3 seed=7 ops=u64:40,f32:9g kill=1@130/none/late kill=all@note-sent:0.2 suspect@200
 //
-// ops=TYPE:ELEMENTS, with a g those of an op that is gathered, if it is small enough.
+// ops=TYPE:ELEMENTS, with a g those of an op that is gathered.
 // kill=MEMBER@WHEN[/ARRIVES][/NOTICED], lose=MEMBER@… (with its arena: its node is gone),
 // suspect@WHEN[/NOTICED]: WHEN is the number of the action
 // before which it happens, or [ACTOR.]ACTION[:OP.POSITION], before the next such action of that

@@ -60,7 +60,7 @@ class LongRuns {
     Random random(seed ^ 0x51ed);
     Case made;
     made.seed = seed;
-    made.members = 2 + random.below(7);
+    made.members = 2 + random.below(random.below(4) == 0 ? 15 : 7);
     made.ops.resize(1 + random.below(5));
     for (SimOp& op : made.ops) {
       op = {random.below(2) == 1, random.below(random.below(4) == 0 ? 400 : 60),
