@@ -56,7 +56,8 @@ class GatherSender final : public EdgeCursor {
     if (!connected_ || !begun() || inputs == 0) return false;
     uint64_t round = at().position;
     GatherPlan gather = plan().gather();
-    if (received < EdgePosition{op(), gather.needs(round)}) return false;
+    uint64_t needs = gather.needs(round);  // 0: only its input, whatever it has received
+    if (needs > 0 && received < EdgePosition{op(), needs}) return false;
     *out = {at(), GatherPlan::distance(round), gather.sent(round)};
     return true;
   }

@@ -152,6 +152,7 @@ class World {
         if (timer.generation == generation_) rejoin(m);
         continue;
       }
+      if (members_[m].state().lost) continue;  // before that was noticed; it has to rejoin first
       if (!members_[m].alive()) members_[m].start();
       if (timer.generation == generation_) members_[m].awaits(generation_);
     }
