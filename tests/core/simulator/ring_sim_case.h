@@ -42,6 +42,12 @@ constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-se
                                         "take",  "write", "write-rest", "note-received",
                                         "enter", "tell",  "learn",      "rejoin"};
 
+// What a member does next, and where.
+struct Next {
+  Action action;
+  hvdft::EdgePosition at;
+};
+
 // The protocol, and what it must not be: the simulator has to find what is wrong with these.
 enum class Protocol {
   kPairLog,

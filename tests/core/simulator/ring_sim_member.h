@@ -15,19 +15,14 @@
 
 #include "hvd_ft.h"
 #include "base/reduce.h"
-#include "protocol/gather.h"
 #include "protocol/rejoin.h"
 #include "protocol/ring.h"
 #include "ring_sim_arena.h"
 #include "ring_sim_check.h"
+#include "ring_sim_gather.h"
 #include "ring_sim_wire.h"
 
 namespace ring_sim {
-
-struct Next {
-  Action action;
-  hvdft::EdgePosition at;
-};
 
 enum Hand { kWorker, kSenderHand, kGatherHand, kReceiverHand, kEdgesHand, kHands };
 
@@ -40,7 +35,7 @@ class Member {
         checker_(checker),
         random_(random),
         sender_(number),
-        gatherer_(made.members),
+        gatherer_(number, made.members, wires, random),
         receiver_(number, made.members, {}) {
     aside_.resize(made.ops.size());
     for (const SimOp& op : made.ops) {
@@ -60,9 +55,9 @@ class Member {
   void start() {
     alive_ = true;
     sender_ = hvdft::RingSender(number_);
-    gatherer_ = hvdft::GatherSender(case_.members);
+    gatherer_.start();
     receiver_ = hvdft::RingReceiver(number_, case_.members, arena_->log.received.at());
-    sending_ = gathering_ = {};
+    sending_ = {};
     receiving_ = 0;
     awaited_ = entered_ = told_ = telling_ = 0;
     for (uint64_t op = 0; op < aside_.size(); ++op) {
@@ -141,7 +136,7 @@ class Member {
     if (hand == kWorker) return next_of_worker();
     if (!alive_) return {};
     if (hand == kSenderHand) return next_of_sender();
-    if (hand == kGatherHand) return next_of_gatherer();
+    if (hand == kGatherHand) return gatherer_.next(*arena_, plans_, entered_);
     if (hand == kReceiverHand) return next_of_receiver();
     return next_of_edges();
   }
@@ -152,12 +147,11 @@ class Member {
       case Action::kGive:
         return give();
       case Action::kRead:
-        return gathers ? gathering_.read(gather_source(), entered_)
-                       : sending_.read(source(), entered_);
+        return gathers ? gatherer_.read(*arena_, entered_) : sending_.read(source(), entered_);
       case Action::kSend:
-        return gathers ? send_gathered() : send();
+        return gathers ? gatherer_.send(*arena_) : send();
       case Action::kNoteSent:
-        return gathers ? note_gathered() : note_sent();
+        return gathers ? gatherer_.note_sent(*arena_) : note_sent();
       case Action::kTake:
         return take();
       case Action::kWrite:
@@ -171,7 +165,7 @@ class Member {
       case Action::kTell:
         return tell();
       case Action::kLearn:
-        return gathers ? learn_gather() : learn();
+        return gathers ? gatherer_.learn(*arena_, entered_, by_receivers()) : learn();
       case Action::kRejoin:
         return;  // rejoin(), before it is alive
     }
@@ -238,16 +232,13 @@ class Member {
     if (sender_.generation() != entered_ && ring_out().told.generation == entered_) {
       return Next{Action::kLearn, ring_out().told.record};
     }
-    if (sending_.done > 0) return Next{sending(sending_), sending_.at};
+    if (sending_.done > 0) return Next{sending_.next(), sending_.at};
     begin(sender_);
     uint64_t inputs = sender_.begun() ? arena_->inputs[sender_.op()] : 0;
     if (!sender_.next(arena_->log.received.at(), inputs, &outgoing_)) return {};
     sending_.at = outgoing_.at;
     sending_.bytes = outgoing_.bytes;
     return Next{Action::kRead, outgoing_.at};
-  }
-  static Action sending(const Sending& sending) {
-    return sending.done == 1 ? Action::kSend : Action::kNoteSent;
   }
   bool by_receivers() const {
     return !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
@@ -278,50 +269,6 @@ class Member {
   void note_sent() {
     arena_->log.sent.publish(sender_.sent());
     sending_ = {};
-  }
-
-  // The sending half of gathered ops.
-
-  Wire& gather_out(uint64_t edge) { return wires_.from(Wires::of_round(edge), number_); }
-
-  std::optional<Next> next_of_gatherer() {
-    if (gatherer_.generation() != entered_) {
-      for (uint64_t e = 0; e < gatherer_.edges(); ++e) {
-        if (gather_out(e).told.generation != entered_) return {};
-      }
-      return Next{Action::kLearn, arena_->log.gathered.at()};
-    }
-    if (gathering_.done > 0) return Next{sending(gathering_), gathering_.at};
-    begin(gatherer_);
-    uint64_t inputs = gatherer_.begun() ? arena_->inputs[gatherer_.op()] : 0;
-    hvdft::GatherMessage next{};
-    if (!gatherer_.next(arena_->log.received.at(), inputs, &next)) return {};
-    gathering_.at = next.at;
-    gathering_.bytes = next.bytes;
-    return Next{Action::kRead, next.at};
-  }
-
-  void learn_gather() {
-    std::vector<hvdft::EdgePosition> records(gatherer_.edges(), arena_->log.gathered.at());
-    for (uint64_t e = 0; by_receivers() && e < records.size(); ++e) {
-      records[e] = gather_out(e).told.record;
-    }
-    gatherer_.resume(entered_, records);
-    arena_->log.gathered.made_in(entered_);
-    gathering_ = {};
-  }
-
-  const char* gather_source() const {
-    return arena_->slots[gathering_.at.op].data() + gathering_.bytes.from;
-  }
-
-  void send_gathered() {
-    gathering_.send(gather_source(), random_.below(2) == 0, gather_out(gathering_.at.position));
-  }
-
-  void note_gathered() {
-    arena_->log.gathered.publish(gatherer_.sent());
-    gathering_ = {};
   }
 
   // The receiving half.
@@ -453,7 +400,7 @@ class Member {
     gatherer_.pause();
     record_ = receiver_.remade(entered_);
     arena_->log.received.made_in(entered_);
-    sending_ = gathering_ = {};
+    sending_ = {};
     receiving_ = 0;
     telling_ = 0;
   }
@@ -482,9 +429,9 @@ class Member {
   // What dies with the process.
   bool alive_ = false;
   hvdft::RingSender sender_;
-  hvdft::GatherSender gatherer_;
+  Gatherer gatherer_;
   hvdft::RingReceiver receiver_;
-  Sending sending_, gathering_;
+  Sending sending_;
   hvdft::Outgoing outgoing_{};
   int receiving_ = 0;  // actions done of what it is at
   hvdft::Incoming incoming_{};

@@ -12,6 +12,7 @@
 #include "protocol/byte_range.h"
 #include "protocol/gather_plan.h"
 #include "protocol/pair_log.h"
+#include "ring_sim_case.h"
 
 namespace ring_sim {
 
@@ -108,6 +109,9 @@ struct Sending {
   Message message{};
 
   static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
+
+  // What is left to do of it.
+  Action next() const { return done == 1 ? Action::kSend : Action::kNoteSent; }
 
   void read(const char* source, uint64_t generation) {
     message = {generation, at, std::string(source, half(bytes.bytes())), nullptr};
