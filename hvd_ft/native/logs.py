@@ -112,12 +112,16 @@ class Traffic:
     Attributes:
         sent_messages: to other nodes, by this generation of agents.
         sent_bytes: likewise.
+        data_messages: of these, with ops' data, over the ring or gathered.
+        data_bytes: likewise.
         naps: of its threads.
         looks: at a rank's state, for one of the mirror's links.
     """
 
     sent_messages: int
     sent_bytes: int
+    data_messages: int
+    data_bytes: int
     naps: int
     looks: int
 

@@ -256,9 +256,10 @@ struct NodeHeader {
   Shared<uint64_t> message_bytes;
   Shared<uint64_t> most[kMemoryWords];  // an hvdft_memory; see memory.h
 
-  // Written by the leader: what it has sent to other nodes, how often its threads have napped, and
-  // how often the mirror has looked at a rank for one of its links.
-  alignas(64) Shared<uint64_t> sent_messages, sent_bytes, naps, looks;
+  // Written by the leader: what it has sent to other nodes, and of that what is ops' data; how
+  // often its threads have napped, and how often the mirror has looked at a rank for one of its
+  // links.
+  alignas(64) Shared<uint64_t> sent_messages, sent_bytes, data_messages, data_bytes, naps, looks;
 };
 
 // The agreed description of an op; block_bytes[], the response and the signature follow it.

@@ -53,7 +53,8 @@ HVDFT_API int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int se
 // What the leader of this node has done so far, over all generations but for what it has sent; 0 in
 // a job of one node. For measurements.
 typedef struct {
-  uint64_t sent_messages, sent_bytes;  // to other nodes
+  uint64_t sent_messages, sent_bytes;  // to other nodes, …
+  uint64_t data_messages, data_bytes;  // … of that the ops' data, over the ring or gathered
   uint64_t naps;                       // of its threads
   uint64_t looks;                      // at a rank, for one of the mirror's links
 } hvdft_traffic;

@@ -147,8 +147,11 @@ void Leader::count_traffic() {
     messages += endpoint->sent_messages().load(std::memory_order_relaxed);
     bytes += endpoint->sent_bytes().load(std::memory_order_relaxed);
   }
+  const Endpoint& mirror = *endpoints_[0];
   h.sent_messages.store(messages, std::memory_order_relaxed);
   h.sent_bytes.store(bytes, std::memory_order_relaxed);
+  h.data_messages.store(messages - mirror.sent_messages(), std::memory_order_relaxed);
+  h.data_bytes.store(bytes - mirror.sent_bytes(), std::memory_order_relaxed);
   h.naps.fetch_add(1, std::memory_order_relaxed);
 }
 

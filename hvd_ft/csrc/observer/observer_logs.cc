@@ -55,7 +55,8 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
 
 void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out) {
   const NodeHeader& h = observer->node->header();
-  *out = {h.sent_messages.load(), h.sent_bytes.load(), h.naps.load(), h.looks.load()};
+  *out = {h.sent_messages.load(), h.sent_bytes.load(), h.data_messages.load(),
+          h.data_bytes.load(),    h.naps.load(),       h.looks.load()};
 }
 
 int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out) {
