@@ -2,9 +2,10 @@
 
 import re
 import sys
+from collections.abc import Iterator
 
 import pytest
-from conftest import SCRIPTS, Ended, RunHvdft
+from conftest import SCRIPTS, Cluster, Ended, RunHvdft, running_cluster
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]
 BYTES = "1000"
@@ -38,12 +39,23 @@ def test_agents_die_in_small_ops(run_hvdft: RunHvdft, nodes: int, endpoints: str
 SLOW = ["sh", "-c", 'test "$HOROVOD_FT_INCARNATION" = 0 || sleep 15; exec "$@"', "sh"]
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes."""
+    with running_cluster() as running:
+        yield running
+
+
 @pytest.mark.long
 def test_a_link_that_has_delivered_is_not_broken_while_another_is_waited_for(
-    run_hvdft: RunHvdft,
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = {"SUSPECT_SECONDS": "2", "LINK_TIMEOUT_SECONDS": "5"}
-    drill = ["--inject", "rank=1,op=20,point=copy_in"]
-    ended = run_nodes(run_hvdft, 4, *drill, *SLOW, *SUMS, "30", BYTES, "5", **limits)
+    monkeypatch.setenv("HOROVOD_FT_SUSPECT_SECONDS", "2")
+    monkeypatch.setenv("HOROVOD_FT_LINK_TIMEOUT_SECONDS", "5")
+    flags = ["run", "-np", "3", "-H", "n0:1,n1:1,n2:1", "--inject", "rank=1,op=20,point=copy_in"]
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", *flags]
+    ended = cluster.hvdft("run", "--", *hvdft, *SLOW, *SUMS, "30", BYTES, "5")
+    assert ended.code == 0, ended.err
+    assert len(re.findall(r"SUMS \d+ \d+ \w+", ended.out)) == 3
     assert "rank 1 is back" in ended.err
-    assert ended.err.count("; starting generation") == 0
+    assert ended.err.count("; starting generation") == 0, ended.err
