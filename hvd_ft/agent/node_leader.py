@@ -13,7 +13,8 @@ from hvd_ft.native.observer import Observer
 if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader
 
-_THREADS = 3  # of a leader, each with its own endpoint unless one endpoint serves all
+_THREADS = 3  # of a leader, unless one serves for everything
+_ENDPOINTS = 4  # each thread has its own, and the one that receives another for gathered ops
 _LEAVE_SECONDS = 10.0
 
 
@@ -43,7 +44,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     from hvd_ft.ring import mpi_facts  # loads MPI, which takes time
 
     if rendezvous.rank == 0 and settings.generation == 0:
-        mpi_facts.say_once(mpi.facts(), 1 if why else _THREADS, why)
+        mpi_facts.say_once(mpi.facts(), 1 if why else _ENDPOINTS, why)
     return mpi.Leader(
         context.arenas,
         context.job,
@@ -51,6 +52,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         nodes.firsts,
         communicator,
         one_endpoint=bool(why),
+        most_gathered=settings.gather_bytes,
     )
 
 

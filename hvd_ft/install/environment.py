@@ -26,12 +26,13 @@ _ONE_HOST = {
 }
 
 
-# Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's.
+# Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's,
+# that of gathered ops.
 # TensorFlow loads OpenMP, so the threading runtime has to be named.
 ENDPOINTS = {
     "I_MPI_THREAD_SPLIT": "1",
     "I_MPI_THREAD_RUNTIME": "generic",
-    "I_MPI_THREAD_MAX": "5",
+    "I_MPI_THREAD_MAX": "6",
 }
 
 

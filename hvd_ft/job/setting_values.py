@@ -34,17 +34,27 @@ def directory(env: Mapping[str, str], name: str, default: Place) -> str | Place:
     return os.path.normpath(value)
 
 
-def byte_count(env: Mapping[str, str], name: str, default: int | None) -> int | None:
-    """Reads a number of bytes, with or without a suffix."""
+Number = TypeVar("Number", int, None)
+
+
+def byte_count(
+    env: Mapping[str, str],
+    name: str,
+    default: Number,
+    *,
+    least: int = MINIMUM_ARENA_BYTES,
+    most: int = (1 << 63) - 1,
+    allowed: str = "a number of bytes of at least 64M, with or without a suffix K, M or G",
+) -> int | Number:
+    """Reads a number of bytes, with or without a suffix; `allowed` says what the bounds mean."""
     value = env.get(name)
     if not value:
         return default
-    allowed = "a number of bytes of at least 64M, with or without a suffix K, M or G"
     match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value.strip().upper(), re.ASCII)
     if match is None:
         raise _wrong(name, value, allowed)
     count = int(match[1]) * _UNITS[match[2]]
-    if not MINIMUM_ARENA_BYTES <= count < 1 << 63:
+    if not least <= count <= most:
         raise _wrong(name, value, allowed)
     return count
 

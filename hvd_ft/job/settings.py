@@ -148,7 +148,7 @@ class Settings:
         None,
         "In a job on several hosts: the range of TCP ports, such as `40000-40099`, in which "
         "`hvdft run`, mpirun and MPI over TCP listen; `--ports` sets it. The launcher takes one, "
-        "mpirun one a host, MPI up to five a rank.",
+        "mpirun one a host, MPI up to six a rank.",
         shown="any free ports",
     )
     max_failures: int = _setting(
@@ -197,10 +197,25 @@ class Settings:
         functools.partial(values.choice, choices=ENDPOINT_CHOICES),
         ENDPOINT_CHOICES[0],
         "MPI endpoints of the agent that speaks for its node. `3`: a thread and an endpoint each "
-        "for sending, for receiving and for what nodes tell each other. `1`: one for everything. "
+        "for sending, for receiving and for what nodes tell each other (the one that receives has "
+        "another for small ops). `1`: one for everything. "
         "`auto`: 3 where every host has a CPU for each of its ranks and for these three. Rank 0's "
         "value counts; the job says at its start which it uses, and why if only one.",
         shown="`auto`",
+    )
+    gather_bytes: int = _setting(
+        functools.partial(
+            values.byte_count,
+            least=0,
+            most=256 << 10,
+            allowed="a number of bytes up to 256K, with or without a suffix K; 0: none is gathered",
+        ),
+        16 << 10,
+        "Between N nodes, ops of up to so many bytes are gathered, which takes log2(N) hops; "
+        "larger ones go round the ring, in 2(N - 1) hops that carry fewer bytes. See [small "
+        "ops](../how-to/tuning.md#small-ops). At most 256K; 0: none is gathered. Rank 0's value "
+        "counts.",
+        shown="16K",
     )
     log_steps: int = _setting(
         functools.partial(values.count, least=2),

@@ -23,7 +23,8 @@ class End(NamedTuple):
     Attributes:
         node: where it is.
         peer: the node at the other end.
-        kind: what travels over the link; `RING` from a node to its successor in the ring.
+        kind: what travels over the link: data of the ring, to the successor or from the
+            predecessor; gathered ops; or the mirror.
     """
 
     node: int
@@ -36,5 +37,10 @@ class End(NamedTuple):
         return End(self.peer, self.node, _OTHERS[self.kind])
 
 
-TO_SUCCESSOR, TO_PREDECESSOR, MIRROR = "successor", "predecessor", "mirror"
-_OTHERS = {TO_SUCCESSOR: TO_PREDECESSOR, TO_PREDECESSOR: TO_SUCCESSOR, MIRROR: MIRROR}
+TO_SUCCESSOR, TO_PREDECESSOR, MIRROR, GATHER = "successor", "predecessor", "mirror", "gather"
+_OTHERS = {
+    TO_SUCCESSOR: TO_PREDECESSOR,
+    TO_PREDECESSOR: TO_SUCCESSOR,
+    MIRROR: MIRROR,
+    GATHER: GATHER,
+}

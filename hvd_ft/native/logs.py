@@ -56,13 +56,16 @@ def take_message(source: int, message: Message, to: "np.ndarray") -> None:
     abi.checked(abi.library().hvdft_worker_take_message(source, which, _address(to)))
 
 
+_PHASES = ("REDUCE_SCATTER", "ALLGATHER", "GATHER")  # HVDFT_PHASE_*
+
+
 @dataclass(frozen=True)
 class EdgeEnd:
-    """The progress of an edge of the ring between nodes, as noted by one of its ends.
+    """The progress of a node at its ends of the edges between nodes.
 
     Attributes:
         op: all ops before it are through.
-        position: number of segments of this op that are through.
+        position: number of segments of this op, or rounds if it is gathered, that are through.
         place: the same as phase, step and segment; None when the log does not have the op.
     """
 
@@ -76,6 +79,8 @@ class EdgeEnd:
         if self.place is None:
             return f"op {self.op}, position {self.position}"
         phase, step, segment = self.place
+        if phase == "GATHER":
+            return f"op {self.op}, {phase} round {step}"
         return f"op {self.op}, {phase} step {step} segment {segment}"
 
 
@@ -107,12 +112,16 @@ class Traffic:
     Attributes:
         sent_messages: to other nodes, by this generation of agents.
         sent_bytes: likewise.
+        data_messages: of these, with ops' data, over the ring or gathered.
+        data_bytes: likewise.
         naps: of its threads.
         looks: at a rank's state, for one of the mirror's links.
     """
 
     sent_messages: int
     sent_bytes: int
+    data_messages: int
+    data_bytes: int
     naps: int
     looks: int
 
@@ -129,8 +138,7 @@ def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | N
     out = ffi.new("hvdft_ring_end *")
     if not abi.checked(abi.library().hvdft_observer_ring_end(observer.handle, rank, sent, out)):
         return None
-    phase = "ALLGATHER" if out.allgather else "REDUCE_SCATTER"
-    place = (phase, int(out.step), int(out.segment)) if out.known else None
+    place = (_PHASES[out.phase], int(out.step), int(out.segment)) if out.known else None
     return EdgeEnd(out.op, out.position, place)
 
 

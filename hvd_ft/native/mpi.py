@@ -11,12 +11,13 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi, mpi_library
-from hvd_ft.native.links import MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
+from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 
 _KINDS = {
     abi.constant("HVDFT_LINK_MIRROR"): MIRROR,
     abi.constant("HVDFT_LINK_SUCCESSOR"): TO_SUCCESSOR,
     abi.constant("HVDFT_LINK_PREDECESSOR"): TO_PREDECESSOR,
+    abi.constant("HVDFT_LINK_GATHER"): GATHER,
 }
 
 
@@ -104,6 +105,7 @@ class Leader:
         firsts: the first rank of every node, and the number of ranks.
         communicator: MPI's handle of the leaders' communicator.
         one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
+        most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Leader:
         communicator: int,
         *,
         one_endpoint: bool,
+        most_gathered: int,
     ) -> None:
         handle = ffi.new("hvdft_leader **")
         _checked(
@@ -126,12 +129,14 @@ class Leader:
                 len(firsts) - 1,
                 _handle(communicator),
                 one_endpoint,
+                most_gathered,
                 handle,
             )
         )
         self._handle = handle[0]
         self._node = list(firsts).index(rank)
-        self._links = ffi.new("hvdft_link[]", len(firsts) + 1)
+        # The mirror's, the ring's two, those of gathered ops.
+        self._links = ffi.new("hvdft_link[]", 2 * len(firsts))
 
     def links(self) -> dict[End, Counts]:
         """Returns the counts of this node's links; not after `close`."""

@@ -203,6 +203,7 @@ void announcements(Side& zero, Side& one) {
 void the_log(Side& zero, Side& one) {
   for (uint64_t bytes : {100, 0, 200000}) {
     OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, bytes, 4, 4, 0};
+    op.gathered = bytes < 1000;
     CHECK(zero.store->append(op, "respsig") == HVDFT_OK);
   }
   zero.store->publish();
@@ -217,7 +218,7 @@ void the_log(Side& zero, Side& one) {
     const Record &mine = *zero.node->record(id), &copy = *one.node->record(id);
     CHECK(copy.first_segment == mine.first_segment && copy.op.result_bytes == mine.op.result_bytes);
     CHECK(std::memcmp(&copy + 1, "respsig", 8) == 0);
-    CHECK(copy.partial_offset != copy.result_offset);
+    CHECK(copy.partial_offset != copy.result_offset && copy.op.gathered == (id < 2));
   }
   CHECK(zero.store->keep(0) == HVDFT_OK);
   zero.store->drop(1);

@@ -78,7 +78,7 @@ int main() {
     for (uint64_t bytes : {kCacheLine, 3 * kCacheLine, s - 8, s, s + 8, 3 * s, 7 * s + 200, 16 * s,
                            20 * s + kCacheLine, 33 * s + 4}) {
       check({members, bytes, kRingSegmentBytes});
-      check({members, bytes, kRingSegmentBytes, kGatherBytes});
+      check({members, bytes, kRingSegmentBytes, true});
     }
   }
   return 0;

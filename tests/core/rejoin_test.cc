@@ -61,7 +61,7 @@ static void partial_sums_are_those_that_others_add_to() {
     CHECK(is_partial(plan, position) == (position < 4));
   }
   CHECK(!is_partial(RingPlan(2, 64 * 16, 64 * 2), 0));
-  RingPlan gathered(4, 64, 64, 64);
+  RingPlan gathered(4, 64, 64, true);
   CHECK(gathered.gathered() && !is_partial(gathered, 0));
 }
 

@@ -42,38 +42,70 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
   }
 }
 
-// Half as many hops: over an edge all chunks pass but the successor's own.
+// Every member gets every other's input once, in whatever it sends having got it before; and adds
+// them up in the order in which the ring would.
 void check_gathered(uint64_t members, uint64_t bytes) {
-  RingPlan plan(members, bytes, 4096, bytes);
-  CHECK(plan.gathered() && plan.positions() == members - 1 && plan.segments() == 1);
-  CHECK(!RingPlan(members, bytes, 4096, bytes - 1).gathered());
-  for (uint64_t c = 0; c < members; ++c) {
-    ByteRange chunk = plan.chunk(c);
-    CHECK(chunk.bytes() == bytes && chunk.from % kCacheLine == 0);
-    CHECK(chunk.to <= (c + 1 < members ? plan.chunk(c + 1).from : plan.gathered_bytes()));
-  }
-  for (uint64_t m = 0; m < members; ++m) {
-    std::set<uint64_t> had{plan.on_edge(m, 0).from};  // its own
-    for (uint64_t p = 0; p < plan.positions(); ++p) {
-      CHECK(plan.results(p) == 0 && plan.step_at(p).phase == Phase::kAllgather);
-      CHECK(plan.step_at(p).step == p && plan.step_at(p).segment == 0);
-      CHECK(plan.next_on_edge(m, p) == p);
-      CHECK(had.count(plan.on_edge(m, p).from));  // what it sends, and gets something new
-      CHECK(had.insert(plan.on_edge(plan.edge_to(m), p).from).second);
+  RingPlan plan(members, bytes, 4096, true);
+  GatherPlan gather = plan.gather();
+  uint64_t slot = gather.bytes() / members;
+  CHECK(plan.gathered() && plan.positions() == gather.rounds() && slot >= bytes && slot % 16 == 0);
+  CHECK(slot < bytes + 16 && plan.inputs() == 1);
+  std::vector<std::vector<uint64_t>> has(members);  // whose input is in each slot
+  for (uint64_t m = 0; m < members; ++m) has[m] = {m};
+  for (uint64_t round = 0; round < gather.rounds(); ++round) {
+    uint64_t distance = GatherPlan::distance(round);
+    ByteRange sent = gather.sent(round), received = gather.received(round);
+    CHECK(sent.from == 0 && sent.bytes() == received.bytes() && sent.bytes() > 0);
+    CHECK(received.from == has[0].size() * slot && received.to <= gather.bytes());
+    // It has what it sends when the rounds before have come that it needs, and not earlier.
+    uint64_t needs = gather.needs(round), count = sent.to / slot;
+    CHECK(needs <= round && count <= uint64_t{1} << needs);
+    CHECK(needs == 0 || count > uint64_t{1} << (needs - 1));
+    CHECK(plan.results(round) == 0 && plan.step_at(round).phase == Phase::kGather);
+    CHECK(plan.step_at(round).step == round && plan.next_on_edge(0, round) == plan.positions());
+    auto before = has;
+    for (uint64_t m = 0; m < members; ++m) {
+      const auto& from = before[(m + members - distance) % members];
+      has[m].insert(has[m].end(), from.begin(), from.begin() + static_cast<int64_t>(count));
     }
-    CHECK(plan.results(plan.positions()) == 1 && plan.inputs() == 1);
+  }
+  CHECK(plan.results(plan.positions()) == 1);
+  RingPlan ring(members, bytes, 4096);
+  for (uint64_t m = 0; m < members; ++m) {
+    CHECK(has[m].size() == members && std::set(has[m].begin(), has[m].end()).size() == members);
     CHECK(plan.input(m, 0).bytes() == bytes && plan.result(m, 0).bytes() == bytes);
+    for (uint64_t c = 0; c < members; ++c) {
+      CHECK(plan.chunk(c).from == ring.chunk(c).from && plan.chunk(c).to == ring.chunk(c).to);
+      for (uint64_t i = 0; i < members; ++i) {  // in step i the ring has the chunk at this member
+        uint64_t added = has[m][gather.added(m, c, i) / slot];
+        ByteRange passes = ring.on_edge(added, i * ring.segments());
+        CHECK(i + 1 == members || passes.from == ring.chunk(c).from);
+      }
+    }
   }
 }
 
 void check_what_is_gathered() {
-  CHECK(!RingPlan(1, 64, 4096, 4096).gathered());
-  CHECK(!RingPlan(3, 0, 4096, 4096).gathered());
-  CHECK(!RingPlan(3, 8192, 4096, 1 << 20).gathered());  // more than a segment
-  CHECK(!RingPlan(3, uint64_t{1} << 63, 4096, 4096).gathered());
-  for (uint64_t members : {2, 3, 4, 5, 8, 256}) {
+  CHECK(!RingPlan(1, 64, 4096, true).gathered() && !RingPlan(3, 0, 4096, true).gathered());
+  for (uint64_t members : {2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33, 64}) {
     for (uint64_t bytes : {1, 4, 64, 65, 1000, 4096}) check_gathered(members, bytes);
   }
+  CHECK(!is_gathered(1, 64, 4096) && !is_gathered(2, 0, 4096));
+  CHECK(is_gathered(2, 4096, 4096) && !is_gathered(2, 4097, 4096) && !is_gathered(9, 1, 0));
+  uint64_t most = 16 << 10, members = kMostGatheredBytes / most;  // all slots together are bounded
+  CHECK(is_gathered(members, most, most) && !is_gathered(members + 1, most, most));
+  CHECK(is_gathered(members + 1, most - 64, most));
+}
+
+// What is shown of two senders is what has been sent last.
+void check_latest_sent() {
+  PairLog log;
+  log.sent.publish({3, 5});
+  CHECK(log.latest_sent() == (EdgePosition{3, 5}));
+  log.gathered.publish({4, 1});
+  CHECK(log.latest_sent() == (EdgePosition{4, 1}));
+  log.sent.publish({5, 0});
+  CHECK(log.latest_sent() == (EdgePosition{5, 0}));
 }
 
 void check_colours() {
@@ -174,6 +206,7 @@ void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes
 
 int main() {
   check_colours();
+  check_latest_sent();
   check_what_is_gathered();
   for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {
     for (uint64_t bytes : {0, 1, 4, 64, 65, 8 * 7, 1000, 4096, 100004}) {

@@ -63,11 +63,18 @@ def test_bytes_may_have_a_suffix(text: str, count: int) -> None:
     assert Settings.from_env({"HOROVOD_FT_ARENA_BYTES": text}).arena_bytes == count
 
 
+@pytest.mark.parametrize(("text", "count"), [("0", 0), ("24K", 24 << 10), ("262144", 256 << 10)])
+def test_no_op_has_to_be_gathered(text: str, count: int) -> None:
+    assert Settings.from_env({"HOROVOD_FT_GATHER_BYTES": text}).gather_bytes == count
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
         ("ARENA_DIR", "relative/path", "absolute path"),
         ("ARENA_BYTES", "63M", "at least 64M"),
+        ("GATHER_BYTES", "257K", "up to 256K"),
+        ("GATHER_BYTES", "-1", "0: none is gathered"),
         ("ARENA_BYTES", "-1", "at least 64M"),
         ("ARENA_BYTES", "1.5G", "suffix K, M or G"),
         ("ARENA_BYTES", "9" * 18 + "G", "at least 64M"),

@@ -6,7 +6,7 @@ from hvd_ft.job.beats import Beats
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.leases import Change, HostLeases, Lease
 from hvd_ft.launcher.link_watch import Broken, LinkWatch
-from hvd_ft.native.links import MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
+from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 
 LIMITS = Settings(suspect_seconds=5, lease_seconds=20, host_timeout_seconds=60)
 
@@ -120,13 +120,14 @@ def test_a_host_that_does_not_answer_is_the_leases_business() -> None:
     assert links.look(71) is not None
 
 
-def test_one_end_alone_tells_nothing() -> None:
+@pytest.mark.parametrize("kind", [MIRROR, GATHER])
+def test_one_end_alone_tells_nothing(kind: str) -> None:
     links = LinkWatch(30)
-    links.counted({End(2, 0, MIRROR): Counts(1, 5, 1)})
+    links.counted({End(2, 0, kind): Counts(1, 5, 1)})
     assert look(links, 40) is None
-    links.counted({End(0, 2, MIRROR): Counts(2, 1, 0)})  # and both directions count
+    links.counted({End(0, 2, kind): Counts(2, 1, 0)})  # and both directions count
     assert [links.look(now) for now in (41, 70)] == [None, None]
-    assert links.look(71) in (Broken(0, 2, MIRROR, 30), Broken(2, 0, MIRROR, 30))
+    assert links.look(71) in (Broken(0, 2, kind, 30), Broken(2, 0, kind, 30))
 
 
 def test_beats_that_stay_away() -> None:

@@ -36,6 +36,7 @@ def test_an_edge_is_shown_by_its_two_ends() -> None:
     assert "op 7, its beginning" in second
     assert third.startswith("node of rank 6 → 0")
     assert "ALLGATHER step 0 segment 1" in third
+    assert str(EdgeEnd(8, 2, ("GATHER", 2, 0))) == "op 8, GATHER round 2"
 
 
 def test_messages_of_a_pair() -> None:

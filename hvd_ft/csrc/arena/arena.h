@@ -58,11 +58,7 @@ class Node {
   bool several() const { return file_.nodes > 1; }
   uint64_t number() const { return file_.node; }  // a member of the ring of nodes
   RingPlan plan(const Record& record) const {
-    return {file_.nodes, record.heap_bytes(), kRingSegmentBytes, kGatherBytes};
-  }
-  // Offset in the heap of the chunks of a gathered op, among them this node's partial result.
-  uint64_t chunks_offset(const Record& record, const RingPlan& plan) const {
-    return record.partial_offset - plan.on_edge(number(), 0).from;
+    return {file_.nodes, record.heap_bytes(), kRingSegmentBytes, record.op.gathered != 0};
   }
   uint64_t limit() const { return file_.limit_bytes; }
   const std::string& dir() const { return dir_; }

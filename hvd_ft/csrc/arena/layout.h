@@ -24,7 +24,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 20;
+constexpr uint32_t kLayoutVersion = 21;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -256,9 +256,10 @@ struct NodeHeader {
   Shared<uint64_t> message_bytes;
   Shared<uint64_t> most[kMemoryWords];  // an hvdft_memory; see memory.h
 
-  // Written by the leader: what it has sent to other nodes, how often its threads have napped, and
-  // how often the mirror has looked at a rank for one of its links.
-  alignas(64) Shared<uint64_t> sent_messages, sent_bytes, naps, looks;
+  // Written by the leader: what it has sent to other nodes, and of that what is ops' data; how
+  // often its threads have napped, and how often the mirror has looked at a rank for one of its
+  // links.
+  alignas(64) Shared<uint64_t> sent_messages, sent_bytes, data_messages, data_bytes, naps, looks;
 };
 
 // The agreed description of an op; block_bytes[], the response and the signature follow it.
@@ -271,9 +272,15 @@ struct OpHead {
   double factor = 0;    // see hvdft_op
   uint64_t viewed = 0;  // 1 or 0
   uint64_t common = 0;  // 1 or 0: see hvdft_op
+  // 1 or 0, decided by the log writer: nodes gather it (gather_plan.h) instead of passing it round
+  // the ring.
+  uint64_t gathered = 0;
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }
+  // The bytes of its result, and of a partial one: at least what nodes send each other, so that an
+  // op without data is complete when all nodes have reached it.
+  uint64_t heap_bytes() const { return result_bytes > 0 ? result_bytes : kCacheLine; }
 };
 
 // An entry of the log, in the heap; its tail behind it.
@@ -282,7 +289,9 @@ struct Record {
   uint64_t first_segment;  // its number
   uint64_t first_input;    // the number of the first byte of its input
   uint64_t result_offset;
-  uint64_t partial_offset;  // the sum of this node's ranks; with one node that is the result
+  // The sum of this node's ranks; with one node that is the result. Of a gathered op: the slots, of
+  // which it is the first.
+  uint64_t partial_offset;
   uint64_t first_given, first_taken;  // segments: see node_order.h
   OpHead op;
   uint64_t checksum;  // of what is before it and of the tail; see LogStore::append()
@@ -302,9 +311,7 @@ struct Record {
     return first_input + (number - first_segment) * kSegmentBytes;
   }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
-  // The bytes of its result, and of a partial one: at least what the ring passes round, so that an
-  // op without data is complete when all nodes have reached it.
-  uint64_t heap_bytes() const { return op.result_bytes > 0 ? op.result_bytes : kCacheLine; }
+  uint64_t heap_bytes() const { return op.heap_bytes(); }
 
  private:
   ByteRange range_of(uint64_t first, uint64_t number) const {

@@ -36,11 +36,12 @@ HVDFT_API void hvdft_worker_message_room(uint64_t* own_bytes, uint64_t* share_by
 
 // ---------------------------------------------------------------- looking
 
-// A node's progress at its end of an edge of the ring between nodes. `step` and `segment`
-// (ring_plan.h) are known while the log has the op.
+// A node's progress at its ends of the edges between nodes. `phase`, `step` and `segment`
+// (ring_plan.h) are known while the log has the op; of a gathered op `step` is the round.
+enum { HVDFT_PHASE_REDUCE_SCATTER = 0, HVDFT_PHASE_ALLGATHER = 1, HVDFT_PHASE_GATHER = 2 };
 typedef struct {
   uint64_t op, position;
-  int32_t known, allgather;
+  int32_t known, phase;
   uint64_t step, segment;
 } hvdft_ring_end;
 // The progress of the node whose first rank this is: received, or sent. 0 if it is not a node's
@@ -52,7 +53,8 @@ HVDFT_API int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int se
 // What the leader of this node has done so far, over all generations but for what it has sent; 0 in
 // a job of one node. For measurements.
 typedef struct {
-  uint64_t sent_messages, sent_bytes;  // to other nodes
+  uint64_t sent_messages, sent_bytes;  // to other nodes, …
+  uint64_t data_messages, data_bytes;  // … of that the ops' data, over the ring or gathered
   uint64_t naps;                       // of its threads
   uint64_t looks;                      // at a rank, for one of the mirror's links
 } hvdft_traffic;

@@ -53,11 +53,13 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 // The leader of a node in a job on several nodes: it opens the node's arenas, mirrors their
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
-// everything; the same for all leaders. Collective over `communicator`, which has the leaders in
-// the order of nodes.
+// everything; the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
+// (gather_plan.h); that of rank 0's leader counts. Collective over `communicator`, which has the
+// leaders in the order of nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
-                                int nodes, int communicator, int one_endpoint, hvdft_leader** out);
+                                int nodes, int communicator, int one_endpoint,
+                                uint64_t most_gathered, hvdft_leader** out);
 // Waits until all leaders have called this and have exchanged everything: HVDFT_AGAIN if they have
 // not within timeout_ns. The leader does nothing afterwards.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
@@ -65,8 +67,9 @@ HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
 // A leader's links to others: transfers over MPI since it was opened, for link_watch.py.
 enum {
   HVDFT_LINK_MIRROR = 0,
-  HVDFT_LINK_SUCCESSOR = 1,   // to the next node of the ring
-  HVDFT_LINK_PREDECESSOR = 2  // from the one before
+  HVDFT_LINK_SUCCESSOR = 1,    // to the next node of the ring
+  HVDFT_LINK_PREDECESSOR = 2,  // from the one before
+  HVDFT_LINK_GATHER = 3        // of gathered ops, both ways
 };
 typedef struct {
   uint32_t peer;  // node

@@ -77,12 +77,16 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t 
 }
 
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
-                      int communicator, int one_endpoint, hvdft_leader** out) {
+                      int communicator, int one_endpoint, uint64_t most_gathered,
+                      hvdft_leader** out) {
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   return guarded([&] {
-    *out = new hvdft_leader{
-        {std::move(arenas), communicator, {firsts, firsts + nodes + 1}, one_endpoint != 0}};
+    *out = new hvdft_leader{{std::move(arenas),
+                             communicator,
+                             {firsts, firsts + nodes + 1},
+                             one_endpoint != 0,
+                             most_gathered}};
   });
 }
 

@@ -15,7 +15,7 @@ namespace hvdft {
 namespace {
 
 // MPI's endpoint 0 belongs to the main thread, for the agents' rendezvous.
-constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4;
+constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4, kGatherEndpoint = 5;
 
 // MPI has to be polled, and others need the CPU: so between two polls there is a nap (nap.h), which
 // a doorbell ends when something changes on this node.
@@ -24,7 +24,7 @@ constexpr uint64_t kYieldNs = 50000, kLeavingNapNs = 1000000, kLastNs = 50000000
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-               bool one_endpoint)
+               bool one_endpoint, uint64_t most_gathered)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
   // With one endpoint there are still as many communicators, so that messages are not confused.
@@ -34,7 +34,7 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   };
   std::vector<LeaderPart*> parts;
   if (node.is_local(0)) {
-    parts.push_back(&log_writer_.emplace(node));
+    parts.push_back(&log_writer_.emplace(node, most_gathered));
   } else {
     store_.emplace(node);
   }
@@ -47,8 +47,9 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   };
   out_ = &of_edge(member);
   in_ = &of_edge((member + members - 1) % members);
+  gather_ = &add(kGatherEndpoint);
   sender_.emplace(member_, *out_);
-  receiver_.emplace(member_, *in_);
+  receiver_.emplace(member_, *in_, *gather_);
   if (one_endpoint) {
     parts.insert(parts.end(), {&*sender_, &*receiver_});
     start(kMirrorRole | kRingRole, parts);
@@ -84,6 +85,7 @@ std::vector<Leader::Link> Leader::links() const {
   }
   add(*out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
   add(*in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);
+  for (int peer : gather_peers(me, members)) add(*gather_, peer, HVDFT_LINK_GATHER);
   return links;
 }
 
@@ -145,8 +147,11 @@ void Leader::count_traffic() {
     messages += endpoint->sent_messages().load(std::memory_order_relaxed);
     bytes += endpoint->sent_bytes().load(std::memory_order_relaxed);
   }
+  const Endpoint& mirror = *endpoints_[0];
   h.sent_messages.store(messages, std::memory_order_relaxed);
   h.sent_bytes.store(bytes, std::memory_order_relaxed);
+  h.data_messages.store(messages - mirror.sent_messages(), std::memory_order_relaxed);
+  h.data_bytes.store(bytes - mirror.sent_bytes(), std::memory_order_relaxed);
   h.naps.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -21,9 +21,10 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders; `one_endpoint` is the same for all of them.
+  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `most_gathered`: see
+  // log_writer.h.
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-         bool one_endpoint);
+         bool one_endpoint, uint64_t most_gathered);
 
   // Waits until all nodes have received everything and their leaders have called this too; ends the
   // threads. False: that did not happen in time, or an op was under way, so MPI may still use this
@@ -49,6 +50,7 @@ class Leader {
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges
+  Endpoint* gather_ = nullptr;               // of the receiving half
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;

@@ -24,9 +24,9 @@ class LeaderPart {
 // The log writer, on rank 0's node.
 class LogWriterPart : public LeaderPart {
  public:
-  explicit LogWriterPart(Node& node)
+  LogWriterPart(Node& node, uint64_t most_gathered)
       : doorbell_(node.header().log_writer_doorbell),
-        log_writer_(node),
+        log_writer_(node, most_gathered),
         seen_(doorbell_.load() - 1) {
     log_writer_.open();
   }
@@ -63,17 +63,18 @@ class MirrorPart : public LeaderPart {
   std::atomic<bool> leaving_{false}, all_said_{false};
 };
 
-// One half of the ring.
+// One half of the ring; the receiving one has the gathered ops too.
 template <typename Half>
 class RingPart : public LeaderPart {
  public:
-  RingPart(NodeMember& member, Endpoint& endpoint)
-      : stop_(member.node().header().stop), half_(member, endpoint) {}
+  template <typename... Endpoints>
+  explicit RingPart(NodeMember& member, Endpoints&... endpoints)
+      : stop_(member.node().header().stop), half_(member, endpoints...) {}
 
   bool step(uint64_t) override {
     if (!connected_) return connected_ = half_.connect();
     if (stop_.load(std::memory_order_acquire) == 0 && half_.step()) return true;
-    if (!half_.waits_for_mpi()) half_.poke();  // or the neighbour may wait for ever
+    half_.poke();  // or a neighbour may wait for ever
     return false;
   }
   bool waits_for_mpi() const override { return !connected_ || half_.waits_for_mpi(); }

@@ -19,37 +19,13 @@ void sum(const Record& record, const char* a, const char* b, char* result, uint6
 
 }  // namespace
 
-const Record* NodeMember::record(uint64_t op) const {
-  uint64_t length = node().header().log_length.load(std::memory_order_acquire);
-  return op < length ? node().record(op) : nullptr;
-}
-
-uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, const RingPlan& plan) {
-  if (op_ != record.id) {
-    op_ = record.id;
-    count_ = 0;
-    reduced_ = std::max(reduced_, record.first_segment);
-  }
-  NodeOrder order(plan, member.number());
-  for (; count_ < plan.inputs(); ++count_) {
-    uint64_t end = record.first_segment + order.given_for(plan.input(member.number(), count_));
-    while (reduced_ < end && member.arenas.is_input_ready(record, reduced_)) ++reduced_;
-    if (reduced_ < end) break;
-  }
-  return count_;
-}
-
 NodeSender::NodeSender(NodeMember& member, Endpoint& endpoint)
     : member_(member), endpoint_(endpoint), sender_(member.number()) {}
 
 bool NodeSender::connect() {
-  if (!greeted_) greeted_ = endpoint_.begin_receive(&greeting_, sizeof greeting_, successor());
+  if (!greeted_) greeted_ = endpoint_.begin_receive(&greeting_, sizeof greeting_, member_.after(1));
   if (!endpoint_.complete(&*greeted_)) return false;
-  if (greeting_.generation != member_.generation()) {
-    throw RingError("an agent of generation " + std::to_string(greeting_.generation) +
-                    " greets one of generation " + std::to_string(member_.generation()));
-  }
-  EdgePosition at = unpack(greeting_.at);
+  EdgePosition at = greeting_.record(member_.generation());
   sender_.resume(greeting_.generation, at);
   member_.log().sent.made_in(greeting_.generation);
   member_.log().sent.publish(at);
@@ -81,43 +57,69 @@ bool NodeSender::send_next() {
   if (!sender_.next(received, inputs, &next)) return false;
   const RingPlan& plan = sender_.plan();
   const char* from = next.from_input
-                         ? member_.inputs(*record_, plan)
+                         ? member_.partial(*record_)
                          : member_.passing(*record_, plan, next.at.position - plan.segments());
   on_their_way_.add(
-      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), successor()), next.at});
+      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), member_.after(1)),
+       next.at});
   sender_.sent();
   return true;
 }
 
-NodeReceiver::NodeReceiver(NodeMember& member, Endpoint& endpoint)
+NodeReceiver::NodeReceiver(NodeMember& member, Endpoint& ring, Endpoint& gather)
     : member_(member),
-      endpoint_(endpoint),
+      ring_(ring),
+      gather_(gather),
+      gatherer_(member, gather),
       receiver_(member.number(), member.members, member.log().received.at()),
       ahead_(receiver_),
       room_(kTransfers * kRingSegmentBytes) {}
 
+// All who send to this member are told its record. Those to whom it sends itself are heard by the
+// gatherer, which has to be ready for them before this member awaits anything else of theirs.
 bool NodeReceiver::connect() {
-  if (!greeted_) {
-    uint64_t generation = member_.generation();
-    EdgePosition at = receiver_.remade(generation);
-    member_.log().received.made_in(generation);
-    if (generation > 0) {
-      publish_final(at);  // the older process may have been killed just before
-      Node& node = member_.node();
-      node.push_event(
-          {now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0, pack(at)});
-    }
-    ahead_ = receiver_;
-    greeting_ = {generation, pack(at)};
-    greeted_ = endpoint_.begin_send(&greeting_, sizeof greeting_, predecessor());
+  bool heard = gatherer_.connect();
+  if (!greets_) greet_all();
+  while (!greeted_.empty() && greeted_.back().endpoint.complete(&greeted_.back().transfer)) {
+    greeted_.pop_back();
   }
-  return endpoint_.complete(&*greeted_);
+  return heard && greeted_.empty();
+}
+
+void NodeReceiver::greet_all() {
+  greets_ = true;
+  uint64_t generation = member_.generation();
+  EdgePosition at = receiver_.remade(generation);
+  member_.log().received.made_in(generation);
+  if (generation > 0) {
+    publish_final(at);  // the older process may have been killed just before
+    Node& node = member_.node();
+    node.push_event(
+        {now_ns(), HVDFT_EV_RESUMED, static_cast<uint32_t>(node.first_local()), 0, 0, pack(at)});
+  }
+  ahead_ = receiver_;
+  greeting_ = {generation, pack(at)};
+  auto greet = [&](Endpoint& endpoint, uint64_t distance) {
+    greeted_.push_back(
+        {endpoint, endpoint.begin_send(&greeting_, sizeof greeting_, member_.before(distance))});
+  };
+  greet(ring_, 1);
+  for (uint64_t e = 0; e < gatherer_.edges(); ++e) greet(gather_, GatherPlan::distance(e));
 }
 
 bool NodeReceiver::step() {
-  bool moved = false;
+  bool moved = gatherer_.step();
   while (!on_their_way_.full() && expect_next()) moved = true;
   return take_oldest() || moved;
+}
+
+void NodeReceiver::poke() {
+  bool polls_ring = false, polls_gather = gatherer_.waits_for_mpi();
+  for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
+    (on_their_way_.at(i).what.gathered ? polls_gather : polls_ring) = true;
+  }
+  if (!polls_ring) ring_.poke();
+  if (!polls_gather) gather_.poke();
 }
 
 bool NodeReceiver::expect_next() {
@@ -127,25 +129,48 @@ bool NodeReceiver::expect_next() {
     ahead_.begin(member_.plan(*record_));
   }
   Incoming next;
-  if (!ahead_.next(&next)) return false;
-  // A final value must not be received into memory that is still being sent from: its contents were
-  // sent a round of the ring earlier. (Chunks of a gathered op are sent when they have come.)
-  const RingPlan& plan = ahead_.plan();
-  uint64_t round = (member_.members - 1) * plan.segments();
-  if (!next.adds && !plan.gathered() &&
-      !(EdgePosition{next.at.op, next.at.position - round} < member_.log().sent.at())) {
-    return false;
-  }
-  char* to = next.adds ? room(on_their_way_.begun)
-                       : member_.passing(*record_, plan, next.at.position) + next.bytes.from;
-  on_their_way_.add(
-      {endpoint_.begin_receive(to, next.bytes.bytes(), predecessor()), {next, record_}});
+  if (!ahead_.next(&next) || !may_come(next)) return false;
+  bool gathered = ahead_.plan().gathered();
+  Transfer transfer = endpoint_of(gathered).begin_receive(place_for(next), next.bytes.bytes(),
+                                                          member_.before(next.distance));
+  on_their_way_.add({transfer, {next, record_, gathered}});
   ahead_.received();
   return true;
 }
 
+// A final value must not be received into memory that is still being sent from: its contents were
+// sent a round of the ring earlier. (What is gathered is sent when it has come.)
+bool NodeReceiver::may_come(const Incoming& next) const {
+  if (next.adds || ahead_.plan().gathered()) return true;
+  uint64_t round = (member_.members - 1) * ahead_.plan().segments();
+  return EdgePosition{next.at.op, next.at.position - round} < member_.log().sent.at();
+}
+
+char* NodeReceiver::place_for(const Incoming& next) {
+  if (next.adds) return room(on_their_way_.begun);
+  const RingPlan& plan = ahead_.plan();
+  char* all =
+      plan.gathered() ? member_.slots(*record_) : member_.passing(*record_, plan, next.at.position);
+  return all + next.bytes.from;
+}
+
+// Whether the oldest message has come. What comes over other links is looked at as well: it must
+// not seem to be under way for as long as the oldest takes (link_watch.py).
+bool NodeReceiver::has_come() {
+  bool gathered = false, come = false;
+  for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
+    auto& item = on_their_way_.at(i);
+    bool oldest = i == on_their_way_.done;
+    gathered |= item.what.gathered;
+    if (!oldest && !gathered) continue;  // over the link of the oldest, behind it
+    bool complete = endpoint_of(item.what.gathered).complete(&item.transfer);
+    if (oldest) come = complete;
+  }
+  return come;
+}
+
 bool NodeReceiver::take_oldest() {
-  if (on_their_way_.empty() || !endpoint_.complete(&on_their_way_.oldest().transfer)) return false;
+  if (on_their_way_.empty() || !has_come()) return false;
   const Expected expected = on_their_way_.oldest().what;
   const Record& record = *expected.record;
   const Incoming& in = expected.in;
@@ -153,7 +178,7 @@ bool NodeReceiver::take_oldest() {
   bool waits = in.adds || in.completes;
   if (waits && ready_.count(member_, record, receiver_.plan()) <= in.input) return false;
   if (in.adds) add(record, in);
-  if (in.completes) add_chunks(record);
+  if (in.completes) add_slots(record);
   ++on_their_way_.done;
   EdgePosition at = receiver_.received();
   member_.log().received.publish(at);
@@ -171,17 +196,19 @@ void NodeReceiver::add(const Record& record, const Incoming& in) {
       member_.passing(record, plan, in.at.position) + in.bytes.from, in.bytes.bytes());
 }
 
-void NodeReceiver::add_chunks(const Record& record) {
+// Two at a time, as in the ring, where every sum of two is rounded.
+void NodeReceiver::add_slots(const Record& record) {
   const RingPlan& plan = receiver_.plan();
-  const char* chunks = member_.chunks(record, plan);
-  for (uint64_t part = 0; part < plan.members(); ++part) {
-    auto [from, to] = plan.part(part);
-    auto chunk = [&, from = from](uint64_t i) {
-      return chunks + plan.chunk(plan.added(part, i)).from + from;
+  GatherPlan gather = plan.gather();
+  for (uint64_t number = 0; number < plan.members(); ++number) {
+    auto [from, to] = plan.chunk(number);
+    if (from == to) break;
+    auto input = [&, from = from](uint64_t i) {
+      return member_.slots(record) + gather.added(member_.number(), number, i) + from;
     };
     char* result = member_.result(record) + from;
     for (uint64_t i = 1; i < plan.members(); ++i) {
-      sum(record, i == 1 ? chunk(0) : result, chunk(i), result, to - from);
+      sum(record, i == 1 ? input(0) : result, input(i), result, to - from);
     }
   }
 }

@@ -3,67 +3,23 @@
 // go in, and progress of the final results is published there. The two halves have a thread each,
 // and may be in different ops. In a new generation of agents they continue from the arena's pair
 // log: each edge begins with a greeting, in which the receiver tells the sender what it has.
+//
+// Gathered ops are the receiving half's alone: it also sends (node_gather.h), on an endpoint of its
+// own. For a message arrives at the endpoint of the number from which it was sent, and a member has
+// as many partners as there are rounds: no colouring of few numbers would keep two threads apart.
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 
 #include <optional>
 #include <vector>
 
-#include "arena/node_arenas.h"
 #include "mpi/endpoint.h"
+#include "mpi/node_gather.h"
+#include "mpi/node_member.h"
 #include "mpi/pipelined.h"
-#include "protocol/rejoin.h"
 #include "protocol/ring.h"
 
 namespace hvdft {
-
-// State that both halves share.
-struct NodeMember {
-  const Arenas& arenas;
-  uint64_t members;
-  // Partial sums of the op that is done over (rejoin.h); the receiving half makes it.
-  std::vector<char> aside{};
-
-  Node& node() const { return arenas.node(); }
-  uint64_t number() const { return node().number(); }
-  uint64_t generation() const { return node().header().generation.load(); }
-  PairLog& log() const { return node().header().pair_log; }
-  // nullptr: the log does not have it yet.
-  const Record* record(uint64_t op) const;
-  RingPlan plan(const Record& record) const { return node().plan(record); }
-  char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
-  char* result(const Record& record) const { return node().heap() + record.result_offset; }
-  char* chunks(const Record& record, const RingPlan& plan) const {
-    return node().heap() + node().chunks_offset(record, plan);
-  }
-  // Addresses of a plan's bytes: of inputs, and of those that are received at a position, and sent
-  // on.
-  char* inputs(const Record& record, const RingPlan& plan) const {
-    return plan.gathered() ? chunks(record, plan) : partial(record);
-  }
-  char* passing(const Record& record, const RingPlan& plan, uint64_t received_at) {
-    if (is_aside(record, plan, received_at)) return aside.data();
-    return plan.gathered() ? chunks(record, plan) : result(record);
-  }
-  bool is_aside(const Record& record, const RingPlan& plan, uint64_t received_at) const {
-    return record.id + 1 == node().header().done_over.load() && is_partial(plan, received_at);
-  }
-};
-
-// How many of an op's inputs are ready, in the order of RingPlan::input(). For one thread.
-class ReadyInputs {
- public:
-  uint64_t count(const NodeMember& member, const Record& record, const RingPlan& plan);
-
- private:
-  uint64_t reduced_ = 0;  // number: all segments before it are reduced
-  uint64_t op_ = UINT64_MAX, count_ = 0;
-};
-
-// The first message of a receiver to its predecessor.
-struct EdgeGreeting {
-  uint64_t generation, at;
-};
 
 class NodeSender {
  public:
@@ -72,13 +28,14 @@ class NodeSender {
   bool step();     // does what is possible without waiting; returns whether there was anything
   // Whether it waits for something that comes over MPI, without a doorbell.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
-  // Has to be called now and then where no transfer is waited for (endpoint.h).
-  void poke() { endpoint_.poke(); }
+  // Has to be called now and then: MPI may have to be polled where no transfer is waited for
+  // (endpoint.h).
+  void poke() {
+    if (!waits_for_mpi()) endpoint_.poke();
+  }
 
  private:
   bool send_next();
-
-  int successor() const { return (endpoint_.member() + 1) % endpoint_.members(); }
 
   NodeMember& member_;
   Endpoint& endpoint_;
@@ -92,31 +49,41 @@ class NodeSender {
 
 class NodeReceiver {
  public:
-  NodeReceiver(NodeMember& member, Endpoint& endpoint);
+  // `ring`: the endpoint of the edge from the predecessor.
+  NodeReceiver(NodeMember& member, Endpoint& ring, Endpoint& gather);
   bool connect();
   bool step();
-  bool waits_for_mpi() const { return !on_their_way_.empty(); }
-  void poke() { endpoint_.poke(); }
+  bool waits_for_mpi() const { return !on_their_way_.empty() || gatherer_.waits_for_mpi(); }
+  void poke();
 
  private:
   struct Expected {
     Incoming in;
     const Record* record;
+    bool gathered;
   };
+  struct Greeted {
+    Endpoint& endpoint;
+    Transfer transfer;
+  };
+  void greet_all();
   bool expect_next();
+  bool may_come(const Incoming& next) const;
+  char* place_for(const Incoming& next);
+  bool has_come();
   bool take_oldest();
   void add(const Record& record, const Incoming& in);
-  void add_chunks(const Record& record);
+  void add_slots(const Record& record);
   void publish_final(EdgePosition at);
-  int predecessor() const {
-    return (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
-  }
+  Endpoint& endpoint_of(bool gathered) { return gathered ? gather_ : ring_; }
   char* room(uint64_t number) { return room_.data() + number % kTransfers * kRingSegmentBytes; }
 
   NodeMember& member_;
-  Endpoint& endpoint_;
+  Endpoint &ring_, &gather_;
+  NodeGatherer gatherer_;
   EdgeGreeting greeting_{};
-  std::optional<Transfer> greeted_;
+  std::vector<Greeted> greeted_;  // those to whom the greeting is still on its way
+  bool greets_ = false;
   RingReceiver receiver_, ahead_;  // what is complete, what is begun
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that `ahead_` is in

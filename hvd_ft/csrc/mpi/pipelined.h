@@ -38,7 +38,8 @@ struct OnTheirWay {
 
   bool full() const { return begun - done == kTransfers; }
   bool empty() const { return begun == done; }
-  Item& oldest() { return items[done % kTransfers]; }
+  Item& at(uint64_t number) { return items[number % kTransfers]; }  // from done to begun - 1
+  Item& oldest() { return at(done); }
   void add(const Item& item) { items[begun++ % kTransfers] = item; }
 };
 

@@ -30,7 +30,7 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
   EdgePosition at;
   if (rank == node.first_local()) {
     const PairLog& log = node.header().pair_log;
-    at = (sent ? log.sent : log.received).at();
+    at = sent ? log.latest_sent() : log.received.at();
   } else {
     const RankBlock& block = node.rank(rank);
     uint64_t word = (sent ? block.ring_sent : block.ring_received).load();
@@ -47,7 +47,7 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
   }
   RingStep step = plan.step_at(at.position);
   out->known = 1;
-  out->allgather = step.phase == Phase::kAllgather;
+  out->phase = static_cast<int32_t>(step.phase);
   out->step = step.step;
   out->segment = step.segment;
   return 1;
@@ -55,7 +55,8 @@ int hvdft_observer_ring_end(hvdft_observer* observer, int rank, int sent, hvdft_
 
 void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out) {
   const NodeHeader& h = observer->node->header();
-  *out = {h.sent_messages.load(), h.sent_bytes.load(), h.naps.load(), h.looks.load()};
+  *out = {h.sent_messages.load(), h.sent_bytes.load(), h.data_messages.load(),
+          h.data_bytes.load(),    h.naps.load(),       h.looks.load()};
 }
 
 int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out) {

@@ -9,6 +9,15 @@
 
 namespace hvdft {
 
+namespace {
+
+// Of several nodes: the memory of this node's partial result, and of those that are gathered.
+uint64_t partial_bytes(const Record& record, const RingPlan& plan) {
+  return plan.gathered() ? plan.gather().bytes() : record.heap_bytes();
+}
+
+}  // namespace
+
 LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   NodeHeader& h = node_.header();
   length_ = h.log_length.load();
@@ -57,10 +66,8 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::ranges_of(const Record& rec
                                                                uint64_t offset) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges = {{offset, record.bytes()},
                                                        {record.result_offset, record.heap_bytes()}};
-  if (RingPlan plan = node_.plan(record); plan.gathered()) {
-    ranges.emplace_back(node_.chunks_offset(record, plan), plan.gathered_bytes());
-  } else if (node_.several()) {
-    ranges.emplace_back(record.partial_offset, record.heap_bytes());
+  if (node_.several()) {
+    ranges.emplace_back(record.partial_offset, partial_bytes(record, node_.plan(record)));
   }
   return ranges;
 }
@@ -101,10 +108,8 @@ int LogStore::append(const OpHead& op, const char* tail) {
   if (code != HVDFT_OK) return code;
   record.partial_offset = record.result_offset;
   if (node_.several()) {
-    uint64_t bytes = plan.gathered() ? plan.gathered_bytes() : record.heap_bytes();
-    code = give(bytes, what, &record.partial_offset);
+    code = give(partial_bytes(record, plan), what, &record.partial_offset);
     if (code != HVDFT_OK) return code;
-    if (plan.gathered()) record.partial_offset += plan.on_edge(node_.number(), 0).from;
   }
   uint64_t offset;
   code = give(record.bytes(), "the op log", &offset);

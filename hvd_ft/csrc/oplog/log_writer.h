@@ -16,7 +16,8 @@ namespace hvdft {
 
 class LogWriter {
  public:
-  explicit LogWriter(Node& node);
+  // With several nodes ops of up to `most_gathered` bytes are gathered (gather_plan.h).
+  explicit LogWriter(Node& node, uint64_t most_gathered = 0);
   ~LogWriter();
   void start();  // with a thread; else:
   void open();
@@ -35,6 +36,7 @@ class LogWriter {
   int append(uint64_t count);
 
   Node& node_;
+  const uint64_t most_gathered_;
   LogStore store_;
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last

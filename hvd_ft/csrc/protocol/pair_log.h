@@ -1,6 +1,7 @@
-// The pair log: how far each edge of the ring has come. Both ends keep a record of it, two words
-// in the arena of the member, which outlives the process: nothing is appended, so a log
-// neither grows nor is truncated.
+// The pair log: how far each edge between members has come. Both ends keep a record of it, two
+// words in the arena of the member, which outlives the process: nothing is appended, so a log
+// neither grows nor is truncated. A member takes what comes over all of its edges in one order, so
+// one record is its end of all of them.
 //
 // The receiver's record is the truth. It is published when the effect of a segment has been
 // written, so what it counts need not be sent again, whether or not the sender lived to note
@@ -46,10 +47,17 @@ class PairRecord {
   Shared<uint64_t> at_{0}, generation_{0};
 };
 
-// A member's ends of its two edges. Each is written by the thread that drives that half.
+// A member's ends of its edges. Each is written by the thread that drives that half.
 struct PairLog {
-  alignas(64) PairRecord received;  // from its predecessor
-  alignas(64) PairRecord sent;      // to its successor
+  alignas(64) PairRecord received;  // of the ring and of gathered ops, from all who send to it
+  alignas(64) PairRecord sent;      // of the ring, to its successor, …
+  alignas(64) PairRecord gathered;  // … and of gathered ops, to all to whom it sends
+
+  // For readers: what it has sent last.
+  EdgePosition latest_sent() const {
+    EdgePosition ring = sent.at(), gather = gathered.at();
+    return ring < gather ? gather : ring;
+  }
 };
 
 }  // namespace hvdft

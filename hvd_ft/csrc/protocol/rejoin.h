@@ -68,7 +68,7 @@ inline Rejoin rejoin(const std::vector<RejoinState>& members) {
 }
 
 // Whether what is received at a position is a partial sum, to which later members add; else it is
-// final, or a chunk of a gathered op.
+// final, or an input of a gathered op.
 inline bool is_partial(const RingPlan& plan, uint64_t position) {
   return !plan.gathered() && position + 2 * plan.segments() < plan.members() * plan.segments();
 }

@@ -15,14 +15,16 @@
 //            receive them; if (!receiver.accepts(their generation, their at)) drop them
 //            if in.adds: wait until `inputs` of receiver.op() > in.input, then
 //              result[in.bytes] = received + input[in.bytes]
-//            if in.completes: wait for that too, then result = the sum of all chunks
+//            if in.completes: wait for that too, then result = the sum of all slots
 //            log.received.publish(receiver.received());
 //
 // begin() may pass an op by at once (no data, one member): look at begun() again. The halves may
 // be in different ops. Both are values: a copy that is moved on looks ahead.
 //
-// Of a gathered op the chunks have memory of their own. "Input" is the member's own chunk there,
-// what it receives and sends on are others; only their sum goes into the result.
+// A gathered op passes over other edges, which gather.h sends over. The receiving half takes its
+// messages in the same stream as the ring's: in.bytes are of the slots there, the input is slot 0,
+// and only the sum goes into the result. So one record says how far a member is in all ops, over
+// all edges.
 //
 // `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
 // What of the result is final: RingPlan::results(), as far as log.received tells; all of op i
@@ -37,13 +39,14 @@
 //    input of the successor, who added it to just this partial sum, and published its record
 //    before it sent the sum on. So by then its record counts it, and will not ask for it again.
 //  - Everything in ALLGATHER, and the last sum of REDUCE_SCATTER, is final and stays, and so do the
-//    chunks of a gathered op.
+//    slots of a gathered op.
 // And why doing a segment again does no harm: sums are written out of place, result = received +
 // input, from two values that do not change; a store in ALLGATHER is a copy of one. So what
 // was torn half-way by a death is just written again. (A driver that never resumes may let input
 // and result be the same memory.) The input may be used for something else when the member has
 // received all of the op, as the final value of what it sent in step 0 has then been round; its
-// result, and all chunks of a gathered op, must stay until the *successor* has received all of it.
+// result must stay until the *successor* has received all of it, and the slots of a gathered op,
+// its input among them, until all members to whom it sends have.
 //
 // The order of a sum is the order of the ring, so it depends neither on timing nor on deaths.
 #ifndef HVD_FT_RING_H
@@ -56,7 +59,7 @@
 
 namespace hvdft {
 
-// A half's place in the stream of its edge, among the positions at which data passes.
+// A half's place in a stream of positions, among those at which it has something to pass.
 class EdgeCursor {
  public:
   EdgePosition at() const { return at_; }
@@ -65,8 +68,7 @@ class EdgeCursor {
   const RingPlan& plan() const { return plan_; }
   uint64_t generation() const { return generation_; }
 
-  // Begins op() with its plan. If nothing is left to pass over the edge, the half moves on to the
-  // next op.
+  // Begins op() with its plan. If nothing of it is left to pass, the half moves on to the next op.
   void begin(const RingPlan& plan) {
     plan_ = plan;
     begun_ = true;
@@ -74,7 +76,12 @@ class EdgeCursor {
   }
 
  protected:
-  EdgeCursor(uint64_t edge, EdgePosition at) : edge_(edge), at_(at) {}
+  explicit EdgeCursor(EdgePosition at) : at_(at) {}
+  ~EdgeCursor() = default;
+
+  // The first position of the plan, from this one on, at which this half has something to pass;
+  // plan().positions() if there is none.
+  virtual uint64_t next_position(uint64_t from) const = 0;
 
   void go_to(EdgePosition at) {
     at_ = at;
@@ -85,17 +92,15 @@ class EdgeCursor {
     settle();
     return at_;
   }
-  ByteRange stretch() const { return plan_.on_edge(edge_, at_.position); }
 
   uint64_t generation_ = 0;
 
  private:
   void settle() {
-    at_.position = plan_.next_on_edge(edge_, at_.position);
+    at_.position = next_position(at_.position);
     if (at_.position == plan_.positions()) go_to({at_.op + 1, 0});
   }
 
-  uint64_t edge_;
   EdgePosition at_;
   RingPlan plan_;
   bool begun_ = false;
@@ -108,10 +113,10 @@ struct Outgoing {
   bool from_input;  // otherwise from the result
 };
 
-class RingSender : public EdgeCursor {
+class RingSender final : public EdgeCursor {
  public:
   // Nothing is to be sent before resume().
-  explicit RingSender(uint64_t member) : EdgeCursor(member, {}) {}
+  explicit RingSender(uint64_t member) : EdgeCursor({}), edge_(member) {}
 
   // The edge has been made in this generation, and `record` is the successor's.
   void resume(uint64_t generation, EdgePosition successor_has) {
@@ -131,7 +136,7 @@ class RingSender : public EdgeCursor {
     if (first_step ? inputs <= position : !(EdgePosition{op(), position - segments} < received)) {
       return false;
     }
-    *out = {at(), stretch(), first_step};
+    *out = {at(), plan().on_edge(edge_, position), first_step};
     return true;
   }
 
@@ -139,26 +144,30 @@ class RingSender : public EdgeCursor {
   EdgePosition sent() { return move_on(); }
 
  private:
+  uint64_t next_position(uint64_t from) const override { return plan().next_on_edge(edge_, from); }
+
+  uint64_t edge_;
   bool connected_ = false;
 };
 
-// The next message to receive, and its place in the result.
+// The next message to receive, and its place: in the result, or in the slots of a gathered op.
 struct Incoming {
   EdgePosition at;
+  uint64_t distance;  // the member that sends it is so many before
   ByteRange bytes;
-  bool adds;       // result = received + input; else result = received
-  bool completes;  // a gathered op: then result = the sum of all chunks
+  bool adds;       // result = received + input; else what is received is copied
+  bool completes;  // a gathered op: then result = the sum of all slots
   uint64_t input;  // if it adds or completes: the number of the input, which has to be ready
 };
 
-class RingReceiver : public EdgeCursor {
+class RingReceiver final : public EdgeCursor {
  public:
   // `record`: its own, as it lies in the arena.
   RingReceiver(uint64_t member, uint64_t members, EdgePosition record)
-      : EdgeCursor((member + members - 1) % members, record) {}
+      : EdgeCursor(record), edge_((member + members - 1) % members) {}
 
   // From now on only messages sent in this generation are accepted. Returns the record to send to
-  // the predecessor.
+  // all who send to this member.
   EdgePosition remade(uint64_t generation) {
     generation_ = generation;
     return at();
@@ -169,10 +178,12 @@ class RingReceiver : public EdgeCursor {
     if (!begun()) return false;
     uint64_t position = at().position, segments = plan().segments();
     if (plan().gathered()) {
-      *in = {at(), stretch(), false, position + 1 == plan().positions(), 0};
+      bool last = position + 1 == plan().positions();
+      GatherPlan gather = plan().gather();
+      *in = {at(), GatherPlan::distance(position), gather.received(position), false, last, 0};
     } else {
       bool adds = position < (plan().members() - 1) * segments;
-      *in = {at(), stretch(), adds, false, position + segments};
+      *in = {at(), 1, plan().on_edge(edge_, position), adds, false, position + segments};
     }
     return true;
   }
@@ -186,6 +197,13 @@ class RingReceiver : public EdgeCursor {
 
   // The effect of next()'s message is written. Returns the record to publish.
   EdgePosition received() { return move_on(); }
+
+ private:
+  uint64_t next_position(uint64_t from) const override {
+    return plan().gathered() ? from : plan().next_on_edge(edge_, from);
+  }
+
+  uint64_t edge_;
 };
 
 }  // namespace hvdft

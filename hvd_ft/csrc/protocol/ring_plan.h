@@ -12,11 +12,8 @@
 // sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
 // chunk of its own on and round: the ring can start on the first of them.
 //
-// Of a few bytes hops cost more than bytes do. Such an op is *gathered*: there is no
-// REDUCE_SCATTER, each member's whole input is a chunk of its own, and when all chunks have been
-// round in ALLGATHER each member adds them up, in the order of the ring's sums: for a result does
-// not depend on what an op is fused with. That is half as many hops, with members / 2 times as many
-// bytes.
+// A small op may be *gathered* instead (gather_plan.h): nothing of it passes over the ring's edges,
+// and its positions are the rounds of the gather.
 //
 // Numbers only, all 64 bits wide: bytes, not elements. Cuts are made at cache lines, which
 // elements of 1, 2, 4, 8 or 16 bytes do not straddle.
@@ -27,16 +24,14 @@
 #include <cstdint>
 
 #include "protocol/byte_range.h"
+#include "protocol/gather_plan.h"
 
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
-// Used by jobs. Gathering saves half of the hops, which cost 0.1 ms each where CPUs are few, but
-// sends more bytes over each link. With three nodes both are alike at 37 KB (1 Gbit/s), 7 KB (200
-// Mbit/s).
-constexpr uint64_t kRingSegmentBytes = 256 << 10, kGatherBytes = 16 << 10;
+constexpr uint64_t kRingSegmentBytes = 256 << 10;  // used by jobs
 
-enum class Phase { kReduceScatter, kAllgather };
+enum class Phase { kReduceScatter, kAllgather, kGather };
 
 // A position, readable.
 struct RingStep {
@@ -48,13 +43,12 @@ class RingPlan {
  public:
   RingPlan() : RingPlan(1, 0, kCacheLine) {}
 
-  // `segment_bytes`, the largest message, is rounded up to cache lines. An op of up to
-  // `gather_bytes` is gathered if it is no larger than a segment.
-  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, uint64_t gather_bytes = 0)
+  // `segment_bytes`, the largest message of the ring, is rounded up to cache lines.
+  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, bool gathered = false)
       : members_(std::max(members, uint64_t{1})),
         bytes_(bytes),
         segment_bytes_(std::max(lines(segment_bytes), uint64_t{1}) * kCacheLine),
-        gathered_(members_ > 1 && bytes > 0 && bytes <= std::min(gather_bytes, segment_bytes_)),
+        gathered_(gathered && members_ > 1 && bytes > 0),
         segments_((chunk(0).bytes() + segment_bytes_ - 1) / segment_bytes_) {}
 
   uint64_t members() const { return members_; }
@@ -63,21 +57,16 @@ class RingPlan {
   uint64_t segments() const { return segments_; }  // of a step; the last ones may be empty
 
   bool gathered() const { return gathered_; }
+  GatherPlan gather() const { return {members_, bytes_}; }
 
   // Positions of an edge; 0 with one member, or without data.
-  uint64_t positions() const { return (gathered_ ? 1 : 2) * (members_ - 1) * segments_; }
-
-  // Those of a gathered op lie one after the other in memory of their own, not in the op's data.
-  ByteRange chunk(uint64_t number) const {
-    if (!gathered_) return part(number);
-    uint64_t from = number * lines(bytes_) * kCacheLine;
-    return {from, from + bytes_};
+  uint64_t positions() const {
+    return gathered_ ? gather().rounds() : 2 * (members_ - 1) * segments_;
   }
-  uint64_t gathered_bytes() const { return members_ * lines(bytes_) * kCacheLine; }
 
   // The data in as many parts as there are members. Their sizes differ by at most one cache line;
   // with little data the last ones are empty.
-  ByteRange part(uint64_t number) const {
+  ByteRange chunk(uint64_t number) const {
     uint64_t all = lines(bytes_), each = all / members_, longer = all % members_;
     auto begin = [&](uint64_t c) {
       return std::min((each * c + std::min(c, longer)) * kCacheLine, bytes_);
@@ -85,17 +74,14 @@ class RingPlan {
     return {begin(number), begin(number + 1)};
   }
 
-  // The order, i from 0 on, in which chunks are added to part `number` of a gathered op's result:
-  // the order in which the members of the ring would add to it.
-  uint64_t added(uint64_t number, uint64_t i) const { return (number + members_ - i) % members_; }
-
   RingStep step_at(uint64_t position) const {
-    uint64_t step = position / segments_, half = gathered_ ? 0 : members_ - 1;
+    if (gathered_) return {Phase::kGather, position, 0};
+    uint64_t step = position / segments_, half = members_ - 1;
     return step < half ? RingStep{Phase::kReduceScatter, step, position % segments_}
                        : RingStep{Phase::kAllgather, step - half, position % segments_};
   }
 
-  // What passes over an edge at a position.
+  // What passes over an edge at a position; not of a gathered op.
   ByteRange on_edge(uint64_t edge, uint64_t position) const {
     ByteRange all = chunk((position / segments_ + members_ - edge) % members_);
     auto begin = [&](uint64_t segment) {
@@ -106,6 +92,7 @@ class RingPlan {
 
   // The first position, from this one on, at which data passes; empty segments are not sent.
   uint64_t next_on_edge(uint64_t edge, uint64_t position) const {
+    if (gathered_) return positions();
     while (position < positions() && on_edge(edge, position).bytes() == 0) ++position;
     return position;
   }
@@ -124,6 +111,7 @@ class RingPlan {
   // Its results in the order in which they become final, and their number when it has received up
   // to `position`. With one member nothing is received: its input is the result.
   uint64_t results(uint64_t position) const {
+    if (gathered_) return position == positions() ? 1 : 0;
     uint64_t before = (members_ - 2) * segments_;
     return members_ == 1 ? inputs() : position - std::min(position, before);
   }

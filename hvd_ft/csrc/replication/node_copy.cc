@@ -99,10 +99,6 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
     NodeOrder order(plan, node.number());
     record.first_given = order.first_given;
     record.first_taken = order.first_taken;
-    if (plan.gathered()) {  // its own part is another one of the chunks
-      record.partial_offset -= plan.on_edge(theirs.file.node, 0).from;
-      record.partial_offset += plan.on_edge(node.number(), 0).from;
-    }
     record.checksum = checksum_of(record, &record + 1);
   });
   uint64_t events = h.event_count.load();

@@ -34,7 +34,7 @@ RankFacts facts_of(const Node& node, int rank) {
   if (rank == node.first_local()) {
     const PairLog& log = node.header().pair_log;
     f.ring_received = pack(log.received.at()) + 1;
-    f.ring_sent = pack(log.sent.at()) + 1;
+    f.ring_sent = pack(log.latest_sent()) + 1;
   }
   return f;
 }

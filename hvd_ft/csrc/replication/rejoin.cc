@@ -179,6 +179,7 @@ void hvdft_rejoin_resume_at(hvdft_rejoining* node, const hvdft_rejoin_resume* re
     }
   }
   h.pair_log.sent.publish({resume->op, 0});
+  h.pair_log.gathered.publish({resume->op, 0});
   h.pair_log.received.publish({resume->op, 0});
   h.lost.store(0);
 }

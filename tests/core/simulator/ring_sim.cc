@@ -38,8 +38,8 @@ int every_crash_point(uint64_t most_members) {
       Case made;
       made.members = members;
       made.seed = seed;
-      // Two segments a chunk; one in all, with and without a way round for sums.
-      made.ops = {{false, 9 * members + 1}, {true, 5}, {true, 40, true}};
+      // Two segments a chunk, and one in all; gathered ops after both, and before one.
+      made.ops = {{false, 9 * members + 1}, {true, 40, true}, {true, 5}, {false, 3, true}};
       runs.at_each_point(made, true, 0, [&](const Case& c) { runs.must_be_well(c); });
       if (members == 3) after_a_loss(runs, made);
     }
@@ -56,7 +56,7 @@ int wrong_protocols() {
     Case made;
     made.protocol = static_cast<Protocol>(p);
     made.members = 3;
-    made.ops = {{false, 28}, {true, 5}};
+    made.ops = {{false, 28}, {true, 9, true}, {true, 5}};
     Runs runs;
     std::map<std::string, uint64_t> seen;
     runs.at_each_point(made, true, 0, [&](const Case& c) { ++seen[runs.run(c).word()]; });

@@ -11,7 +11,7 @@
 
 namespace ring_sim {
 
-constexpr uint64_t kSegmentBytes = 64, kGatheredBytes = 256;
+constexpr uint64_t kSegmentBytes = 64;
 constexpr char kUnused = '\xa5';  // must not be read
 
 struct Arena {
@@ -21,7 +21,7 @@ struct Arena {
     for (const hvdft::RingPlan& plan : plans) {
       input.emplace_back(plan.bytes(), kUnused);
       result.emplace_back(plan.bytes(), kUnused);
-      chunks.emplace_back(plan.gathered() ? plan.gathered_bytes() : 0, kUnused);
+      slots.emplace_back(plan.gathered() ? plan.gather().bytes() : 0, kUnused);
     }
   }
 
@@ -30,7 +30,7 @@ struct Arena {
     begun = std::max(from.begun, uint64_t{1});
     taken = from.taken;
     result = from.result;
-    inputs_used = from.log.received.at().op;
+    inputs_used = slots_used = from.log.received.at().op;
     for (uint64_t op = 0; op < inputs_used; ++op) inputs[op] = plans[op].inputs();
     log.received.publish({inputs_used, 0});
   }
@@ -43,11 +43,12 @@ struct Arena {
   uint64_t done_over = 0;  // the latest op that was to be done over, + 1
   hvdft::PairLog log;
   uint64_t begun = 0;            // ops
-  uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now
+  uint64_t inputs_used = 0;      // ops whose inputs' memory is used for something else now, …
+  uint64_t slots_used = 0;       // … and whose slots' is
   std::vector<uint64_t> inputs;  // given, of each op, in the order in which they are wanted
   std::vector<std::string> input, result;
-  std::vector<std::string> chunks;  // of gathered ops, with the own input among them
-  std::vector<std::string> taken;   // results whose memory is used for something else now
+  std::vector<std::string> slots;  // of gathered ops; the first one is the own input
+  std::vector<std::string> taken;  // results whose memory is used for something else now
 };
 
 }  // namespace ring_sim

@@ -2,7 +2,7 @@
 //
 //   n=3 seed=7 ops=u64:40,f32:9g kill=1@130/none/late kill=all@note-sent:0.2 suspect@200
 //
-// ops=TYPE:ELEMENTS, with a g those of an op that is gathered, if it is small enough.
+// ops=TYPE:ELEMENTS, with a g those of an op that is gathered.
 // kill=MEMBER@WHEN[/ARRIVES][/NOTICED], lose=MEMBER@… (with its arena: its node is gone),
 // suspect@WHEN[/NOTICED]: WHEN is the number of the action
 // before which it happens, or [ACTOR.]ACTION[:OP.POSITION], before the next such action of that
@@ -41,6 +41,12 @@ enum class Action {
 constexpr const char* kActionNames[] = {"give",  "read",  "send",       "note-sent",
                                         "take",  "write", "write-rest", "note-received",
                                         "enter", "tell",  "learn",      "rejoin"};
+
+// What a member does next, and where.
+struct Next {
+  Action action;
+  hvdft::EdgePosition at;
+};
 
 // The protocol, and what it must not be: the simulator has to find what is wrong with these.
 enum class Protocol {

@@ -19,10 +19,11 @@ struct Violation : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Member r gives 2^r, with the op and the element in the higher bits; so the lowest byte of a sum
-// shows that each contribution is in it once. Floats are such that another order gives other bits.
+// Member r gives 2^r, with the op and the element in the higher bits; so the lowest two bytes of a
+// sum show that each contribution is in it once, of up to 16 members. Floats are such that another
+// order gives other bits.
 inline uint64_t integer(uint64_t op, uint64_t member, uint64_t i) {
-  return (op * 1000003 + i) << 8 | uint64_t{1} << member;
+  return (op * 1000003 + i) << 16 | uint64_t{1} << member;
 }
 inline float real(uint64_t op, uint64_t member, uint64_t i) {
   uint64_t mixed = (op * 8191 + i * 131 + member + 1) * 2654435761 % 1000003;

@@ -2,8 +2,9 @@
 // one small action at a time, so that it can be killed between any two. What lies in its Arena
 // outlives it, unless its node is lost.
 //
-// Four hands act independently of each other: the worker, who gives inputs and lives on when the
-// member dies; the sending half; the receiving half; and the one that makes edges anew.
+// Five hands act independently of each other: the worker, who gives inputs and lives on when the
+// member dies; the sending half of the ring, and that of gathered ops; the receiving half; and the
+// one that makes edges anew.
 #ifndef HVD_FT_TESTS_RING_SIM_MEMBER_H
 #define HVD_FT_TESTS_RING_SIM_MEMBER_H
 
@@ -18,37 +19,32 @@
 #include "protocol/ring.h"
 #include "ring_sim_arena.h"
 #include "ring_sim_check.h"
+#include "ring_sim_gather.h"
 #include "ring_sim_wire.h"
 
 namespace ring_sim {
 
-struct Next {
-  Action action;
-  hvdft::EdgePosition at;
-};
-
-enum Hand { kWorker, kSenderHand, kReceiverHand, kEdgesHand, kHands };
+enum Hand { kWorker, kSenderHand, kGatherHand, kReceiverHand, kEdgesHand, kHands };
 
 class Member {
  public:
-  Member(uint64_t number, const Case& made, std::vector<Wire>& wires, Checker& checker,
-         Random& random)
+  Member(uint64_t number, const Case& made, Wires& wires, Checker& checker, Random& random)
       : number_(number),
         case_(made),
         wires_(wires),
         checker_(checker),
         random_(random),
         sender_(number),
+        gatherer_(number, made.members, wires, random),
         receiver_(number, made.members, {}) {
     aside_.resize(made.ops.size());
     for (const SimOp& op : made.ops) {
-      plans_.push_back(
-          op.gathered ? hvdft::RingPlan(made.members, op.bytes(), kGatheredBytes, kGatheredBytes)
-                      : hvdft::RingPlan(made.members, op.bytes(), kSegmentBytes));
+      plans_.emplace_back(made.members, op.bytes(), kSegmentBytes, op.gathered);
       full_input_.push_back(input_of(op, plans_.size() - 1, number));
       const hvdft::RingPlan& plan = plans_.back();
       for (uint64_t p = 0; p < plan.positions(); ++p) {
-        segments_in_all_ += plan.on_edge(plan.edge_to(number), p).bytes() > 0;
+        bool passes = plan.gathered() || plan.on_edge(plan.edge_to(number), p).bytes() > 0;
+        segments_in_all_ += passes;
       }
     }
     arena_.emplace(plans_);
@@ -59,9 +55,11 @@ class Member {
   void start() {
     alive_ = true;
     sender_ = hvdft::RingSender(number_);
+    gatherer_.start();
     receiver_ = hvdft::RingReceiver(number_, case_.members, arena_->log.received.at());
-    sending_ = receiving_ = 0;
-    awaited_ = entered_ = told_ = 0;
+    sending_ = {};
+    receiving_ = 0;
+    awaited_ = entered_ = told_ = telling_ = 0;
     for (uint64_t op = 0; op < aside_.size(); ++op) {
       aside_[op].assign(op + 1 == arena_->done_over ? case_.ops[op].bytes() : 0, kUnused);
     }
@@ -103,10 +101,13 @@ class Member {
     return false;
   }
 
-  void awaits(uint64_t generation) { awaited_ = generation; }
+  void awaits(uint64_t generation) {
+    awaited_ = generation;
+    telling_ = 0;
+  }
   bool done(uint64_t generation) const {
     return alive_ && told_ == generation && sender_.generation() == generation &&
-           arena_->log.received.at().op == case_.ops.size();
+           gatherer_.generation() == generation && arena_->log.received.at().op == case_.ops.size();
   }
   const std::string& result(uint64_t op) const { return arena_->taken[op]; }
 
@@ -116,12 +117,17 @@ class Member {
     for (; arena_->inputs_used < received; ++arena_->inputs_used) {
       arena_->input[arena_->inputs_used].assign(plans_[arena_->inputs_used].bytes(), kUnused);
     }
-    while (arena_->taken.size() < std::min(received, wire_out().received_ops)) {
+    while (arena_->taken.size() < std::min(received, ring_out().received_ops)) {
       std::string& result = arena_->result[arena_->taken.size()];
-      std::string& chunks = arena_->chunks[arena_->taken.size()];
       arena_->taken.push_back(result);
       result.assign(result.size(), kUnused);
-      chunks.assign(chunks.size(), kUnused);
+    }
+    for (uint64_t kind = 1; kind < wires_.kinds(); ++kind) {
+      received = std::min(received, wires_.from(kind, number_).received_ops);
+    }
+    for (; arena_->slots_used < received; ++arena_->slots_used) {
+      std::string& slots = arena_->slots[arena_->slots_used];
+      slots.assign(slots.size(), kUnused);
     }
   }
 
@@ -130,26 +136,28 @@ class Member {
     if (hand == kWorker) return next_of_worker();
     if (!alive_) return {};
     if (hand == kSenderHand) return next_of_sender();
+    if (hand == kGatherHand) return gatherer_.next(*arena_, plans_, entered_);
     if (hand == kReceiverHand) return next_of_receiver();
     return next_of_edges();
   }
 
-  void perform(Action action) {
+  void perform(Hand hand, Action action) {
+    bool gathers = hand == kGatherHand;
     switch (action) {
       case Action::kGive:
         return give();
       case Action::kRead:
-        return read();
+        return gathers ? gatherer_.read(*arena_, entered_) : sending_.read(source(), entered_);
       case Action::kSend:
-        return send();
+        return gathers ? gatherer_.send(*arena_) : send();
       case Action::kNoteSent:
-        return note_sent();
+        return gathers ? gatherer_.note_sent(*arena_) : note_sent();
       case Action::kTake:
         return take();
       case Action::kWrite:
-        return write(0, half(incoming_.bytes.bytes()));
+        return write(false);
       case Action::kWriteRest:
-        return write(half(incoming_.bytes.bytes()), incoming_.bytes.bytes());
+        return write(true);
       case Action::kNoteReceived:
         return note_received();
       case Action::kEnter:
@@ -157,7 +165,7 @@ class Member {
       case Action::kTell:
         return tell();
       case Action::kLearn:
-        return learn();
+        return gathers ? gatherer_.learn(*arena_, entered_, by_receivers()) : learn();
       case Action::kRejoin:
         return;  // rejoin(), before it is alive
     }
@@ -168,7 +176,9 @@ class Member {
 
   void set_record(hvdft::EdgePosition at) {
     arena_->log.received.publish(at);
-    wire_in().received_ops = at.op;
+    for (uint64_t kind = 0; kind < wires_.kinds(); ++kind) {
+      wires_.to(kind, number_).received_ops = at.op;
+    }
   }
 
   // Where it puts, and takes again, what it has received at a position.
@@ -176,9 +186,12 @@ class Member {
     return op + 1 == arena_->done_over && !is(Protocol::kOverFinal) &&
            hvdft::is_partial(plans_[op], position);
   }
-  static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
-  Wire& wire_out() { return wires_[number_]; }
-  Wire& wire_in() { return wires_[plans_[0].edge_to(number_)]; }
+  Wire& ring_out() { return wires_.from(Wires::kRing, number_); }
+  // Over which the message comes that the receiving half awaits.
+  Wire& wire_in() {
+    bool gathered = plans_[incoming_.at.op].gathered();
+    return wires_.to(gathered ? Wires::of_round(incoming_.at.position) : Wires::kRing, number_);
+  }
 
   // The worker.
 
@@ -199,7 +212,7 @@ class Member {
     }
     auto [from, to] = plans_[op].input(number_, arena_->inputs[op]);
     if (plans_[op].gathered()) {
-      arena_->chunks[op].replace(own_chunk(op), to - from, full_input_[op]);
+      arena_->slots[op].replace(0, to - from, full_input_[op]);
     } else {
       arena_->input[op].replace(from, to - from, full_input_[op], from, to - from);
     }
@@ -209,40 +222,37 @@ class Member {
     ++arena_->inputs[op];
   }
 
-  uint64_t own_chunk(uint64_t op) const { return plans_[op].on_edge(number_, 0).from; }
-
-  // The sending half.
+  // The sending half of the ring.
 
   void begin(hvdft::EdgeCursor& half) {
     while (!half.begun() && half.op() < arena_->begun) half.begin(plans_[half.op()]);
   }
 
   std::optional<Next> next_of_sender() {
-    if (sender_.generation() != entered_ && wire_out().told.generation == entered_) {
-      return Next{Action::kLearn, wire_out().told.record};
+    if (sender_.generation() != entered_ && ring_out().told.generation == entered_) {
+      return Next{Action::kLearn, ring_out().told.record};
     }
-    if (sending_ > 0) {
-      return Next{sending_ == 1 ? Action::kSend : Action::kNoteSent, outgoing_.at};
-    }
+    if (sending_.done > 0) return Next{sending_.next(), sending_.at};
     begin(sender_);
     uint64_t inputs = sender_.begun() ? arena_->inputs[sender_.op()] : 0;
     if (!sender_.next(arena_->log.received.at(), inputs, &outgoing_)) return {};
+    sending_.at = outgoing_.at;
+    sending_.bytes = outgoing_.bytes;
     return Next{Action::kRead, outgoing_.at};
+  }
+  bool by_receivers() const {
+    return !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
   }
 
   void learn() {
-    bool by_receiver = !is(Protocol::kOneLogPerNode) && !is(Protocol::kSenderIsTruth);
-    sender_.resume(entered_, by_receiver ? wire_out().told.record : arena_->log.sent.at());
+    sender_.resume(entered_, by_receivers() ? ring_out().told.record : arena_->log.sent.at());
     arena_->log.sent.made_in(entered_);
-    sending_ = 0;
+    sending_ = {};
   }
 
   const char* source() const {
     uint64_t op = outgoing_.at.op;
-    auto& from = plans_[op].gathered()  ? arena_->chunks
-                 : outgoing_.from_input ? arena_->input
-                 : from_aside()         ? aside_
-                                        : arena_->result;
+    auto& from = outgoing_.from_input ? arena_->input : from_aside() ? aside_ : arena_->result;
     return from[op].data() + outgoing_.bytes.from;
   }
 
@@ -251,24 +261,14 @@ class Member {
            is_aside(outgoing_.at.op, outgoing_.at.position - plans_[outgoing_.at.op].segments());
   }
 
-  void read() {
-    std::string begun(source(), half(outgoing_.bytes.bytes()));
-    message_ = {entered_, outgoing_.at, std::move(begun), nullptr};
-    sending_ = 1;
-  }
-
   void send() {
-    uint64_t read = message_.data.size();
-    message_.data.append(source() + read, outgoing_.bytes.bytes() - read);
-    // It had only been ordered to send; memory of a process is not read when that is dead.
-    if (random_.below(2) == 0 && !from_aside()) message_.source = source();
-    wire_out().send(std::move(message_));
-    sending_ = 2;
+    bool late = random_.below(2) == 0 && !from_aside();  // not out of memory that dies
+    sending_.send(source(), late, ring_out());
   }
 
   void note_sent() {
     arena_->log.sent.publish(sender_.sent());
-    sending_ = 0;
+    sending_ = {};
   }
 
   // The receiving half.
@@ -287,8 +287,7 @@ class Member {
     if (receiving_ == 0) {
       if (!receiver_.begun()) {
         begin(receiver_);
-        arena_->log.received.publish(receiver_.at());
-        wire_in().received_ops = receiver_.at().op;
+        set_record(receiver_.at());
       }
       if (!receiver_.next(&incoming_) || wire_in().channels.empty()) return {};
     } else if (incoming_.adds || incoming_.completes) {
@@ -310,36 +309,53 @@ class Member {
     if (message.source != nullptr) message.data.assign(message.source, message.data.size());
     staged_ = std::move(message.data);
     staged_.resize(incoming_.bytes.bytes());
+    // What is gathered is received into its place, so it may be torn already.
+    if (plans_[incoming_.at.op].gathered()) put(Sending::half(staged_.size()));
     received_one_more();
   }
 
-  // Bytes of the segment: what would be a call of the reduction, or of memcpy, torn in the middle.
-  void write(uint64_t from, uint64_t to) {
-    uint64_t op = incoming_.at.op, at = incoming_.bytes.from + from;
+  // Bytes of a gathered op's message.
+  void put(uint64_t bytes) {
+    std::memcpy(arena_->slots[incoming_.at.op].data() + incoming_.bytes.from, staged_.data(),
+                bytes);
+  }
+
+  // What would be a call of the reduction, or of memcpy, torn in the middle.
+  void write(bool rest) {
+    uint64_t op = incoming_.at.op;
     if (plans_[op].gathered()) {
-      std::memcpy(arena_->chunks[op].data() + at, staged_.data() + from, to - from);
-      if (incoming_.completes) add_chunks(op, from, to);
-    } else if (incoming_.adds) {
-      const char* own = (is(Protocol::kInPlace) ? arena_->result : arena_->input)[op].data() + at;
-      add(op, staged_.data() + from, own, at, to - from);
+      put(staged_.size());
+      uint64_t bytes = plans_[op].bytes(), middle = Sending::half(bytes);
+      if (incoming_.completes) add_slots(op, rest ? middle : 0, rest ? bytes : middle);
     } else {
-      std::memcpy(arena_->result[op].data() + at, staged_.data() + from, to - from);
+      uint64_t bytes = incoming_.bytes.bytes(), middle = Sending::half(bytes);
+      write_segment(rest ? middle : 0, rest ? bytes : middle);
     }
     checker_.is_still_final(number_, op, arena_->result[op]);
     received_one_more();
   }
 
-  void add_chunks(uint64_t op, uint64_t from, uint64_t to) {
+  void write_segment(uint64_t from, uint64_t to) {
+    uint64_t op = incoming_.at.op, at = incoming_.bytes.from + from;
+    if (incoming_.adds) {
+      const char* own = (is(Protocol::kInPlace) ? arena_->result : arena_->input)[op].data() + at;
+      add(op, staged_.data() + from, own, at, to - from);
+    } else {
+      std::memcpy(arena_->result[op].data() + at, staged_.data() + from, to - from);
+    }
+  }
+
+  void add_slots(uint64_t op, uint64_t from, uint64_t to) {
     const hvdft::RingPlan& plan = plans_[op];
-    for (uint64_t part = 0; part < case_.members; ++part) {
-      uint64_t begin = std::max(from, plan.part(part).from), end = std::min(to, plan.part(part).to);
+    for (uint64_t chunk = 0; chunk < case_.members; ++chunk) {
+      uint64_t begin = std::max(from, plan.chunk(chunk).from);
+      uint64_t end = std::min(to, plan.chunk(chunk).to);
       if (begin >= end) continue;
       for (uint64_t i = 1; i < case_.members; ++i) {
-        auto chunk = [&](uint64_t at) {
-          return arena_->chunks[op].data() + plan.chunk(plan.added(part, at)).from + begin;
+        auto slot = [&](uint64_t at) {
+          return arena_->slots[op].data() + plan.gather().added(number_, chunk, at) + begin;
         };
-        add(op, i == 1 ? chunk(0) : arena_->result[op].data() + begin, chunk(i), begin,
-            end - begin);
+        add(op, i == 1 ? slot(0) : arena_->result[op].data() + begin, slot(i), begin, end - begin);
       }
     }
   }
@@ -356,9 +372,8 @@ class Member {
     const hvdft::RingPlan& plan = plans_[incoming_.at.op];
     uint64_t before = plan.results(incoming_.at.position);
     uint64_t after = plan.results(incoming_.at.position + 1);
-    arena_->log.received.publish(receiver_.received());
+    set_record(receiver_.received());
     checker_.records(number_, arena_->log.received.at());
-    wire_in().received_ops = arena_->log.received.at().op;
     for (uint64_t i = before; i < after; ++i) {
       checker_.is_final(number_, incoming_.at.op, plan.result(number_, i),
                         arena_->result[incoming_.at.op]);
@@ -382,20 +397,27 @@ class Member {
     checker_.enters(number_, awaited_);
     entered_ = awaited_;
     sender_.pause();
+    gatherer_.pause();
     record_ = receiver_.remade(entered_);
     arena_->log.received.made_in(entered_);
-    sending_ = receiving_ = 0;
+    sending_ = {};
+    receiving_ = 0;
+    telling_ = 0;
   }
 
+  // One of those that send to it after the other.
   void tell() {
     bool tells_first = is(Protocol::kTellFirst);
-    told_ = tells_first ? awaited_ : entered_;
-    wire_in().told = {told_, tells_first ? receiver_.at() : record_};
+    uint64_t generation = tells_first ? awaited_ : entered_;
+    wires_.to(telling_, number_).told = {generation, tells_first ? receiver_.at() : record_};
+    if (++telling_ < wires_.kinds()) return;
+    telling_ = 0;
+    told_ = generation;
   }
 
   const uint64_t number_;
   const Case& case_;
-  std::vector<Wire>& wires_;
+  Wires& wires_;
   Checker& checker_;
   Random& random_;
 
@@ -407,15 +429,17 @@ class Member {
   // What dies with the process.
   bool alive_ = false;
   hvdft::RingSender sender_;
+  Gatherer gatherer_;
   hvdft::RingReceiver receiver_;
-  int sending_ = 0, receiving_ = 0;  // actions done of what it is at
+  Sending sending_;
   hvdft::Outgoing outgoing_{};
+  int receiving_ = 0;  // actions done of what it is at
   hvdft::Incoming incoming_{};
-  Message message_{};
   std::string staged_;
   std::vector<std::string> aside_;  // partial sums of an op that is done over
   hvdft::EdgePosition record_;
   uint64_t awaited_ = 0, entered_ = 0, told_ = 0;  // generations
+  uint64_t telling_ = 0;                           // told already, of those that send to it
 };
 
 }  // namespace ring_sim

@@ -1,5 +1,5 @@
 // The wire between two members: per edge and generation an ordered channel, and the record that the
-// receiver sent when the edge was remade.
+// receiver sent when the edge was remade. And what a sending half puts onto it.
 #ifndef HVD_FT_TESTS_RING_SIM_WIRE_H
 #define HVD_FT_TESTS_RING_SIM_WIRE_H
 
@@ -7,8 +7,12 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "protocol/byte_range.h"
+#include "protocol/gather_plan.h"
 #include "protocol/pair_log.h"
+#include "ring_sim_case.h"
 
 namespace ring_sim {
 
@@ -73,6 +77,53 @@ struct Wire {
       channel->second.resize(length(channel->second.size()));
       channel = channel->second.empty() ? channels.erase(channel) : std::next(channel);
     }
+  }
+};
+
+// The edges of all members: of the ring, and of each round of gathered ops.
+class Wires {
+ public:
+  explicit Wires(uint64_t members)
+      : wires_(1 + hvdft::GatherPlan(members, 1).rounds(), std::vector<Wire>(members)) {}
+
+  static constexpr uint64_t kRing = 0;
+  static uint64_t of_round(uint64_t round) { return 1 + round; }
+  uint64_t kinds() const { return wires_.size(); }
+
+  Wire& from(uint64_t kind, uint64_t member) { return wires_[kind][member]; }
+  Wire& to(uint64_t kind, uint64_t member) {
+    uint64_t members = wires_[kind].size();
+    uint64_t distance = kind == kRing ? 1 : hvdft::GatherPlan::distance(kind - 1);
+    return wires_[kind][(member + members - distance) % members];
+  }
+
+ private:
+  std::vector<std::vector<Wire>> wires_;
+};
+
+// What a sending half is at: it reads a message in two parts, and notes when it has sent it.
+struct Sending {
+  int done = 0;  // actions
+  hvdft::EdgePosition at;
+  hvdft::ByteRange bytes;
+  Message message{};
+
+  static uint64_t half(uint64_t bytes) { return bytes / 2 / 8 * 8; }
+
+  // What is left to do of it.
+  Action next() const { return done == 1 ? Action::kSend : Action::kNoteSent; }
+
+  void read(const char* source, uint64_t generation) {
+    message = {generation, at, std::string(source, half(bytes.bytes())), nullptr};
+    done = 1;
+  }
+  // `late`: it had only been ordered to send, and the transport reads it when it is taken.
+  void send(const char* source, bool late, Wire& wire) {
+    uint64_t read = message.data.size();
+    message.data.append(source + read, bytes.bytes() - read);
+    if (late) message.source = source;
+    wire.send(std::move(message));
+    done = 2;
   }
 };
 

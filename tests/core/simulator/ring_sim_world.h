@@ -80,7 +80,7 @@ class World {
       if (!next) continue;
       if (strike_by_name(m, *next)) return true;
       if (trace_) say(m, *next);
-      members_[m].perform(next->action);
+      members_[m].perform(static_cast<Hand>(hand % kHands), next->action);
       if (next->action == Action::kNoteReceived) forget();
       ++clock_;
       if (++actions_ > kMostActions) throw Violation("hang: it never ends");
@@ -120,7 +120,7 @@ class World {
       if (fault.member != kEverybody && static_cast<uint64_t>(fault.member) != m) continue;
       kill(m, fault);
       if (!fault.loses) continue;
-      wires_[m].read_all();
+      for (uint64_t kind = 0; kind < wires_.kinds(); ++kind) wires_.from(kind, m).read_all();
       members_[m].lose();
     }
     after(fault.late ? kLate : random_.below(20), {kEverybody, 0});
@@ -128,11 +128,13 @@ class World {
 
   void kill(uint64_t m, const Fault& fault) {
     members_[m].die();
-    wires_[m].cut([&](size_t size) {
-      return fault.arrives == Fault::kAll    ? size
-             : fault.arrives == Fault::kNone ? 0
-                                             : random_.below(size + 1);
-    });
+    for (uint64_t kind = 0; kind < wires_.kinds(); ++kind) {
+      wires_.from(kind, m).cut([&](size_t size) {
+        return fault.arrives == Fault::kAll    ? size
+               : fault.arrives == Fault::kNone ? 0
+                                               : random_.below(size + 1);
+      });
+    }
   }
 
   void after(uint64_t ticks, Timer timer) { timers_.emplace(clock_ + ticks, timer); }
@@ -150,6 +152,7 @@ class World {
         if (timer.generation == generation_) rejoin(m);
         continue;
       }
+      if (members_[m].state().lost) continue;  // before that was noticed; it has to rejoin first
       if (!members_[m].alive()) members_[m].start();
       if (timer.generation == generation_) members_[m].awaits(generation_);
     }
@@ -203,7 +206,7 @@ class World {
   const bool trace_;
   Random random_;
   Checker checker_;
-  std::vector<Wire> wires_;
+  Wires wires_;
   std::deque<Member> members_;
   std::vector<uint64_t> lazy_;  // acts once of so many times
   std::vector<Fault> pending_;

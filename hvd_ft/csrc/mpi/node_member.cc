@@ -1,0 +1,38 @@
+#include "mpi/node_member.h"
+
+#include <algorithm>
+#include <string>
+
+#include "protocol/node_order.h"
+
+namespace hvdft {
+
+const Record* NodeMember::record(uint64_t op) const {
+  uint64_t length = node().header().log_length.load(std::memory_order_acquire);
+  return op < length ? node().record(op) : nullptr;
+}
+
+uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, const RingPlan& plan) {
+  if (op_ != record.id) {
+    op_ = record.id;
+    count_ = 0;
+    reduced_ = std::max(reduced_, record.first_segment);
+  }
+  NodeOrder order(plan, member.number());
+  for (; count_ < plan.inputs(); ++count_) {
+    uint64_t end = record.first_segment + order.given_for(plan.input(member.number(), count_));
+    while (reduced_ < end && member.arenas.is_input_ready(record, reduced_)) ++reduced_;
+    if (reduced_ < end) break;
+  }
+  return count_;
+}
+
+EdgePosition EdgeGreeting::record(uint64_t of_generation) const {
+  if (generation != of_generation) {
+    throw RingError("an agent of generation " + std::to_string(generation) +
+                    " greets one of generation " + std::to_string(of_generation));
+  }
+  return unpack(at);
+}
+
+}  // namespace hvdft

@@ -1,0 +1,67 @@
+// Which ops the log writer has gathered, and that the log says so and has memory for it.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "fresh_directory.h"
+#include "oplog/log_writer.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr uint64_t kLimit = 64 << 20, kMost = 4096;
+const std::vector<uint64_t> kBytes = {0, 4, kMost, kMost + 1, 3, 1 << 20};
+
+// Ops of these sizes, agreed by the log writer of a job on so many nodes.
+std::unique_ptr<Node> agree(const std::string& dir, int nodes, uint64_t most_gathered) {
+  CHECK(Node::create(dir, "rule", nodes, nodes, 0, 0, 1, kLimit) == HVDFT_OK);
+  auto node = Node::open(dir, "rule", Node::kAgent);
+  CHECK(node != nullptr);
+  LogWriter writer(*node, most_gathered);
+  writer.open();
+  char* at = node->proposal();
+  for (uint64_t bytes : kBytes) {
+    OpHead op{HVDFT_REDUCE, HVDFT_UINT8, HVDFT_SUM, 0, bytes, 4, 4, 0};
+    std::memcpy(at, &op, sizeof op);
+    std::memcpy(at + sizeof op, "respsig", 8);
+    at += sizeof op + align_up(op.tail_bytes(), 8);
+  }
+  NodeHeader& h = node->header();
+  h.proposal_term = h.term.load();
+  h.proposal_count = static_cast<uint32_t>(kBytes.size());
+  h.proposed.store(1);
+  CHECK(writer.step() && h.log_length.load() == kBytes.size());
+  return node;
+}
+
+void check(int nodes, uint64_t most_gathered) {
+  std::string dir = fresh_directory();
+  auto node = agree(dir, nodes, most_gathered);
+  std::vector<ByteRange> taken;
+  for (uint64_t id = 0; id < kBytes.size(); ++id) {
+    const Record& record = *node->record(id);
+    uint64_t bytes = record.heap_bytes();
+    bool gathered = nodes > 1 && bytes <= most_gathered;
+    CHECK((record.op.gathered == 1) == gathered && node->plan(record).gathered() == gathered);
+    taken.push_back({record.result_offset, record.result_offset + bytes});
+    if (nodes == 1) continue;
+    uint64_t all = gathered ? static_cast<uint64_t>(nodes) * align_up(bytes, 16) : bytes;
+    taken.push_back({record.partial_offset, record.partial_offset + all});
+  }
+  for (size_t i = 0; i < taken.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) CHECK(overlap(taken[i], taken[j]).bytes() == 0);
+  }
+  CHECK(LogStore(*node).length() == kBytes.size());  // nor is any memory found to be taken twice
+  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+}
+
+}  // namespace
+
+int main() {
+  for (int nodes : {1, 2, 5}) check(nodes, kMost);
+  check(3, 0);
+  return 0;
+}
