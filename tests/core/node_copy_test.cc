@@ -88,7 +88,7 @@ bool all_bytes(const char* data, uint64_t bytes, uint64_t value) {
 void has_the_log(const Node& node, const Node& other) {
   const NodeHeader &h = node.header(), &theirs = other.header();
   CHECK(h.log_length.load() == kOps.size() && h.event_count.load() == theirs.event_count.load());
-  CHECK(node.events()[0].event.time_ns == 1001);  // by this host's clock
+  CHECK(node.event_slots()[0].event.time_ns == 1001);  // by this host's clock
   CHECK(h.file.node == 1 && h.file.first_local == 4 && h.file.locals == 2);
   for (uint64_t id = 2; id < kOps.size(); ++id) {
     const Record &mine = *node.record(id), &its = *other.record(id);

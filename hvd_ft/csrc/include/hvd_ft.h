@@ -204,8 +204,12 @@ HVDFT_API int hvdft_observer_size(hvdft_observer* observer);
 HVDFT_API int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out);
 HVDFT_API int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots* out);
 HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out);
-// Copies events [from, from + capacity); returns how many there were.
+// Copies events [from, from + capacity) of the node's list; returns how many there were. The node
+// has those of its own ranks, and those of any rank that are for all nodes.
 HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
+                                    int capacity);
+// On rank 0's node: likewise, of the list of all ranks' events.
+HVDFT_API int hvdft_observer_report(hvdft_observer* observer, uint64_t from, hvdft_event* out,
                                     int capacity);
 // How many divergences there were; and one of the latest 64 of them, HVDFT_EINVAL if it is older or
 // has not come.
@@ -245,7 +249,7 @@ HVDFT_API void hvdft_agent_wake(hvdft_agent* agent);  // ends hvdft_agent_wait, 
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
 // The last words of the worker of the present incarnation; "" if none.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
-HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
+HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);  // of rank 0's: in both lists
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
                                      int* rank);
 

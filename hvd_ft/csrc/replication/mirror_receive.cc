@@ -147,7 +147,7 @@ void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
     node_.put_divergence(frame.event.detail, get<hvdft_divergence>(payload + sizeof frame));
   }
   frame.event.time_ns = local_time(frame.event.time_ns);
-  node_.push_event(frame.event);
+  node_.hear_event(frame.event);
   peer_.events_heard.store(frame.number + 1);
 }
 

@@ -257,10 +257,11 @@ void MirrorSender::collect_answers(std::string* out) {
 void MirrorSender::collect_events(std::string* out) {
   hvdft_event events[64];
   int count;
-  while ((count = node_.read_events(events_, events, 64)) > 0) {
+  while ((count = node_.events().read(events_, events, 64)) > 0) {
     for (int i = 0; i < count; ++i, ++events_) {
       int rank = static_cast<int>(events[i].rank);
       if (events[i].type == HVDFT_EV_LOST || !tells_of(rank)) continue;
+      if (keeps_log_ && !is_for_all(events[i])) continue;  // they are in the report
       EventFrame frame{events_, events[i]};
       hvdft_divergence found;
       bool known = events[i].type == HVDFT_EV_DIVERGED &&

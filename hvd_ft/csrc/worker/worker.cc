@@ -239,7 +239,7 @@ int hvdft_worker_stop_code(void) {
 uint64_t hvdft_worker_event_count(void) { return the_worker()->node->header().event_count.load(); }
 
 int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity) {
-  return the_worker()->node->read_events(from, out, capacity);
+  return the_worker()->node->events().read(from, out, capacity);
 }
 
 int hvdft_worker_wait_event(uint64_t seen, int timeout_ms) {

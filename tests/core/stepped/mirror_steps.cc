@@ -90,7 +90,7 @@ bool the_worker_acts_at(uint64_t at) {
 void check_events(const Node& node, const std::vector<uint64_t>& expected) {
   std::vector<uint64_t> details;  // one may be sent twice, torn the first time
   for (uint64_t n = 0; n < node.header().event_count; ++n) {
-    const Event& slot = node.events()[n];
+    const Event& slot = node.event_slots()[n];
     if (slot.published != n + 1) continue;
     if (details.empty() || details.back() != slot.event.detail)
       details.push_back(slot.event.detail);
@@ -125,7 +125,7 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
     carry(zero, one);
   };
   append(zero, {100, 0, 200000});
-  zero.node->push_event({now, HVDFT_EV_STARTED, 0, 0, 0, 1});
+  zero.node->push_event({now, HVDFT_EV_FAILED, 0, 0, 0, 1});
   go_over(beginning);
   CHECK(zero.store->keep(0) == HVDFT_OK);
   zero.store->drop(1);
@@ -133,7 +133,7 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
   append(zero, {300, 70});
   zero.node->rank(2).entered = kJoined;
   zero.header().term = kTerm;
-  zero.node->push_event({now, HVDFT_EV_DONE, 0, 0, 0, 2});
+  zero.node->push_event({now, HVDFT_EV_JOINED, 0, 1, 0, 2});
   go_over(!beginning);
   check_log(zero, one);
   CHECK(one.header().term == kTerm && one.node->rank(2).entered == kJoined);
