@@ -39,9 +39,10 @@ class Star {
     }
   }
 
-  // What has arrived at rank 0's node: streams that were not empty, frames and bytes.
+  // What has arrived at rank 0's node, in so many streams that were not empty.
   struct Arrived {
-    uint64_t streams = 0, frames = 0, bytes = 0;
+    uint64_t streams = 0, bytes = 0;
+    std::map<FrameKind, uint64_t> of_kind;  // frames
   };
   Arrived arrived;
   // The frames that rank 0's node has sent.
@@ -81,7 +82,7 @@ class Star {
       std::string stream = collected(there);
       arrived.streams += stream.empty() ? 0 : 1;
       arrived.bytes += stream.size();
-      each_frame(stream, [&](FrameKind) { ++arrived.frames; });
+      each_frame(stream, [&](FrameKind kind) { ++arrived.of_kind[kind]; });
       here.receiver.feed(now_, stream.data(), stream.size());
       std::string back = collected(here);
       each_frame(back, [&](FrameKind kind) { ++told[kind]; });

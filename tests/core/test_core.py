@@ -21,7 +21,7 @@ BUILD = ROOT / "build" / "tests"
 CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
 FLAGS = "-O1 -Werror"
 
-_HAVE_A_SIZE = {"segments_test", "life_steps", "shared_snapshot_steps"}
+_HAVE_A_SIZE = {"negotiation_test", "segments_test", "life_steps", "shared_snapshot_steps"}
 
 RunTest = Callable[..., str]
 

@@ -230,13 +230,18 @@ struct NodeHeader {
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
-  Roster rosters[kRosters];    // 1 and later
+  Roster rosters[kRosters];  // 1 and later
+  // The ops that number requests, in the log's order: id + 1 of each, 0 behind the last one.
+  // Written by each node's log store.
+  Shared<uint64_t> requests[HVDFT_REQUESTS_OPS];
+
   LeaveRequest leave_request;  // on rank 0's node; written by its worker, for a drill
 
   // Written by the checkpoint writer of rank 0's node, which asks for a mark; position + 1.
   Shared<uint64_t> mark_wanted;
 
-  // Written by the coordinator.
+  // Written by the coordinator; see hvdft_announced.
+  Shared<uint64_t> announcements, announced_bytes;
   alignas(64) Shared<uint64_t> proposed;  // number of the proposal
   uint64_t proposal_term;
   uint64_t proposal_bytes;

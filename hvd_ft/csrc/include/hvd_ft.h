@@ -31,11 +31,12 @@ enum {
 
 // What is done with an op's inputs.
 enum {
-  HVDFT_NONE = 0,    // nothing to compute: barrier, error
-  HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
-  HVDFT_COPY = 2,    // the root's input is the result
-  HVDFT_CONCAT = 3,  // the ranks' inputs one after the other, in rank order
-  HVDFT_ROSTER = 4   // nothing to compute: it begins the roster with the number `root`
+  HVDFT_NONE = 0,     // nothing to compute: barrier, error
+  HVDFT_REDUCE = 1,   // elementwise over the ranks, in rank order
+  HVDFT_COPY = 2,     // the root's input is the result
+  HVDFT_CONCAT = 3,   // the ranks' inputs one after the other, in rank order
+  HVDFT_ROSTER = 4,   // nothing to compute: it begins the roster with the number `root`
+  HVDFT_REQUESTS = 5  // nothing to compute, and no rank's: see hvdft_worker_requests()
 };
 
 // Horovod's DataType, value for value (horovod/common/message.h).
@@ -324,6 +325,13 @@ typedef struct {
   uint32_t viewed;
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
+
+// Ops of the kind HVDFT_REQUESTS number requests, which are announced by their numbers from then
+// on: what their responses say is Horovod's side's. The log keeps all of them as long as the job
+// lives, so a number means the same to every rank, also to a restarted one. The one with this
+// number, from 0 on; HVDFT_AGAIN if the log has fewer.
+enum { HVDFT_REQUESTS_OPS = 1024 };  // the most that there may be
+HVDFT_API int hvdft_worker_requests(uint64_t number, hvdft_record* out);
 
 // Rosters: which ranks take part (protocol/roster.h). The number of the one in force where this
 // rank's script is; the ranks of one, their number returned.

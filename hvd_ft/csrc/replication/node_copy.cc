@@ -93,6 +93,9 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
     ours.since.store(other.since.load());
     ours.mark.store(other.mark.load());
   }
+  for (uint64_t i = 0; i < HVDFT_REQUESTS_OPS; ++i) {
+    h.requests[i].store(theirs.requests[i].load());
+  }
   if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {
     RingPlan plan = node.plan(record);

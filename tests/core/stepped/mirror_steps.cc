@@ -85,6 +85,38 @@ bool the_worker_acts_at(uint64_t at) {
   return acted;
 }
 
+void write_mail(Node& node, uint64_t term, uint64_t sequence, const std::string& what) {
+  RankBlock& block = node.rank(2);
+  block.mail_sequence = sequence - 1;
+  block.mail_term = term;
+  block.mail_bytes = what.size();
+  write_torn(node.mail(2), what.data(), what.size());
+  block.mail_sequence = sequence;
+}
+
+// In a new term a rank may overwrite what was not taken: it goes over as a whole, or not at all.
+bool an_announcement_is_overwritten_at(uint64_t at) {
+  Nodes nodes;
+  std::string before(200, 'b'), after(300, 'a'), stream;
+  write_mail(*nodes.one.node, 1, 2, before);
+  bool acted = interrupted_at(
+      at, [&] { stream = collected(nodes.one); },
+      [&] { write_mail(*nodes.one.node, 2, 4, after); });
+  auto check = [&](uint64_t term, uint64_t sequence, const std::string& what) {
+    CHECK(nodes.seen().mail_term == term && nodes.seen().mail_sequence == sequence);
+    CHECK(std::string(nodes.zero.node->mail(2), nodes.seen().mail_bytes) == what);
+  };
+  nodes.zero.feed(stream);
+  uint64_t sequence = nodes.seen().mail_sequence;
+  if (sequence == 2) check(1, 2, before);
+  if (sequence == 4) check(2, 4, after);
+  CHECK(sequence == 0 || sequence == 2 || sequence == 4);
+  if (!acted) write_mail(*nodes.one.node, 2, 4, after);
+  carry(nodes.one, nodes.zero);
+  check(2, 4, after);
+  return acted;
+}
+
 // ---------------------------------------------------------------- kills
 
 void check_events(const Node& node, const std::vector<uint64_t>& expected) {
@@ -150,6 +182,9 @@ int main() {
   uint64_t log_writer = 0, worker = 0, kills = 0;
   while (the_log_writer_acts_at(log_writer)) ++log_writer;
   while (the_worker_acts_at(worker)) ++worker;
+  uint64_t overwritten = 0;
+  while (an_announcement_is_overwritten_at(overwritten)) ++overwritten;
+  CHECK(overwritten > 30);
   for (bool beginning : {true, false}) {
     uint64_t at = 0;
     while (killed_while_it_applies(beginning, at)) ++at;
