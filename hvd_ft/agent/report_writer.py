@@ -4,7 +4,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -46,6 +46,7 @@ class Journal:
         self._path = path
         self._observer = observer
         self._complained = False
+        self._seen = 0
         kept_bytes, self._to_skip = _written(path, job) if generation else (0, 0)
         self._output = Output(path, kept_bytes, private=True)
         if not kept_bytes:
@@ -60,8 +61,19 @@ class Journal:
                 }
             )
 
-    def add(self, events: Iterable[Event]) -> None:
-        """Writes the events since the last call; the very first call begins with event 0."""
+    def resume(self) -> None:
+        """Continues the file of an agent of an older generation.
+
+        If rank 0's host was replaced, the file has events that the new arena has not; what comes
+        now is written all the same.
+        """
+        self.follow()
+        self._to_skip = 0
+
+    def follow(self) -> None:
+        """Writes the job's events since the last call."""
+        events = self._observer.report(self._seen)
+        self._seen += len(events)
         for event in events:
             if self._to_skip:
                 self._to_skip -= 1

@@ -224,7 +224,7 @@ class SupervisorLoop:
         past = self._observer.events()
         self._events_seen = len(past)
         if self._journal:
-            self._journal.add(past)
+            self._journal.resume()
         mine = [event for event in past if event.rank == self._rank]
         attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
         failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
@@ -347,7 +347,7 @@ class SupervisorLoop:
         events = self._observer.events(self._events_seen)
         self._events_seen += len(events)
         if self._journal:
-            self._journal.add(events)
+            self._journal.follow()
         supervisor = self._supervisor
         for event in events:
             if self._rank == 0 and self._preemption.is_done_by(event):

@@ -133,6 +133,26 @@ def traffic(observer: native.Observer) -> Traffic:
     return abi.read(Traffic, out)
 
 
+@dataclass(frozen=True)
+class Announced:
+    """What rank 0's worker has taken of other ranks' announcements, on its node.
+
+    Attributes:
+        announcements: how many.
+        bytes: of all of them.
+    """
+
+    announcements: int
+    bytes: int
+
+
+def announced(observer: native.Observer) -> Announced:
+    """What the coordinator has taken so far; 0 on other nodes than rank 0's."""
+    out = ffi.new("hvdft_announced *")
+    abi.library().hvdft_observer_announced(observer.handle, out)
+    return abi.read(Announced, out)
+
+
 def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | None:
     """Sent or received progress of the node whose first rank this is; None for other ranks."""
     out = ffi.new("hvdft_ring_end *")

@@ -106,6 +106,12 @@ class Observer:
         read = abi.library().hvdft_observer_divergence
         return read_divergence(lambda at, out: read(self._handle, at, out), number)
 
+    def report(self, start: int = 0) -> list[Event]:
+        """The events of all ranks, on rank 0's node; :meth:`events` has those of concern here."""
+        return read_events(
+            lambda at, out, n: abi.library().hvdft_observer_report(self._handle, at, out, n), start
+        )
+
     def events(self, start: int = 0) -> list[Event]:
         return read_events(
             lambda at, out, n: abi.library().hvdft_observer_events(self._handle, at, out, n), start

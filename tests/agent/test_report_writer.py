@@ -22,6 +22,12 @@ class Observer:
     log_length = 7
     log_records = 3
 
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+
+    def report(self, start: int) -> list[Event]:
+        return self.told[start:]
+
     def status(self, rank: int) -> Status:
         return Status(State.DONE, rank, 0, 40, 90, 0)
 
@@ -38,10 +44,23 @@ class Observer:
 EVENTS = sorted(one_failure(), key=lambda event: event.time_ns)
 
 
-def journal(path: Path | str, job: str = "j1", generation: int = 0) -> Journal:
-    observer: Any = Observer()
-    command, hosts = ["python", "train.py"], ["n0", "n1"]
-    return Journal(str(path), observer, job, command=command, hosts=hosts, generation=generation)
+class Written(Journal):
+    """A journal of a job whose events come when the test says so."""
+
+    def __init__(self, path: Path | str, job: str, generation: int) -> None:
+        self.job: Any = Observer()
+        command, hosts = ["python", "train.py"], ["n0", "n1"]
+        super().__init__(
+            str(path), self.job, job, command=command, hosts=hosts, generation=generation
+        )
+
+    def add(self, events: list[Event]) -> None:
+        self.job.told += events
+        self.follow()
+
+
+def journal(path: Path | str, job: str = "j1", generation: int = 0) -> Written:
+    return Written(path, job, generation)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -128,6 +147,17 @@ def test_a_later_generation_begins_another_jobs_report_anew(tmp_path: Path) -> N
     found = continued(path, EVENTS[:2], "j2")
     assert found[0]["job"] == "j2"
     assert len(found) == 4
+
+
+def test_a_new_arena_does_not_have_what_the_report_has(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    journal(path).add(EVENTS[:4])
+    written = journal(path, generation=1)  # rank 0's host was replaced
+    written.job.told += EVENTS[4:5]  # came before the journal was opened
+    written.resume()
+    written.add(EVENTS[5:])
+    times = [line["time_ns"] for line in read(path)[1:]]
+    assert times == [event.time_ns for event in (*EVENTS[:4], *EVENTS[5:])]
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"job": "j1"', "[]\n", "true\n"])

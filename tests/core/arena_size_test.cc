@@ -96,7 +96,7 @@ void the_last_rank_is_like_the_others() {
     CHECK(!node.has_peer(node.receives_from(kLast), peer));
     CHECK(!node.has_peer(node.receives_from(kLast - 1), peer));
   }
-  CHECK(node.events()[0].published.load() == 0);  // behind the last bits
+  CHECK(node.event_slots()[0].published.load() == 0);  // behind the last bits
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ void the_log(Side& zero, Side& one) {
 // The agents of both are killed, and new ones carry on; it does not matter when.
 void a_new_generation(Side& zero, Side& one) {
   OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 300, 4, 4, 0};
-  zero.node->push_event({now, HVDFT_EV_STARTED, 0, 0, 0, 1});
+  zero.node->push_event({now, HVDFT_EV_FAILED, 0, 0, 0, 1});
   one.node->push_event({now, HVDFT_EV_STARTED, 2, 0, 0, 2});
   for (int i = 0; i < 3; ++i) CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 3, 4, 5
   zero.store->publish();
@@ -248,13 +248,13 @@ void a_new_generation(Side& zero, Side& one) {
   zero.store->decided(5);
   CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 6
   zero.store->publish();
-  zero.node->push_event({now, HVDFT_EV_ADOPTED, 0, 0, 0, 1});
+  zero.node->push_event({now, HVDFT_EV_JOINED, 0, 1, 0, 1});
   carry(zero, one);
   carry(one, zero);
   CHECK(one.header().log_length == 7 && one.store->gone() == 5);
   CHECK(one.node->record(3) == nullptr && one.node->record(4) != nullptr);
   CHECK(one.header().kept == 2 && zero.header().kept == 2);
-  CHECK(zero.header().event_count == 3 && one.header().event_count == 3);  // none came twice
+  CHECK(zero.header().report_count == 3 && one.header().event_count == 3);  // none came twice
   std::string wrong;
   one.header().generation = 2;
   one.receiver->say_hello(&wrong);
@@ -323,14 +323,14 @@ void messages(Side& zero, Side& one) {
 
 void events_and_the_end(Side& zero, Side& one) {
   one.node->push_event({now, HVDFT_EV_FAILED, 2, 0, 0, 9});
-  zero.node->push_event({now, HVDFT_EV_DONE, 1, 0, 0, 0});
+  zero.node->push_event({now, HVDFT_EV_JOINED, 1, 1, 0, 0});
   carry(one, zero);
   carry(zero, one);
   carry(one, zero);
   hvdft_event at_zero[4], at_one[4];
-  CHECK(zero.node->read_events(0, at_zero, 4) == 2 && one.node->read_events(0, at_one, 4) == 2);
+  CHECK(zero.node->events().read(0, at_zero, 4) == 2 && one.node->events().read(0, at_one, 4) == 2);
   CHECK(at_zero[1].type == HVDFT_EV_FAILED && at_zero[1].rank == 2 && at_zero[1].detail == 9);
-  CHECK(at_one[1].type == HVDFT_EV_DONE && at_one[1].rank == 1);
+  CHECK(at_one[1].type == HVDFT_EV_JOINED && at_one[1].rank == 1);
 
   one.node->stop(2, 5, "enough");
   carry(one, zero);

@@ -47,7 +47,8 @@ constexpr uint64_t kComplete = 6;  // ops; the next is under way
 
 void append_all(Node& node, LogStore& store) {
   for (uint64_t id = 0; id < kOps.size(); ++id) {
-    OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, kOps[id], 4, 4, 0};
+    uint32_t kind = kOps[id] == 0 ? HVDFT_REQUESTS : HVDFT_REDUCE;
+    OpHead op{kind, HVDFT_FLOAT32, HVDFT_SUM, 0, kOps[id], 4, 4, 0};
     op.gathered = kOps[id] <= 16 << 10;
     CHECK(store.append(op, "respsig") == HVDFT_OK);
     std::memset(node.heap() + node.record(id)->result_offset, static_cast<int>(id + 1), kOps[id]);
@@ -89,7 +90,8 @@ bool all_bytes(const char* data, uint64_t bytes, uint64_t value) {
 void has_the_log(const Node& node, const Node& other) {
   const NodeHeader &h = node.header(), &theirs = other.header();
   CHECK(h.log_length.load() == kOps.size() && h.event_count.load() == theirs.event_count.load());
-  CHECK(node.events()[0].event.time_ns == 1001);  // by this host's clock
+  CHECK(h.requests[0].load() == 4 + 1 && h.requests[1].load() == 0);  // op 4 numbers some
+  CHECK(node.event_slots()[0].event.time_ns == 1001);                 // by this host's clock
   CHECK(h.file.node == 1 && h.file.first_local == 4 && h.file.locals == 2);
   for (uint64_t id = 2; id < kOps.size(); ++id) {
     const Record &mine = *node.record(id), &its = *other.record(id);

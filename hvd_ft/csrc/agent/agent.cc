@@ -20,12 +20,17 @@ struct hvdft_agent {
   std::unique_ptr<LogWriter> log_writer;  // only rank 0's agent; with several nodes its leader
   RankBlock& block() { return node().rank(rank); }
   Node& node() { return arenas->node(); }
-  // The worker has ended. Others may wait for a segment that it had claimed, or for a notification
-  // that it did not send.
+  // Of what it reads: rank 0's agent writes the report.
+  uint64_t event_count() {
+    const auto& h = node().header();
+    return h.event_count.load() + (rank == 0 ? h.report_count.load() : 0);
+  }
   void event(uint32_t type, uint64_t detail) {
     node().push_event({hvdft::now_ns(), type, static_cast<uint32_t>(rank),
                        block().incarnation.load(), 0, detail});
   }
+  // The worker has ended. Others may wait for a segment that it had claimed, or for a notification
+  // that it did not send.
   void take_over_dead(uint32_t state) {
     arenas->take_over(rank);
     block().pid.store(0);
@@ -121,7 +126,7 @@ int hvdft_agent_wait(hvdft_agent* agent, uint64_t seen, int timeout_ms) {
       done &= agent->node().rank(r).state.load() == HVDFT_DONE;
     }
     if (done) return 2;
-    if (h.event_count.load() > seen) return 3;
+    if (agent->event_count() > seen) return 3;
     if (again) return 0;
     hvdft::wait_doorbell(h.event_doorbell, ticket, timeout_ms);
   }
@@ -145,9 +150,7 @@ void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity) {
   out[capacity - 1] = '\0';
 }
 
-uint64_t hvdft_agent_event_count(hvdft_agent* agent) {
-  return agent->node().header().event_count.load();
-}
+uint64_t hvdft_agent_event_count(hvdft_agent* agent) { return agent->event_count(); }
 
 int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code, int* rank) {
   auto& h = agent->node().header();

@@ -131,7 +131,7 @@ void hvdft_checkpointer_event(hvdft_checkpointer* checkpointer, uint32_t type, u
 }
 
 int hvdft_checkpointer_next(hvdft_checkpointer* checkpointer, uint64_t* from, hvdft_event* out) {
-  while (checkpointer->node->read_events(*from, out, 1) == 1) {
+  while (checkpointer->node->events().read(*from, out, 1) == 1) {
     ++*from;
     if (is_ours(*out)) return 1;
   }

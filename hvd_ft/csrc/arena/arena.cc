@@ -25,7 +25,7 @@ uint64_t checksum_of(const FileHeader& header) {
 }
 
 // The parts of node.arena before the heap that have memory from the beginning: not the mailboxes
-// and fingerprints of ranks elsewhere, nor the proposal where rank 0 is not.
+// and fingerprints of ranks elsewhere, nor report and proposal where rank 0 is not.
 std::vector<ByteRange> control_ranges(const FileHeader& file) {
   NodeOffsets at = node_offsets(static_cast<int>(file.size));
   auto of_locals = [&](uint64_t offset, uint64_t bytes) -> ByteRange {
@@ -35,7 +35,7 @@ std::vector<ByteRange> control_ranges(const FileHeader& file) {
   std::vector<ByteRange> ranges{{0, at.mail},
                                 of_locals(at.mail, kMailBytes),
                                 of_locals(at.fingerprints, 2 * sizeof(Fingerprints))};
-  if (file.first_local == 0) ranges.push_back({at.proposal, at.heap});
+  if (file.first_local == 0) ranges.push_back({at.report, at.heap});
   return ranges;
 }
 
@@ -250,41 +250,16 @@ void Node::notify_ring() const {
 }
 
 void Node::push_event(const hvdft_event& event) const {
-  uint64_t number = header().event_count.fetch_add(1, std::memory_order_acq_rel);
-  Event& slot = events()[number % kEvents];
-  slot.published.store(0, std::memory_order_release);
-  slot.event = event;
-  slot.published.store(number + 1, std::memory_order_release);
-  notify(header().event_doorbell);
+  events().push(event);
+  if (is_local(0)) report().push(event);
   notify_mirror();
 }
 
-// Waits for an event that is claimed but not yet written; not for ever, as its writer may have been
-// killed in between.
-void Node::await_event(uint64_t number) const {
-  uint64_t end = now_ns() + 1000000000u;
-  while (events()[number % kEvents].published.load(std::memory_order_acquire) < number + 1) {
-    uint32_t ticket = header().event_doorbell.load();
-    if (now_ns() > end) return;
-    if (events()[number % kEvents].published.load() < number + 1) {
-      wait_doorbell(header().event_doorbell, ticket, 100);
-    }
-  }
-}
-
-int Node::read_events(uint64_t from, hvdft_event* out, int capacity) const {
-  uint64_t count = header().event_count.load(std::memory_order_acquire);
-  int n = 0;
-  for (uint64_t number = from; number < count && n < capacity; ++number, ++n) {
-    await_event(number);
-    const Event& slot = events()[number % kEvents];
-    out[n] = hvdft_event{};  // stays so if it is lost
-    if (slot.published.load(std::memory_order_acquire) != number + 1) continue;
-    hvdft_event event = slot.event;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (slot.published.load(std::memory_order_relaxed) == number + 1) out[n] = event;
-  }
-  return n;
+void Node::hear_event(const hvdft_event& event) const {
+  if (is_local(0)) report().push(event);
+  if (!is_for_all(event)) return;
+  events().push(event);
+  notify_mirror();
 }
 
 void Node::put_divergence(uint64_t number, const hvdft_divergence& found) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "arena/event_list.h"
 #include "arena/layout.h"
 
 namespace hvdft {
@@ -62,7 +63,14 @@ class Node {
   }
   uint64_t limit() const { return file_.limit_bytes; }
   const std::string& dir() const { return dir_; }
-  Event* events() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
+  EventList events() const {
+    return {event_slots(), header().event_count, header().event_doorbell};
+  }
+  Event* event_slots() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
+  EventList report() const {  // on rank 0's node
+    auto* slots = reinterpret_cast<Event*>(control_.data() + offsets_.report);
+    return {slots, header().report_count, header().event_doorbell};
+  }
   Divergence* divergences() const {
     return reinterpret_cast<Divergence*>(control_.data() + offsets_.divergences);
   }
@@ -98,9 +106,9 @@ class Node {
   void notify_local_workers() const;
   void notify_log_writer() const;
   void notify_mirror() const;
-  void notify_ring() const;  // the ring's threads may have something to send
-  void push_event(const hvdft_event& event) const;
-  int read_events(uint64_t from, hvdft_event* out, int capacity) const;
+  void notify_ring() const;                         // the ring's threads may have something to send
+  void push_event(const hvdft_event& event) const;  // of one of this node's ranks
+  void hear_event(const hvdft_event& event) const;  // of a rank elsewhere
   void put_divergence(uint64_t number, const hvdft_divergence& found) const;
   // HVDFT_EINVAL if it has been overwritten, or is not there yet.
   int read_divergence(uint64_t number, hvdft_divergence* out) const;
@@ -108,7 +116,6 @@ class Node {
   void stop(int rank, int code, const char* text) const;
 
  private:
-  void await_event(uint64_t number) const;
   Shared<uint64_t>* peers(int row) const {
     return words(offsets_.peers) + peer_words(size()) * static_cast<uint64_t>(row);
   }

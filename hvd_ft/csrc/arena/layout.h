@@ -1,7 +1,7 @@
 // The layout of a job's shared files (except those of pairs of ranks: message_file.h).
 //
-// node.arena, one per node: header, one block per rank, events, the log's index, mailboxes,
-// and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
+// node.arena, one per node: header, one block per rank, events, the log's index, mailboxes, the
+// report, and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
 // area and the snapshot slots. Both are sparse: the sizes below are address space, not memory.
 // Mailboxes and fingerprints of ranks elsewhere have memory only on the nodes that read them, and
 // only as much as has arrived (grow_mail(), grow_fingerprints() in memory.h).
@@ -31,8 +31,8 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 
 constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
 constexpr int kMaxLoops = 64;
-constexpr uint64_t kRosters = 64;  // later ones than the first
-constexpr uint64_t kEvents = 16384;
+constexpr uint64_t kRosters = 64;            // later ones than the first
+constexpr uint64_t kEvents = 16384;          // of each list, the latest ones
 constexpr uint64_t kDivergences = 64;        // the latest ones
 constexpr uint64_t kIndexEntries = 1 << 18;  // the most ops between two snapshots
 constexpr uint64_t kKeptEntries = 1 << 16;
@@ -230,13 +230,18 @@ struct NodeHeader {
   // Behind the truncated ops: where the segments, and inputs, of the next op may begin.
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
-  Roster rosters[kRosters];        // 1 and later
+  Roster rosters[kRosters];  // 1 and later
+  // The ops that number requests, in the log's order: id + 1 of each, 0 behind the last one.
+  // Written by each node's log store.
+  Shared<uint64_t> requests[HVDFT_REQUESTS_OPS];
+
   LeaveRequest leave_requests[2];  // on rank 0's node: of its worker, for a drill; of its agent
 
   // Written by the checkpoint writer of rank 0's node, which asks for a mark; position + 1.
   Shared<uint64_t> mark_wanted;
 
-  // Written by the coordinator.
+  // Written by the coordinator; see hvdft_announced.
+  Shared<uint64_t> announcements, announced_bytes;
   alignas(64) Shared<uint64_t> proposed;  // number of the proposal
   uint64_t proposal_term;
   uint64_t proposal_bytes;
@@ -251,7 +256,7 @@ struct NodeHeader {
 
   alignas(64) Shared<uint32_t> snapshot_doorbell;  // of workers that write a snapshot together
   alignas(64) Shared<uint32_t> event_doorbell;
-  Shared<uint64_t> event_count;
+  Shared<uint64_t> event_count, report_count;  // see event_list.h
   Shared<uint64_t> divergence_count;  // written by rank 0's worker; on other nodes by the mirror
   Shared<uint64_t> message_bytes;
   Shared<uint64_t> most[kMemoryWords];  // an hvdft_memory; see memory.h
@@ -337,7 +342,8 @@ inline ByteRange contribution(const Record& record, int rank) {
 constexpr uint64_t peer_words(int size) { return (static_cast<uint64_t>(size) + 63) / 64; }
 
 struct NodeOffsets {
-  uint64_t ranks, peers, events, divergences, index, kept, mail, fingerprints, proposal, heap;
+  uint64_t ranks, peers, events, divergences, index, kept, mail, fingerprints, report, proposal,
+      heap;
 };
 
 constexpr NodeOffsets node_offsets(int size) {
@@ -351,7 +357,8 @@ constexpr NodeOffsets node_offsets(int size) {
   o.kept = o.index + sizeof(uint64_t) * kIndexEntries;
   o.mail = o.kept + sizeof(uint64_t) * kKeptEntries;
   o.fingerprints = o.mail + kMailBytes * static_cast<uint64_t>(size);
-  o.proposal = o.fingerprints + 2 * sizeof(Fingerprints) * static_cast<uint64_t>(size);
+  o.report = o.fingerprints + 2 * sizeof(Fingerprints) * static_cast<uint64_t>(size);
+  o.proposal = align_up(o.report + sizeof(Event) * kEvents, kPage);
   o.heap = o.proposal + kProposalBytes;
   return o;
 }

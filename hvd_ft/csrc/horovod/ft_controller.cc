@@ -43,7 +43,8 @@ FtController::FtController(FtEngine& engine, int32_t process_set, ResponseCache&
                            TimelineController& timeline_controller)
     : Controller(response_cache, tensor_queue, timeline, parameter_manager, group_table,
                  timeline_controller),
-      engine_(engine), process_set_(process_set), requests_(process_set, tensor_queue) {}
+      engine_(engine), process_set_(process_set),
+      requests_(process_set, tensor_queue, engine.Known()) {}
 
 FtController::~FtController() { engine_.Remove(process_set_); }
 
@@ -80,6 +81,11 @@ void FtController::SetRanks(std::vector<int> places, const std::vector<int>& pre
     global_rank_to_controller_rank_[global_ranks_.back()] = rank;
   }
   *registered_ = global_ranks_;
+  ranks_.assign(static_cast<size_t>(ft().worker_size()), -1);
+  for (int rank = 0; rank < size_; ++rank) {
+    ranks_[static_cast<size_t>(places_[static_cast<size_t>(rank)])] = rank;
+  }
+  counts_.Start(static_cast<size_t>(size_));
   requests_.Start(places_);
 }
 

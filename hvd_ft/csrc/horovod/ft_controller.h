@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../controller.h"
+#include "ft_counts.h"
 #include "ft_engine.h"
 #include "ft_joined.h"
 
@@ -56,20 +57,28 @@ protected:
 
 private:
   void StartTerm() override;
-  void Count(const std::vector<Request>& announced) override;
+  void Count(int by, const FtAnnouncement& announced) override;
   void Coordinate(uint64_t term, HorovodGlobalState& state) override;
   void Follow(const std::vector<int>& present) override;
 
   void Count(const Request& announced);
+  void CountNumber(uint32_t number, int rank);
+  bool MayCountNumber(const std::string& tensor) const;
+  void MoveToNames(const std::string& tensor);
+  void CountByName(const std::vector<FtCounts::Named>& named);
+  void CountByName(const Request& announced);
+  void NoteStalled();
   Request TakeSplits(const Request& announced);
   void FindReadyByJoins();
   bool AllJoined() const;
   std::vector<int> Absent(const std::string& name) const;
   void CheckChange(const std::vector<Request>& requests, bool absent) const;
   Response Agree(const std::string& name);
+  Response AgreeOnNumber(const std::string& name, uint32_t number);
   Response AgreeOnJoin();
   void Fuse(HorovodGlobalState& state, ResponseList& list);
   void Propose(uint64_t term, const ResponseList& list);
+  RequestList ToBeNumbered(const ResponseList& list);
   hvdft_op CoreOp(const Response& response, std::vector<uint64_t>& blocks) const;
   std::vector<uint64_t> Blocks(const Response& response) const;
 
@@ -83,6 +92,7 @@ private:
   // The set's ranks, as they were numbered when the job began; for Horovod they have the numbers
   // that the present ones have among each other.
   std::vector<int> places_;
+  std::vector<int> ranks_;                 // by such a number: the rank in the set, or -1
   std::vector<int>* registered_ = nullptr; // Horovod's list of these
   std::atomic<int> lost_{-1};              // a rank of the set that has left the job
 
@@ -91,12 +101,21 @@ private:
     std::string signature;
     uint64_t row_bytes; // of a slice of a tensor along its first dimension
     uint64_t bytes;
-    uint32_t root; // of a broadcast; the number of a roster
+    uint32_t root;   // of a broadcast; the number of a roster
+    Request request; // rank 0's of the set, or another one
+  };
+  // What Horovod has built of requests that are known by number, when all ranks asked for that.
+  struct Answer {
+    Response response;
+    Agreed agreed;
   };
   FtJoined joined_;
   std::unordered_map<std::string, std::vector<int64_t>> splits_; // of alltoalls, [from][to]
   std::vector<std::string> ready_;                               // tensors announced by all ranks
   std::unordered_map<std::string, Agreed> agreed_;               // what is about to be proposed
+  FtCounts counts_;
+  std::unordered_map<std::string, uint32_t> by_number_; // tensors that all announced by number
+  std::unordered_map<uint32_t, Answer> answers_;        // by number
 };
 
 } // namespace common

@@ -14,71 +14,6 @@
 namespace horovod {
 namespace common {
 
-// ---------------------------------------------------------------- counting
-
-void FtController::StartTerm() {
-  message_table_.clear();
-  splits_.clear();
-  ready_.clear();
-  joined_ = FtJoined();
-}
-
-void FtController::Count(const std::vector<Request>& announced) {
-  for (auto& request : announced) {
-    Count(request);
-  }
-}
-
-void FtController::Count(const Request& announced) {
-  if (announced.request_type() == Request::JOIN) {
-    joined_.Add(announced.request_rank(), announced.tensor_shape()[0]);
-    return;
-  }
-  bool complete = IncrementTensorCount(TakeSplits(announced));
-  auto& name = announced.tensor_name();
-  stall_inspector_.RecordUncachedTensorStart(name, announced.request_rank(), size_);
-  if (complete) {
-    ready_.push_back(name);
-  }
-}
-
-Request FtController::TakeSplits(const Request& announced) {
-  Request request = announced;
-  if (announced.request_type() == Request::ALLTOALL) {
-    auto size = static_cast<size_t>(size_);
-    auto shape = announced.tensor_shape();
-    auto& all = splits_[announced.tensor_name()];
-    all.resize(size * size);
-    std::copy(shape.end() - size_, shape.end(), all.begin() + announced.request_rank() * size_);
-    shape.resize(shape.size() - size);
-    request.set_tensor_shape(shape);
-  }
-  return request;
-}
-
-// Tensors that only ranks which have joined have not announced.
-void FtController::FindReadyByJoins() {
-  auto size = static_cast<size_t>(size_);
-  for (auto& entry : message_table_) {
-    size_t announced = entry.second.size();
-    if (announced < size && announced + Absent(entry.first).size() == size) {
-      timeline_.NegotiateEnd(entry.first);
-      ready_.push_back(entry.first);
-    }
-  }
-}
-
-bool FtController::AllJoined() const { return joined_.ranks.size() == static_cast<size_t>(size_); }
-
-// Ranks that joined before announcing this tensor.
-std::vector<int> FtController::Absent(const std::string& name) const {
-  std::set<int> absent = joined_.ranks;
-  for (auto& request : message_table_.at(name)) {
-    absent.erase(request.request_rank());
-  }
-  return {absent.begin(), absent.end()};
-}
-
 // ---------------------------------------------------------------- agreeing
 
 void FtController::Coordinate(uint64_t term, HorovodGlobalState& state) {
@@ -86,6 +21,7 @@ void FtController::Coordinate(uint64_t term, HorovodGlobalState& state) {
     FindReadyByJoins();
   }
   if (stall_inspector_.ShouldPerformCheck()) {
+    NoteStalled();
     if (stall_inspector_.CheckForStalledTensors(global_ranks_)) {
       FtStop("tensors were stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: Horovod "
              "has named them and the missing ranks above");
@@ -112,8 +48,29 @@ uint64_t RowBytes(const Request& request) {
 
 } // namespace
 
+// The first time Horovod builds the response of what the ranks would have asked for by name.
+Response FtController::AgreeOnNumber(const std::string& name, uint32_t number) {
+  auto known = answers_.find(number);
+  if (known == answers_.end()) {
+    for (int rank = 0; rank < size_; ++rank) {
+      IncrementTensorCount(engine_.Known().Of(number, rank));
+    }
+    Response response = Agree(name);
+    known = answers_.emplace(number, Answer{response, agreed_.at(name)}).first;
+  }
+  stall_inspector_.RemoveUncachedTensor(name);
+  agreed_[name] = known->second.agreed;
+  return known->second.response;
+}
+
 // Horovod's response to the announcements; absent ranks take no part.
 Response FtController::Agree(const std::string& name) {
+  auto counted = by_number_.find(name);
+  if (counted != by_number_.end()) {
+    uint32_t number = counted->second;
+    by_number_.erase(counted);
+    return AgreeOnNumber(name, number);
+  }
   auto& requests = message_table_.at(name);
   const Request first = requests[0];
   auto absent = Absent(name);
@@ -125,7 +82,7 @@ Response FtController::Agree(const std::string& name) {
   int root = first.request_type() == Request::BROADCAST ? first.root_rank() : 0;
   auto place = static_cast<uint32_t>(places_[static_cast<size_t>(root)]);
   agreed_[name] = {requests_.Signature(first), row, row * rows,
-                   FtIsRoster(first) ? static_cast<uint32_t>(FtRosterNumber(first)) : place};
+                   FtIsRoster(first) ? static_cast<uint32_t>(FtRosterNumber(first)) : place, first};
   for (int rank : absent) {
     requests.push_back(first);
     requests.back().set_request_rank(rank);
@@ -169,7 +126,7 @@ Response FtController::AgreeOnJoin() {
   join.set_last_joined_rank(global_ranks_[static_cast<size_t>(joined_.last)]);
   Request request;
   request.set_request_type(Request::JOIN);
-  agreed_[JOIN_TENSOR_NAME] = {requests_.Signature(request), 0, 0, 0};
+  agreed_[JOIN_TENSOR_NAME] = {requests_.Signature(request), 0, 0, 0, request};
   joined_ = FtJoined();
   return join;
 }
@@ -280,11 +237,50 @@ hvdft_op FtController::CoreOp(const Response& response, std::vector<uint64_t>& b
   return op;
 }
 
+namespace {
+
+// Much less than what can be proposed at once; the rest of them is numbered when it is agreed
+// again.
+constexpr size_t kNumberedAtOnce = 1000;
+
+} // namespace
+
+// The requests that get numbers with this proposal.
+RequestList FtController::ToBeNumbered(const ResponseList& list) {
+  RequestList numbered;
+  for (auto& response : list.responses()) {
+    if (response.response_type() == Response::ERROR) {
+      continue;
+    }
+    for (auto& name : response.tensor_names()) {
+      Request request = agreed_.at(name).request;
+      request.set_request_rank(0);
+      bool alone = group_table_.GetGroupIDFromTensorName(name) == NULL_GROUP_ID;
+      if (alone && numbered.requests().size() < kNumberedAtOnce &&
+          engine_.Known().IsToBeNumbered(request)) {
+        numbered.add_request(request);
+      }
+    }
+  }
+  return numbered;
+}
+
 void FtController::Propose(uint64_t term, const ResponseList& list) {
   size_t count = list.responses().size();
   std::vector<std::string> bytes(count), signatures(count);
   std::vector<std::vector<uint64_t>> blocks(count);
   std::vector<hvdft_op> ops;
+  // First: who has executed an op of the list has seen it, and may end.
+  RequestList numbered = ToBeNumbered(list);
+  std::string numbers = FtWrite(numbered, process_set_);
+  std::string told = "numbers " + std::to_string(numbered.requests().size()) + " requests";
+  if (!numbered.requests().empty() && engine_.Known().HasRoom()) {
+    ops.emplace_back();
+    ops.back().kind = HVDFT_REQUESTS;
+    ops.back().response = numbers.data();
+    ops.back().response_bytes = numbers.size();
+    ops.back().signature = told.c_str();
+  }
   for (size_t i = 0; i < count; ++i) {
     const Response& response = list.responses()[i];
     ops.push_back(CoreOp(response, blocks[i]));

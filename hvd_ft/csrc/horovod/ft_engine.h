@@ -17,7 +17,7 @@ namespace common {
 
 class FtEngine {
 public:
-  FtEngine() : negotiator_(sets_), replay_(sets_), reader_(sets_, executor_, replay_) {}
+  FtEngine() : negotiator_(sets_, known_), replay_(sets_), reader_(sets_, executor_, replay_) {}
   FtEngine(const FtEngine&) = delete; // its parts refer to each other
 
   void Start(Timeline& timeline, ParameterManager& parameter_manager);
@@ -40,6 +40,7 @@ public:
   bool AwaitRoster();
 
   FtExecutor& Executor() { return executor_; }
+  FtKnownRequests& Known() { return known_; }
 
 private:
   void FollowRoster();
@@ -49,6 +50,7 @@ private:
 
   FtProcessSets sets_;
   FtExecutor executor_;
+  FtKnownRequests known_;
   FtNegotiator negotiator_;
   FtReplay replay_;
   FtLogReader reader_;

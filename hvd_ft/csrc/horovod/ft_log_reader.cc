@@ -35,6 +35,13 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
       return nullptr;
     }
     FtCheck(code);
+    if (record.kind == HVDFT_REQUESTS) {
+      if (before != nullptr || !ft().worker_may_pass(record.id)) {
+        return nullptr;
+      }
+      PassOver(record);
+      continue;
+    }
     auto agreed = FtReadResponse(record);
     // A script without requests may be about to add the set.
     if (sets_.count(agreed.process_set) == 0 && !FtAnyPending(sets_) && !leaving) {
@@ -60,10 +67,14 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
     if (!ft().worker_may_pass(record.id)) {
       return nullptr;
     }
-    executor_.PassOver(record);
-    replay_.Moved();
+    PassOver(record);
   }
   return nullptr;
+}
+
+void FtLogReader::PassOver(const hvdft_record& record) {
+  executor_.PassOver(record);
+  replay_.Moved();
 }
 
 const FtProcessSet& FtLogReader::SetOf(int32_t process_set, const hvdft_record& record) const {

@@ -29,6 +29,7 @@ public:
 
 private:
   const FtProcessSet* HandOverOne(const FtProcessSet* before, bool leaving);
+  void PassOver(const hvdft_record& record);
   const FtProcessSet& SetOf(int32_t process_set, const hvdft_record& record) const;
 
   FtProcessSets& sets_;

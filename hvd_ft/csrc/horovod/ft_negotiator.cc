@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "ft_agreed.h"
-
 namespace horovod {
 namespace common {
 
@@ -51,8 +49,11 @@ void FtNegotiator::Negotiate(HorovodGlobalState& state) {
     }
     return;
   }
+  known_.Follow();
   for (auto& each : sets_) {
-    each.second.coordinator.Count(each.second.requests.TakeUnannounced());
+    FtAnnouncement own;
+    own.others.set_requests(each.second.requests.TakeUnannounced());
+    each.second.coordinator.Count(0, own);
   }
   TakeAnnouncements();
   for (auto& each : sets_) {
@@ -65,11 +66,11 @@ void FtNegotiator::TakeAnnouncements() {
     const void* data;
     int64_t bytes;
     while ((bytes = ft().worker_take(rank, term_, &data)) >= 0) {
-      FtRead<RequestList> announced(data, static_cast<uint64_t>(bytes));
+      FtRead<FtAnnouncement> announced(data, static_cast<uint64_t>(bytes));
       // Its process set may have been removed since.
       auto found = sets_.find(announced.process_set);
       if (found != sets_.end()) {
-        found->second.coordinator.Count(announced.message.requests());
+        found->second.coordinator.Count(rank, announced.message);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "../global_state.h"
+#include "ft_announcement.h"
 #include "ft_requests.h"
 
 namespace horovod {
@@ -19,7 +20,8 @@ class FtCoordinator {
 public:
   virtual ~FtCoordinator() = default;
   virtual void StartTerm() = 0;
-  virtual void Count(const std::vector<Request>& announced) = 0;
+  // `by`: the rank, as they were numbered when the job began.
+  virtual void Count(int by, const FtAnnouncement& announced) = 0;
   // Proposes the ops that all ranks have announced.
   virtual void Coordinate(uint64_t term, HorovodGlobalState& state) = 0;
   // Every rank's: from now on these ranks are present.
@@ -36,7 +38,7 @@ using FtProcessSets = std::map<int32_t, FtProcessSet, std::greater<int32_t>>;
 
 class FtNegotiator {
 public:
-  explicit FtNegotiator(FtProcessSets& sets) : sets_(sets) {}
+  FtNegotiator(FtProcessSets& sets, FtKnownRequests& known) : sets_(sets), known_(known) {}
   void Start(ParameterManager& parameter_manager) { parameter_manager_ = &parameter_manager; }
 
   // Takes the script's new requests; true if there were any.
@@ -54,6 +56,7 @@ private:
   void TakeAnnouncements();
 
   FtProcessSets& sets_;
+  FtKnownRequests& known_;
   ParameterManager* parameter_manager_ = nullptr;
   uint64_t term_ = 0;
   Clock::time_point unannounced_since_; // the first of them

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ft_agreed.h"
+#include "ft_announcement.h"
 #include "ft_joined.h"
 #include "ft_process_sets.h"
 #include "ft_signature.h"
@@ -17,11 +17,12 @@ namespace {
 // longer.
 constexpr size_t kRequestsPerAnnouncement = 1000;
 constexpr size_t kDimensionsPerRequest = 64;
+constexpr size_t kNumbersPerRequest = 128; // in the same room
 
 } // namespace
 
-FtRequests::FtRequests(int32_t process_set, TensorQueue& queue)
-    : process_set_(process_set), queue_(queue) {}
+FtRequests::FtRequests(int32_t process_set, TensorQueue& queue, FtKnownRequests& known)
+    : process_set_(process_set), queue_(queue), known_(known) {}
 
 bool FtRequests::Start(const std::vector<int>& ranks) {
   ranks_ = ranks;
@@ -72,18 +73,28 @@ void FtRequests::StartTerm() {
 }
 
 void FtRequests::Announce(uint64_t term) {
+  known_.Follow();
   while (!unannounced_.empty()) {
-    RequestList requests;
-    size_t count = 0;
-    for (size_t taken = 0; count < unannounced_.size() && taken < kRequestsPerAnnouncement;
+    FtAnnouncement announcement;
+    auto& numbers = announcement.numbers;
+    auto& others = announcement.others;
+    size_t count = 0, taken = 0;
+    for (; count < unannounced_.size() &&
+           taken + numbers.size() / kNumbersPerRequest < kRequestsPerAnnouncement;
          ++count) {
       auto request = pending_.find(unannounced_[count]);
-      if (request != pending_.end()) {
-        requests.add_request(WithSplits(request->second));
-        taken += 1 + requests.requests().back().tensor_shape().size() / kDimensionsPerRequest;
+      uint32_t number;
+      if (request == pending_.end()) {
+        continue;
+      }
+      if (known_.Find(request->second, number)) {
+        numbers.push_back(number);
+      } else {
+        others.add_request(WithSplits(request->second));
+        taken += 1 + others.requests().back().tensor_shape().size() / kDimensionsPerRequest;
       }
     }
-    std::string bytes = FtWrite(requests, process_set_);
+    std::string bytes = FtWrite(announcement, process_set_);
     int code = ft().worker_announce(term, bytes.data(), bytes.size());
     FtCheck(code);
     if (code == HVDFT_AGAIN) {

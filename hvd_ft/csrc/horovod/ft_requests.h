@@ -10,13 +10,14 @@
 
 #include "../message.h"
 #include "../tensor_queue.h"
+#include "ft_known_requests.h"
 
 namespace horovod {
 namespace common {
 
 class FtRequests {
 public:
-  FtRequests(int32_t process_set, TensorQueue& queue);
+  FtRequests(int32_t process_set, TensorQueue& queue, FtKnownRequests& known);
 
   // The set has these ranks. Returns whether this rank is one of them.
   bool Start(const std::vector<int>& ranks);
@@ -59,6 +60,7 @@ private:
 
   const int32_t process_set_;
   TensorQueue& queue_;
+  FtKnownRequests& known_;
   std::vector<int> ranks_;
   int rank_ = -1; // in the set
   // The announced ones among them may have to be announced again in a new term.

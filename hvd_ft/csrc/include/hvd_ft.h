@@ -31,11 +31,12 @@ enum {
 
 // What is done with an op's inputs.
 enum {
-  HVDFT_NONE = 0,    // nothing to compute: barrier, error
-  HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
-  HVDFT_COPY = 2,    // the root's input is the result
-  HVDFT_CONCAT = 3,  // the ranks' inputs one after the other, in rank order
-  HVDFT_ROSTER = 4   // nothing to compute: it begins the roster with the number `root`
+  HVDFT_NONE = 0,     // nothing to compute: barrier, error
+  HVDFT_REDUCE = 1,   // elementwise over the ranks, in rank order
+  HVDFT_COPY = 2,     // the root's input is the result
+  HVDFT_CONCAT = 3,   // the ranks' inputs one after the other, in rank order
+  HVDFT_ROSTER = 4,   // nothing to compute: it begins the roster with the number `root`
+  HVDFT_REQUESTS = 5  // nothing to compute, and no rank's: see hvdft_worker_requests()
 };
 
 // Horovod's DataType, value for value (horovod/common/message.h).
@@ -204,8 +205,12 @@ HVDFT_API int hvdft_observer_size(hvdft_observer* observer);
 HVDFT_API int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out);
 HVDFT_API int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots* out);
 HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out);
-// Copies events [from, from + capacity); returns how many there were.
+// Copies events [from, from + capacity) of the node's list; returns how many there were. The node
+// has those of its own ranks, and those of any rank that are for all nodes.
 HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
+                                    int capacity);
+// On rank 0's node: likewise, of the list of all ranks' events.
+HVDFT_API int hvdft_observer_report(hvdft_observer* observer, uint64_t from, hvdft_event* out,
                                     int capacity);
 // How many divergences there were; and one of the latest 64 of them, HVDFT_EINVAL if it is older or
 // has not come.
@@ -247,7 +252,7 @@ HVDFT_API void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leav
 HVDFT_API int hvdft_agent_orderly_exit(hvdft_agent* agent);
 // The last words of the worker of the present incarnation; "" if none.
 HVDFT_API void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity);
-HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);
+HVDFT_API uint64_t hvdft_agent_event_count(hvdft_agent* agent);  // of rank 0's: in both lists
 HVDFT_API int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code,
                                      int* rank);
 
@@ -322,6 +327,13 @@ typedef struct {
   uint32_t viewed;
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
+
+// Ops of the kind HVDFT_REQUESTS number requests, which are announced by their numbers from then
+// on: what their responses say is Horovod's side's. The log keeps all of them as long as the job
+// lives, so a number means the same to every rank, also to a restarted one. The one with this
+// number, from 0 on; HVDFT_AGAIN if the log has fewer.
+enum { HVDFT_REQUESTS_OPS = 1024 };  // the most that there may be
+HVDFT_API int hvdft_worker_requests(uint64_t number, hvdft_record* out);
 
 // Rosters: which ranks take part (protocol/roster.h). The number of the one in force where this
 // rank's script is; the ranks of one, their number returned.

@@ -60,6 +60,13 @@ typedef struct {
 } hvdft_traffic;
 HVDFT_API void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out);
 
+// On rank 0's node: what the coordinator has taken so far of what other ranks have announced. For
+// measurements.
+typedef struct {
+  uint64_t announcements, bytes;
+} hvdft_announced;
+HVDFT_API void hvdft_observer_announced(hvdft_observer* observer, hvdft_announced* out);
+
 typedef struct {
   uint64_t sent, received;  // messages
   uint64_t decided_before;  // messages before it are dropped, or kept for ever

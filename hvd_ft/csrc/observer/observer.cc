@@ -53,7 +53,11 @@ int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out) {
 }
 
 int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out, int capacity) {
-  return observer->node->read_events(from, out, capacity);
+  return observer->node->events().read(from, out, capacity);
+}
+
+int hvdft_observer_report(hvdft_observer* observer, uint64_t from, hvdft_event* out, int capacity) {
+  return observer->node->report().read(from, out, capacity);
 }
 
 uint64_t hvdft_observer_divergences(hvdft_observer* observer) {

@@ -59,6 +59,11 @@ void hvdft_observer_traffic(hvdft_observer* observer, hvdft_traffic* out) {
           h.data_bytes.load(),    h.naps.load(),       h.looks.load()};
 }
 
+void hvdft_observer_announced(hvdft_observer* observer, hvdft_announced* out) {
+  const NodeHeader& h = observer->node->header();
+  *out = {h.announcements.load(), h.announced_bytes.load()};
+}
+
 int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out) {
   const Node& node = *observer->node;
   bool sends = node.has_peer(node.sends_to(source), dest);

@@ -32,6 +32,7 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   for (Roster& roster : h.rosters) {
     if (roster.since.load() > length_) roster.since.store(0);
   }
+  find_requests();
   const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
   segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
   inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
@@ -60,6 +61,23 @@ void LogStore::find_gone() {
     if (entry.load() != 0 && entry.load() == last_kept) entry.store(0);
     if (entry.load() != 0) return;
   }
+}
+
+// As with rosters, one that is not published is unknown to every other process.
+void LogStore::find_requests() {
+  for (auto& entry : node_.header().requests) {
+    if (entry.load() > length_) entry.store(0);
+    if (entry.load() != 0) ++requests_;
+  }
+}
+
+int LogStore::note_requests(uint64_t id) {
+  if (requests_ == HVDFT_REQUESTS_OPS) {
+    return fail(HVDFT_EINVAL, "op %lu numbers requests, but %d ops have done that; this is a bug",
+                id, HVDFT_REQUESTS_OPS);
+  }
+  node_.header().requests[requests_++].store(id + 1);
+  return HVDFT_OK;
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> LogStore::ranges_of(const Record& record,
@@ -118,6 +136,9 @@ int LogStore::append(const OpHead& op, const char* tail) {
   std::memcpy(node_.heap() + offset, &record, sizeof record);
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   if (op.kind == HVDFT_ROSTER) node_.header().rosters[op.root - 1].since.store(id + 1);
+  if (op.kind == HVDFT_REQUESTS) {
+    if (code = note_requests(id); code != HVDFT_OK) return code;
+  }
   index.store(offset + 1, std::memory_order_release);
   segments_ = record.end_segment();
   inputs_ = record.end_input();

@@ -210,12 +210,16 @@ bool LogWriter::truncate() {
     ranks.push_back(std::move(loops));
   }
   Sequencer::Truncation freed = sequencer_.truncate(ranks);
-  for (uint64_t id : freed.keep) {
-    if (store_.keep(id) == HVDFT_OK) continue;
-    node_.stop(0, 1, hvdft_error());
-    return false;
+  for (uint64_t id = store_.gone(); id < sequencer_.decided_before(); ++id) {
+    bool outside = std::binary_search(freed.keep.begin(), freed.keep.end(), id);
+    // What numbers mean is asked for at any time.
+    if (!outside && node_.record(id)->op.kind != HVDFT_REQUESTS) {
+      store_.drop(id);
+    } else if (store_.keep(id) != HVDFT_OK) {
+      node_.stop(0, 1, hvdft_error());
+      return false;
+    }
   }
-  for (uint64_t id : freed.drop) store_.drop(id);
   store_.decided(sequencer_.decided_before());
   return !freed.drop.empty();
 }

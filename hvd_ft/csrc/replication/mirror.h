@@ -63,7 +63,8 @@ class MirrorSender {
   void collect_cuts(int rank, std::string* out);
   void collect_held(std::string* out);
   void collect_oldest(std::string* out);
-  void collect_mail(int rank, std::string* out);
+  void collect_mails(std::string* out);
+  bool read_mail(int rank, uint64_t* term, uint64_t* sequence, std::string* bytes) const;
   void collect_fingerprints(int rank, std::string* out);
   void collect_log(uint64_t decided_before, std::string* out);
   void collect_rosters(std::string* out);
@@ -132,7 +133,8 @@ class MirrorReceiver {
   void apply_hello(const HelloFrame& theirs);
   void apply_event(const char* payload, uint64_t bytes);
   void apply_facts(int rank, const RankFacts& facts);
-  void apply_mail(int rank, const char* payload, uint64_t bytes);
+  void apply_mails(const char* payload, uint64_t bytes);
+  void apply_mail(const MailOf& of, uint64_t term, const char* data, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
   void apply_memory(int rank, const char* payload);
   void apply_record(const char* payload);

@@ -15,7 +15,7 @@ enum class FrameKind : uint32_t {
   kNow,      // the sender's clock
   kFacts,    // RankFacts
   kLoop,     // LoopFrame
-  kMail,     // MailHead, then what is announced
+  kMail,     // MailHead, a MailOf for each rank that has announced this, then what it is
   kEvent,    // EventFrame, then the hvdft_divergence if it tells of one
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
@@ -61,7 +61,10 @@ struct RosterFrame {
   uint64_t number, mark, present[kMaxRanks / 64];
 };
 struct MailHead {
-  uint64_t term, sequence;
+  uint64_t term, ranks;
+};
+struct MailOf {
+  uint64_t rank, sequence;
 };
 struct EventFrame {
   uint64_t number;  // on the sender's node

@@ -59,7 +59,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     }
     case FrameKind::kMail:
       coordinator_ = true;
-      return apply_mail(rank, payload, frame.bytes);
+      return apply_mails(payload, frame.bytes);
     case FrameKind::kEvent:
       return apply_event(payload, frame.bytes);
     case FrameKind::kStop:
@@ -147,7 +147,7 @@ void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
     node_.put_divergence(frame.event.detail, get<hvdft_divergence>(payload + sizeof frame));
   }
   frame.event.time_ns = local_time(frame.event.time_ns);
-  node_.push_event(frame.event);
+  node_.hear_event(frame.event);
   peer_.events_heard.store(frame.number + 1);
 }
 
@@ -186,17 +186,25 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   news_.note(rank);
 }
 
-void MirrorReceiver::apply_mail(int rank, const char* payload, uint64_t bytes) {
-  RankBlock& block = node_.rank(rank);
+void MirrorReceiver::apply_mails(const char* payload, uint64_t bytes) {
   auto head = get<MailHead>(payload);
-  if (int code = grow_mail(node_, rank, bytes - sizeof head); code != HVDFT_OK) return check(code);
-  block.mail_sequence.store(head.sequence - 1, std::memory_order_seq_cst);
-  bytes -= sizeof head;
+  const char* of = payload + sizeof head;
+  const char* data = of + head.ranks * sizeof(MailOf);
+  for (; of < data; of += sizeof(MailOf)) {
+    apply_mail(get<MailOf>(of), head.term, data, bytes - static_cast<uint64_t>(data - payload));
+  }
+}
+
+void MirrorReceiver::apply_mail(const MailOf& of, uint64_t term, const char* data, uint64_t bytes) {
+  int rank = static_cast<int>(of.rank);
+  RankBlock& block = node_.rank(rank);
+  if (int code = grow_mail(node_, rank, bytes); code != HVDFT_OK) return check(code);
+  block.mail_sequence.store(of.sequence - 1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_release);
-  block.mail_term.store(head.term, std::memory_order_relaxed);
+  block.mail_term.store(term, std::memory_order_relaxed);
   block.mail_bytes.store(bytes, std::memory_order_relaxed);
-  write_torn(node_.mail(rank), payload + sizeof head, bytes);
-  block.mail_sequence.store(head.sequence, std::memory_order_seq_cst);
+  write_torn(node_.mail(rank), data, bytes);
+  block.mail_sequence.store(of.sequence, std::memory_order_seq_cst);
 }
 
 void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {

@@ -1,5 +1,7 @@
 #include "replication/mirror.h"
 
+#include <algorithm>
+
 #include "arena/memory.h"
 #include "arena/rosters.h"
 
@@ -54,9 +56,9 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   for (int r = node_.first_local(); r < node_.end_local(); ++r) {
     if (to_buddy_) collect_loops(r, out->empty(), &rest);
     if (waits_for(r)) collect_cuts(r, &rest);
-    if (!keeps_log_) collect_mail(r, &rest);
     if (!keeps_log_ || waits_for(r)) collect_fingerprints(r, &news);
   }
+  if (!keeps_log_) collect_mails(&rest);
   news.append(rest);
   if (!keeps_log_ && now_ns - memory_at_ns_ >= kLazyNs) {
     memory_at_ns_ = now_ns;
@@ -170,24 +172,48 @@ void MirrorSender::collect_oldest(std::string* out) {
   }
 }
 
-void MirrorSender::collect_mail(int rank, std::string* out) {
-  Sent& sent = sent_[static_cast<size_t>(rank)];
-  const RankBlock& block = node_.rank(rank);
-  uint64_t sequence = block.mail_sequence.load(std::memory_order_seq_cst);
-  if (sequence % 2 == 1 || sequence == sent.mail) return;
-  MailHead head{block.mail_term.load(std::memory_order_relaxed), sequence};
-  uint64_t bytes = block.mail_bytes.load(std::memory_order_relaxed);
-  if (bytes > kMailBytes) return;  // it is being rewritten
-  size_t before = out->size();
-  std::string mail(bytes, '\0');
-  copy_torn(mail.data(), node_.mail(rank), bytes);
-  put_frame(out, FrameKind::kMail, rank, &head, sizeof head, mail.data(), bytes);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (block.mail_sequence.load(std::memory_order_seq_cst) != sequence) {
-    out->resize(before);  // the owner has overwritten it meanwhile
-  } else {
-    sent.mail = sequence;
+// Ranks of a node mostly announce the same at the same time: then it goes once for all of them.
+void MirrorSender::collect_mails(std::string* out) {
+  struct Mail {
+    uint64_t term;
+    std::string bytes;
+    std::vector<MailOf> of;
+  };
+  std::vector<Mail> mails;
+  for (int r = node_.first_local(); r < node_.end_local(); ++r) {
+    uint64_t term, sequence;
+    std::string bytes;
+    if (!read_mail(r, &term, &sequence, &bytes)) continue;
+    sent_[static_cast<size_t>(r)].mail = sequence;
+    auto same = std::find_if(mails.begin(), mails.end(), [&](const Mail& mail) {
+      return mail.term == term && mail.bytes == bytes;
+    });
+    if (same == mails.end()) same = mails.insert(mails.end(), {term, std::move(bytes), {}});
+    same->of.push_back({static_cast<uint64_t>(r), sequence});
   }
+  for (const Mail& mail : mails) {
+    MailHead head{mail.term, mail.of.size()};
+    std::string payload(reinterpret_cast<const char*>(&head), sizeof head);
+    payload.append(reinterpret_cast<const char*>(mail.of.data()), mail.of.size() * sizeof(MailOf));
+    put_frame(out, FrameKind::kMail, node_.first_local(), payload.data(), payload.size(),
+              mail.bytes.data(), mail.bytes.size());
+  }
+}
+
+// What a rank has announced, as a whole, if it is new.
+bool MirrorSender::read_mail(int rank, uint64_t* term, uint64_t* sequence,
+                             std::string* bytes) const {
+  const RankBlock& block = node_.rank(rank);
+  *sequence = block.mail_sequence.load(std::memory_order_seq_cst);
+  if (*sequence % 2 == 1 || *sequence == sent_[static_cast<size_t>(rank)].mail) return false;
+  *term = block.mail_term.load(std::memory_order_relaxed);
+  uint64_t size = block.mail_bytes.load(std::memory_order_relaxed);
+  if (size > kMailBytes) return false;  // it is being rewritten
+  bytes->resize(size);
+  copy_torn(bytes->data(), node_.mail(rank), size);
+  // Its owner may have overwritten it meanwhile.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return block.mail_sequence.load(std::memory_order_seq_cst) == *sequence;
 }
 
 void MirrorSender::collect_fingerprints(int rank, std::string* out) {
@@ -257,10 +283,11 @@ void MirrorSender::collect_answers(std::string* out) {
 void MirrorSender::collect_events(std::string* out) {
   hvdft_event events[64];
   int count;
-  while ((count = node_.read_events(events_, events, 64)) > 0) {
+  while ((count = node_.events().read(events_, events, 64)) > 0) {
     for (int i = 0; i < count; ++i, ++events_) {
       int rank = static_cast<int>(events[i].rank);
       if (events[i].type == HVDFT_EV_LOST || !tells_of(rank)) continue;
+      if (keeps_log_ && !is_for_all(events[i])) continue;  // they are in the report
       EventFrame frame{events_, events[i]};
       hvdft_divergence found;
       bool known = events[i].type == HVDFT_EV_DIVERGED &&

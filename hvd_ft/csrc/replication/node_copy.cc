@@ -93,6 +93,9 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
     ours.since.store(other.since.load());
     ours.mark.store(other.mark.load());
   }
+  for (uint64_t i = 0; i < HVDFT_REQUESTS_OPS; ++i) {
+    h.requests[i].store(theirs.requests[i].load());
+  }
   if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {
     RingPlan plan = node.plan(record);
@@ -103,7 +106,7 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
   });
   uint64_t events = h.event_count.load();
   for (uint64_t i = events > kEvents ? events - kEvents : 0; i < events; ++i) {
-    node.events()[i % kEvents].event.time_ns += static_cast<uint64_t>(ahead_ns);
+    node.event_slots()[i % kEvents].event.time_ns += static_cast<uint64_t>(ahead_ns);
   }
   for (int r = 0; r < node.size(); ++r) {
     RankBlock& block = node.rank(r);

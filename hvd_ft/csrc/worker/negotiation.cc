@@ -61,6 +61,8 @@ int64_t Negotiation::take(int rank, uint64_t term, const void** blob) {
   from.mail_taken.store(sequence, std::memory_order_seq_cst);
   // An owner on another node sees it through the mirror.
   if (from.mail_awaited.exchange(0) != 0 || !node_.is_local(rank)) node_.notify_worker(rank);
+  node_.header().announcements.fetch_add(1, std::memory_order_relaxed);
+  node_.header().announced_bytes.fetch_add(bytes, std::memory_order_relaxed);
   *blob = taken_.data();
   return static_cast<int64_t>(bytes);
 }

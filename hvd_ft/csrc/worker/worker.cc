@@ -183,6 +183,12 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   return HVDFT_OK;
 }
 
+int hvdft_worker_requests(uint64_t number, hvdft_record* out) {
+  if (number >= HVDFT_REQUESTS_OPS) return HVDFT_AGAIN;
+  uint64_t entry = the_worker()->node->header().requests[number].load(std::memory_order_acquire);
+  return entry == 0 ? HVDFT_AGAIN : hvdft_worker_record(entry - 1, out);
+}
+
 int hvdft_worker_executed(uint64_t id) {
   Worker& w = *the_worker();
   const hvdft::Record* record = w.node->record(id);
@@ -239,7 +245,7 @@ int hvdft_worker_stop_code(void) {
 uint64_t hvdft_worker_event_count(void) { return the_worker()->node->header().event_count.load(); }
 
 int hvdft_worker_events(uint64_t from, hvdft_event* out, int capacity) {
-  return the_worker()->node->read_events(from, out, capacity);
+  return the_worker()->node->events().read(from, out, capacity);
 }
 
 int hvdft_worker_wait_event(uint64_t seen, int timeout_ms) {

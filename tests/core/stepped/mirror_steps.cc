@@ -85,12 +85,44 @@ bool the_worker_acts_at(uint64_t at) {
   return acted;
 }
 
+void write_mail(Node& node, uint64_t term, uint64_t sequence, const std::string& what) {
+  RankBlock& block = node.rank(2);
+  block.mail_sequence = sequence - 1;
+  block.mail_term = term;
+  block.mail_bytes = what.size();
+  write_torn(node.mail(2), what.data(), what.size());
+  block.mail_sequence = sequence;
+}
+
+// In a new term a rank may overwrite what was not taken: it goes over as a whole, or not at all.
+bool an_announcement_is_overwritten_at(uint64_t at) {
+  Nodes nodes;
+  std::string before(200, 'b'), after(300, 'a'), stream;
+  write_mail(*nodes.one.node, 1, 2, before);
+  bool acted = interrupted_at(
+      at, [&] { stream = collected(nodes.one); },
+      [&] { write_mail(*nodes.one.node, 2, 4, after); });
+  auto check = [&](uint64_t term, uint64_t sequence, const std::string& what) {
+    CHECK(nodes.seen().mail_term == term && nodes.seen().mail_sequence == sequence);
+    CHECK(std::string(nodes.zero.node->mail(2), nodes.seen().mail_bytes) == what);
+  };
+  nodes.zero.feed(stream);
+  uint64_t sequence = nodes.seen().mail_sequence;
+  if (sequence == 2) check(1, 2, before);
+  if (sequence == 4) check(2, 4, after);
+  CHECK(sequence == 0 || sequence == 2 || sequence == 4);
+  if (!acted) write_mail(*nodes.one.node, 2, 4, after);
+  carry(nodes.one, nodes.zero);
+  check(2, 4, after);
+  return acted;
+}
+
 // ---------------------------------------------------------------- kills
 
 void check_events(const Node& node, const std::vector<uint64_t>& expected) {
   std::vector<uint64_t> details;  // one may be sent twice, torn the first time
   for (uint64_t n = 0; n < node.header().event_count; ++n) {
-    const Event& slot = node.events()[n];
+    const Event& slot = node.event_slots()[n];
     if (slot.published != n + 1) continue;
     if (details.empty() || details.back() != slot.event.detail)
       details.push_back(slot.event.detail);
@@ -125,7 +157,7 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
     carry(zero, one);
   };
   append(zero, {100, 0, 200000});
-  zero.node->push_event({now, HVDFT_EV_STARTED, 0, 0, 0, 1});
+  zero.node->push_event({now, HVDFT_EV_FAILED, 0, 0, 0, 1});
   go_over(beginning);
   CHECK(zero.store->keep(0) == HVDFT_OK);
   zero.store->drop(1);
@@ -133,7 +165,7 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
   append(zero, {300, 70});
   zero.node->rank(2).entered = kJoined;
   zero.header().term = kTerm;
-  zero.node->push_event({now, HVDFT_EV_DONE, 0, 0, 0, 2});
+  zero.node->push_event({now, HVDFT_EV_JOINED, 0, 1, 0, 2});
   go_over(!beginning);
   check_log(zero, one);
   CHECK(one.header().term == kTerm && one.node->rank(2).entered == kJoined);
@@ -150,6 +182,9 @@ int main() {
   uint64_t log_writer = 0, worker = 0, kills = 0;
   while (the_log_writer_acts_at(log_writer)) ++log_writer;
   while (the_worker_acts_at(worker)) ++worker;
+  uint64_t overwritten = 0;
+  while (an_announcement_is_overwritten_at(overwritten)) ++overwritten;
+  CHECK(overwritten > 30);
   for (bool beginning : {true, false}) {
     uint64_t at = 0;
     while (killed_while_it_applies(beginning, at)) ++at;

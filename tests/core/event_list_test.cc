@@ -1,0 +1,122 @@
+// Where events go, and what of them is kept: what a node keeps does not depend on the number of the
+// job's ranks, and only rank 0's node, which writes the report, has all.
+#include <cstdio>
+
+#include "hvd_ft_checkpoints.h"
+#include "star.h"
+
+using namespace hvdft;
+
+namespace {
+
+constexpr int kOfNode = 2;
+
+hvdft_event event_of(int rank, uint32_t type, uint32_t incarnation, uint64_t detail = 0) {
+  return {1, type, static_cast<uint32_t>(rank), incarnation, 0, detail};
+}
+
+uint64_t lost(const EventList& list, uint64_t count) {
+  uint64_t lost = 0;
+  hvdft_event event;
+  for (uint64_t i = 0; i < count; ++i) {
+    CHECK(list.read(i, &event, 1) == 1);
+    lost += event.type == HVDFT_EV_LOST;
+  }
+  return lost;
+}
+
+void start(Star& star, int size) {
+  for (int r = 0; r < size; ++r) {
+    star.node_of(r).push_event(event_of(r, HVDFT_EV_STARTED, 0));
+    star.node_of(r).push_event(event_of(r, HVDFT_EV_ATTACHED, 0));
+    star.node_of(r).push_event(event_of(r, HVDFT_EV_JOINED, 0));
+  }
+}
+
+// A job starts, takes snapshots, and loses the last rank once.
+void what_a_node_keeps_does_not_grow_with_the_job() {
+  constexpr int kSnapshots = 20;
+  for (int nodes : {2, 4, 8, 16}) {
+    int size = nodes * kOfNode, last = size - 1;
+    Star star(nodes, kOfNode);
+    start(star, size);
+    for (int i = 0; i < kSnapshots; ++i) {
+      for (int r = 0; r < size; ++r) {
+        star.node_of(r).push_event(event_of(r, HVDFT_EV_SNAPSHOT, 0, static_cast<uint64_t>(i)));
+      }
+      star.carry();
+    }
+    star.node_of(last).push_event(event_of(last, HVDFT_EV_FAILED, 0));
+    star.node_of(last).push_event(event_of(last, HVDFT_EV_STARTED, 1));
+    star.node_of(last).push_event(event_of(last, HVDFT_EV_JOINED, 1));
+    star.carry();
+    CHECK(star.told[FrameKind::kEvent] == 2 * static_cast<uint64_t>(nodes - 2));
+    uint64_t own = kOfNode * (3 + kSnapshots);
+    for (int n = 0; n < nodes; ++n) {
+      uint64_t more = n == nodes - 1 ? 3 : 2;  // its own, or those for all
+      CHECK(star.node(n).header().event_count == own + more);
+      CHECK(star.node(n).header().report_count == (n == 0 ? nodes * own + 3 : 0));
+    }
+    std::printf("%d ranks: %lu events on a node, %lu in the report\n", size, own + 2,
+                star.node(0).header().report_count.load());
+  }
+}
+
+// The types that processes elsewhere act on: hvd_ft/worker/peer_hooks.py, hvd_ft/checkpointer.
+void those_for_all_go_to_all() {
+  Star star(3, kOfNode);
+  uint64_t for_all = 0;
+  for (uint32_t type : {HVDFT_EV_FAILED, HVDFT_EV_JOINED, HVDFT_EV_DIVERGED}) {
+    star.node(1).push_event(event_of(2, type, 1, ++for_all));
+  }
+  for (uint32_t type : {HVDFT_EV_CHECKPOINT, HVDFT_EV_SHARE, HVDFT_EV_CHECKPOINTED}) {
+    star.node(1).push_event(event_of(2, type, 0, ++for_all));
+  }
+  star.node(0).push_event(event_of(0, HVDFT_EV_CHECKPOINT, 0, ++for_all));
+  star.carry();
+  hvdft_event events[8];
+  for (int n : {0, 2}) {
+    CHECK(star.node(n).events().read(0, events, 8) == static_cast<int>(for_all));
+  }
+  CHECK(events[1].type == HVDFT_EV_FAILED && events[1].rank == 2 && events[1].detail == 1);
+}
+
+// The report of many ranks is longer than a list, but rank 0's node looks back to its own ranks'.
+void the_report_does_not_overwrite_what_a_node_looks_back_to() {
+  Star star(3, kOfNode);
+  start(star, 3 * kOfNode);
+  for (uint64_t i = 0; i < kEvents; ++i) {
+    star.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0, i));
+    if (i % 1000 == 0) star.carry();
+  }
+  star.carry();
+  const NodeHeader& h = star.node(0).header();
+  CHECK(h.event_count == 3 * kOfNode && lost(star.node(0).events(), h.event_count) == 0);
+  CHECK(h.report_count == kEvents + 9 * kOfNode);
+  CHECK(lost(star.node(0).report(), h.report_count) == 9 * kOfNode);
+}
+
+// Rank 0's agent writes the report: it wakes for events that are only there, and no other agent.
+void who_wakes_for_the_report() {
+  Star star(2, kOfNode);
+  const char* dir = star.node(0).dir().c_str();
+  for (int r : {0, 1}) CHECK(hvdft_create_rank(dir, "star", r, star.node(0).limit()) == HVDFT_OK);
+  for (int r : {0, 1}) {
+    hvdft_agent* agent = hvdft_agent_open(dir, "star", r, 0);
+    CHECK(agent != nullptr);
+    uint64_t seen = hvdft_agent_event_count(agent);
+    star.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0));
+    star.carry();
+    CHECK(hvdft_agent_wait(agent, seen, 0) == (r == 0 ? 3 : 0));
+    hvdft_agent_close(agent);
+  }
+}
+
+}  // namespace
+
+int main() {
+  what_a_node_keeps_does_not_grow_with_the_job();
+  those_for_all_go_to_all();
+  the_report_does_not_overwrite_what_a_node_looks_back_to();
+  who_wakes_for_the_report();
+}
