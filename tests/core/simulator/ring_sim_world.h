@@ -120,10 +120,14 @@ class World {
       if (fault.member != kEverybody && static_cast<uint64_t>(fault.member) != m) continue;
       kill(m, fault);
       if (!fault.loses) continue;
-      for (uint64_t kind = 0; kind < wires_.kinds(); ++kind) wires_.from(kind, m).read_all();
-      members_[m].lose();
+      lose(m);
     }
     after(fault.late ? kLate : random_.below(20), {kEverybody, 0});
+  }
+
+  void lose(uint64_t m) {
+    for (uint64_t kind = 0; kind < wires_.kinds(); ++kind) wires_.from(kind, m).read_all();
+    members_[m].lose();
   }
 
   void kill(uint64_t m, const Fault& fault) {
@@ -187,6 +191,7 @@ class World {
     if (!rejoin_.possible) throw Violation("lost: no arena is left");
     for (size_t m = 0; rejoin_.needed && m < members_.size(); ++m) {
       if (members_[m].alive()) kill(m, {});
+      if (states[m].lost) lose(m);  // what it has taken so far does not count
     }
     tell_all();
   }
