@@ -27,7 +27,8 @@ def test_waits_and_replays_are_in_the_timeline(run_hvdft: RunHvdft, tmp_path: Pa
     )
     assert ended.code == 0, ended.err
     told = timeline.read_text()  # of rank 0's second incarnation
-    assert told.count("FT_REPLAY") == 6, "what the log had: ops 0 to 5"
+    # The log had ops 0 to 5, one of which numbers the requests: in eager code they are alike.
+    assert told.count("FT_REPLAY") == 5
     # Op 15 waits for rank 1. The next one may as well: it is not back before it has seen that the
     # log has no more for it.
     assert told.count("FT_WAIT_PEER") in {1, 2}
