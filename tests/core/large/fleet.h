@@ -18,9 +18,10 @@
 
 namespace large {
 
-constexpr uint64_t kLimit = 512 << 20;     // of a node's arena
-constexpr uint64_t kDetectNs = 1000000;    // until a death is noticed
-constexpr uint64_t kRestartNs = 20000000;  // until a new process works
+constexpr uint64_t kLimit = 512 << 20;        // of a node's arena
+constexpr uint64_t kMostGathered = 16 << 10;  // HOROVOD_FT_GATHER_BYTES's default
+constexpr uint64_t kDetectNs = 1000000;       // until a death is noticed
+constexpr uint64_t kRestartNs = 20000000;     // until a new process works
 constexpr uint64_t kSettleNs = 5000000000, kIdleNs = 10000000000;
 
 class Fleet : public Progress {
@@ -142,8 +143,8 @@ class Fleet : public Progress {
             hvdft::Arenas::open(dir_of(node), kJob, hvdft::Node::kAgent, node * case_.per_node);
         must(arenas != nullptr ? HVDFT_OK : HVDFT_EINVAL);
         // Never closed: its thread may be killed.
-        new hvdft::Leader(std::move(arenas), network_.communicator(node, generation_), firsts,
-                          true);
+        new hvdft::Leader(std::move(arenas), network_.communicator(node, generation_), firsts, true,
+                          kMostGathered);
       }));
     }
   }

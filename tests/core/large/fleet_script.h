@@ -93,7 +93,7 @@ struct Sum {
 
 inline void Sum::check_floats(uint64_t from, uint64_t word) const {
   uint64_t part = 0;
-  while (parts.part(part).to <= from) ++part;
+  while (parts.chunk(part).to <= from) ++part;
   for (uint64_t half = 0; half < 2; ++half) {
     auto bits = static_cast<uint32_t>(word >> 32 * half);
     float value;
