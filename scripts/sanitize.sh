@@ -18,7 +18,7 @@ for sanitizer in address,undefined thread; do
     arguments=()
     case $test in
       kill_test) arguments=(3 1500 60 1) ;;
-      segments_test) arguments=(small) ;;
+      segments_test | negotiation_test | life_steps | shared_snapshot_steps) arguments=(small) ;;
       ring_sim) arguments=(--scenarios tests/core/simulator/ring_scenarios.txt) ;;
     esac
     case $sanitizer-$source in
