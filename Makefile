@@ -40,7 +40,7 @@ mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.
 quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: a few minutes
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
-test: setup ## all tests without a job, and of those with one what shows each promise (10 minutes)
+test: setup ## all tests without a job, and of those with one what shows each promise (a quarter of an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal --short
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
