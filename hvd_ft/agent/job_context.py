@@ -44,5 +44,4 @@ class JobContext:
     @property
     def is_guest(self) -> bool:
         """Whether this rank's place is a guest of another place's host (job/membership.py)."""
-        members = self.settings.members
-        return members is not None and members.is_guest(members.place_of(self.rank))
+        return self.settings.guest_place(self.rank) is not None

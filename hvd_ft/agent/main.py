@@ -225,12 +225,11 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
     if len(versions) > 1:
         raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
     rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
-    hosts = Nodes.of(
-        [
-            f"{name} (boot {boot[:8]}){_guest(rank, plan.settings)}"
-            for rank, (name, boot, _) in enumerate(facts)
-        ]
-    )
+    names = [
+        _host(name, boot, plan.settings.guest_place(rank))
+        for rank, (name, boot, _) in enumerate(facts)
+    ]
+    hosts = Nodes.of(names)
     with contextlib.ExitStack() as stack:
         get_files = find_files if plan.settings.generation > 0 else make_files
         context = get_files(rendezvous, hosts, plan.settings, shim, stack)
@@ -337,12 +336,9 @@ def _pins(context: JobContext) -> bool:
     return context.settings.pin and not context.is_guest
 
 
-def _guest(rank: int, settings: Settings) -> str:
-    """Returns what tells a guest's ranks from those of its host's own place."""
-    members = settings.members
-    if members is None or not members.is_guest(number := members.place_of(rank)):
-        return ""
-    return f", place {number}"
+def _host(name: str, boot: str, guest: int | None) -> str:
+    """Returns a name for the host of a rank; a guest, even beside another, is one of its own."""
+    return f"{name} (boot {boot[:8]})" + ("" if guest is None else f", place {guest}")
 
 
 def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:

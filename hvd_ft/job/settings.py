@@ -376,6 +376,13 @@ class Settings:
             return 0
         return self.members.places[self.members.place_of(rank)].since
 
+    def guest_place(self, rank: int) -> int | None:
+        """Returns the number of a rank's place if that is a guest of another place's host."""
+        if self.members is None or rank >= self.members.size:
+            return None
+        number = self.members.place_of(rank)
+        return number if self.members.is_guest(number) else None
+
     def arena_limit_bytes(self) -> int:
         """Returns the limit of the job's arenas on this node, in bytes.
 

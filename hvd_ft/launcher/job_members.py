@@ -15,14 +15,7 @@ from hvd_ft.launcher import reach
 from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.launcher.job_leader import JobLeader
-from hvd_ft.launcher.membership_rule import (
-    Limits,
-    MembershipRule,
-    NoSpare,
-    Probe,
-    Replaced,
-    Vacated,
-)
+from hvd_ft.launcher.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
 from hvd_ft.launcher.start_watch import SECONDS
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -279,7 +272,7 @@ class JobMembers:
         verdict: NewAgents | GiveUp | None = None
         for action in actions:
             match action:
-                case Replaced() | Vacated():
+                case Replaced():
                     verdict = self._replaced(action, hosts)
                 case Probe(host):
                     self._probe(host)
@@ -295,7 +288,7 @@ class JobMembers:
                 lost.add(self.members.place_of(rank))
         return lost
 
-    def _replaced(self, done: Replaced | Vacated, hosts: HostWatch) -> NewAgents:
+    def _replaced(self, done: Replaced, hosts: HostWatch) -> NewAgents:
         place = self.members.places[done.place]
         self._gone.pop(done.place, None)
         self._reachable.pop(place.host, None)
@@ -306,7 +299,7 @@ class JobMembers:
         self._machines = self._machine_file()
         verb = "continues" if place.size == 1 else "continue"
         until = ""
-        if isinstance(done, Vacated):
+        if done.vacated:
             until = f" until {'it leaves' if place.size == 1 else 'they leave'} the job"
             self._left.append(done.lost)
             self._vacated.append(done.lost)
@@ -364,7 +357,7 @@ class JobMembers:
             self._notes.clear()
 
 
-def _note(done: Replaced | Vacated, place: Place) -> dict[str, object]:
+def _note(done: Replaced, place: Place) -> dict[str, object]:
     return {
         "type": "REPLACED",
         "time_ns": time.monotonic_ns(),

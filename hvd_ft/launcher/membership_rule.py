@@ -36,32 +36,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A spare host has taken a place.
+    """Another host has taken a place.
 
     Attributes:
         place: its number.
         lost: the host that had it.
         epoch: that has begun.
+        vacated: whether it is a guest there, as its ranks leave the job; else it is a spare host's.
     """
 
     place: int
     lost: str
     epoch: int
-
-
-@dataclass(frozen=True)
-class Vacated:
-    """The ranks of a place leave the job; it is a guest of another place's host from now on.
-
-    Attributes:
-        place: its number.
-        lost: the host that had it.
-        epoch: that has begun.
-    """
-
-    place: int
-    lost: str
-    epoch: int
+    vacated: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ class NoSpare:
     place: int
 
 
-Action = Replaced | Vacated | Probe | NoSpare
+Action = Replaced | Probe | NoSpare
 
 
 @dataclass(frozen=True)
@@ -301,5 +288,4 @@ class MembershipRule:
             heard=tuple(heard),
             former=(*self.former, former),
         )
-        done = Vacated if first is None else Replaced
-        return rule, [done(number, place.host, members.epoch)]
+        return rule, [Replaced(number, place.host, members.epoch, vacated=first is None)]

@@ -17,7 +17,7 @@ from typing import Any
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.node_lease import NodeLease
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, Replaced, Vacated
+from hvd_ft.launcher.membership_rule import Limits, MembershipRule, Replaced
 
 LEASE, MARGIN = 2, 2
 OLD = LEASE + MARGIN + 2  # messages do not live longer
@@ -191,7 +191,7 @@ def look(world: World, lost: set[int]) -> World:
     acting = runners(world)
     rule, actions = world.rule.look(lost, reachable, 0)
     for action in actions:
-        if isinstance(action, Replaced | Vacated):
+        if isinstance(action, Replaced):
             place = world.rule.members.places[action.place]
             if set(place.ranks) & set(acting):
                 raise Violation(f"{action} while {acting} act")

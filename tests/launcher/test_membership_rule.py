@@ -10,7 +10,6 @@ from hvd_ft.launcher.membership_rule import (
     NoSpare,
     Probe,
     Replaced,
-    Vacated,
 )
 
 HOSTS = [Host("n0", 4), Host("n1", 2), Host("n2", 2)]
@@ -111,13 +110,13 @@ def test_without_a_spare_the_ranks_of_a_lost_host_leave_from_another() -> None:
     rule = heard(begin(spares=[], least=4), 10, 4)
     assert rule.look([1], {}, 14) == (rule, ())  # a lease may be valid
     rule, actions = rule.look([1], {}, 14.1)
-    assert actions == (Vacated(1, "n1", 1),)
+    assert actions == (Replaced(1, "n1", 1, vacated=True),)
     assert str(rule.members) == "1;n0:4@0,n2:2@1-,n2:2@0"  # that with the fewest ranks
     assert (rule.members.staying, rule.members.leaving) == (6, [4, 5])
     assert not rule.answered(4, 0, 16)[1]
     # The guest's host is lost, too: both places move, and one begins to leave.
     rule, actions = rule.look([1, 2], {}, 20)
-    assert actions == (Vacated(1, "n2", 2), Vacated(2, "n2", 3))
+    assert actions == (Replaced(1, "n2", 2, vacated=True), Replaced(2, "n2", 3, vacated=True))
     assert str(rule.members) == "3;n0:4@0,n0:2@2-,n0:2@3-"
     assert [rule.members.is_guest(number) for number in range(3)] == [False, True, True]
 
@@ -133,14 +132,14 @@ def test_a_spare_goes_before_leaving() -> None:
     rule = begin(spares=[Host("n3", 2)], least=2)
     assert rule.look([1], {}, 0)[1] == (Probe("n3"),)
     assert rule.look([1], {"n3": True}, 0)[1] == (Replaced(1, "n1", 1),)
-    assert rule.look([1], {"n3": False}, 0)[1] == (Vacated(1, "n1", 1),)
+    assert rule.look([1], {"n3": False}, 0)[1] == (Replaced(1, "n1", 1, vacated=True),)
 
 
 def test_too_few_ranks_or_rank_0_are_not_left_behind() -> None:
     rule = begin(spares=[], least=6)
     assert rule.look([0], {}, 0)[1] == (NoSpare(0),)
     assert rule.look([0, 1], {}, 0)[1] == (NoSpare(0), NoSpare(1))
-    assert rule.look([1, 2], {}, 0)[1] == (Vacated(1, "n1", 1), NoSpare(2))
+    assert rule.look([1, 2], {}, 0)[1] == (Replaced(1, "n1", 1, vacated=True), NoSpare(2))
 
 
 def test_hosts_that_answer_can_be_given_up() -> None:
