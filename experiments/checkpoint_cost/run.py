@@ -135,7 +135,8 @@ def plot(rows: Sequence[Row]) -> Figure:
     without = [row["step_without_s"] for row in rows]
     steps.plot(at, without, "o", color="#0072B2", label="before and after")
     steps.plot(at, [row["step_with_s"] for row in rows], "s", color="#E69F00", label="meanwhile")
-    steps.set(xlabel="checkpoint", ylabel="seconds of a step", ylim=(0, None))
+    steps.set(xlabel="checkpoint", ylabel="seconds of a step")
+    steps.set_ylim(bottom=0)
     steps.legend(frameon=False)
     names = {"extra_s": "training longer", "writer_cpu_s": "writer's CPU"}
     percent = [[100 * row[name] / DEFAULT_INTERVAL_SECONDS for row in rows] for name in names]
