@@ -107,7 +107,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             shown.add(function)  # its first case
             kept.append(item)
     config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
-    items[:] = kept
+    items[:] = _dealt(kept)
+
+
+def _dealt(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Deals tests that start jobs out evenly between the others.
+
+    They take most of the time, and each of pytest's processes begins with a row of tests.
+    """
+    groups = [[item for item in items if _starts_jobs(item) is jobs] for jobs in (True, False)]
+    places = [(at / len(group), item) for group in groups for at, item in enumerate(group)]
+    return [item for _, item in sorted(places, key=lambda place: place[0])]
 
 
 def _starts_jobs(item: pytest.Item) -> bool:
