@@ -92,6 +92,12 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "all ranks, with MPI between any two (flat)",
     )
     run.add_argument(
+        "--tuning",
+        metavar="FILE",
+        help="settings of hvdft tune; off: take none (default: those of these hosts, if there are "
+        "any, docs/how-to/tune.md)",
+    )
+    run.add_argument(
         "--network-interface",
         type=_interface,
         metavar="NIC",
@@ -211,6 +217,7 @@ def _run(options: argparse.Namespace) -> int:
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
     environ = {**bootstrap, **os.environ}
     check_known(hosts, environ)
+    _take_tuning(options, hosts)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
         from hvd_ft.launcher.spare_hosts import parse_spare_hosts
@@ -260,6 +267,21 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
+    """Sets what hvdft tune has found for these hosts; what the user has set stays."""
+    if options.host_discovery_script is not None:
+        return  # the hosts are not known yet
+    from hvd_ft.launcher import tuning
+
+    # By flags, which come before the environment.
+    by_flags = {"HOROVOD_FT_TOPOLOGY": options.topology, "FI_TCP_IFACE": options.network_interface}
+    user = {**os.environ, **{name: value for name, value in by_flags.items() if value}}
+    found = tuning.find(options.tuning, hosts, options.num_proc, user)
+    os.environ.update(found.settings)
+    if found.line:
+        say(found.line)
 
 
 def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:
