@@ -54,6 +54,7 @@ def probe(place: str, options: argparse.Namespace) -> list[dict[str, str]]:
     """
     lines = options.output / f"{place}.csv"
     flags = ["--rounds", str(options.rounds), "--threads", options.threads]
+    flags += ["--seconds", str(options.seconds)]
     flags += ["--csv", str(lines), "--png", str(options.output / f"{place}.png")]
     flags += ["--sizes", options.sizes] if options.sizes else []
     flags += [] if options.no_referee else ["--referee"]
@@ -82,6 +83,7 @@ def main() -> int:
                         help=f"of {','.join(PLACES)} (the last two need root)")  # fmt: skip
     parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--threads", default="1,2,4", help="a list")
+    parser.add_argument("--seconds", type=float, default=0.05, help="of each measurement")
     parser.add_argument("--sizes", help="a list, such as 8,4K,1M")
     parser.add_argument("--no-referee", action="store_true", help="without IMB-MT")
     parser.add_argument("--output", type=output_directory, default=HERE, metavar="DIR")

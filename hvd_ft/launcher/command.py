@@ -7,18 +7,17 @@ import contextlib
 import os
 import re
 import shlex
-import socket
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.hosts import Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
-from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.launcher.host_names import all_here, check_known, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
@@ -235,7 +234,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture and not report:
             report = stack.enter_context(memory_file())
         machines = None
-        if spare_hosts or not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+        if spare_hosts or not all_here(hosts):
             machines = stack.enter_context(memory_file(machine_file(hosts)))
         job = Job(
             options.num_proc,

@@ -12,7 +12,7 @@ from hvd_ft.install.horovod_source import version_of
 from hvd_ft.job import tuning_file
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.tuning_file import OFF, TUNABLE, Place
-from hvd_ft.launcher.host_names import is_this_host
+from hvd_ft.launcher.host_names import all_here, is_this_host
 
 VARIABLE = "HOROVOD_FT_TUNING_FILE"
 
@@ -38,15 +38,14 @@ def place_here(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> 
         size: Number of ranks.
         environ: The user's.
     """
-    here = socket.gethostname()
-    named = [str(host) for host in hosts] or [f"{here}:{size}"]
-    cpus = {host.name: os.cpu_count() or 1 for host in hosts if is_this_host(host.name)}
+    if here := all_here(hosts):
+        hosts = (Host(socket.gethostname(), size),)
     provider = choose_provider(environ, fast_devices()).name or "MPI's own choice"
     return Place(
-        named,
+        [str(host) for host in hosts],
         size,
-        cpus if hosts else {here: os.cpu_count() or 1},
-        provider if hosts else "shared memory",
+        {host.name: os.cpu_count() or 1 for host in hosts if here or is_this_host(host.name)},
+        "shared memory" if here else provider,
         {"hvd_ft": __version__, "Intel MPI": version_of("impi-rt") or "of I_MPI_ROOT"},
     )
 

@@ -2,9 +2,9 @@
 
 import argparse
 import math
-import socket
 
-from hvd_ft.job.hosts import LOCAL_NAMES, Host, parse_hosts
+from hvd_ft.job.hosts import Host, parse_hosts
+from hvd_ft.launcher.host_names import all_here
 from hvd_ft.system.byte_size import parse_bytes
 
 
@@ -46,4 +46,4 @@ def hosts_of(text: str | None, size: int) -> tuple[Host, ...]:
         HvdFtError: They cannot be read, or have too few slots.
     """
     hosts = parse_hosts(text, size) if text is not None else ()
-    return () if {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()} else hosts
+    return () if all_here(hosts) else hosts

@@ -13,7 +13,8 @@ from hvd_ft.errors import HvdFtError
 _BENCHMARK = "BiBandMT"
 _WARM_UP, _LEAST, _MOST = 2, 2, 100_000  # windows
 # Bytes of all threads, repetitions, microseconds, MB/s, messages/s.
-_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+[\d.]+\s+[\d.]+\s+(\d+)\s*$", re.MULTILINE)
+_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+([\d.]+)\s+[\d.]+\s+(\d+)\s*$", re.MULTILINE)
+_COARSE_PER_SECOND = 1000  # of slower ones the time is the better known: the rate is a whole number
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,12 @@ def parse(output: str, threads: int) -> dict[int, float]:
     Raises:
         HvdFtError: There is no table of BiBandMT in it.
     """
-    rows = {int(match[1]) // threads: float(match[2]) for match in _ROW.finditer(output)}
+    rows = {}
+    for match in _ROW.finditer(output):
+        rate = float(match[3])
+        if rate < _COARSE_PER_SECOND:
+            rate = threads * 1e6 / float(match[2])
+        rows[int(match[1]) // threads] = rate
     if not rows or _BENCHMARK not in output:
         raise HvdFtError(
             f"IMB-MT printed no table of {_BENCHMARK}: run it by hand, or leave --referee out"

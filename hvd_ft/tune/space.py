@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,15 +111,19 @@ def _first(default: str, others: Sequence[str]) -> tuple[str, ...]:
     return (default, *(value for value in others if value != default))
 
 
-def _providers(
-    run: Callable[..., "subprocess.CompletedProcess[str]"] = subprocess.run,
-) -> list[str]:
-    """Returns the providers that libfabric's fi_info lists on this host; none if it cannot run."""
+def _providers() -> list[str]:
+    """Returns the providers that libfabric's fi_info offers on this host; none if it cannot run."""
     environment = {**os.environ, **mpi_environment()}
+    root = Path(environment["I_MPI_ROOT"])
+    # As pip installs Intel MPI, where the fi_info in bin looks for another in vain; else in its own
+    # layout, which finds its providers itself.
+    installed = root / "bin" / "libfabric" / "fi_info"
+    if installed.exists():
+        environment.setdefault("FI_PROVIDER_PATH", str(root / "lib"))
     try:
-        listed = run(
-            ["fi_info"],
-            env={**environment, "FI_PROVIDER_PATH": _provider_path(environment["I_MPI_ROOT"])},
+        listed = subprocess.run(
+            [installed if installed.exists() else "fi_info"],
+            env=environment,
             check=False,
             capture_output=True,
             text=True,
@@ -134,12 +138,6 @@ def offered(listed: str) -> list[str]:
     """Returns those providers of fi_info's list that MPI can run over between hosts. Pure."""
     found = set(re.findall(r"^provider: (\S+)$", listed, re.MULTILINE))
     return [name for name in _PROVIDERS if name in found]
-
-
-def _provider_path(root: str) -> str:
-    """Returns where Intel MPI's providers lie: as pip installs them, or in its own layout."""
-    within = Path(root) / "opt" / "mpi" / "libfabric" / "lib" / "prov"
-    return str(within if within.is_dir() else Path(root) / "lib")
 
 
 def _interfaces() -> list[str]:

@@ -80,8 +80,9 @@ def test_of_other_hosts_nothing_is_known_but_their_names() -> None:
     )  # fmt: skip
     assert place.provider != "shared memory"
     assert tuning.place_here((), 4, {}).provider == "shared memory"
-    named = tuning.place_here((Host("localhost", 4),), 4, {"FI_PROVIDER": "psm3"})
-    assert named.provider == "psm3"
+    assert tuning.place_here((Host("localhost", 4),), 4, {}) == tuning.place_here((), 4, {})
+    hosts = (Host("localhost", 2), Host("no-such-host", 2))
+    assert tuning.place_here(hosts, 4, {"FI_PROVIDER": "psm3"}).provider == "psm3"
 
 
 def test_hvdft_run_sets_it_for_its_job(

@@ -76,12 +76,13 @@ IMB = """
        #bytes  #repetitions   t_avg[usec]    Mbytes/sec       Msg/sec
            16           100          1.50         10.67       1333333
           256           100          1.60        160.00       1250000
+      8388608             2    4000000.00          2.10             0
 
 """
 
 
 def test_imb_mts_table_is_read() -> None:
-    assert referee.parse(IMB, 2) == {8: 1333333.0, 128: 1250000.0}
+    assert referee.parse(IMB, 2) == {8: 1333333.0, 128: 1250000.0, 4 << 20: 0.5}
     for other in ("", IMB.replace("BiBandMT", "PingPongMT"), "# Benchmarking BiBandMT"):
         with pytest.raises(HvdFtError, match="printed no table of BiBandMT"):
             referee.parse(other, 2)
