@@ -171,7 +171,7 @@ class Probed:
     """What a probe has measured of this process.
 
     Attributes:
-        ns: Nanoseconds from when all threads were ready until the last one was done.
+        ns: Nanoseconds from when the first thread began until the last one was done.
         messages: That this process has sent; it has received as many.
         window: Those that a thread had under way at a time, in each direction.
         wrong: Bytes that did not arrive as they were sent.

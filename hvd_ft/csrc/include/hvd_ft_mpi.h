@@ -88,7 +88,7 @@ HVDFT_API int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capa
 // thread has an endpoint of its own, and MPI was started with one more than `threads`.
 typedef struct hvdft_probe hvdft_probe;
 typedef struct {
-  uint64_t ns;        // from when all threads were ready until the last one was done
+  uint64_t ns;        // from when the first thread began until the last one was done
   uint64_t messages;  // that this process has sent; it has received as many
   uint64_t window;    // those that a thread had under way at a time, in each direction
   uint64_t wrong;     // bytes that did not arrive as they were sent

@@ -24,8 +24,8 @@ void yield_until(Condition condition) {
 
 }  // namespace
 
-// Where threads wait for each other: the caller's clock starts when all have exchanged a window,
-// which gives memory to their buffers and makes MPI's connections.
+// Where threads wait for each other: their clocks start when all have exchanged a window, which
+// gives memory to their buffers and makes MPI's connections.
 struct Probe::Start {
   std::atomic<uint64_t> ready{0};
   std::atomic<bool> go{false};
@@ -60,6 +60,7 @@ Probe::Done Probe::exchange(uint64_t thread, uint64_t bytes, uint64_t windows, S
     ready = true;
     ++start.ready;
     yield_until([&] { return start.go.load(); });
+    done.begin_ns = now_ns();
     for (uint64_t i = 0; i < windows; ++i) window();
   } catch (const RingError& error) {
     done.error = error.what();
@@ -82,16 +83,16 @@ Probe::Result Probe::run(uint64_t bytes, uint64_t windows) {
   yield_until([&] { return start.ready.load() == threads_; });
   char mine = 0, others = 0;
   control_.exchange(&mine, &others, 1, 1, peer(), 0);  // the other member is ready too
-  uint64_t begin_ns = now_ns();
   start.go = true;
   for (auto& thread : threads) thread.join();
-  Result result{0, 0};
+  uint64_t begin_ns = UINT64_MAX, end_ns = 0, wrong = 0;
   for (const Done& each : done) {
     if (!each.error.empty()) throw RingError(each.error);
-    result.ns = std::max(result.ns, each.end_ns - begin_ns);
-    result.wrong += each.wrong;
+    begin_ns = std::min(begin_ns, each.begin_ns);
+    end_ns = std::max(end_ns, each.end_ns);
+    wrong += each.wrong;
   }
-  return result;
+  return {end_ns - begin_ns, wrong};
 }
 
 }  // namespace hvdft

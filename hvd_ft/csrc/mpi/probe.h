@@ -30,7 +30,7 @@ class Probe {
   Probe(int communicator, int threads, bool split);
 
   struct Result {
-    uint64_t ns;     // from when all threads were ready until the last one was done
+    uint64_t ns;     // from when the first thread began until the last one was done
     uint64_t wrong;  // bytes of the last windows that did not arrive as they were sent
   };
   // Collective: each thread exchanges `windows` windows of messages of `bytes`.
@@ -40,7 +40,7 @@ class Probe {
  private:
   struct Start;
   struct Done {
-    uint64_t end_ns = 0, wrong = 0;
+    uint64_t begin_ns = 0, end_ns = 0, wrong = 0;
     std::string error;
   };
   Done exchange(uint64_t thread, uint64_t bytes, uint64_t windows, Start& start);
