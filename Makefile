@@ -73,11 +73,13 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warn
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
-experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host and buddy_cost need root)
+experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host, buddy_cost and endpoints_probe's nodes need root)
 	@rm -f experiments/locality/results.csv
 	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
 	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE)
 	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16; fi
+	@$(VENV)/pip install -q intel-openmp  # for IMB-MT
+	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.endpoints_probe.run; else $(VENV)/python -m experiments.endpoints_probe.run --places shm,loopback; fi
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
 	  checkpoint_cost.run buddy_cost.run; do \
 	  $(VENV)/python -m experiments.$$run || exit; done

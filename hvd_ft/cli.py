@@ -24,6 +24,8 @@ from hvd_ft.job.hosts import parse_hosts
 from hvd_ft.launcher.command import add_run
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
+from hvd_ft.tune.probe_command import add_probe
+from hvd_ft.tune.tune_command import add_tune
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -105,6 +107,8 @@ def parser() -> _Parser:
     add_bench(commands, _add)
     add_checkpoint(commands, _add)
     add_cluster(commands, _add)
+    add_probe(commands, _add)
+    add_tune(commands, _add)
     return root
 
 

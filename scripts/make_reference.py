@@ -46,6 +46,7 @@ _GROUPS = {
     "checkpoint": "Checkpoints: reading them, `hvdft checkpoint`",
     "checkpointer": "Checkpoints: writing them",
     "bench": "`hvdft bench`",
+    "tune": "`hvdft probe` and `hvdft tune`",
     "cluster": "`hvdft cluster`",
     "system": "Files and processes",
     "cli.py": "The command line",

@@ -45,7 +45,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
 
     if rendezvous.rank == 0 and settings.generation == 0:
         mpi_facts.say_once(mpi.facts(), 1 if why else _ENDPOINTS, why)
-    return mpi.Leader(
+    leader = mpi.Leader(
         context.arenas,
         context.job,
         context.rank,
@@ -53,7 +53,10 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         communicator,
         one_endpoint=bool(why),
         most_gathered=settings.gather_bytes,
+        ring_segment=settings.ring_segment_bytes,
     )
+    leader.set_waits(settings.yield_seconds, settings.nap_seconds)
+    return leader
 
 
 def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:

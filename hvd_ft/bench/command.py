@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, parse_bytes, sizes
+from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, sizes
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.byte_size import parse_bytes
 from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.writable import check_writable
 
@@ -154,6 +155,7 @@ def _allreduce(options: argparse.Namespace) -> int:
     import numpy as np
 
     from hvd_ft.bench import allreduce, allreduce_output, output
+    from hvd_ft.reports.csv_file import write_csv
 
     if options.op == "average" and options.dtype.startswith("int"):
         raise HvdFtError("--op average of whole numbers is truncated by Horovod, so no result "
@@ -176,7 +178,7 @@ def _allreduce(options: argparse.Namespace) -> int:
     print_table(allreduce_output.table(plan, rows))
     if options.csv:
         lines = allreduce_output.csv_lines(plan, rows)
-        output.write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
+        write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
     if options.png:
         output.write_picture(options.png, allreduce_output.picture(plan, rows))
     wrong = sum(times.wrong for row in rows for times in row.times.values())
@@ -187,6 +189,7 @@ def _allreduce(options: argparse.Namespace) -> int:
 
 def _training(options: argparse.Namespace) -> int:
     from hvd_ft.bench import output, training, training_output
+    from hvd_ft.reports.csv_file import write_csv
 
     check_writable(options.csv, options.png)
     plan = _plan(training.Plan, options)
@@ -199,7 +202,7 @@ def _training(options: argparse.Namespace) -> int:
         print_table(training_output.failure_table(plan, results))
     if options.csv:
         lines = training_output.csv_lines(results)
-        output.write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
+        write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
     if options.png:
         output.write_picture(options.png, training_output.picture(plan, results))
     return 0

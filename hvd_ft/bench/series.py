@@ -1,6 +1,5 @@
 """The operations that can be measured, the sizes of a series, and the statistics of its times."""
 
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,20 +10,6 @@ BACKENDS = ("ft", "mpi")
 COPIES = "copies"  # no backend: only the copies that every backend has to make
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 OPS = ("sum", "average", "min", "max", "prod")
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def parse_bytes(text: str) -> int:
-    """Reads a number of bytes such as `4`, `64K` or `1M`.
-
-    Raises:
-        ValueError: it is not a number of bytes.
-    """
-    match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", text.strip().upper(), re.ASCII)
-    if match is None or int(match[1]) == 0:
-        raise ValueError(f"{text!r} is not a number of bytes, such as 4, 64K or 1M")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def sizes(first: int, last: int, factor: int, unit: int) -> list[int]:

@@ -96,7 +96,9 @@ def members(env: Mapping[str, str], name: str, default: None) -> Membership | No
 Default = TypeVar("Default", float, None)
 
 
-def seconds(env: Mapping[str, str], name: str, default: Default, zero: str = "") -> float | Default:
+def seconds(
+    env: Mapping[str, str], name: str, default: Default, zero: str = "", most: float = 10**7
+) -> float | Default:
     """Reads a number of seconds; `zero` says what 0 means where it is allowed."""
     value = env.get(name)
     if not value:
@@ -105,9 +107,9 @@ def seconds(env: Mapping[str, str], name: str, default: Default, zero: str = "")
         seconds = float(value)
     except ValueError:
         seconds = math.nan
-    if not (0 < seconds <= 10**7 or (zero and seconds == 0)):
+    if not (0 < seconds <= most or (zero and seconds == 0)):
         none = f", or 0 for {zero}" if zero else ""
-        raise _wrong(name, value, f"a number of seconds above 0 (at most 10000000){none}")
+        raise _wrong(name, value, f"a number of seconds above 0 (at most {most:.10g}){none}")
     return seconds
 
 

@@ -217,6 +217,34 @@ class Settings:
         "counts.",
         shown="16K",
     )
+    ring_segment_bytes: int = _setting(
+        functools.partial(
+            values.byte_count,
+            least=16 << 10,
+            most=1 << 20,
+            allowed="a number of bytes from 16K to 1M, with or without a suffix K or M",
+        ),
+        256 << 10,
+        "Between nodes larger ops travel the ring in messages of so many bytes: while one is "
+        "received, the one before is added, and the one before that sent on. From 16K to 1M. Rank "
+        "0's value counts; the op log has it for each op.",
+        shown="256K",
+    )
+    yield_seconds: float = _setting(
+        functools.partial(values.seconds, zero="no yielding", most=1.0),
+        50e-6,
+        "Between nodes: how long an agent's threads that wait for MPI only yield the CPU, before "
+        "they nap between two looks. At most 1; 0: they nap at once. Each agent has its own.",
+        shown="0.00005",
+    )
+    nap_seconds: float = _setting(
+        functools.partial(values.seconds, most=0.1),
+        1e-3,
+        "Between nodes: how long such a nap is at most, while something is on its way; what comes "
+        "is seen late by half of it. (In waits of more than 256 naps they grow.) At most 0.1. Each "
+        "agent has its own.",
+        shown="0.001",
+    )
     log_steps: int = _setting(
         functools.partial(values.count, least=2),
         6,
@@ -274,6 +302,13 @@ class Settings:
         "checkpoint, and the job ends with code 143, after this time at the latest. `--grace` sets "
         "it.",
         shown="none: SIGTERM ends the job at once",
+    )
+    tuning_file: str | None = _setting(
+        lambda env, name, default: env.get(name) or default,
+        None,
+        "The file of [tuned settings](../how-to/tune.md) that `hvdft run` takes if it fits; `off`: "
+        "none. `--tuning` sets it.",
+        shown="that of these hosts in `~/.config/hvd_ft/tuning`, if there is one",
     )
     job: str | None = _setting(values.job_id, None, "")  # None: rank 0 makes one up
     # Where hvdft run listens; None: it has not started the job.

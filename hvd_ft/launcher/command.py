@@ -7,19 +7,18 @@ import contextlib
 import os
 import re
 import shlex
-import socket
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
+from hvd_ft.job.hosts import Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
-from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.launcher.host_names import all_here, check_known, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
@@ -91,6 +90,12 @@ def add_run(commands: Any, add: AddCommand) -> None:
         choices=TOPOLOGIES,
         help="members of the ring: hosts, whose ranks share memory (hierarchical, the default), or "
         "all ranks, with MPI between any two (flat)",
+    )
+    run.add_argument(
+        "--tuning",
+        metavar="FILE",
+        help="settings of hvdft tune; off: take none (default: those of these hosts, if there are "
+        "any, docs/how-to/tune.md)",
     )
     run.add_argument(
         "--network-interface",
@@ -213,6 +218,7 @@ def _run(options: argparse.Namespace) -> int:
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
     environ = {**bootstrap, **os.environ}
     check_known(hosts, environ)
+    _take_tuning(options, hosts)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
         from hvd_ft.launcher.spare_hosts import parse_spare_hosts
@@ -230,7 +236,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture and not report:
             report = stack.enter_context(memory_file())
         machines = None
-        if spare_hosts or not {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}:
+        if spare_hosts or not all_here(hosts):
             machines = stack.enter_context(memory_file(machine_file(hosts)))
         job = Job(
             options.num_proc,
@@ -263,6 +269,21 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
+    """Sets what hvdft tune has found for these hosts; what the user has set stays."""
+    if options.host_discovery_script is not None:
+        return  # the hosts are not known yet
+    from hvd_ft.launcher import tuning
+
+    # By flags, which come before the environment.
+    by_flags = {"HOROVOD_FT_TOPOLOGY": options.topology, "FI_TCP_IFACE": options.network_interface}
+    user = {**os.environ, **{name: value for name, value in by_flags.items() if value}}
+    found = tuning.find(options.tuning, hosts, options.num_proc, user)
+    os.environ.update(found.settings)
+    if found.line:
+        say(found.line)
 
 
 def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:

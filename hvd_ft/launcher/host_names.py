@@ -40,6 +40,14 @@ def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
         )
 
 
+def all_here(hosts: Sequence[Host]) -> bool:
+    """Returns whether hosts are no others than this one, by its usual names; so if there are none.
+
+    Then ranks need neither a machine file nor a network.
+    """
+    return {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}
+
+
 def is_this_host(name: str) -> bool:
     """Returns whether a host's name means this host: then one can listen at its address."""
     if name in (*LOCAL_NAMES, socket.gethostname()):

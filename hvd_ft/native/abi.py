@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # Prefixes of the functions of libhvdft_mpi.so, which are declared together with those of
 # libhvd_ft.so.
-_MPI = ("hvdft_ring_", "hvdft_leader_")
+_MPI = ("hvdft_ring_", "hvdft_leader_", "hvdft_probe_")
 
 
 def constant(name: str) -> int:

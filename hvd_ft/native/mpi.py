@@ -106,6 +106,7 @@ class Leader:
         communicator: MPI's handle of the leaders' communicator.
         one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
         most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
+        ring_segment: bytes of the largest message of the ring, for others; likewise.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Leader:
         *,
         one_endpoint: bool,
         most_gathered: int,
+        ring_segment: int,
     ) -> None:
         handle = ffi.new("hvdft_leader **")
         _checked(
@@ -130,6 +132,7 @@ class Leader:
                 _handle(communicator),
                 one_endpoint,
                 most_gathered,
+                ring_segment,
                 handle,
             )
         )
@@ -137,6 +140,11 @@ class Leader:
         self._node = list(firsts).index(rank)
         # The mirror's, the ring's two, those of gathered ops.
         self._links = ffi.new("hvdft_link[]", 2 * len(firsts))
+
+    def set_waits(self, yield_seconds: float, nap_seconds: float) -> None:
+        """Sets how long its threads yield before they nap, and their longest nap in a wait."""
+        times = (round(seconds * 1e9) for seconds in (yield_seconds, nap_seconds))
+        mpi_library().hvdft_leader_set_waits(self._handle, *times)
 
     def links(self) -> dict[End, Counts]:
         """Returns the counts of this node's links; not after `close`."""
@@ -156,3 +164,51 @@ class Leader:
         """
         code = mpi_library().hvdft_leader_close(self._handle, round(timeout_seconds * 1e9))
         return bool(code == 0)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a probe has measured of this process.
+
+    Attributes:
+        ns: Nanoseconds from when the first thread began until the last one was done.
+        messages: That this process has sent; it has received as many.
+        window: Those that a thread had under way at a time, in each direction.
+        wrong: Bytes that did not arrive as they were sent.
+    """
+
+    ns: int
+    messages: int
+    window: int
+    wrong: int
+
+
+class Probe:
+    """Threads that exchange messages with those of one other process. Making it is collective.
+
+    Args:
+        communicator: MPI's handle, of one with two members.
+        threads: How many.
+        split: Whether each has an endpoint of its own; MPI was started with one more than that.
+    """
+
+    def __init__(self, communicator: int, threads: int, *, split: bool) -> None:
+        handle = ffi.new("hvdft_probe **")
+        _checked(mpi_library().hvdft_probe_open(_handle(communicator), threads, split, handle))
+        self._handle: Any = handle[0]
+
+    def run(self, size: int, windows: int) -> Probed:
+        """Exchanges ``windows`` windows of messages of ``size`` bytes on each thread; collective.
+
+        Raises:
+            HvdFtError: MPI failed.
+        """
+        out = ffi.new("hvdft_probed *")
+        _checked(mpi_library().hvdft_probe_run(self._handle, size, windows, out))
+        return abi.read(Probed, out)
+
+    def close(self) -> None:
+        """Frees the communicators; collective."""
+        if self._handle:
+            mpi_library().hvdft_probe_close(self._handle)
+            self._handle = None

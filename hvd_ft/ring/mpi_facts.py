@@ -18,9 +18,14 @@ _MOST_CPUS = 1 << 16
 
 def why_one_endpoint(facts: Facts, members: int) -> str:
     """Returns why a ring of this size cannot have two endpoints a member; "" if it can."""
+    return why_fewer_endpoints(facts, ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS)
+
+
+def why_fewer_endpoints(facts: Facts, endpoints: int) -> str:
+    """Returns why this MPI does not give a process so many endpoints; "" if it does."""
     if not facts.multithreaded:
         return "MPI was started without MPI_THREAD_MULTIPLE"
-    if facts.endpoints < (ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS):
+    if facts.endpoints < endpoints:
         return "MPI was started without split threads: call hvd_ft.ring.prepare() before mpi4py"
     if _NO_MULTIPLE_ENDPOINTS in providers():
         return "libfabric's provider mlx has no multiple endpoints: choose another"

@@ -9,14 +9,20 @@ from hvd_ft.errors import HvdFtError
 # One for each of the two colours of edges, one for the last edge of an odd ring, and number 0,
 # which is left to the program's own communicators.
 ENDPOINTS = 4
-_SPLIT = {
-    "I_MPI_THREAD_SPLIT": "1",
-    # Explicit, because Intel MPI would ask OpenMP for threads if the process has loaded it.
-    "I_MPI_THREAD_RUNTIME": "generic",
-    "I_MPI_THREAD_MAX": str(ENDPOINTS),
-}
 # MPI's own blocking calls yield: a polling wait takes the core from the processes it waits for.
 _PATIENT = {"I_MPI_THREAD_YIELD": "3"}
+
+
+def split_threads(endpoints: int) -> dict[str, str]:
+    """Returns the variables with which MPI starts so many endpoints; with 1, no split threads."""
+    if endpoints == 1:
+        return {"I_MPI_THREAD_SPLIT": "0"}
+    return {
+        "I_MPI_THREAD_SPLIT": "1",
+        # Explicit, because Intel MPI would ask OpenMP for threads if the process has loaded it.
+        "I_MPI_THREAD_RUNTIME": "generic",
+        "I_MPI_THREAD_MAX": str(endpoints),
+    }
 
 
 def prepare(endpoints: int = 2) -> None:
@@ -38,10 +44,7 @@ def prepare(endpoints: int = 2) -> None:
             "MPI is running already, so it is too late to prepare it for the ring: "
             "call hvd_ft.ring.prepare() before 'from mpi4py import MPI'"
         )
-    if endpoints == 2:
-        os.environ.update(_SPLIT)
-    else:
-        os.environ["I_MPI_THREAD_SPLIT"] = "0"
+    os.environ.update(split_threads(ENDPOINTS if endpoints == 2 else 1))
     for name, value in {**_PATIENT, **_root(), **_provider()}.items():
         os.environ.setdefault(name, value)
 

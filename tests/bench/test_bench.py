@@ -14,8 +14,10 @@ from rich.table import Table
 from hvd_ft import cli
 from hvd_ft.bench import allreduce, allreduce_output, copies, known, machine, output, training
 from hvd_ft.bench import training_output as shown
-from hvd_ft.bench.series import DTYPES, OPS, Row, Times, parse_bytes, sizes
+from hvd_ft.bench.series import DTYPES, OPS, Row, Times, sizes
 from hvd_ft.errors import HvdFtError
+from hvd_ft.reports.csv_file import write_csv
+from hvd_ft.system.byte_size import parse_bytes
 
 PLAN = allreduce.Plan(("ft", "mpi"), 4, (8, 64), "float32", "sum", 2, True, 3, 1, 2, 60)
 TRAINING = training.Plan(("ft", "mpi"), 4, {"digits": 100}, 3, 10, 60)
@@ -152,7 +154,7 @@ def test_the_table_has_the_columns_of_nccl_tests() -> None:
 def test_the_csv_has_the_facts_on_top(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     lines = allreduce_output.csv_lines(PLAN, rows())
-    output.write_csv(path, FACTS, allreduce_output.CSV_COLUMNS, lines)
+    write_csv(path, FACTS, allreduce_output.CSV_COLUMNS, lines)
     first, *rest = path.read_text().splitlines()
     assert first == "# CPU: one, 2 cores"
     read = list(csv.DictReader(rest))
@@ -196,7 +198,7 @@ def test_pictures_are_written_or_say_why_not(tmp_path: Path) -> None:
     with pytest.raises(HvdFtError, match="none/p could not be written"):
         output.write_picture(tmp_path / "none" / "p", Figure())
     with pytest.raises(HvdFtError, match="none/p could not be written"):
-        output.write_csv(tmp_path / "none" / "p", {}, (), ())
+        write_csv(tmp_path / "none" / "p", {}, (), ())
 
 
 def test_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

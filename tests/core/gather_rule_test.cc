@@ -1,4 +1,5 @@
-// Which ops the log writer has gathered, and that the log says so and has memory for it.
+// Which ops the log writer has gathered, and that the log says so and has memory for it; and in
+// which segments others travel.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -12,7 +13,7 @@ using namespace hvdft;
 
 namespace {
 
-constexpr uint64_t kLimit = 64 << 20, kMost = 4096;
+constexpr uint64_t kLimit = 64 << 20, kMost = 4096, kRingSegment = 64 << 10;
 const std::vector<uint64_t> kBytes = {0, 4, kMost, kMost + 1, 3, 1 << 20};
 
 // Ops of these sizes, agreed by the log writer of a job on so many nodes.
@@ -20,7 +21,7 @@ std::unique_ptr<Node> agree(const std::string& dir, int nodes, uint64_t most_gat
   CHECK(Node::create(dir, "rule", nodes, nodes, 0, 0, 1, kLimit) == HVDFT_OK);
   auto node = Node::open(dir, "rule", Node::kAgent);
   CHECK(node != nullptr);
-  LogWriter writer(*node, most_gathered);
+  LogWriter writer(*node, {most_gathered, kRingSegment});
   writer.open();
   char* at = node->proposal();
   for (uint64_t bytes : kBytes) {
@@ -46,6 +47,8 @@ void check(int nodes, uint64_t most_gathered) {
     uint64_t bytes = record.heap_bytes();
     bool gathered = nodes > 1 && bytes <= most_gathered;
     CHECK((record.op.gathered == 1) == gathered && node->plan(record).gathered() == gathered);
+    CHECK(record.op.ring_segment == kRingSegment);
+    CHECK(node->plan(record).segment_bytes() == kRingSegment);
     taken.push_back({record.result_offset, record.result_offset + bytes});
     if (nodes == 1) continue;
     uint64_t all = gathered ? static_cast<uint64_t>(nodes) * align_up(bytes, 16) : bytes;

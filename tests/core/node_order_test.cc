@@ -77,8 +77,10 @@ int main() {
   for (uint64_t members = 1; members <= 5; ++members) {
     for (uint64_t bytes : {kCacheLine, 3 * kCacheLine, s - 8, s, s + 8, 3 * s, 7 * s + 200, 16 * s,
                            20 * s + kCacheLine, 33 * s + 4}) {
-      check({members, bytes, kRingSegmentBytes});
-      check({members, bytes, kRingSegmentBytes, true});
+      for (uint64_t segment : {kLeastRingSegment, s / 2, kRingSegmentBytes, kMostRingSegment}) {
+        check({members, bytes, segment});
+        check({members, bytes, segment, true});
+      }
     }
   }
   return 0;

@@ -32,6 +32,9 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
             "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
             "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "4",
+            "HOROVOD_FT_YIELD_SECONDS": "0",
+            "HOROVOD_FT_NAP_SECONDS": "3e-4",
+            "HOROVOD_FT_TUNING_FILE": "off",
         }
     )
     assert settings == Settings(
@@ -45,6 +48,9 @@ def test_every_setting_is_read() -> None:
         failure_window_seconds=1000.0,
         hang_timeout_seconds=5.0,
         snapshot_timeout_seconds=4.0,
+        yield_seconds=0.0,
+        nap_seconds=3e-4,
+        tuning_file="off",
     )
 
 
@@ -86,6 +92,12 @@ def test_no_op_has_to_be_gathered(text: str, count: int) -> None:
         ("RECOVERY_TIMEOUT_SECONDS", "nan", "above 0"),
         ("FAILURE_WINDOW_SECONDS", "inf", "above 0"),
         ("HANG_TIMEOUT_SECONDS", "0", "above 0"),
+        ("RING_SEGMENT_BYTES", "8K", "from 16K to 1M"),
+        ("RING_SEGMENT_BYTES", "2M", "from 16K to 1M"),
+        ("YIELD_SECONDS", "2", "at most 1)"),
+        ("YIELD_SECONDS", "-1", "0 for no yielding"),
+        ("NAP_SECONDS", "0", "above 0"),
+        ("NAP_SECONDS", "0.2", "at most 0.1)"),
         ("MAX_FAILURES", "-1", "whole number"),
         ("MAX_FAILURES", "2.5", "whole number"),
         ("MAX_FAILURES", "²", "whole number"),

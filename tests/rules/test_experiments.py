@@ -33,12 +33,13 @@ def test_localitys_core_sums_without_tensorflow(
     "name",
     ["locality.run", "recovery_time.run", "recovery_time.agent", "snapshot_cost.run",
      "state_memory.run", "time_to_converge.run", "lost_host.run", "checkpoint_cost.run",
-     "buddy_cost.run"],
+     "buddy_cost.run", "endpoints_probe.run"],
 )  # fmt: skip
 @pytest.mark.job
 def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    number = {"locality.run": "--turns", "state_memory.run": "--steps"}.get(name, "--repeats")
+    others = {"locality.run": "--turns", "state_memory.run": "--steps"}
+    number = {**others, "endpoints_probe.run": "--rounds"}.get(name, "--repeats")
     for flags in (["--output", str(tmp_path / "file" / "in")], [number, "0"], [number, "x"]):
         command = [sys.executable, "-m", f"experiments.{name}", *flags]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

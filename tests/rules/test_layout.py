@@ -40,10 +40,12 @@ MAY_IMPORT = {
     "agent": "worker checkpointer checkpoint shim spares ring install job system native errors",
     "check": "launcher install system native libraries errors",
     "check.worker": "tensorflow check",
+    "tune": "launcher ring install reports job system native errors",
     "bench": "launcher install reports job system native errors",
     "bench.workers": "bench tensorflow job system native errors",
     "__init__": "native",
-    "cli": "agent bench check checkpoint cluster install job launcher reports system native errors",
+    "cli": "agent bench check checkpoint cluster install job launcher reports system tune native \
+        errors",
 }
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
 MAY_INCLUDE = {

@@ -285,6 +285,7 @@ struct OpHead {
   // 1 or 0, decided by the log writer: nodes gather it (gather_plan.h) instead of passing it round
   // the ring.
   uint64_t gathered = 0;
+  uint64_t ring_segment = kRingSegmentBytes;  // of the ring between nodes; likewise
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

@@ -1,6 +1,6 @@
-// The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents, and the leaders of
-// nodes. Only processes that speak MPI load it; the library that workers load (hvd_ft.h) has no MPI
-// in it.
+// The C ABI of libhvdft_mpi.so: a ring allreduce over MPI, without agents, the leaders of nodes,
+// and a probe of what MPI's endpoints can do. Only processes that speak MPI load it; the library
+// that workers load (hvd_ft.h) has no MPI in it.
 //
 // Codes, types and reductions are those of hvd_ft.h; when a function returns a negative code,
 // hvdft_error() of this library returns the line.
@@ -54,12 +54,17 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
 // everything; the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
-// (gather_plan.h); that of rank 0's leader counts. Collective over `communicator`, which has the
-// leaders in the order of nodes.
+// (gather_plan.h); `ring_segment`: the largest message of the ring, for others. Of both that of
+// rank 0's leader counts. Collective over `communicator`, which has the leaders in the order of
+// nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
                                 int nodes, int communicator, int one_endpoint,
-                                uint64_t most_gathered, hvdft_leader** out);
+                                uint64_t most_gathered, uint64_t ring_segment, hvdft_leader** out);
+// How long its threads that wait for MPI only yield before they nap between two looks, and how long
+// such a nap is at most in an ordinary wait (mpi/nap.h). At any time, from any thread.
+HVDFT_API void hvdft_leader_set_waits(hvdft_leader* leader, uint64_t yield_ns,
+                                      uint64_t busy_nap_ns);
 // Waits until all leaders have called this and have exchanged everything: HVDFT_AGAIN if they have
 // not within timeout_ns. The leader does nothing afterwards.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);
@@ -78,6 +83,22 @@ typedef struct {
 } hvdft_link;
 // Writes out[0..capacity); returns the number of links. From any thread, but not after closing.
 HVDFT_API int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity);
+
+// A probe of message rate and bandwidth between two processes: see mpi/probe.h. `split`: every
+// thread has an endpoint of its own, and MPI was started with one more than `threads`.
+typedef struct hvdft_probe hvdft_probe;
+typedef struct {
+  uint64_t ns;        // from when the first thread began until the last one was done
+  uint64_t messages;  // that this process has sent; it has received as many
+  uint64_t window;    // those that a thread had under way at a time, in each direction
+  uint64_t wrong;     // bytes that did not arrive as they were sent
+} hvdft_probed;
+// Collective over `communicator`, MPI's handle of one with two members.
+HVDFT_API int hvdft_probe_open(int communicator, int threads, int split, hvdft_probe** out);
+HVDFT_API void hvdft_probe_close(hvdft_probe* probe);
+// Collective: each thread exchanges `windows` windows of messages of `bytes`.
+HVDFT_API int hvdft_probe_run(hvdft_probe* probe, uint64_t bytes, uint64_t windows,
+                              hvdft_probed* out);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include "hvd_ft_mpi.h"
 #include "mpi/leader.h"
 #include "mpi/member.h"
+#include "mpi/probe.h"
 #include "base/reduce.h"
 
 using hvdft::fail;
@@ -17,6 +18,10 @@ struct hvdft_ring {
 
 struct hvdft_leader {
   hvdft::Leader leader;
+};
+
+struct hvdft_probe {
+  hvdft::Probe probe;
 };
 
 namespace {
@@ -78,7 +83,7 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t 
 
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
                       int communicator, int one_endpoint, uint64_t most_gathered,
-                      hvdft_leader** out) {
+                      uint64_t ring_segment, hvdft_leader** out) {
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   return guarded([&] {
@@ -86,8 +91,12 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                              communicator,
                              {firsts, firsts + nodes + 1},
                              one_endpoint != 0,
-                             most_gathered}};
+                             {most_gathered, ring_segment}}};
   });
+}
+
+void hvdft_leader_set_waits(hvdft_leader* leader, uint64_t yield_ns, uint64_t busy_nap_ns) {
+  leader->leader.set_waits(yield_ns, busy_nap_ns);
 }
 
 int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
@@ -101,6 +110,24 @@ int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
               counts->posted.load(), arrived};
   }
   return count;
+}
+
+int hvdft_probe_open(int communicator, int threads, int split, hvdft_probe** out) {
+  if (threads < 1) return fail(HVDFT_EINVAL, "a probe has 1 thread or more, not %d", threads);
+  return guarded([&] { *out = new hvdft_probe{{communicator, threads, split != 0}}; });
+}
+
+void hvdft_probe_close(hvdft_probe* probe) { delete probe; }
+
+int hvdft_probe_run(hvdft_probe* probe, uint64_t bytes, uint64_t windows, hvdft_probed* out) {
+  if (bytes == 0 || windows == 0) {
+    return fail(HVDFT_EINVAL, "a probe sends messages of 1 byte or more, in 1 window or more");
+  }
+  return guarded([&] {
+    auto [ns, wrong] = probe->probe.run(bytes, windows);
+    uint64_t window = hvdft::probe_window(bytes);
+    *out = {ns, probe->probe.threads() * windows * window, window, wrong};
+  });
 }
 
 int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns) {

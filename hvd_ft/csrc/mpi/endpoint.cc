@@ -129,6 +129,22 @@ void Endpoint::wait(Transfer* transfer) {
   if (transfer->source != kSent) add_one(&link(transfer->source).arrived);
 }
 
+void Endpoint::exchange(const char* from, char* to, uint64_t bytes, int count, int peer, int tag) {
+  std::vector<MPI_Request> requests(2 * static_cast<size_t>(count), MPI_REQUEST_NULL);
+  auto size = static_cast<MPI_Count>(bytes);
+  for (int i = 0; i < count; ++i) {
+    check(MPI_Irecv_c(to + static_cast<uint64_t>(i) * bytes, size, MPI_BYTE, peer, tag,
+                      communicator_, &requests[static_cast<size_t>(i)]),
+          "MPI_Irecv");
+  }
+  for (int i = 0; i < count; ++i) {
+    check(MPI_Isend_c(from + static_cast<uint64_t>(i) * bytes, size, MPI_BYTE, peer, tag,
+                      communicator_, &requests[static_cast<size_t>(count + i)]),
+          "MPI_Isend");
+  }
+  check(MPI_Waitall(2 * count, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+}
+
 MpiFacts mpi_facts() {
   int begun = 0, ended = 0;
   MPI_Initialized(&begun);

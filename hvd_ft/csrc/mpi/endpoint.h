@@ -66,6 +66,12 @@ class Endpoint {
   void receive(void* data, uint64_t bytes, int from);
   void wait(Transfer* transfer);
 
+  // `count` messages of `bytes` each to a peer and as many from it, all under way at a time, by
+  // MPI's own blocking call. They lie one behind the other at `from` and at `to`, and are not
+  // counted. Where MPI was not started with split threads several threads may call it at a time,
+  // each with a tag of its own.
+  void exchange(const char* from, char* to, uint64_t bytes, int count, int peer, int tag);
+
  private:
   LinkCounts& link(int peer) { return counts_[static_cast<size_t>(peer)]; }
   void count_sent(uint64_t bytes, int to);

@@ -8,7 +8,6 @@
 
 #include "base/doorbell.h"
 #include "hvd_ft_mpi.h"
-#include "mpi/nap.h"
 
 namespace hvdft {
 
@@ -19,12 +18,12 @@ constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4, kGatherEndpoint = 5;
 
 // MPI has to be polled, and others need the CPU: so between two polls there is a nap (nap.h), which
 // a doorbell ends when something changes on this node.
-constexpr uint64_t kYieldNs = 50000, kLeavingNapNs = 1000000, kLastNs = 500000000;
+constexpr uint64_t kLeavingNapNs = 1000000, kLastNs = 500000000;
 
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-               bool one_endpoint, uint64_t most_gathered)
+               bool one_endpoint, TravelRules rules)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
   // With one endpoint there are still as many communicators, so that messages are not confused.
@@ -34,7 +33,7 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   };
   std::vector<LeaderPart*> parts;
   if (node.is_local(0)) {
-    parts.push_back(&log_writer_.emplace(node, most_gathered));
+    parts.push_back(&log_writer_.emplace(node, rules));
   } else {
     store_.emplace(node);
   }
@@ -58,6 +57,11 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
     start(kRingRole, {&*sender_});
     start(kRingRole, {&*receiver_});
   }
+}
+
+void Leader::set_waits(uint64_t yield_ns, uint64_t busy_nap_ns) {
+  yield_ns_ = yield_ns;
+  busy_nap_ns_ = std::min(busy_nap_ns, kIdleNs);
 }
 
 bool Leader::close(uint64_t timeout_ns) {
@@ -121,10 +125,10 @@ void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
     }
     if (idle_since == 0) idle_since = now;
     uint64_t idle_ns = now - idle_since;
-    if (idle_ns < kYieldNs) {
+    if (idle_ns < yield_ns_.load(std::memory_order_relaxed)) {
       sched_yield();
     } else {
-      nap(roles, ticket, nap_ns(idle_ns, waits()));
+      nap(roles, ticket, nap_ns(idle_ns, waits(), busy_nap_ns_.load(std::memory_order_relaxed)));
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "arena/node_arenas.h"
 #include "mpi/endpoint.h"
 #include "mpi/leader_part.h"
+#include "mpi/nap.h"
 #include "mpi/node_ring.h"
 
 namespace hvdft {
@@ -21,10 +22,14 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `most_gathered`: see
-  // log_writer.h.
+  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `rules`: those of
+  // rank 0's leader count.
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-         bool one_endpoint, uint64_t most_gathered);
+         bool one_endpoint, TravelRules rules);
+
+  // How long its threads yield before they nap, and the longest nap of an ordinary wait (nap.h). At
+  // any time, from any thread; each leader has its own.
+  void set_waits(uint64_t yield_ns, uint64_t busy_nap_ns);
 
   // Waits until all nodes have received everything and their leaders have called this too; ends the
   // threads. False: that did not happen in time, or an op was under way, so MPI may still use this
@@ -54,6 +59,7 @@ class Leader {
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;
+  std::atomic<uint64_t> yield_ns_{kYieldNs}, busy_nap_ns_{kBusyNs};
   std::atomic<bool> ending_{false};
   std::vector<std::thread> threads_;
 };

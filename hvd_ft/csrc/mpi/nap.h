@@ -7,14 +7,17 @@
 
 namespace hvdft {
 
+constexpr uint64_t kYieldNs = 50000;  // how long a thread only yields, before the first nap
+constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
+
 // `idle_ns`: how long nothing has moved. `waits`: something may come over MPI; otherwise only a
-// doorbell matters, which ends the nap.
+// doorbell matters, which ends the nap. `busy_ns`: the longest nap of an ordinary wait, up to
+// kIdleNs.
 //
 // What comes is seen late by half a nap. So naps grow with the time that is lost anyway: of a wait
 // of more than a quarter of a second they are 1/256, and what comes then is late by 0.2 % of it.
-constexpr uint64_t nap_ns(uint64_t idle_ns, bool waits) {
-  constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
-  uint64_t longest = waits ? std::clamp(idle_ns / 256, kBusyNs, kIdleNs) : kIdleNs;
+constexpr uint64_t nap_ns(uint64_t idle_ns, bool waits, uint64_t busy_ns = kBusyNs) {
+  uint64_t longest = waits ? std::clamp(idle_ns / 256, busy_ns, kIdleNs) : kIdleNs;
   return std::min(idle_ns / 2, longest);
 }
 

@@ -73,7 +73,7 @@ NodeReceiver::NodeReceiver(NodeMember& member, Endpoint& ring, Endpoint& gather)
       gatherer_(member, gather),
       receiver_(member.number(), member.members, member.log().received.at()),
       ahead_(receiver_),
-      room_(kTransfers * kRingSegmentBytes) {}
+      room_(new char[kTransfers * kMostRingSegment]) {}
 
 // All who send to this member are told its record. Those to whom it sends itself are heard by the
 // gatherer, which has to be ready for them before this member awaits anything else of theirs.

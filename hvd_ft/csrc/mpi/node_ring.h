@@ -10,6 +10,7 @@
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -76,7 +77,7 @@ class NodeReceiver {
   void add_slots(const Record& record);
   void publish_final(EdgePosition at);
   Endpoint& endpoint_of(bool gathered) { return gathered ? gather_ : ring_; }
-  char* room(uint64_t number) { return room_.data() + number % kTransfers * kRingSegmentBytes; }
+  char* room(uint64_t number) { return &room_[number % kTransfers * kMostRingSegment]; }
 
   NodeMember& member_;
   Endpoint &ring_, &gather_;
@@ -87,7 +88,7 @@ class NodeReceiver {
   RingReceiver receiver_, ahead_;  // what is complete, what is begun
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that `ahead_` is in
-  std::vector<char> room_;
+  std::unique_ptr<char[]> room_;    // takes memory only as segments come that need it
   OnTheirWay<Expected> on_their_way_;
 };
 

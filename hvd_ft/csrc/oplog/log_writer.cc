@@ -15,9 +15,9 @@ uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 
 }  // namespace
 
-LogWriter::LogWriter(Node& node, uint64_t most_gathered)
+LogWriter::LogWriter(Node& node, TravelRules rules)
     : node_(node),
-      most_gathered_(most_gathered),
+      rules_(rules),
       store_(node),
       sequencer_(first_term(node.header()), store_.length(), store_.gone(),
                  node.header().mark.load(),
@@ -149,7 +149,8 @@ int LogWriter::append(uint64_t count) {
     OpHead op;
     std::memcpy(&op, at, sizeof op);
     at += sizeof op;
-    op.gathered = is_gathered(node_.file().nodes, op.heap_bytes(), most_gathered_);
+    op.gathered = is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
+    op.ring_segment = std::clamp(rules_.ring_segment, kLeastRingSegment, kMostRingSegment);
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;
     at += align_up(op.tail_bytes(), 8);

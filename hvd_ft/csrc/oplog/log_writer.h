@@ -14,10 +14,16 @@
 
 namespace hvdft {
 
+// How ops travel between nodes. The log says it of each op, so all nodes do the same, in later
+// generations too, whatever these are given.
+struct TravelRules {
+  uint64_t most_gathered = 0;                 // ops of up to so many bytes are gathered
+  uint64_t ring_segment = kRingSegmentBytes;  // the largest message of the ring, for others
+};
+
 class LogWriter {
  public:
-  // With several nodes ops of up to `most_gathered` bytes are gathered (gather_plan.h).
-  explicit LogWriter(Node& node, uint64_t most_gathered = 0);
+  explicit LogWriter(Node& node, TravelRules rules = {});
   ~LogWriter();
   void start();  // with a thread; else:
   void open();
@@ -36,7 +42,7 @@ class LogWriter {
   int append(uint64_t count);
 
   Node& node_;
-  const uint64_t most_gathered_;
+  const TravelRules rules_;
   LogStore store_;
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last

@@ -29,7 +29,8 @@
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
-constexpr uint64_t kRingSegmentBytes = 256 << 10;  // used by jobs
+constexpr uint64_t kRingSegmentBytes = 256 << 10;  // used by jobs, unless told otherwise: …
+constexpr uint64_t kLeastRingSegment = 16 << 10, kMostRingSegment = 1 << 20;  // … within these
 
 enum class Phase { kReduceScatter, kAllgather, kGather };
 

@@ -1,0 +1,98 @@
+"""The settings that `hvdft tune` has found: finds those that fit a job, and says what they are."""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hvd_ft import __version__
+from hvd_ft.errors import HvdFtError
+from hvd_ft.install.fabric import choose_provider, fast_devices
+from hvd_ft.install.horovod_source import version_of
+from hvd_ft.job import tuning_file
+from hvd_ft.job.hosts import Host
+from hvd_ft.job.tuning_file import OFF, TUNABLE, Place
+from hvd_ft.launcher.host_names import all_here, is_this_host
+
+VARIABLE = "HOROVOD_FT_TUNING_FILE"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What becomes of a job.
+
+    Attributes:
+        settings: What to set, by environment variable.
+        line: For the user; "" if there is nothing to say.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    line: str = ""
+
+
+def place_here(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Place:
+    """Returns what tunings of a job on some hosts are for.
+
+    Args:
+        hosts: Of the job; none: all ranks are on this one.
+        size: Number of ranks.
+        environ: The user's.
+    """
+    if here := all_here(hosts):
+        hosts = (Host(socket.gethostname(), size),)
+    provider = choose_provider(environ, fast_devices()).name or "MPI's own choice"
+    return Place(
+        [str(host) for host in hosts],
+        size,
+        {host.name: os.cpu_count() or 1 for host in hosts if here or is_this_host(host.name)},
+        "shared memory" if here else provider,
+        {"hvd_ft": __version__, "Intel MPI": version_of("impi-rt") or "of I_MPI_ROOT"},
+    )
+
+
+def find(given: str | None, hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Found:
+    """Finds the settings of a job.
+
+    Args:
+        given: The file of --tuning, or `off`; None: that of the environment, or of the default
+            place if there is one.
+        hosts: Of the job; none: all ranks are on this one.
+        size: Number of ranks.
+        environ: The user's: what it sets wins.
+
+    Raises:
+        HvdFtError: The file that the user names cannot be used.
+    """
+    named = given or environ.get(VARIABLE)
+    if named == OFF:
+        return Found()
+    here = place_here(hosts, size, environ)
+    path = named or tuning_file.default_path(here.hosts, environ)
+    if not named and not os.path.exists(path):
+        return Found()
+    try:
+        tuning = tuning_file.read(path)
+    except HvdFtError as error:
+        if named:
+            raise
+        return Found(line=f"{error}; going on without it")
+    if why := tuning.place.why_not(here):
+        return Found(line=f"the tuning file {path} does not fit ({why}); going on without it")
+    theirs = [name for name in tuning.settings if _is_set(name, environ)]
+    ours = {name: value for name, value in tuning.settings.items() if name not in theirs}
+    words = ", ".join(f"{name}={value}" for name, value in ours.items()) or "nothing"
+    stay = f"; {', '.join(theirs)}: as you have set it" if theirs else ""
+    return Found(
+        ours, f"tuning: {path} sets {words} ({describe(tuning.change)}, {tuning.made}){stay}"
+    )
+
+
+def describe(change: float) -> str:
+    """Returns a change of the time in words."""
+    if abs(change) < 0.005:
+        return "as fast as the defaults"
+    return f"{abs(change):.0%} {'less' if change < 0 else 'more'} time than with the defaults"
+
+
+def _is_set(name: str, environ: Mapping[str, str]) -> bool:
+    return any(environ.get(each) for each in (name, *TUNABLE[name]))

@@ -1,0 +1,1 @@
+"""Finds settings by measuring: `hvdft probe`, `hvdft tune`."""

@@ -1,0 +1,49 @@
+"""What the flags of `hvdft probe` and `hvdft tune` have in common."""
+
+import argparse
+import math
+
+from hvd_ft.job.hosts import Host, parse_hosts
+from hvd_ft.launcher.host_names import all_here
+from hvd_ft.system.byte_size import parse_bytes
+
+
+def count(text: str) -> int:
+    """Reads a whole number, 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
+    return int(text)
+
+
+def counts(text: str) -> list[int]:
+    """Reads a list of whole numbers, each once."""
+    return list(dict.fromkeys(map(count, text.split(","))))
+
+
+def sizes(text: str) -> list[int]:
+    """Reads a list of numbers of bytes, such as `8,64K,1M`, each once, in order."""
+    try:
+        return sorted({parse_bytes(each) for each in text.split(",")})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive(text: str) -> float:
+    """Reads a number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def hosts_of(text: str | None, size: int) -> tuple[Host, ...]:
+    """Returns the hosts of -H; none if all ranks are on this one.
+
+    Raises:
+        HvdFtError: They cannot be read, or have too few slots.
+    """
+    hosts = parse_hosts(text, size) if text is not None else ()
+    return () if all_here(hosts) else hosts

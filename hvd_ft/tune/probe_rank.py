@@ -1,0 +1,78 @@
+"""What each of the two processes of `hvdft probe` does; started by probe.py through mpiexec.
+
+The first one prints JSON lines: what MPI is, then what was measured at each size.
+"""
+
+import argparse
+import json
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from hvd_ft.native import mpi
+from hvd_ft.ring import mpi_facts
+
+MOST_WINDOWS = 1 << 20
+
+
+def measure(comm: Any, probe: mpi.Probe, size: int, seconds: float) -> dict[str, Any]:
+    """Measures one size for about so many seconds; collective. Returns what a line says of it."""
+    from mpi4py import MPI
+
+    def slower(own_ns: int) -> int:
+        both = np.array([own_ns], np.int64)
+        comm.Allreduce(MPI.IN_PLACE, both, MPI.MAX)
+        return int(both[0])
+
+    pilot_ns = slower(probe.run(size, 1).ns)
+    windows = min(max(round(seconds * 1e9 / max(pilot_ns, 1)), 1), MOST_WINDOWS)
+    found = probe.run(size, windows)
+    wrong = np.array([found.wrong], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, wrong)
+    both_ways = 2 * found.messages
+    return {
+        "bytes": size,
+        "window": found.window,
+        "messages": both_ways,
+        "messages_per_second": both_ways / (slower(found.ns) / 1e9),
+        "wrong": int(wrong[0]),
+    }
+
+
+def main() -> None:
+    """Measures all sizes, with each number of threads."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", required=True, help="bytes, a list")
+    parser.add_argument("--threads", required=True, help="a list")
+    parser.add_argument("--seconds", type=float, required=True, help="of each measurement")
+    parser.add_argument("--split", action="store_true", help="an endpoint for each thread")
+    options = parser.parse_args()
+    sizes, threads = (
+        [int(n) for n in text.split(",")] for text in (options.sizes, options.threads)
+    )
+    import mpi4py
+
+    mpi4py.rc.thread_level = "multiple"
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    facts = mpi.facts()
+    why = mpi_facts.why_fewer_endpoints(facts, 1 + max(threads) if options.split else 1)
+
+    def tell(line: dict[str, Any]) -> None:
+        if comm.rank == 0:
+            print(json.dumps(line), flush=True)
+
+    tell({**asdict(facts), "providers": mpi_facts.providers(), "why": why})
+    if why:
+        return
+    for count in threads:
+        with closing(mpi.Probe(MPI._handleof(comm), count, split=options.split)) as probe:
+            for size in sizes:
+                tell({"threads": count, **measure(comm, probe, size, options.seconds)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The probe: threads on one endpoint against endpoints, and IMB-MT as its referee."""
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import RunHvdft
+from rich.console import Console
+
+from hvd_ft import cli
+from hvd_ft.errors import HvdFtError
+from hvd_ft.native.mpi import Facts
+from hvd_ft.ring import mpi_facts, mpi_settings
+from hvd_ft.tune import probe, probe_output, referee
+from hvd_ft.tune.probe import ENDPOINTS, OURS, REFEREE, SHARED, Cell, Found, Plan
+
+PLAN = Plan((), "shm", [8, 4096], [1, 2], 3, 0.05, (OURS, REFEREE))
+
+
+def found() -> Found:
+    """Endpoints are twice as fast with two threads, and as fast with one; IMB-MT a little less."""
+    made = Found()
+    for by, factor in ((OURS, 1.0), (REFEREE, 0.5)):
+        for threads in PLAN.threads:
+            for size in PLAN.sizes:
+                for number in range(3):
+                    rate = factor * 1000 * (number + 1)
+                    made.add(Cell(by, SHARED, threads, size), rate)
+                    made.add(Cell(by, ENDPOINTS, threads, size), rate * threads)
+    return made
+
+
+def test_gains_are_those_of_rounds_side_by_side() -> None:
+    made = found()
+    # A machine that slows down from round to round: the medians of the sides say nothing.
+    made.rates[Cell(OURS, SHARED, 2, 8)] = [100.0, 10.0, 1.0]
+    made.rates[Cell(OURS, ENDPOINTS, 2, 8)] = [200.0, 20.0, 1.5]
+    assert made.gain(OURS, 2, 8) == 2.0
+    assert made.gain(OURS, 2, 4096) == 2.0
+    assert made.gain(OURS, 4, 8) is None
+
+
+def test_table_lines_and_picture() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(probe_output.table(PLAN, found()))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "both directions at once" in text
+    [line] = [line for line in text.splitlines() if "4K" in line and "2.00" in line]
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells == ["2", "4K", "2,000", "8.2", "4,000", "16.4", "2.00",
+                     "1,000", "4.1", "2,000", "8.2", "2.00"]  # fmt: skip
+    assert len(probe_output.csv_lines(found())) == 2 * 2 * 2 * 2 * 3
+    figure = probe_output.picture(PLAN, found())
+    assert len(figure.axes[0].lines) == 8
+
+
+def test_the_referees_agreement() -> None:
+    made = found()
+    [line] = probe_output.agreement(PLAN, made)
+    assert "2.00 to 2.00 times its; the same winner in 4 of 4 cells" in line
+    made.rates[Cell(REFEREE, ENDPOINTS, 2, 8)] = [1.0, 1.0, 1.0]
+    [line] = probe_output.agreement(PLAN, made)
+    assert "in 3 of 4 cells" in line
+    assert probe_output.agreement(Plan((), "shm", [8], [1], 1, 0.1), made) == []
+
+
+IMB = """
+#-----------------------------------------------------------------------------
+# Benchmarking BiBandMT
+# #processes = 2 (threads: 2)
+# window_size = 64
+#-----------------------------------------------------------------------------
+       #bytes  #repetitions   t_avg[usec]    Mbytes/sec       Msg/sec
+           16           100          1.50         10.67       1333333
+          256           100          1.60        160.00       1250000
+      8388608             2    4000000.00          2.10             0
+
+"""
+
+
+def test_imb_mts_table_is_read() -> None:
+    assert referee.parse(IMB, 2) == {8: 1333333.0, 128: 1250000.0, 4 << 20: 0.5}
+    for other in ("", IMB.replace("BiBandMT", "PingPongMT"), "# Benchmarking BiBandMT"):
+        with pytest.raises(HvdFtError, match="printed no table of BiBandMT"):
+            referee.parse(other, 2)
+
+
+def test_imb_mt_takes_as_long_as_the_probe() -> None:
+    windows = {8: 64, 4096: 64, 4 << 20: 4}
+    small, large = referee.runs(windows, {8: 1e6, 4096: 2e5, 4 << 20: 8.0}, seconds=0.5)
+    assert small == referee.Run([8, 4096], 64, round(0.5 * 2e5 / (2 * 64)))
+    assert large == referee.Run([4 << 20], 4, 2)  # at the least
+    words = referee.command(small)
+    assert words[:2] == ["IMB-MT", "BiBandMT"]
+    assert words[words.index("-count") + 1] == "8,4096"
+    assert words[words.index("-window_size") + 1] == "64"
+
+
+def test_mpi_is_split_into_as_many_threads_as_asked_for() -> None:
+    assert mpi_settings.split_threads(1) == {"I_MPI_THREAD_SPLIT": "0"}
+    split = mpi_settings.split_threads(5)
+    assert (split["I_MPI_THREAD_SPLIT"], split["I_MPI_THREAD_MAX"]) == ("1", "5")
+
+
+def test_what_lacks_endpoints_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = Facts(True, True, 3, "Intel MPI", "libmpi.so")
+    monkeypatch.setattr(mpi_facts, "providers", lambda: ("tcp",))
+    assert mpi_facts.why_fewer_endpoints(facts, 3) == ""
+    assert "split threads" in mpi_facts.why_fewer_endpoints(facts, 4)
+    monkeypatch.setattr(mpi_facts, "providers", lambda: ("mlx",))
+    assert "mlx has no multiple endpoints" in mpi_facts.why_fewer_endpoints(facts, 3)
+    serial = Facts(True, False, 3, "Intel MPI", "libmpi.so")
+    assert "MPI_THREAD_MULTIPLE" in mpi_facts.why_fewer_endpoints(serial, 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["-np", "3"], "a probe is between two ranks"),
+        (["-H", "127.0.0.1:1,localhost:1,n3:1"], "not known here|one rank on each of two hosts"),
+        (["--sizes", "0"], "is not a number of bytes"),
+        (["--threads", "1,x"], "is not a number, 1 or more"),
+        (["--seconds", "0"], "is not a number above 0"),
+    ],
+)
+def test_bad_flags_are_told_in_a_line(
+    flags: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    try:
+        code = cli.main(["probe", *flags])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    [line] = capsys.readouterr().err.splitlines()
+    assert code == 2 and re.search(why, line), line
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+@pytest.mark.shows
+@pytest.mark.parametrize("fabric", ["shm", "ofi"])
+def test_both_sides_are_measured(run_hvdft: RunHvdft, tmp_path: Path, fabric: str) -> None:
+    path, picture = tmp_path / "out.csv", tmp_path / "out.png"
+    flags = ["--threads", "2", "--sizes", "8,100,64K", "--rounds", "1", "--seconds", "0.005"]
+    files = ["--csv", str(path), "--png", str(picture), "--fabric", fabric]
+    ended = run_hvdft(["probe", *flags, *files])
+    assert ended.code == 0, ended.err
+    over = "shared memory" if fabric == "shm" else "libfabric tcp"
+    assert f"between the ranks: {over}" in ended.out
+    measured = rows(path)
+    cells = {(row["side"], int(row["threads"]), int(row["bytes"])) for row in measured}
+    assert cells == {(side, 2, size) for side in probe.SIDES for size in (8, 100, 65536)}
+    assert len(measured) == len(cells)
+    assert all(float(row["messages_per_second"]) > 1 for row in measured)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.job
+def test_the_referee_measures_beside(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    flags = ["--threads", "2", "--sizes", "8,1M", "--rounds", "1", "--seconds", "0.01"]
+    ended = run_hvdft(["probe", *flags, "--referee", "--csv", str(path)])
+    if ended.code and "pip install intel-openmp" in ended.err:
+        pytest.skip("IMB-MT needs intel-openmp")
+    if shutil.which("IMB-MT") is None and "IMB-MT" in ended.err:
+        pytest.skip("IMB-MT (impi-devel) was not found")
+    assert ended.code == 0, ended.err
+    assert "IMB-MT: our rates with one endpoint are" in ended.out
+    assert {row["by"] for row in rows(path)} == {OURS, REFEREE}
+    assert len(rows(path)) == 8
