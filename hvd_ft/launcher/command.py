@@ -16,6 +16,7 @@ from rich.console import Console
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
+from hvd_ft.job.ring_order import host_order
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.host_names import check_known, is_this_host
@@ -207,7 +208,7 @@ def _run(options: argparse.Namespace) -> int:
         options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
     )
     options.num_proc, options.hosts = place.size, place.hosts
-    hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
+    hosts, reordered = _hosts(options.hosts, options.num_proc)
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
     environ = {**bootstrap, **os.environ}
     check_known(hosts, environ)
@@ -248,8 +249,8 @@ def _run(options: argparse.Namespace) -> int:
             network=_network(options),
             **_resumed(options),
         )
-        if place.why:
-            say(place.why)
+        for line in filter(None, (place.why, reordered)):
+            say(line)
         if may_resize:
             return _run_resizing(options, job, console, live)
         if options.verbose:
@@ -260,6 +261,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
+    """Returns the hosts of -H in the order of their ranks, and what is to be said about it."""
+    return ((), "") if text is None else host_order(parse_hosts(text, size), size)
 
 
 def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "install": "job system native libraries errors",
     "reports": "job system native errors",
     "shim": "spares job system native errors",
-    "ring": "install system native errors",
+    "ring": "install job system native errors",
     "schedulers": "job errors",
     "launcher": "schedulers checkpoint install reports job system native libraries errors",
     "tensorflow": "worker system native errors",
