@@ -106,6 +106,7 @@ class Leader:
         communicator: MPI's handle of the leaders' communicator.
         one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
         most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
+        ablates_network: whether sums stay on their nodes, for measurements; likewise.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Leader:
         *,
         one_endpoint: bool,
         most_gathered: int,
+        ablates_network: bool,
     ) -> None:
         handle = ffi.new("hvdft_leader **")
         _checked(
@@ -130,6 +132,7 @@ class Leader:
                 _handle(communicator),
                 one_endpoint,
                 most_gathered,
+                ablates_network,
                 handle,
             )
         )

@@ -24,7 +24,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 21;
+constexpr uint32_t kLayoutVersion = 22;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -280,6 +280,9 @@ struct OpHead {
   // 1 or 0, decided by the log writer: nodes gather it (gather_plan.h) instead of passing it round
   // the ring.
   uint64_t gathered = 0;
+  // 1 or 0, decided by the log writer: the network is left out for measurements, and every node's
+  // result is the sum of its own ranks.
+  uint64_t ablated = 0;
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

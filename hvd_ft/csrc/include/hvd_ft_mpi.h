@@ -54,12 +54,13 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
 // everything; the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
-// (gather_plan.h); that of rank 0's leader counts. Collective over `communicator`, which has the
-// leaders in the order of nodes.
+// (gather_plan.h). `ablates_network`: for measurements, no node's sums leave it. In both the value
+// of rank 0's leader counts. Collective over `communicator`, which has the leaders in the order of
+// nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
                                 int nodes, int communicator, int one_endpoint,
-                                uint64_t most_gathered, hvdft_leader** out);
+                                uint64_t most_gathered, int ablates_network, hvdft_leader** out);
 // Waits until all leaders have called this and have exchanged everything: HVDFT_AGAIN if they have
 // not within timeout_ns. The leader does nothing afterwards.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);

@@ -24,7 +24,7 @@ constexpr uint64_t kYieldNs = 50000, kLeavingNapNs = 1000000, kLastNs = 50000000
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-               bool one_endpoint, uint64_t most_gathered)
+               bool one_endpoint, uint64_t most_gathered, bool ablates_network)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
   // With one endpoint there are still as many communicators, so that messages are not confused.
@@ -34,7 +34,7 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   };
   std::vector<LeaderPart*> parts;
   if (node.is_local(0)) {
-    parts.push_back(&log_writer_.emplace(node, most_gathered));
+    parts.push_back(&log_writer_.emplace(node, most_gathered, ablates_network));
   } else {
     store_.emplace(node);
   }

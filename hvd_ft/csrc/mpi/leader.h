@@ -21,10 +21,10 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `most_gathered`: see
-  // log_writer.h.
+  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `most_gathered` and
+  // `ablates_network`: see log_writer.h.
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-         bool one_endpoint, uint64_t most_gathered);
+         bool one_endpoint, uint64_t most_gathered, bool ablates_network = false);
 
   // Waits until all nodes have received everything and their leaders have called this too; ends the
   // threads. False: that did not happen in time, or an op was under way, so MPI may still use this

@@ -24,9 +24,9 @@ class LeaderPart {
 // The log writer, on rank 0's node.
 class LogWriterPart : public LeaderPart {
  public:
-  LogWriterPart(Node& node, uint64_t most_gathered)
+  LogWriterPart(Node& node, uint64_t most_gathered, bool ablates_network)
       : doorbell_(node.header().log_writer_doorbell),
-        log_writer_(node, most_gathered),
+        log_writer_(node, most_gathered, ablates_network),
         seen_(doorbell_.load() - 1) {
     log_writer_.open();
   }

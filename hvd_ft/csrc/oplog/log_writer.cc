@@ -15,9 +15,10 @@ uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 
 }  // namespace
 
-LogWriter::LogWriter(Node& node, uint64_t most_gathered)
+LogWriter::LogWriter(Node& node, uint64_t most_gathered, bool ablates_network)
     : node_(node),
       most_gathered_(most_gathered),
+      ablates_network_(ablates_network),
       store_(node),
       sequencer_(first_term(node.header()), store_.length(), store_.gone(),
                  node.header().mark.load(),
@@ -149,7 +150,12 @@ int LogWriter::append(uint64_t count) {
     OpHead op;
     std::memcpy(&op, at, sizeof op);
     at += sizeof op;
-    op.gathered = is_gathered(node_.file().nodes, op.heap_bytes(), most_gathered_);
+    // What has no data, as a barrier, and broadcasts go on to all nodes: ranks stay in step, and
+    // begin with the same variables.
+    op.ablated =
+        ablates_network_ && node_.several() && op.kind == HVDFT_REDUCE && op.result_bytes > 0;
+    op.gathered =
+        op.ablated == 0 && is_gathered(node_.file().nodes, op.heap_bytes(), most_gathered_);
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;
     at += align_up(op.tail_bytes(), 8);

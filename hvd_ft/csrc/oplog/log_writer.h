@@ -17,7 +17,8 @@ namespace hvdft {
 class LogWriter {
  public:
   // With several nodes ops of up to `most_gathered` bytes are gathered (gather_plan.h).
-  explicit LogWriter(Node& node, uint64_t most_gathered = 0);
+  // `ablates_network`: sums stay on their nodes.
+  explicit LogWriter(Node& node, uint64_t most_gathered = 0, bool ablates_network = false);
   ~LogWriter();
   void start();  // with a thread; else:
   void open();
@@ -37,6 +38,7 @@ class LogWriter {
 
   Node& node_;
   const uint64_t most_gathered_;
+  const bool ablates_network_;
   LogStore store_;
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last
