@@ -92,6 +92,12 @@ def parser() -> _Parser:
     build.set_defaults(handler=_build_horovod)
     purpose = "check the installation, and run a job of two ranks"
     check = _add(commands, "check", purpose, "hvdft check")
+    check.add_argument(
+        "-H",
+        "--hosts",
+        metavar="HOST:N,...",
+        help="say what this order of a job's hosts would mean for a ring of its ranks",
+    )
     check.set_defaults(handler=_check)
     patch = _add(
         commands,
@@ -173,6 +179,10 @@ def _build_horovod(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from hvd_ft.check.self_check import check_installation
 
+    if options.hosts is not None:
+        from hvd_ft.check.hosts import describe_order
+
+        print(f"hosts: {describe_order(options.hosts)}", flush=True)
     wrong = check_installation(lambda line: print(line, flush=True))
     for line in wrong:
         say(line)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from hvd_ft import __version__, native
+from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.checkpoints import writer_of
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
@@ -230,6 +231,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
         for rank, (name, boot, _) in enumerate(facts)
     ]
     hosts = Nodes.of(names)
+    ablated = _check_ablation(rendezvous, plan.settings, hosts)
     with contextlib.ExitStack() as stack:
         get_files = find_files if plan.settings.generation > 0 else make_files
         context = get_files(rendezvous, hosts, plan.settings, shim, stack)
@@ -247,6 +249,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 context.job,
                 command=plan.command,
                 hosts=[name for name, _, _ in facts],
+                ablated=plan.settings.ablate if ablated else "",
                 generation=plan.settings.generation,
             )
         agent.start()
@@ -275,10 +278,24 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             stop = agent.fatal_text()
             code = journal.publish(code, stop[0] if stop else None)
             shim.release(code)
+    if ablated:
+        say(WARNING)  # again: the start's line may be far above
     if supervisor.launcher_lost:
         # MPI_Finalize would wait for a Hydra that is gone; the shim ends together with this agent.
         os._exit(code)
     return code
+
+
+def _check_ablation(rendezvous: Rendezvous, settings: Settings, hosts: Nodes) -> bool:
+    """Says whether the network is left out; returns whether this rank has said so."""
+    first = rendezvous.rank == 0
+    rendezvous.agree(
+        "the check of HOROVOD_FT_ABLATE",
+        lambda: check_ablation(settings, hosts) if first else None,
+    )
+    if says := first and ablates_network(settings):
+        say(WARNING)
+    return says
 
 
 def _supervisor(

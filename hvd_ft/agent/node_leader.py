@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hvd_ft.agent.ablation import ablates_network
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.job.placement import Nodes
@@ -54,6 +55,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         one_endpoint=bool(why),
         most_gathered=settings.gather_bytes,
         ring_segment=settings.ring_segment_bytes,
+        ablates_network=ablates_network(settings),
     )
     leader.set_waits(settings.yield_seconds, settings.nap_seconds)
     return leader

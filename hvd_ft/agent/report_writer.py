@@ -30,6 +30,7 @@ class Journal:
         job: its id.
         command: the worker's command line.
         hosts: the host of each rank.
+        ablated: what is left out for a measurement; "" if nothing is.
         generation: of the agent that writes.
     """
 
@@ -41,6 +42,7 @@ class Journal:
         *,
         command: Sequence[str],
         hosts: Sequence[str],
+        ablated: str = "",
         generation: int,
     ) -> None:
         self._path = path
@@ -58,6 +60,7 @@ class Journal:
                     "date": datetime.now(UTC).isoformat(timespec="seconds"),
                     "command": list(command),
                     "hosts": list(hosts),
+                    **({"ablated": ablated} if ablated else {}),
                 }
             )
 

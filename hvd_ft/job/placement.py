@@ -31,7 +31,7 @@ class Nodes:
             if hosts[first] in hosts[:first]:
                 raise HvdFtError(
                     f"the ranks of {hosts[first]} are not consecutive (rank {first} is there, "
-                    f"rank {first - 1} is not): name each host once, as in -H n0:4,n1:2"
+                    f"rank {first - 1} is not): have them placed host by host, as hvdft run does"
                 )
         return cls((*firsts, len(hosts)))
 

@@ -17,6 +17,7 @@ from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
+ABLATIONS = ("nothing", "network")  # the first one is the default
 ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 # Variables that are no settings: launcher, agents, workers and hook commands are given them.
 INTERNAL = frozenset(
@@ -258,6 +259,15 @@ class Settings:
         "When a variable [diverges](../how-to/divergence.md), which was equal on all ranks: `warn` "
         "says so, `stop` stops the job as well, `off` compares nothing.",
         shown="`warn`",
+    )
+    ablate: str = _setting(
+        functools.partial(values.choice, choices=ABLATIONS),
+        ABLATIONS[0],
+        "For measurement only. `network`: no sum leaves its node (in the flat topology, its rank), "
+        "so the training is as it would be without a network, and what it trains is of no use; see "
+        "[what the network costs](../how-to/tuning.md#what-the-network-costs). Rank 0's value "
+        "counts.",
+        shown="`nothing`",
     )
     message_timeout_seconds: float = _setting(
         values.seconds,

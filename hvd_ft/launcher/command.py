@@ -15,6 +15,7 @@ from rich.console import Console
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
+from hvd_ft.job.ring_order import host_order
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
@@ -214,7 +215,7 @@ def _run(options: argparse.Namespace) -> int:
         options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
     )
     options.num_proc, options.hosts = place.size, place.hosts
-    hosts = parse_hosts(options.hosts, options.num_proc) if options.hosts is not None else ()
+    hosts, reordered = _hosts(options.hosts, options.num_proc)
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
     environ = {**bootstrap, **os.environ}
     check_known(hosts, environ)
@@ -257,8 +258,8 @@ def _run(options: argparse.Namespace) -> int:
             autotune=autotune_environment(options, os.environ),
             **_resumed(options),
         )
-        if place.why:
-            say(place.why)
+        for line in filter(None, (place.why, reordered)):
+            say(line)
         if may_resize:
             return _run_resizing(options, job, console, live)
         if options.verbose:
@@ -269,6 +270,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
+
+
+def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
+    """Returns the hosts of -H in the order of their ranks, and what is to be said about it."""
+    return ((), "") if text is None else host_order(parse_hosts(text, size), size)
 
 
 def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host]) -> None:

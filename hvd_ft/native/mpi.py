@@ -107,6 +107,7 @@ class Leader:
         one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
         most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
         ring_segment: bytes of the largest message of the ring, for others; likewise.
+        ablates_network: whether sums stay on their nodes, for measurements; likewise.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Leader:
         one_endpoint: bool,
         most_gathered: int,
         ring_segment: int,
+        ablates_network: bool,
     ) -> None:
         handle = ffi.new("hvdft_leader **")
         _checked(
@@ -133,6 +135,7 @@ class Leader:
                 one_endpoint,
                 most_gathered,
                 ring_segment,
+                ablates_network,
                 handle,
             )
         )

@@ -178,7 +178,9 @@ def headline(report: Report) -> str:
     facts = report.facts
     by_host = groupby(facts.get("hosts", ()))
     hosts = ",".join(f"{host}:{len(list(ranks))}" for host, ranks in by_host)
+    ablated = facts.get("ablated")
     parts = [
+        f"{str(ablated).upper()} LEFT OUT, FOR MEASUREMENT ONLY" if ablated else "",
         f"job {facts['job']}",
         f"{facts.get('size', '?')} ranks" + (f" on {hosts}" if hosts else ""),
         f"begun {facts['date']}" if "date" in facts else "",

@@ -12,6 +12,6 @@ with hvd_ft.ring.Ring(MPI.COMM_WORLD) as ring:
 """
 
 from hvd_ft.ring.mpi_settings import prepare
-from hvd_ft.ring.ring import DTYPES, OPS, SEGMENT_BYTES, VARIANTS, Ring
+from hvd_ft.ring.ring import DTYPES, OPS, ORDERS, SEGMENT_BYTES, VARIANTS, Ring
 
-__all__ = ["DTYPES", "OPS", "SEGMENT_BYTES", "VARIANTS", "Ring", "prepare"]
+__all__ = ["DTYPES", "OPS", "ORDERS", "SEGMENT_BYTES", "VARIANTS", "Ring", "prepare"]

@@ -53,6 +53,31 @@ def why_one_thread(comm: Any) -> str:
     return f"fewer than two CPUs a member: {count} for {members}"
 
 
+def hosts_of(comm: Any) -> list[int]:
+    """Returns for each rank the lowest rank on its host.
+
+    Args:
+        comm: An mpi4py communicator; collective.
+    """
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    lowest, hosts = np.array([comm.rank], np.int32), np.empty(comm.size, np.int32)
+    node.Allreduce(MPI.IN_PLACE, lowest, MPI.MIN)
+    node.Free()
+    comm.Allgather(lowest, hosts)
+    return [int(host) for host in hosts]
+
+
+@cache
+def say_order_once(order: str, reason: str) -> None:
+    """Prints how a ring whose ranks are not together on their hosts is ordered, and why; once."""
+    if order == "hosts":
+        say(f"ring: ordered by host: {reason}")
+    else:
+        say(f"ring: ordered by rank, as order='ranks' asks: {reason}")
+
+
 @cache
 def providers() -> tuple[str, ...]:
     """Returns the libfabric providers that MPI has loaded; empty if it uses shared memory."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.ring_order import by_host, why_ordered
 from hvd_ft.native import mpi
 from hvd_ft.native.abi import constant
 from hvd_ft.ring import mpi_facts
@@ -17,6 +18,7 @@ TIMEOUT_SECONDS = 300.0
 OPS = ("sum", "min", "max", "prod")
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",
           "bool")  # fmt: skip
+ORDERS = ("hosts", "ranks")  # the first one is the default
 VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
 
 # `endpoints` if only MPI's own endpoint is available, and `endpoints` with a single one.
@@ -27,7 +29,7 @@ _kept: list[object] = []  # memory that MPI may still write to after a failure
 
 
 class Ring:
-    """A ring of all processes of a communicator, in the order of their ranks.
+    """A ring of all processes of a communicator; those of a host follow each other.
 
     Making and closing a ring and every call of `allreduce` are collective. A process may have
     several rings. Those with endpoints share them, so only one thread at a time may use any of
@@ -37,6 +39,8 @@ class Ring:
         variant: As asked for.
         endpoints: Number in use: 2, a thread and an endpoint for each direction, or 1.
         why: Why there is only one endpoint although one was not requested; otherwise "".
+        order: The communicator's ranks in the order of the ring, in which sums are formed. It
+            follows from the hosts alone, and is the same on all members.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Ring:
         segment_bytes: int = SEGMENT_BYTES,
         variant: str = "endpoints",
         timeout_seconds: float = TIMEOUT_SECONDS,
+        *,
+        order: str = ORDERS[0],
     ) -> None:
         """Creates the ring's communicators and its thread. Prints once what MPI supports.
 
@@ -61,13 +67,20 @@ class Ring:
                 receiving never overlap. The last two are for comparisons.
             timeout_seconds: `allreduce` fails after so long without progress. The variants for
                 comparisons have no timeout.
+            order: `hosts`: hosts in the order of their lowest ranks, and each host's ranks
+                together, so that one edge leads to a host and one away from it; `ranks`: the order
+                of ranks, whatever the network has to carry then.
 
         Raises:
             HvdFtError: An argument is wrong, MPI is not running or not ours, or the variant
                 is not possible with the MPI that is running.
         """
         _check(endpoints, segment_bytes, variant, timeout_seconds)
-        handle = _handle(comm)
+        if order not in ORDERS:
+            raise HvdFtError(
+                f"order={order!r} is not known to the ring: give {' or '.join(ORDERS)}"
+            )
+        _handle(comm)
         facts = mpi.facts()
         if not facts.running:
             raise HvdFtError(
@@ -90,11 +103,17 @@ class Ring:
             else:
                 self.endpoints = 2
             self.why = "" if endpoints == 1 else lack or few
+        hosts = mpi_facts.hosts_of(comm)
+        self.order = tuple(by_host(hosts) if order == "hosts" else range(comm.size))
         if _is_first():
             mpi_facts.say_once(facts, self.endpoints, self.why)
+            if reason := why_ordered(hosts):
+                mpi_facts.say_order_once(order, reason)
+        ordered = comm.Split(0, self.order.index(comm.rank))
         self._member: mpi.Member | None = mpi.Member(
-            handle, number, segment_bytes, round(timeout_seconds * 1e9)
+            _handle(ordered), number, segment_bytes, round(timeout_seconds * 1e9)
         )
+        ordered.Free()  # the member has duplicates
         atexit.register(self.close)  # the ring's thread must not outlive MPI
 
     def allreduce(self, array: np.ndarray, op: str = "sum") -> np.ndarray:

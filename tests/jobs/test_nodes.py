@@ -157,6 +157,27 @@ def test_a_worker_that_is_alone_on_its_node_dies_and_the_sums_are_right(
     assert len({hashed for _, _, hashed in sums}) == 1
 
 
+def test_a_host_that_is_named_several_times_has_its_ranks_together(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", "1")
+    report = tmp_path / "report.jsonl"
+    flags = ["-np", "5", "-H", "n0:1,n1:1,n2:1,n0:1,n1:4", "--topology", "flat"]
+    flags += ["--no-live", "--report", str(report), "--inject", "agent=1,op=30"]
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", *flags]
+    ended = cluster.hvdft("run", "--", *hvdft, sys.executable, SUMS, "60", "65536", "5")
+    assert ended.code == 0, ended.err
+    reason = "in the given order 5 of 5 edges of a ring would cross the network, by host only 3"
+    told = [line for line in ended.err.splitlines() if "ordered by host" in line]
+    assert told == [f"hvdft: ranks are ordered by host, n0:2,n1:2,n2:1: {reason}"]
+    assert "starting generation 1" in ended.err
+    begin, *_ = map(json.loads, report.read_text().splitlines())
+    assert begin["hosts"] == ["n0", "n0", "n1", "n1", "n2"]
+    found = re.findall(r"SUMS (\d) \d (\w+)", ended.out)
+    assert sorted(rank for rank, _ in found) == list("01234")
+    assert len({hashed for _, hashed in found}) == 1
+
+
 @pytest.mark.shows
 def test_a_worker_dies_and_the_weights_are_the_same(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,8 @@ import numpy as np
 
 import hvd_ft.ring
 from hvd_ft.errors import HvdFtError
-from hvd_ft.ring import DTYPES, OPS, Ring
+from hvd_ft.job.ring_order import by_host, edges_across
+from hvd_ft.ring import DTYPES, OPS, Ring, mpi_facts
 
 CHUNK_LINE = 64  # bytes; chunks are cut there
 NUMPY = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
@@ -57,8 +58,23 @@ def check_ring(ring, comm, counts, dtypes, ops):
                 array = arrays[comm.rank].copy()
                 assert ring.allreduce(array, op) is array
                 with np.errstate(all="ignore"):
-                    want = expected(arrays, op)
+                    want = expected([arrays[rank] for rank in ring.order], op)
                 assert same_bits(array, want), (ring.variant, dtype, op, count, array, want)
+
+
+def check_order(comm):
+    """Ranks are not together on their hosts; a ring puts them together, unless it may not."""
+    hosts = mpi_facts.hosts_of(comm)
+    order = by_host(hosts)
+    assert edges_across(hosts) > edges_across([hosts[rank] for rank in order]) > 0, hosts
+    for variant in ("endpoints", "serial"):
+        with Ring(comm, variant=variant) as ring:
+            assert ring.order == tuple(order)
+            check_ring(ring, comm, [1001], ["float32"], ["sum"])
+        with Ring(comm, variant=variant, order="ranks") as ring:
+            assert ring.order == tuple(range(comm.size))
+            check_ring(ring, comm, [1001], ["float32"], ["sum"])
+    fails("order='x'", lambda: Ring(comm, order="x"))
 
 
 def fails(part, call):
@@ -90,6 +106,30 @@ def check_errors(comm):
     fails("closed", lambda: ring.allreduce(np.zeros(3)))
 
 
+def check_all(comm, few):
+    check_errors(comm)
+    with Ring(comm, endpoints=2, segment_bytes=1000) as ring:  # rounded up to 1024
+        assert ring.endpoints == 2 and ring.why == "", ring.why
+        check_ring(ring, comm, few, DTYPES, OPS)
+        check_ring(ring, comm, [300_007], ["float32"], ["sum"])
+    with Ring(comm, endpoints=2, segment_bytes=1) as ring:
+        check_ring(ring, comm, [5000], ["float64"], ["prod"])
+    for variant in ("serial", "irecv_send_wait"):
+        with Ring(comm, variant=variant) as ring:
+            check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+    with Ring(comm, endpoints=1, segment_bytes=1 << 14) as ring:
+        assert ring.endpoints == 1 and ring.why == ""
+        check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+    os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+    with Ring(comm) as ring:
+        assert ring.endpoints == 1 and "fewer than two CPUs" in ring.why, ring.why
+        check_ring(ring, comm, few, ["float32"], ["sum"])
+    fails("prepare(endpoints=1)", lambda: Ring(comm, variant="threads"))
+    part = comm.Split(comm.rank % 2, -comm.rank)  # rings of some, in another order
+    with Ring(part, endpoints=2) as ring:
+        check_ring(ring, part, few, ["int64"], ["max"])
+
+
 def main():
     mode = sys.argv[1]
     if mode != "unprepared":
@@ -101,6 +141,10 @@ def main():
     if mode == "threads":
         with Ring(comm, variant="threads", segment_bytes=1 << 10) as ring:
             check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
+    elif mode in ("apart", "dealt"):
+        if mode == "dealt":  # as if this host were two
+            mpi_facts.hosts_of = lambda comm: [rank % 2 for rank in range(comm.size)]
+        check_order(comm)
     elif mode == "unprepared":
         with Ring(comm) as ring:
             assert ring.endpoints == 1 and "prepare()" in ring.why
@@ -117,27 +161,7 @@ def main():
         comm.Barrier()
         MPI.COMM_WORLD.Abort(3)  # a message is on its way for ever
     else:
-        check_errors(comm)
-        with Ring(comm, endpoints=2, segment_bytes=1000) as ring:  # rounded up to 1024
-            assert ring.endpoints == 2 and ring.why == "", ring.why
-            check_ring(ring, comm, few, DTYPES, OPS)
-            check_ring(ring, comm, [300_007], ["float32"], ["sum"])
-        with Ring(comm, endpoints=2, segment_bytes=1) as ring:
-            check_ring(ring, comm, [5000], ["float64"], ["prod"])
-        for variant in ("serial", "irecv_send_wait"):
-            with Ring(comm, variant=variant) as ring:
-                check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
-        with Ring(comm, endpoints=1, segment_bytes=1 << 14) as ring:
-            assert ring.endpoints == 1 and ring.why == ""
-            check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
-        os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
-        with Ring(comm) as ring:
-            assert ring.endpoints == 1 and "fewer than two CPUs" in ring.why, ring.why
-            check_ring(ring, comm, few, ["float32"], ["sum"])
-        fails("prepare(endpoints=1)", lambda: Ring(comm, variant="threads"))
-        part = comm.Split(comm.rank % 2, -comm.rank)  # rings of some, in another order
-        with Ring(part, endpoints=2) as ring:
-            check_ring(ring, part, few, ["int64"], ["max"])
+        check_all(comm, few)
     if comm.rank == 0:
         print("good", flush=True)
 

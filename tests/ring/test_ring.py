@@ -1,5 +1,6 @@
 """The ring over MPI, on ranks of one host."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -54,6 +55,22 @@ def test_without_preparation_there_is_one_endpoint_and_it_is_said(run_hvdft: Run
     assert ended.err.count("1 endpoint in use (MPI was started without split threads") == 1
 
 
+@pytest.mark.parametrize("ranks", [4, 5])
+def test_a_ring_orders_itself_by_host(run_hvdft: RunHvdft, ranks: int) -> None:
+    ended = run(run_hvdft, ranks, "dealt")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    told = [line for line in ended.err.splitlines() if "ordered by" in line]
+    across = ranks if ranks % 2 == 0 else ranks - 1
+    reason = (
+        f"in the given order {across} of {ranks} edges of a ring would cross the network, by host "
+        "only 2"
+    )
+    assert told == [
+        f"hvdft: ring: ordered by host: {reason}",
+        f"hvdft: ring: ordered by rank, as order='ranks' asks: {reason}",
+    ]
+
+
 def test_a_member_that_does_not_come_is_an_error(run_hvdft: RunHvdft) -> None:
     ended = run(run_hvdft, 2, "timeout")
     assert ended.code != 0 and ended.out.startswith("good\n"), ended.err
@@ -85,3 +102,11 @@ def test_on_several_nodes(cluster: Cluster, tmp_path: Path) -> None:
     ended = cluster.hvdft("run", "--", *command, "endpoints")
     assert (ended.code, ended.out) == (0, "good\n"), ended.err
     assert "tcp, 2 endpoints in use" in ended.err
+
+
+def test_on_nodes_that_have_ranks_in_turn(cluster: Cluster) -> None:
+    start = [[":"] * bool(rank) + ["-host", f"n{rank % 3}", "-n", "1", sys.executable, SCRIPT,
+              "apart"] for rank in range(5)]  # fmt: skip
+    ended = cluster.hvdft("run", "--", "mpirun", *itertools.chain(*start))
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert "ordered by host: in the given order 5 of 5 edges" in ended.err

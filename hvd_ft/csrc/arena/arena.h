@@ -59,7 +59,8 @@ class Node {
   bool several() const { return file_.nodes > 1; }
   uint64_t number() const { return file_.node; }  // a member of the ring of nodes
   RingPlan plan(const Record& record) const {
-    return {file_.nodes, record.heap_bytes(), record.op.ring_segment, record.op.gathered != 0};
+    uint64_t members = record.op.ablated != 0 ? 1 : file_.nodes;
+    return {members, record.heap_bytes(), record.op.ring_segment, record.op.gathered != 0};
   }
   uint64_t limit() const { return file_.limit_bytes; }
   const std::string& dir() const { return dir_; }

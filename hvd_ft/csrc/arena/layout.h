@@ -286,6 +286,9 @@ struct OpHead {
   // the ring.
   uint64_t gathered = 0;
   uint64_t ring_segment = kRingSegmentBytes;  // of the ring between nodes; likewise
+  // 1 or 0, decided by the log writer: the network is left out for measurements, and every node's
+  // result is the sum of its own ranks.
+  uint64_t ablated = 0;
   uint64_t tail_bytes() const {
     return blocks * sizeof(uint64_t) + response_bytes + signature_bytes;
   }

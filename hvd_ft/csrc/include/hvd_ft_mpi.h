@@ -54,13 +54,14 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count,
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
 // everything; the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
-// (gather_plan.h); `ring_segment`: the largest message of the ring, for others. Of both that of
-// rank 0's leader counts. Collective over `communicator`, which has the leaders in the order of
-// nodes.
+// (gather_plan.h); `ring_segment`: the largest message of the ring, for others; `ablates_network`:
+// for measurements, no node's sums leave it. Of these three the values of rank 0's leader count.
+// Collective over `communicator`, which has the leaders in the order of nodes.
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
                                 int nodes, int communicator, int one_endpoint,
-                                uint64_t most_gathered, uint64_t ring_segment, hvdft_leader** out);
+                                uint64_t most_gathered, uint64_t ring_segment, int ablates_network,
+                                hvdft_leader** out);
 // How long its threads that wait for MPI only yield before they nap between two looks, and how long
 // such a nap is at most in an ordinary wait (mpi/nap.h). At any time, from any thread.
 HVDFT_API void hvdft_leader_set_waits(hvdft_leader* leader, uint64_t yield_ns,

@@ -83,7 +83,7 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t 
 
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
                       int communicator, int one_endpoint, uint64_t most_gathered,
-                      uint64_t ring_segment, hvdft_leader** out) {
+                      uint64_t ring_segment, int ablates_network, hvdft_leader** out) {
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   return guarded([&] {
@@ -91,7 +91,7 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                              communicator,
                              {firsts, firsts + nodes + 1},
                              one_endpoint != 0,
-                             {most_gathered, ring_segment}}};
+                             {most_gathered, ring_segment, ablates_network != 0}}};
   });
 }
 

@@ -113,6 +113,23 @@ bool NodeReceiver::step() {
   return take_oldest() || moved;
 }
 
+// Begins the op whose messages come next. An ablated op, of which nothing comes, is complete when
+// this node's ranks have reduced it: only then the receiver passes it, and publishes what follows.
+bool NodeReceiver::begin_op() {
+  while (!receiver_.begun()) {
+    const Record* record = member_.record(receiver_.op());
+    if (record == nullptr) return false;
+    RingPlan plan = member_.plan(*record);
+    bool ablated = record->op.ablated != 0;
+    if (ablated && ready_.count(member_, *record, plan) < plan.inputs()) return false;
+    receiver_.begin(plan);
+    if (!ablated) continue;
+    member_.log().received.publish(receiver_.at());
+    publish_final(receiver_.at());
+  }
+  return true;
+}
+
 void NodeReceiver::poke() {
   bool polls_ring = false, polls_gather = gatherer_.waits_for_mpi();
   for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
@@ -170,11 +187,11 @@ bool NodeReceiver::has_come() {
 }
 
 bool NodeReceiver::take_oldest() {
-  if (on_their_way_.empty() || !has_come()) return false;
+  bool come = !on_their_way_.empty() && has_come();
+  if (!begin_op() || !come) return false;
   const Expected expected = on_their_way_.oldest().what;
   const Record& record = *expected.record;
   const Incoming& in = expected.in;
-  while (!receiver_.begun()) receiver_.begin(member_.plan(*member_.record(receiver_.op())));
   bool waits = in.adds || in.completes;
   if (waits && ready_.count(member_, record, receiver_.plan()) <= in.input) return false;
   if (in.adds) add(record, in);

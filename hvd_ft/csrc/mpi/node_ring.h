@@ -71,6 +71,7 @@ class NodeReceiver {
   bool expect_next();
   bool may_come(const Incoming& next) const;
   char* place_for(const Incoming& next);
+  bool begin_op();
   bool has_come();
   bool take_oldest();
   void add(const Record& record, const Incoming& in);

@@ -89,7 +89,7 @@ std::vector<std::pair<uint64_t, uint64_t>> LogStore::ranges_of(const Record& rec
                                                                uint64_t offset) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges = {{offset, record.bytes()},
                                                        {record.result_offset, record.heap_bytes()}};
-  if (node_.several()) {
+  if (record.partial_offset != record.result_offset) {
     ranges.emplace_back(record.partial_offset, partial_bytes(record, node_.plan(record)));
   }
   return ranges;
@@ -130,7 +130,7 @@ int LogStore::append(const OpHead& op, const char* tail) {
   int code = give(record.heap_bytes(), what, &record.result_offset);
   if (code != HVDFT_OK) return code;
   record.partial_offset = record.result_offset;
-  if (node_.several()) {
+  if (plan.members() > 1) {
     code = give(partial_bytes(record, plan), what, &record.partial_offset);
     if (code != HVDFT_OK) return code;
   }

@@ -149,7 +149,12 @@ int LogWriter::append(uint64_t count) {
     OpHead op;
     std::memcpy(&op, at, sizeof op);
     at += sizeof op;
-    op.gathered = is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
+    // What has no data, as a barrier, and broadcasts go on to all nodes: ranks stay in step, and
+    // begin with the same variables.
+    op.ablated =
+        rules_.ablates_network && node_.several() && op.kind == HVDFT_REDUCE && op.result_bytes > 0;
+    op.gathered = op.ablated == 0 &&
+                  is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
     op.ring_segment = std::clamp(rules_.ring_segment, kLeastRingSegment, kMostRingSegment);
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;

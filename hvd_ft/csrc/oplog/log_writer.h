@@ -19,6 +19,7 @@ namespace hvdft {
 struct TravelRules {
   uint64_t most_gathered = 0;                 // ops of up to so many bytes are gathered
   uint64_t ring_segment = kRingSegmentBytes;  // the largest message of the ring, for others
+  bool ablates_network = false;               // for measurements: sums stay on their nodes
 };
 
 class LogWriter {

@@ -5,6 +5,9 @@
 In op i rank r gives 2^r · (i mod 7 + 1) in every element, so a contribution that is there twice, or
 missing, shows in the sum. A wrong result ends the script with 3. At the end it prints a hash of all
 results. Each op is followed by so many seconds of what a training would compute.
+
+With HOROVOD_FT_ABLATE=network, in the flat topology, every rank gets what it gave; and every third
+op is a broadcast, which the network carries all the same.
 """
 
 import os
@@ -35,6 +38,7 @@ class Script:
         self.rank, self.ranks = core.hvdft_worker_rank(), core.hvdft_worker_size()
         self.ops, self.size, self.every, self.seconds = ops, size, every, seconds
         self.next, self.hash = 0, 0
+        self.ablated = os.environ.get("HOROVOD_FT_ABLATE") == "network"
         self.term, self.announced, self.counted = -1, -1, 0
         self.input, self.result = np.zeros(size // 4, np.float32), np.zeros(size // 4, np.float32)
 
@@ -92,7 +96,20 @@ class Script:
         name = ffi.new("char[]", f"op {self.next}".encode())
         op = ffi.new("hvdft_op *", {"result_bytes": self.size, "signature": name})
         op.kind, op.dtype = abi.constant("HVDFT_REDUCE"), abi.constant("HVDFT_FLOAT32")
+        if self.broadcasts():
+            op.kind, op.root = abi.constant("HVDFT_COPY"), self.root()
         check(core.hvdft_worker_propose(self.term, op, 1))
+
+    def broadcasts(self) -> bool:
+        return self.ablated and self.next % 3 == 2
+
+    def root(self) -> int:
+        return self.next % self.ranks
+
+    def wanted(self) -> float:
+        if self.broadcasts():
+            return 2.0 ** self.root()
+        return 2.0**self.rank if self.ablated else 2.0**self.ranks - 1
 
     def execute(self) -> None:
         factor = float(self.next % 7 + 1)
@@ -115,7 +132,7 @@ class Script:
                 break
             check(core.hvdft_worker_wait(ticket, 10_000))
         core.hvdft_worker_executed(self.next)
-        if not (self.result == (2.0**self.ranks - 1) * factor).all():
+        if not (self.result == self.wanted() * factor).all():
             os.write(2, f"WRONG sum in op {self.next} on rank {self.rank}\n".encode())
             core.hvdft_worker_orderly_exit()
             sys.exit(3)

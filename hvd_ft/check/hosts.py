@@ -1,0 +1,23 @@
+"""Checks the order of a job's hosts: which edges of a ring of its ranks cross the network."""
+
+from hvd_ft.job.hosts import host_list, parse_hosts
+from hvd_ft.job.ring_order import edges_across, host_order
+
+
+def describe_order(text: str) -> str:
+    """Returns what `hvdft run -H` makes of hosts, in a line.
+
+    Args:
+        text: In the form of -H; every slot takes a rank.
+
+    Raises:
+        HvdFtError: It is not a list of hosts.
+    """
+    given = parse_hosts(text, 0)
+    size = sum(host.slots for host in given)
+    hosts, reordered = host_order(given, size)
+    across = edges_across([host.name for host in hosts for _ in range(host.slots)])
+    return reordered or (
+        f"ranks are in the order of {host_list(hosts)}: {across} of {size} edges of a ring cross "
+        "the network"
+    )
