@@ -1,5 +1,5 @@
 // The leader of a node: the agent that speaks for it to the other nodes. It runs the mirror and the
-// ring's two halves, each with a thread and an endpoint of its own; or, where CPUs are few, one
+// ring's two halves, each with a thread and endpoints of its own; or, where CPUs are few, one
 // thread and one endpoint for all three. The op log goes with the mirror: its log writer on rank
 // 0's node, a copy on others.
 #ifndef HVD_FT_LEADER_H
@@ -21,10 +21,10 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `most_gathered`: see
-  // log_writer.h.
+  // which has the nodes' leaders. The same for all of them: `one_endpoint`; and `connections`, of
+  // each edge of the ring. `most_gathered`: see log_writer.h.
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-         bool one_endpoint, uint64_t most_gathered);
+         bool one_endpoint, int connections, uint64_t most_gathered);
 
   // Waits until all nodes have received everything and their leaders have called this too; ends the
   // threads. False: that did not happen in time, or an op was under way, so MPI may still use this
@@ -34,11 +34,12 @@ class Leader {
   // The links of this node, and their counts so far.
   struct Link {
     int peer, kind;  // HVDFT_LINK_*
-    const LinkCounts* counts;
+    uint64_t begun, posted, arrived;
   };
   std::vector<Link> links() const;
 
  private:
+  Edge edge(int number, int connections) const;
   void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
@@ -49,8 +50,8 @@ class Leader {
   std::optional<LogStore> store_;            // … and on others
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges
-  Endpoint* gather_ = nullptr;               // of the receiving half
+  std::vector<Endpoint*> out_, in_;  // of the ring's two edges
+  Endpoint* gather_ = nullptr;       // of the receiving half
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;
