@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hvd_ft.agent.ablation import ablates_network
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.install.environment import connections_of, endpoints_for
 from hvd_ft.job.placement import Nodes
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
@@ -15,8 +17,27 @@ if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader
 
 _THREADS = 3  # of a leader, unless one serves for everything
-_ENDPOINTS = 4  # each thread has its own, and the one that receives another for gathered ops
 _LEAVE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """What leaders use.
+
+    Attributes:
+        one: whether one thread and endpoint does everything.
+        connections: of each edge of the ring, with an endpoint each.
+        why: it is one, or there are fewer connections than asked for; otherwise "".
+    """
+
+    one: bool
+    connections: int
+    why: str
+
+    @property
+    def in_use(self) -> int:
+        """Those that a leader calls: of its edges, of the mirror, of gathered ops."""
+        return 1 if self.one else 2 * self.connections + 2
 
 
 def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
@@ -32,27 +53,34 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     nodes, settings = context.nodes, context.settings
     if len(nodes) == 1:
         return None
-    mine = [settings.endpoints, sorted(os.sched_getaffinity(0))]
-    told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
-    asked = told[0][0]  # all take rank 0's value, whatever their own settings
-    why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else ""
-    if asked == "auto":
-        why = why_one_endpoint(context.hosts, nodes, [cpus for _, cpus in told])
-    communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
-    if communicator is None:
-        return None
     from hvd_ft.native import mpi
     from hvd_ft.ring import mpi_facts  # loads MPI, which takes time
 
+    facts = mpi.facts()
+    lack = mpi_facts.why_no_endpoints(facts)
+    asked = [settings.endpoints, settings.connections]
+    mine = [*asked, facts.endpoints, lack, sorted(os.sched_getaffinity(0))]
+    told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
+    # All take rank 0's settings, whatever their own, and what MPI has everywhere.
+    endpoints = choose_endpoints(
+        *told[0][:2],
+        available=min(has for _, _, has, _, _ in told),
+        lack=next((lack for _, _, _, lack, _ in told if lack), ""),
+        few_cpus=why_few_cpus(context.hosts, nodes, [cpus for *_, cpus in told]),
+    )
+    communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
+    if communicator is None:
+        return None
     if rendezvous.rank == 0 and settings.generation == 0:
-        mpi_facts.say_once(mpi.facts(), 1 if why else _ENDPOINTS, why)
+        mpi_facts.say_once(facts, endpoints.in_use, endpoints.why)
     leader = mpi.Leader(
         context.arenas,
         context.job,
         context.rank,
         nodes.firsts,
         communicator,
-        one_endpoint=bool(why),
+        one_endpoint=endpoints.one,
+        connections=endpoints.connections,
         most_gathered=settings.gather_bytes,
         ring_segment=settings.ring_segment_bytes,
         ablates_network=ablates_network(settings),
@@ -61,7 +89,32 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     return leader
 
 
-def why_one_endpoint(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
+def choose_endpoints(
+    asked: str, connections: int, *, available: int, lack: str, few_cpus: str
+) -> Endpoints:
+    """Chooses what leaders use; pure.
+
+    Args:
+        asked: HOROVOD_FT_ENDPOINTS.
+        connections: HOROVOD_FT_CONNECTIONS.
+        available: the endpoints that MPI says it has.
+        lack: why MPI gives threads no endpoints of their own; "" if it does.
+        few_cpus: why a thread for each part would be slower; "" if it would not.
+    """
+    why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else lack
+    why = why or (few_cpus if asked == "auto" else "")
+    possible = connections_of(available)
+    if not why and possible == 0:
+        why = f"MPI was started with {available} endpoints, and {endpoints_for(1)} are needed"
+    if why:
+        return Endpoints(True, 1, why)
+    if connections > possible:
+        needed = endpoints_for(connections)
+        why = f"MPI was started with {available} endpoints, and {needed} are needed"
+    return Endpoints(False, min(connections, possible), why)
+
+
+def why_few_cpus(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
     """Returns why leaders use a single thread and endpoint; "" where each part has its own.
 
     Threads without a CPU of their own wait for each other, and small ops wait for all of them: with

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import ENDPOINTS
+from hvd_ft.install.environment import split_threads
 from hvd_ft.shim.client import ShimClient
 
 FINALIZE_TIMEOUT_SECONDS = 20.0
@@ -54,7 +54,7 @@ class Rendezvous:
                 several = several or (flat and self.size > 1)
                 mpi4py.rc.thread_level = "multiple" if several else "funneled"
                 if several:
-                    os.environ.update(ENDPOINTS)
+                    os.environ.update(split_threads(os.environ))
                 mpi4py.rc.finalize = False
                 with warnings.catch_warnings():
                     # Errors of other MPIs' launchers: foreign_launcher.py puts them into one line.

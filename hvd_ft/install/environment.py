@@ -12,9 +12,10 @@ from pathlib import Path
 from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install import horovod_source
-from hvd_ft.install.fabric import choose_provider, fast_devices
+from hvd_ft.install.fabric import choose_provider, fast_devices, why_no_endpoints
 from hvd_ft.install.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
 from hvd_ft.job import pinning
+from hvd_ft.job.settings import Settings
 
 _MPIEXEC = "mpiexec.hydra"
 _REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
@@ -26,14 +27,42 @@ _ONE_HOST = {
 }
 
 
-# Endpoints of an agent: the main thread's, one for each colour of the ring's edges, the mirror's,
-# that of gathered ops.
-# TensorFlow loads OpenMP, so the threading runtime has to be named.
-ENDPOINTS = {
-    "I_MPI_THREAD_SPLIT": "1",
-    "I_MPI_THREAD_RUNTIME": "generic",
-    "I_MPI_THREAD_MAX": "6",
-}
+# Endpoints of an agent: the main thread's, the mirror's, that of gathered ops, and for each
+# connection of the ring's edges one for each of their colours (mpi/leader.cc).
+_OTHER_ENDPOINTS, _COLOURS = 3, 3
+
+
+def endpoints_for(connections: int) -> int:
+    """Returns the endpoints that an agent needs with so many connections of each edge."""
+    return _OTHER_ENDPOINTS + _COLOURS * connections
+
+
+def connections_of(endpoints: int) -> int:
+    """Returns the connections of each edge for which so many endpoints are enough."""
+    return max(endpoints - _OTHER_ENDPOINTS, 0) // _COLOURS
+
+
+def split_into(endpoints: int) -> dict[str, str]:
+    """Returns the variables by which MPI has so many endpoints; with 1, threads are not split."""
+    if endpoints == 1:
+        return {"I_MPI_THREAD_SPLIT": "0"}
+    return {
+        "I_MPI_THREAD_SPLIT": "1",
+        # Named, because Intel MPI would ask OpenMP for threads if the process has loaded it, as
+        # TensorFlow does.
+        "I_MPI_THREAD_RUNTIME": "generic",
+        "I_MPI_THREAD_MAX": str(endpoints),
+    }
+
+
+def split_threads(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables by which MPI has the endpoints that agents need, if it can have any.
+
+    Args:
+        environ: The user's settings.
+    """
+    needed = endpoints_for(Settings.from_env(environ).connections)
+    return split_into(1 if why_no_endpoints(environ) else needed)
 
 
 # Over TCP an endpoint of MPI has buffers of 17 MB for one-sided communication, which agents do not
@@ -76,7 +105,7 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         # Lets a Horovod that was built against an Intel MPI outside the environment find it.
         "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
         **(_ONE_HOST if one_host else _network()),
-        **ENDPOINTS,
+        **split_threads(os.environ),
         # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 INFINIBAND = Path("/sys/class/infiniband")
 _VARIABLES = ("FI_PROVIDER", "I_MPI_OFI_PROVIDER")
+_WITHOUT_ENDPOINTS = "mlx"
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,17 @@ def choose_provider(environ: Mapping[str, str], devices: list[str]) -> Provider:
     if devices:
         return Provider(None, f"this host has {', '.join(devices)}")
     return Provider("tcp", "this host has no InfiniBand")
+
+
+def why_no_endpoints(environ: Mapping[str, str]) -> str:
+    """Returns why threads cannot have endpoints of their own; "" if nothing is known against it.
+
+    With such a provider and split threads MPI does not start.
+
+    Args:
+        environ: the user's.
+    """
+    for variable in _VARIABLES:
+        if _WITHOUT_ENDPOINTS in re.split(r"[^\w.-]+", environ.get(variable, "")):
+            return f"the provider {_WITHOUT_ENDPOINTS} of {variable} has none for threads"
+    return ""

@@ -114,13 +114,20 @@ def seconds(
 
 
 def count(
-    env: Mapping[str, str], name: str, default: int, *, least: int = 0, zero: str = ""
+    env: Mapping[str, str],
+    name: str,
+    default: int,
+    *,
+    least: int = 0,
+    most: int = 9999,
+    zero: str = "",
 ) -> int:
-    """Reads a number of things, `least` or more; `zero` says what 0 means."""
+    """Reads a number of things, from `least` to `most`; `zero` says what 0 means."""
     value = env.get(name)
     if not value:
         return default
-    if re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is None or int(value) < least:
+    whole = re.fullmatch(r"[0-9]{1,4}", value.strip(), re.ASCII) is not None
+    if not whole or not least <= int(value) <= most:
         meaning = f" ({zero})" if zero else ""
-        raise _wrong(name, value, f"a whole number from {least}{meaning} to 9999")
+        raise _wrong(name, value, f"a whole number from {least}{meaning} to {most}")
     return int(value)

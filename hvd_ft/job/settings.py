@@ -16,6 +16,7 @@ from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
 MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
+MOST_CONNECTIONS = 8
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
 ABLATIONS = ("nothing", "network")  # the first one is the default
 ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
@@ -203,6 +204,14 @@ class Settings:
         "`auto`: 3 where every host has a CPU for each of its ranks and for these three. Rank 0's "
         "value counts; the job says at its start which it uses, and why if only one.",
         shown="`auto`",
+    )
+    connections: int = _setting(
+        functools.partial(values.count, least=1, most=MOST_CONNECTIONS),
+        1,
+        "Connections between the agents of neighbouring nodes, each with an endpoint, over which "
+        "the messages of large ops take turns: 1 to 8. More than one where a single connection "
+        "cannot fill the link ([several connections](../how-to/tuning.md#several-connections)). "
+        "With one endpoint for everything there is one. The same on all hosts.",
     )
     gather_bytes: int = _setting(
         functools.partial(

@@ -5,7 +5,7 @@ because its library needs MPI, and a worker must not even look for it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
@@ -68,28 +68,55 @@ def facts() -> Facts:
     )
 
 
+@dataclass(frozen=True)
+class RingOptions:
+    """How a ring is to be; the same on all its members.
+
+    Attributes:
+        variant: `HVDFT_RING_…`.
+        rings: Number that carry large arrays side by side.
+        both_ways: Whether every other one goes backwards.
+        segment_bytes: The largest message.
+        timeout_ns: Of a wait in which nothing moves.
+    """
+
+    variant: int
+    rings: int
+    both_ways: bool
+    segment_bytes: int
+    timeout_ns: int
+
+
 class Member:
     """This process's member of a ring; creating, using and closing it are collective."""
 
-    def __init__(
-        self, communicator: int, variant: int, segment_bytes: int, timeout_ns: int
-    ) -> None:
+    def __init__(self, communicator: int, options: RingOptions) -> None:
         handle = ffi.new("hvdft_ring **")
-        _checked(
-            mpi_library().hvdft_ring_open(
-                _handle(communicator), variant, segment_bytes, timeout_ns, handle
-            )
-        )
+        given = ffi.new("hvdft_ring_options *", asdict(options))
+        _checked(mpi_library().hvdft_ring_open(_handle(communicator), given, handle))
         self._handle: Any = handle[0]
 
-    def allreduce(self, address: int, count: int, dtype: int, op: int) -> None:
-        """Reduces ``count`` elements at ``address`` in place."""
+    def allreduce(
+        self, addresses: Sequence[int], counts: Sequence[int], dtype: int, op: int
+    ) -> None:
+        """Reduces arrays of one type in place, all at once.
+
+        Args:
+            addresses: Of the arrays.
+            counts: Their elements.
+            dtype: `HVDFT_FLOAT32` etc.
+            op: `HVDFT_SUM` etc.
+        """
         assert self._handle is not None
-        data = ffi.cast("void *", address)
-        _checked(mpi_library().hvdft_ring_allreduce(self._handle, data, count, dtype, op))
+        data = ffi.new("void *[]", [ffi.cast("void *", address) for address in addresses])
+        _checked(
+            mpi_library().hvdft_ring_allreduce(
+                self._handle, data, list(counts), len(addresses), dtype, op
+            )
+        )
 
     def close(self) -> None:
-        """Ends the thread and frees the communicators."""
+        """Ends the threads and frees the communicators."""
         if self._handle:
             mpi_library().hvdft_ring_close(self._handle)
             self._handle = None
@@ -105,6 +132,7 @@ class Leader:
         firsts: the first rank of every node, and the number of ranks.
         communicator: MPI's handle of the leaders' communicator.
         one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
+        connections: that carry each edge of the ring, with an endpoint each; the same for all.
         most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
         ring_segment: bytes of the largest message of the ring, for others; likewise.
         ablates_network: whether sums stay on their nodes, for measurements; likewise.
@@ -119,6 +147,7 @@ class Leader:
         communicator: int,
         *,
         one_endpoint: bool,
+        connections: int,
         most_gathered: int,
         ring_segment: int,
         ablates_network: bool,
@@ -133,6 +162,7 @@ class Leader:
                 len(firsts) - 1,
                 _handle(communicator),
                 one_endpoint,
+                connections,
                 most_gathered,
                 ring_segment,
                 ablates_network,

@@ -8,35 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from hvd_ft.install import fabric
 from hvd_ft.native.mpi import Facts
-from hvd_ft.ring.mpi_settings import ENDPOINTS
 from hvd_ft.system.say import say
 
-_NO_MULTIPLE_ENDPOINTS = "mlx"
 _MOST_CPUS = 1 << 16
 
 
-def why_one_endpoint(facts: Facts, members: int) -> str:
-    """Returns why a ring of this size cannot have two endpoints a member; "" if it can."""
-    return why_fewer_endpoints(facts, ENDPOINTS - 1 if members % 2 == 0 else ENDPOINTS)
+def why_no_endpoints(facts: Facts, remedy: str = "") -> str:
+    """Returns why MPI gives threads no endpoints of their own; "" if it does.
+
+    Args:
+        facts: Of MPI, which counts its endpoints itself.
+        remedy: If it could have some.
+    """
+    if facts.endpoints > 1:
+        return ""
+    if not facts.multithreaded:
+        return "MPI was started without MPI_THREAD_MULTIPLE"
+    return fabric.why_no_endpoints(os.environ) or "MPI was started without split threads" + remedy
 
 
 def why_fewer_endpoints(facts: Facts, endpoints: int) -> str:
     """Returns why this MPI does not give a process so many endpoints; "" if it does."""
-    if not facts.multithreaded:
-        return "MPI was started without MPI_THREAD_MULTIPLE"
-    if facts.endpoints < endpoints:
-        return "MPI was started without split threads: call hvd_ft.ring.prepare() before mpi4py"
-    if _NO_MULTIPLE_ENDPOINTS in providers():
-        return "libfabric's provider mlx has no multiple endpoints: choose another"
-    return ""
+    if facts.multithreaded and facts.endpoints >= endpoints:
+        return ""
+    few = f"MPI was started with {facts.endpoints} endpoints, and {endpoints} are needed"
+    return why_no_endpoints(facts) or few
 
 
-def why_one_thread(comm: Any) -> str:
-    """Returns why two threads a member would be slower on this node; "" if they would not.
+def why_few_cpus(comm: Any, threads: int) -> str:
+    """Returns why so many threads a member would be slower on this node; "" if they would not.
 
     Args:
         comm: An mpi4py communicator of the ring's members; collective.
+        threads: Of each member.
     """
     from mpi4py import MPI
 
@@ -48,9 +54,10 @@ def why_one_thread(comm: Any) -> str:
     node.Allreduce(MPI.IN_PLACE, cpus, MPI.MAX)
     node.Free()
     count = int(cpus.sum())
-    if count >= 2 * members:
+    if count >= threads * members:
         return ""
-    return f"fewer than two CPUs a member: {count} for {members}"
+    few = "two" if threads == 2 else str(threads)
+    return f"fewer than {few} CPUs a member: {count} for {members}"
 
 
 def hosts_of(comm: Any) -> list[int]:
@@ -86,14 +93,24 @@ def providers() -> tuple[str, ...]:
 
 
 @cache
-def say_once(facts: Facts, endpoints: int, why: str) -> None:
-    """Prints one line for the user; once in a process for the same findings."""
+def say_once(facts: Facts, endpoints: int, why: str, rings: int = 1) -> None:
+    """Prints one line for the user; once in a process for the same findings.
+
+    Args:
+        facts: Of MPI.
+        endpoints: In use, in each ring.
+        why: It is so few, or there are fewer rings than asked for; or "".
+        rings: In use.
+    """
     kind = Path(facts.file).parent.name
     if kind not in ("release_mt", "debug", "debug_mt"):
         kind = "release"
-    fabric = f"libfabric {'+'.join(providers())}" if providers() else "shared memory"
-    use = f"{endpoints} endpoint{'s' * (endpoints > 1)} in use"
+    way = f"libfabric {'+'.join(providers())}" if providers() else "shared memory"
+    of = f", MPI has {facts.endpoints}" if facts.endpoints > 1 else ""
+    use = f"{endpoints} endpoint{'s' * (endpoints > 1)}"
+    if rings > 1:
+        use = f"{rings} rings with {use} each"
     say(
-        f"ring: {facts.library}, library kind {kind}, {fabric}, {use}"
+        f"ring: {facts.library}, library kind {kind}, {way}, {use} in use{of}"
         + (f" ({why})" if why else "")
     )

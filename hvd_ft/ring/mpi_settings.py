@@ -6,47 +6,52 @@ import sys
 
 from hvd_ft.errors import HvdFtError
 
-# One for each of the two colours of edges, one for the last edge of an odd ring, and number 0,
-# which is left to the program's own communicators.
-ENDPOINTS = 4
+MOST_RINGS = 8
+# Number 0 is left to the program's own communicators. A ring with two endpoints a member needs one
+# for each of the two colours of edges, and one for the last edge of an odd ring.
+_PROGRAM, _COLOURS = 1, 3
 # MPI's own blocking calls yield: a polling wait takes the core from the processes it waits for.
 _PATIENT = {"I_MPI_THREAD_YIELD": "3"}
 
 
-def split_threads(endpoints: int) -> dict[str, str]:
-    """Returns the variables with which MPI starts so many endpoints; with 1, no split threads."""
-    if endpoints == 1:
-        return {"I_MPI_THREAD_SPLIT": "0"}
-    return {
-        "I_MPI_THREAD_SPLIT": "1",
-        # Explicit, because Intel MPI would ask OpenMP for threads if the process has loaded it.
-        "I_MPI_THREAD_RUNTIME": "generic",
-        "I_MPI_THREAD_MAX": str(endpoints),
-    }
-
-
-def prepare(endpoints: int = 2) -> None:
+def prepare(endpoints: int = 2, rings: int = 1) -> None:
     """Sets the environment for MPI_Init; call it before `from mpi4py import MPI`.
 
     Variables that are set already stay unchanged, except those that split threads.
 
     Args:
-        endpoints: 2, a send and a receive endpoint for each process; or 1, MPI without split
-            threads, which the ring variant `threads` needs.
+        endpoints: 2, a send and a receive endpoint for each process in each ring; or 1, one for
+            both. With one ring that is MPI without split threads, which the ring variant `threads`
+            needs.
+        rings: As many as a `Ring` may have side by side, 1 to 8. Every endpoint takes memory, over
+            TCP some 35 MB at most.
 
     Raises:
-        HvdFtError: MPI is already initialised, or `endpoints` is neither 1 nor 2.
+        HvdFtError: MPI is already initialised, `endpoints` is neither 1 nor 2, or `rings` is not 1
+            to 8.
     """
     if endpoints not in (1, 2):
         raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1 or 2")
+    check_rings(rings)
     if mpi_is_running():
         raise HvdFtError(
             "MPI is running already, so it is too late to prepare it for the ring: "
             "call hvd_ft.ring.prepare() before 'from mpi4py import MPI'"
         )
-    os.environ.update(split_threads(ENDPOINTS if endpoints == 2 else 1))
+    from hvd_ft.install.environment import split_into
+    from hvd_ft.install.fabric import why_no_endpoints
+
+    numbers = _PROGRAM + rings * (_COLOURS if endpoints == 2 else 1)
+    unsplit = endpoints == rings == 1 or why_no_endpoints(os.environ)
+    os.environ.update(split_into(1 if unsplit else numbers))
     for name, value in {**_PATIENT, **_root(), **_provider()}.items():
         os.environ.setdefault(name, value)
+
+
+def check_rings(rings: int) -> None:
+    """Raises HvdFtError if `rings` is no number of rings."""
+    if not isinstance(rings, int) or not 1 <= rings <= MOST_RINGS:
+        raise HvdFtError(f"rings={rings!r} is not a number of rings: give 1 to {MOST_RINGS}")
 
 
 def mpi_is_running() -> bool:

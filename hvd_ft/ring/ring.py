@@ -1,6 +1,8 @@
-"""The public class: a ring of an MPI communicator's processes, and its allreduce."""
+"""The public class: a ring of an MPI communicator's processes, or several, and its allreduce."""
 
 import atexit
+from collections.abc import Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +13,8 @@ from hvd_ft.job.ring_order import by_host, why_ordered
 from hvd_ft.native import mpi
 from hvd_ft.native.abi import constant
 from hvd_ft.ring import mpi_facts
-from hvd_ft.ring.mpi_settings import mpi_is_running
+from hvd_ft.ring.choice import choose
+from hvd_ft.ring.mpi_settings import check_rings, mpi_is_running
 
 SEGMENT_BYTES = 256 << 10
 TIMEOUT_SECONDS = 300.0
@@ -31,14 +34,18 @@ _kept: list[object] = []  # memory that MPI may still write to after a failure
 class Ring:
     """A ring of all processes of a communicator; those of a host follow each other.
 
-    Making and closing a ring and every call of `allreduce` are collective. A process may have
-    several rings. Those with endpoints share them, so only one thread at a time may use any of
-    these rings.
+    It may be several rings that carry large arrays side by side, and small arrays one each.
+
+    Making and closing a ring and every call of `allreduce` and `allreduce_all` are collective. A
+    process may have several objects of this class. Those with endpoints share them, so only one
+    thread at a time may use any of these.
 
     Attributes:
         variant: As asked for.
-        endpoints: Number in use: 2, a thread and an endpoint for each direction, or 1.
-        why: Why there is only one endpoint although one was not requested; otherwise "".
+        rings: Number in use.
+        endpoints: Number in use in each ring: 2, a thread and an endpoint for each direction, or 1.
+        why: Why `rings` is less than asked for, or `endpoints` 1 although that was not asked for;
+            otherwise "".
         order: The communicator's ranks in the order of the ring, in which sums are formed. It
             follows from the hosts alone, and is the same on all members.
     """
@@ -52,14 +59,18 @@ class Ring:
         timeout_seconds: float = TIMEOUT_SECONDS,
         *,
         order: str = ORDERS[0],
+        rings: int = 1,
+        both_ways: bool = False,
     ) -> None:
-        """Creates the ring's communicators and its thread. Prints once what MPI supports.
+        """Creates the rings' communicators and threads. Prints once what MPI supports.
+
+        All members give the same arguments.
 
         Args:
             comm: An mpi4py intracommunicator, such as `MPI.COMM_WORLD`. It is duplicated.
             endpoints: Of the variant `endpoints`: 2, or 1, with one thread that drives both
-                directions on one endpoint; None: 2 if every member has two CPUs to itself,
-                otherwise 1. If MPI cannot provide two, there is one; `why` has the reason.
+                directions on one endpoint; None: 2 if every member has two CPUs to itself for each
+                ring, otherwise 1. If MPI cannot provide two, there is one; `why` has the reason.
             segment_bytes: The largest message, at least 1; rounded up to cache lines. `serial` and
                 `irecv_send_wait` send whole chunks.
             variant: `endpoints`; `threads`, the same two threads on one endpoint;
@@ -70,16 +81,17 @@ class Ring:
             order: `hosts`: hosts in the order of their lowest ranks, and each host's ranks
                 together, so that one edge leads to a host and one away from it; `ranks`: the order
                 of ranks, whatever the network has to carry then.
+            rings: Of the variant `endpoints`: 1 to 8, each with endpoints, connections and threads
+                of its own. If MPI has endpoints for fewer, there are fewer.
+            both_ways: Whether every other ring goes from each member to the one before. With more
+                than two members the order of a sum then depends on `rings`.
 
         Raises:
-            HvdFtError: An argument is wrong, MPI is not running or not ours, or the variant
-                is not possible with the MPI that is running.
+            HvdFtError: An argument is wrong or not the same on all members, MPI is not running or
+                not ours, or the variant is not possible with the MPI that is running.
         """
-        _check(endpoints, segment_bytes, variant, timeout_seconds)
-        if order not in ORDERS:
-            raise HvdFtError(
-                f"order={order!r} is not known to the ring: give {' or '.join(ORDERS)}"
-            )
+        _check(endpoints, segment_bytes, variant, timeout_seconds, rings)
+        _check_order(order)
         _handle(comm)
         facts = mpi.facts()
         if not facts.running:
@@ -87,41 +99,46 @@ class Ring:
                 f"the MPI that the ring was built with ({facts.file}) is not the one that mpi4py "
                 "has started: run 'pip install .' again beside that one"
             )
+        number = constant(f"HVDFT_RING_{variant.upper()}")
+        _check_same(
+            comm, (number, endpoints or 0, segment_bytes, rings, both_ways, ORDERS.index(order))
+        )
         self.variant = variant
         _check_threads(facts, variant)
-        self.endpoints, self.why = 1, ""
-        number = constant(f"HVDFT_RING_{variant.upper()}")
+        self.rings, self.endpoints, self.why = 1, 1, ""
         if variant == "endpoints":
-            # All members use rank 0's values, even if they were started with other settings.
-            lack = _any_reason(comm, mpi_facts.why_one_endpoint(facts, comm.size))
-            choose = not lack and endpoints is None
-            few = _any_reason(comm, mpi_facts.why_one_thread(comm)) if choose else ""
+            # Members may have been started with other settings, and on hosts with other CPUs.
+            remedy = ": call hvd_ft.ring.prepare() before mpi4py"
+            lack = _any_reason(comm, mpi_facts.why_no_endpoints(facts, remedy))
             if lack:
                 number = _ONE_THREAD
-            elif few or endpoints == 1:
-                number = _ONE_ENDPOINT
+                self.why = lack if rings > 1 or endpoints != 1 else ""
             else:
-                self.endpoints = 2
-            self.why = "" if endpoints == 1 else lack or few
+                threads = 2 * rings
+                wanted = endpoints is None
+                few = _any_reason(comm, mpi_facts.why_few_cpus(comm, threads)) if wanted else ""
+                choice = choose(facts.endpoints - 1, comm.size, rings, endpoints, few)
+                self.rings, self.endpoints, self.why = choice.rings, choice.endpoints, choice.why
+                number = number if self.endpoints == 2 else _ONE_ENDPOINT
         hosts = mpi_facts.hosts_of(comm)
         self.order = tuple(by_host(hosts) if order == "hosts" else range(comm.size))
         if _is_first():
-            mpi_facts.say_once(facts, self.endpoints, self.why)
+            mpi_facts.say_once(facts, self.endpoints, self.why, self.rings)
             if reason := why_ordered(hosts):
                 mpi_facts.say_order_once(order, reason)
+        timeout_ns = round(timeout_seconds * 1e9)
+        options = mpi.RingOptions(number, self.rings, both_ways, segment_bytes, timeout_ns)
         ordered = comm.Split(0, self.order.index(comm.rank))
-        self._member: mpi.Member | None = mpi.Member(
-            _handle(ordered), number, segment_bytes, round(timeout_seconds * 1e9)
-        )
+        self._member: mpi.Member | None = mpi.Member(_handle(ordered), options)
         ordered.Free()  # the member has duplicates
-        atexit.register(self.close)  # the ring's thread must not outlive MPI
+        atexit.register(self.close)  # the ring's threads must not outlive MPI
 
     def allreduce(self, array: np.ndarray, op: str = "sum") -> np.ndarray:
         """Reduces the arrays of all members elementwise; all get the result, in place.
 
         Every element is reduced in the order of the ring, so the result has the same bits on all
-        members, with every variant and however it is timed. float16 is added in float32 and
-        rounded after each member. Integers wrap around.
+        members, with every variant and number of rings (but see `both_ways`) and however it is
+        timed. float16 is added in float32 and rounded after each member. Integers wrap around.
 
         Args:
             array: Of the same size and type on all members; contiguous, writable, of a numeric type
@@ -135,18 +152,41 @@ class Ring:
             HvdFtError: An argument is wrong; or a member did not come within the timeout, or came
                 with another size: then the ring cannot be used any more.
         """
+        self.allreduce_all([array], op)
+        return array
+
+    def allreduce_all(self, arrays: Sequence[np.ndarray], op: str = "sum") -> None:
+        """Reduces several arrays at once, each as `allreduce` does, with the same bits.
+
+        Each is carried by as many rings as its chunks have segments, and the rings take turns. So
+        small arrays are carried by one ring each, and as many are under way as there are rings.
+
+        Args:
+            arrays: As of `allreduce`; all of one type, of the same sizes in the same order on all
+                members, with no memory in common.
+            op: As of `allreduce`.
+
+        Raises:
+            HvdFtError: As from `allreduce`.
+        """
         if self._member is None:
             raise HvdFtError("the ring is closed: make a new one")
-        dtype = _check_array(array)
+        dtypes = {_check_array(array) for array in arrays}
+        if len(dtypes) > 1:
+            raise HvdFtError("arrays of several types cannot be reduced at once: call once a type")
+        _check_apart(arrays)
         if op not in OPS:
             raise HvdFtError(f"op={op!r} is not known to the ring: give one of {', '.join(OPS)}")
+        if not arrays:
+            return
         reduction = constant(f"HVDFT_{_OP_NAMES.get(op, op).upper()}")
+        addresses = [array.ctypes.data for array in arrays]
+        sizes = [array.size for array in arrays]
         try:
-            self._member.allreduce(array.ctypes.data, array.size, dtype, reduction)
+            self._member.allreduce(addresses, sizes, dtypes.pop(), reduction)
         except HvdFtError:
-            _kept.append(array)
+            _kept.extend(arrays)
             raise
-        return array
 
     def close(self) -> None:
         """Frees the ring's resources; collective."""
@@ -182,13 +222,40 @@ def _any_reason(comm: Any, reason: str) -> str:
     return told.tobytes().decode()
 
 
-def _check(endpoints: int | None, segment_bytes: int, variant: str, timeout_seconds: float) -> None:
+def _check_same(comm: Any, mine: Sequence[int]) -> None:
+    """Checks that all members were given the same; collective, without pickle."""
+    given = np.empty((comm.size, len(mine)), np.int64)
+    comm.Allgather(np.array(mine, np.int64), given)
+    if (given != given[0]).any():
+        other = int((given != given[0]).any(axis=1).argmax())
+        raise HvdFtError(f"member {other} of the ring was given other arguments than member 0")
+
+
+def _check_apart(arrays: Sequence[np.ndarray]) -> None:
+    """Checks that no two arrays have memory in common."""
+    begins = sorted((array.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
+    for (begin, size), (after, _) in pairwise(begins):
+        if after < begin + size:
+            raise HvdFtError("two of the arrays have memory in common: give a copy of one")
+
+
+def _check_order(order: str) -> None:
+    if order not in ORDERS:
+        raise HvdFtError(f"order={order!r} is not known to the ring: give {' or '.join(ORDERS)}")
+
+
+def _check(
+    endpoints: int | None, segment_bytes: int, variant: str, timeout_seconds: float, rings: int
+) -> None:
     if variant not in VARIANTS:
         raise HvdFtError(
             f"variant={variant!r} is not known to the ring: give one of {', '.join(VARIANTS)}"
         )
     if endpoints not in (None, 1, 2):
         raise HvdFtError(f"endpoints={endpoints!r} is not known to the ring: give 1, 2 or None")
+    check_rings(rings)
+    if rings > 1 and variant != "endpoints":
+        raise HvdFtError(f"rings={rings} is not possible with variant={variant!r}: give 1")
     if not isinstance(segment_bytes, int) or not 1 <= segment_bytes <= 1 << 40:
         raise HvdFtError(f"segment_bytes={segment_bytes!r} is not a size: give a number from 1 on")
     if not 0 < timeout_seconds <= 10**7:

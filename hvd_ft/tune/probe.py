@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import mpiexec_command
+from hvd_ft.install.environment import mpiexec_command, split_into
 from hvd_ft.job import mpi_files
 from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.native.core import die_with_parent
-from hvd_ft.ring.mpi_settings import split_threads
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.tune import referee
 
@@ -179,7 +178,7 @@ def _referee_round(plan: Plan, side: str, found: Found) -> None:
 
 def _variables(side: str, endpoints: int) -> dict[str, str]:
     # One endpoint is a number of split threads too, but not for threads that share it.
-    return split_threads(max(endpoints, 2) if side == ENDPOINTS else 1)
+    return split_into(max(endpoints, 2) if side == ENDPOINTS else 1)
 
 
 def _run(plan: Plan, command: Sequence[str], variables: Mapping[str, str]) -> str:

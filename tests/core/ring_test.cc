@@ -2,6 +2,7 @@
 // do not divide, fewer elements than members, none at all, one member, counts beyond 2^31.
 #include "protocol/ring.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <set>
@@ -39,6 +40,54 @@ void check_plan(uint64_t members, uint64_t bytes, uint64_t segment_bytes) {
     for (uint64_t i = 0; i < plan.inputs(); ++i) in += plan.input(m, i).bytes();
     for (uint64_t i = 0; i < plan.results(plan.positions()); ++i) out += plan.result(m, i).bytes();
     CHECK(in == bytes && out == bytes);
+  }
+}
+
+// Rings side by side carry together what one ring carries, in the same step, so every sum begins at
+// the same member; and alike much, but for a segment.
+void check_shares(uint64_t members, uint64_t bytes, uint64_t segment_bytes, uint64_t of) {
+  RingPlan whole(members, bytes, segment_bytes);
+  uint64_t most = 0, least = UINT64_MAX;
+  std::vector<uint64_t> carried(of);
+  for (uint64_t edge = 0; edge < members; ++edge) {
+    for (uint64_t step = 0; step < 2 * (members - 1); ++step) {
+      std::set<std::pair<uint64_t, uint64_t>> all, parts;
+      for (uint64_t i = 0; i < whole.segments(); ++i) {
+        ByteRange range = whole.on_edge(edge, step * whole.segments() + i);
+        if (range.bytes() > 0) all.insert({range.from, range.to});
+      }
+      for (uint64_t number = 0; number < of; ++number) {
+        RingPlan plan(members, bytes, segment_bytes, false, {number, of});
+        for (uint64_t i = 0; i < plan.segments(); ++i) {
+          ByteRange range = plan.on_edge(edge, step * plan.segments() + i);
+          if (range.bytes() == 0) continue;
+          CHECK(parts.insert({range.from, range.to}).second);
+          ++carried[number];
+        }
+      }
+      CHECK(parts == all);
+    }
+  }
+  for (uint64_t segments : carried) {
+    most = std::max(most, segments);
+    least = std::min(least, segments);
+  }
+  CHECK(most - least <= members * 2 * (members - 1));
+}
+
+// Backwards a member sends to the one before, and the ring closes all the same.
+void check_places() {
+  for (int members = 1; members <= 9; ++members) {
+    for (int m = 0; m < members; ++m) {
+      CHECK(ring_place(m, members, false).successor == (m + 1) % members);
+      CHECK(ring_place(m, members, true).successor == (m + members - 1) % members);
+      for (bool backwards : {false, true}) {
+        RingPlace mine = ring_place(m, members, backwards);
+        RingPlace next = ring_place(mine.successor, members, backwards);
+        CHECK(next.predecessor == m);
+        CHECK(next.number == (mine.number + 1) % static_cast<uint64_t>(members));
+      }
+    }
   }
 }
 
@@ -206,6 +255,12 @@ void check_allreduce(uint64_t members, uint64_t elements, uint64_t segment_bytes
 
 int main() {
   check_colours();
+  check_places();
+  for (uint64_t members : {2, 3, 4, 5}) {
+    for (uint64_t bytes : {1, 64, 1000, 4096, 100004}) {
+      for (uint64_t of : {1, 2, 3, 8}) check_shares(members, bytes, 256, of);
+    }
+  }
   check_latest_sent();
   check_what_is_gathered();
   for (uint64_t members : {1, 2, 3, 4, 5, 8, 256}) {

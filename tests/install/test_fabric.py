@@ -29,6 +29,25 @@ def test_the_choice(
     assert str(chosen) == f"provider {name or 'as Intel MPI chooses'} ({why})"
 
 
+@pytest.mark.parametrize(
+    ("environ", "split", "has"),
+    [
+        ({}, "1", True),
+        ({"FI_PROVIDER": "tcp"}, "1", True),
+        ({"FI_PROVIDER": "mlx5"}, "1", True),
+        ({"FI_PROVIDER": "mlx"}, "0", False),
+        ({"I_MPI_OFI_PROVIDER": "tcp,mlx"}, "0", False),
+    ],
+)
+def test_a_provider_without_endpoints_is_known(
+    environ: dict[str, str], split: str, has: bool
+) -> None:
+    """MPI would not start with both."""
+    why = fabric.why_no_endpoints(environ)
+    assert (why == "") is has and all(name in why for name in environ if not has)
+    assert environment.split_threads(environ)["I_MPI_THREAD_SPLIT"] == split
+
+
 def test_devices(tmp_path: Path) -> None:
     assert fast_devices(tmp_path / "none") == []
     for name in ("mlx5_1", "mlx5_0"):

@@ -298,17 +298,22 @@ def await_clear(cluster: Cluster, seconds: float, err: str) -> None:
 
 # An agent dies some tenths of a second after its worker has passed the point, mpirun at once.
 @pytest.mark.parametrize(
-    ("drill", "endpoints"),
-    [("agent=5,op=3,point=contribute", "3"), ("mpirun,rank=2,op=3,point=copy_out", "1")],
+    ("drill", "leaders"),
+    [
+        ("agent=5,op=3,point=contribute", {"ENDPOINTS": "3"}),
+        ("mpirun,rank=2,op=3,point=copy_out", {"ENDPOINTS": "1"}),
+        ("agent=5,op=3,point=contribute", {"ENDPOINTS": "3", "CONNECTIONS": "4"}),
+    ],
 )
 def test_an_op_goes_on_from_where_it_was(
     slow_cluster: Cluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     drill: str,
-    endpoints: str,
+    leaders: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("HOROVOD_FT_ENDPOINTS", endpoints)
+    for name, value in leaders.items():
+        monkeypatch.setenv(f"HOROVOD_FT_{name}", value)
     if "mpirun" in drill:  # they meet in a file
         monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path))
     report = tmp_path / "report.jsonl"

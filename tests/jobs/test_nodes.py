@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import SCRIPTS, Cluster, Device, Ended
 
-from hvd_ft.agent.node_leader import why_one_endpoint
+from hvd_ft.agent.node_leader import Endpoints, choose_endpoints, why_few_cpus
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import split_threads
 from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
@@ -48,12 +49,50 @@ def test_a_leader_has_endpoints_as_there_are_cpus(
     firsts = [tuple(itertools.accumulate(sizes, initial=0)) for sizes in (hosts, ring)]
     # An agent may be pinned; all those of a host count.
     shares = [range(i, n, k) for n, k in zip(cpus, hosts, strict=True) for i in range(k)]
-    assert why_one_endpoint(Nodes(firsts[0]), Nodes(firsts[1]), shares) == why
+    assert why_few_cpus(Nodes(firsts[0]), Nodes(firsts[1]), shares) == why
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "chosen"),
+    [
+        (("auto", 1), (6, "", ""), Endpoints(False, 1, "")),
+        (("auto", 1), (6, "", "few"), Endpoints(True, 1, "few")),
+        (("3", 4), (15, "", "few"), Endpoints(False, 4, "")),
+        (("3", 1), (1, "no split", ""), Endpoints(True, 1, "no split")),
+        (("1", 4), (15, "", ""), Endpoints(True, 1, "HOROVOD_FT_ENDPOINTS is 1")),
+        (
+            ("3", 1),
+            (5, "", ""),
+            Endpoints(True, 1, "MPI was started with 5 endpoints, and 6 are needed"),
+        ),
+        (
+            ("3", 4),
+            (14, "", ""),
+            Endpoints(False, 3, "MPI was started with 14 endpoints, and 15 are needed"),
+        ),
+    ],
+)
+def test_endpoints_are_those_that_mpi_has(
+    asked: tuple[str, int], given: tuple[int, str, str], chosen: Endpoints
+) -> None:
+    available, lack, few = given
+    assert choose_endpoints(*asked, available=available, lack=lack, few_cpus=few) == chosen
+
+
+@pytest.mark.parametrize("connections", [1, 2, 8])
+def test_mpi_is_started_with_as_many_endpoints_as_connections_need(connections: int) -> None:
+    split = split_threads({"HOROVOD_FT_CONNECTIONS": str(connections)})
+    available = int(split["I_MPI_THREAD_MAX"])
+    chosen = choose_endpoints("3", connections, available=available, lack="", few_cpus="")
+    assert chosen == Endpoints(False, connections, "")
+    assert chosen.in_use < available  # one is the main thread's
 
 
 def test_endpoints_that_are_not_known() -> None:
     with pytest.raises(HvdFtError, match="HOROVOD_FT_ENDPOINTS='2' is not allowed: give auto or 1"):
         Settings.from_env({"HOROVOD_FT_ENDPOINTS": "2"})
+    with pytest.raises(HvdFtError, match="CONNECTIONS='9' is not allowed: give a whole"):
+        Settings.from_env({"HOROVOD_FT_CONNECTIONS": "9"})
 
 
 def run(cluster: Cluster, placement: str, *arguments: str) -> Ended:
@@ -200,7 +239,7 @@ def test_a_worker_dies_and_the_weights_are_the_same(
     assert len({rank["weights_sha256"] for rank in found}) == 1
     assert {rank["steps"] for rank in found} == {12}
     assert {rank["computed"] for rank in found[8:]} == {12}, "nobody was disturbed"
-    assert " 4 endpoints in use" in ended.err  # one more for gathered ops
+    assert " 4 endpoints in use, MPI has 6" in ended.err  # one more for gathered ops
     begin, *events, end = map(json.loads, report.read_text().splitlines())
     placed = [host.slots * [host.name] for host in parse_placement(placement)]
     assert begin["hosts"] == list(itertools.chain(*placed))

@@ -4,10 +4,12 @@ import os
 import sys
 
 import numpy as np
+import psutil
 
 import hvd_ft.ring
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ring_order import by_host, edges_across
+from hvd_ft.native import mpi
 from hvd_ft.ring import DTYPES, OPS, Ring, mpi_facts
 
 CHUNK_LINE = 64  # bytes; chunks are cut there
@@ -77,6 +79,58 @@ def check_order(comm):
     fails("order='x'", lambda: Ring(comm, order="x"))
 
 
+def check_at_once(ring, comm, counts, op="sum"):
+    """Reduces large and small arrays at once: the bits are those of one after the other."""
+    all_arrays = [inputs(comm.size, count, "float32") for count in counts]
+    mine = [arrays[comm.rank].copy() for arrays in all_arrays]
+    ring.allreduce_all(mine, op)
+    for arrays, array in zip(all_arrays, mine, strict=True):
+        assert same_bits(array, expected(arrays, op)), (ring.rings, array.size)
+
+
+def listeners():
+    """Returns how many sockets of this process listen."""
+    listening = psutil.Process().net_connections("tcp")
+    return sum(socket.status == psutil.CONN_LISTEN for socket in listening)
+
+
+def check_rings(comm):
+    """Several rings side by side, in the same processes."""
+    if os.environ["I_MPI_FABRICS"] == "ofi":  # over tcp each of MPI's endpoints has one
+        assert listeners() == mpi.facts().endpoints + 1 == 11, listeners()
+    few = [0, 1, comm.size - 1, 17, 1000, 1001]
+    sizes = [17, 100_003, 0, 5, 300, 30_000, 1000, 7, 1]
+    for endpoints, most in ((1, 8), (2, 3)):
+        for rings in (2, most):
+            with Ring(comm, endpoints, 1 << 10, rings=rings) as ring:
+                assert (ring.rings, ring.endpoints, ring.why) == (rings, endpoints, ""), ring.why
+                check_ring(ring, comm, [*few, 100_003], ["float32", "int16"], ["sum"])
+                check_ring(ring, comm, [40_000], ["float16"], ["max"])
+                check_at_once(ring, comm, sizes)
+                check_at_once(ring, comm, sizes[::-1], "prod")
+                check_at_once(ring, comm, [])
+    # Both ways: two members add the same two values; more would add them in another order.
+    with Ring(comm, 1, 1 << 10, rings=4, both_ways=True) as ring:
+        kind, op = ("float32", "sum") if comm.size <= 2 else ("int64", "sum")
+        check_ring(ring, comm, [*few, 100_003], [kind], [op])
+        exact = np.full(50_000, comm.rank + 1.0, np.float32)
+        ring.allreduce(exact)
+        assert (exact == comm.size * (comm.size + 1) / 2).all()
+    # More than MPI has: one endpoint each instead of two, and then fewer rings.
+    with Ring(comm, 2, rings=8) as ring:
+        assert (ring.rings, ring.endpoints) == (8, 1), (ring.rings, ring.endpoints)
+        assert "MPI was started with 10 endpoints" in ring.why, ring.why
+        check_ring(ring, comm, few, ["float32"], ["sum"])
+    others = 1 if comm.rank == 0 else 2
+    if comm.size > 1:
+        fails("other arguments", lambda: Ring(comm, rings=others))
+    apart = np.zeros(100)
+    with Ring(comm, 1, rings=2) as ring:
+        fails("memory in common", lambda: ring.allreduce_all([apart[:60], apart[50:]]))
+        fails("several types", lambda: ring.allreduce_all([apart, np.zeros(1, np.int8)]))
+        ring.allreduce_all([apart[:50], apart[50:]])
+
+
 def fails(part, call):
     try:
         call()
@@ -89,6 +143,8 @@ def fails(part, call):
 def check_errors(comm):
     fails("variant='x'", lambda: Ring(comm, variant="x"))
     fails("endpoints=3", lambda: Ring(comm, endpoints=3))
+    fails("rings=9", lambda: Ring(comm, rings=9))
+    fails("rings=2 is not possible", lambda: Ring(comm, variant="serial", rings=2))
     fails("segment_bytes=0", lambda: Ring(comm, segment_bytes=0))
     fails("timeout_seconds=0", lambda: Ring(comm, timeout_seconds=0))
     fails("cannot be a ring", lambda: Ring(None))
@@ -130,15 +186,43 @@ def check_all(comm, few):
         check_ring(ring, part, few, ["int64"], ["max"])
 
 
+def check_unprepared(comm, few):
+    with Ring(comm) as ring:
+        assert ring.endpoints == 1 and "prepare()" in ring.why
+        check_ring(ring, comm, few, ["float32"], ["sum"])
+    with Ring(comm, endpoints=1) as ring:
+        assert ring.endpoints == 1 and ring.why == ""
+        check_ring(ring, comm, few, ["float32"], ["sum"])
+    with Ring(comm, endpoints=1, rings=4) as ring:
+        assert ring.rings == 1 and "prepare()" in ring.why
+        check_at_once(ring, comm, few)
+
+
+def check_timeout(comm):
+    from mpi4py import MPI
+
+    ring = Ring(comm, endpoints=2, timeout_seconds=0.2)
+    if comm.rank == 0:
+        fails("nothing has come or gone", lambda: ring.allreduce(np.ones(9999)))
+        fails("has failed before", lambda: ring.allreduce(np.ones(9999)))
+        print("good", flush=True)
+    comm.Barrier()
+    MPI.COMM_WORLD.Abort(3)  # a message is on its way for ever
+
+
 def main():
     mode = sys.argv[1]
-    if mode != "unprepared":
+    if mode == "rings":
+        hvd_ft.ring.prepare(rings=3)  # 10 endpoints
+    elif mode != "unprepared":
         hvd_ft.ring.prepare(endpoints=1 if mode == "threads" else 2)
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     few = [0, 1, comm.size - 1, 17, 1000, 1001]
-    if mode == "threads":
+    if mode == "rings":
+        check_rings(comm)
+    elif mode == "threads":
         with Ring(comm, variant="threads", segment_bytes=1 << 10) as ring:
             check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
     elif mode in ("apart", "dealt"):
@@ -146,20 +230,9 @@ def main():
             mpi_facts.hosts_of = lambda comm: [rank % 2 for rank in range(comm.size)]
         check_order(comm)
     elif mode == "unprepared":
-        with Ring(comm) as ring:
-            assert ring.endpoints == 1 and "prepare()" in ring.why
-            check_ring(ring, comm, few, ["float32"], ["sum"])
-        with Ring(comm, endpoints=1) as ring:
-            assert ring.endpoints == 1 and ring.why == ""
-            check_ring(ring, comm, few, ["float32"], ["sum"])
+        check_unprepared(comm, few)
     elif mode == "timeout":
-        ring = Ring(comm, endpoints=2, timeout_seconds=0.2)
-        if comm.rank == 0:
-            fails("nothing has come or gone", lambda: ring.allreduce(np.ones(9999)))
-            fails("has failed before", lambda: ring.allreduce(np.ones(9999)))
-            print("good", flush=True)
-        comm.Barrier()
-        MPI.COMM_WORLD.Abort(3)  # a message is on its way for ever
+        check_timeout(comm)
     else:
         check_all(comm, few)
     if comm.rank == 0:

@@ -37,6 +37,19 @@ def test_every_variant_gives_the_bits_of_numpy(run_hvdft: RunHvdft, ranks: int) 
     assert "2 endpoints in use" in ended.err
 
 
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.shows), 3, 4])
+def test_several_rings_give_the_bits_of_one(run_hvdft: RunHvdft, ranks: int) -> None:
+    ended = run(run_hvdft, ranks, "rings")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+    assert "8 rings with 1 endpoint each in use, MPI has 10 (MPI was started with 10" in ended.err
+    assert "3 rings with 2 endpoints each in use, MPI has 10\n" in ended.err
+
+
+def test_several_rings_over_sockets(run_hvdft: RunHvdft) -> None:
+    ended = run(run_hvdft, 3, "rings", fabrics="ofi")
+    assert (ended.code, ended.out) == (0, "good\n"), ended.err
+
+
 def test_over_sockets(run_hvdft: RunHvdft) -> None:
     ended = run(run_hvdft, 3, "endpoints", fabrics="ofi")
     assert (ended.code, ended.out) == (0, "good\n"), ended.err
@@ -81,6 +94,8 @@ def test_without_mpi_there_is_one_line() -> None:
         ring.Ring(None)
     with pytest.raises(HvdFtError, match="give 1 or 2"):
         prepare(endpoints=0)
+    with pytest.raises(HvdFtError, match="rings=0 is not a number of rings: give 1 to 8"):
+        prepare(rings=0)
 
 
 def test_what_the_user_has_set_stays() -> None:

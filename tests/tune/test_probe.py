@@ -11,8 +11,9 @@ from rich.console import Console
 
 from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import split_into
 from hvd_ft.native.mpi import Facts
-from hvd_ft.ring import mpi_facts, mpi_settings
+from hvd_ft.ring import mpi_facts
 from hvd_ft.tune import probe, probe_output, referee
 from hvd_ft.tune.probe import ENDPOINTS, OURS, REFEREE, SHARED, Cell, Found, Plan
 
@@ -100,19 +101,21 @@ def test_imb_mt_takes_as_long_as_the_probe() -> None:
 
 
 def test_mpi_is_split_into_as_many_threads_as_asked_for() -> None:
-    assert mpi_settings.split_threads(1) == {"I_MPI_THREAD_SPLIT": "0"}
-    split = mpi_settings.split_threads(5)
+    assert split_into(1) == {"I_MPI_THREAD_SPLIT": "0"}
+    split = split_into(5)
     assert (split["I_MPI_THREAD_SPLIT"], split["I_MPI_THREAD_MAX"]) == ("1", "5")
 
 
 def test_what_lacks_endpoints_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = Facts(True, True, 3, "Intel MPI", "libmpi.so")
-    monkeypatch.setattr(mpi_facts, "providers", lambda: ("tcp",))
     assert mpi_facts.why_fewer_endpoints(facts, 3) == ""
-    assert "split threads" in mpi_facts.why_fewer_endpoints(facts, 4)
-    monkeypatch.setattr(mpi_facts, "providers", lambda: ("mlx",))
-    assert "mlx has no multiple endpoints" in mpi_facts.why_fewer_endpoints(facts, 3)
-    serial = Facts(True, False, 3, "Intel MPI", "libmpi.so")
+    assert "with 3 endpoints, and 4 are needed" in mpi_facts.why_fewer_endpoints(facts, 4)
+    unsplit = Facts(True, True, 1, "Intel MPI", "libmpi.so")
+    monkeypatch.setenv("FI_PROVIDER", "tcp")
+    assert "split threads" in mpi_facts.why_fewer_endpoints(unsplit, 3)
+    monkeypatch.setenv("FI_PROVIDER", "mlx")
+    assert "provider mlx" in mpi_facts.why_fewer_endpoints(unsplit, 3)
+    serial = Facts(True, False, 1, "Intel MPI", "libmpi.so")
     assert "MPI_THREAD_MULTIPLE" in mpi_facts.why_fewer_endpoints(serial, 1)
 
 

@@ -39,27 +39,42 @@ typedef struct hvdft_ring hvdft_ring;
 
 HVDFT_API void hvdft_ring_facts(hvdft_mpi_facts* out);
 
+// The same for all members of a ring.
+typedef struct {
+  uint32_t variant;  // HVDFT_RING_*
+  // Rings that carry large arrays side by side, each with endpoints of its own: 1, but for the
+  // variants ENDPOINTS and ONE_ENDPOINT. `both_ways`: every other one goes backwards.
+  uint32_t rings, both_ways;
+  uint32_t reserved;
+  uint64_t segment_bytes;
+  // A wait in which nothing moves for so long fails, and the ring cannot be used afterwards.
+  // Variants with whole chunks use MPI's blocking calls and have no timeout.
+  uint64_t timeout_ns;
+} hvdft_ring_options;
+
 // Collective over `communicator`, MPI's handle of an intracommunicator. The ring's order is that of
-// its ranks. A wait in which nothing moves for timeout_ns fails, and the ring cannot be used
-// afterwards (variants with whole chunks use MPI's blocking calls and have no timeout).
-HVDFT_API int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes,
-                              uint64_t timeout_ns, hvdft_ring** out);
+// its ranks.
+HVDFT_API int hvdft_ring_open(int communicator, const hvdft_ring_options* options,
+                              hvdft_ring** out);
 // Collective if MPI has not been finalised.
 HVDFT_API void hvdft_ring_close(hvdft_ring* ring);
-// Collective: the same count, type and reduction on all members. In place.
-HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
-                                   uint32_t op);
+// Reduces arrays at once, in place: data[0..arrays), with so many elements each. Collective: the
+// same counts, type and reduction on all members.
+HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const uint64_t* counts,
+                                   uint32_t arrays, uint32_t dtype, uint32_t op);
 
 // The leader of a node in a job on several nodes: it opens the node's arenas, mirrors their
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
-// everything; the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
+// everything. `connections`: so many, each with an endpoint, carry each edge of the ring. Both are
+// the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
 // (gather_plan.h); `ring_segment`: the largest message of the ring, for others; `ablates_network`:
 // for measurements, no node's sums leave it. Of these three the values of rank 0's leader count.
 // Collective over `communicator`, which has the leaders in the order of nodes.
+enum { HVDFT_MOST_CONNECTIONS = 8 };
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
-                                int nodes, int communicator, int one_endpoint,
+                                int nodes, int communicator, int one_endpoint, int connections,
                                 uint64_t most_gathered, uint64_t ring_segment, int ablates_network,
                                 hvdft_leader** out);
 // How long its threads that wait for MPI only yield before they nap between two looks, and how long

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "base/error.h"
 #include "hvd_ft_mpi.h"
@@ -58,13 +59,21 @@ void hvdft_ring_facts(hvdft_mpi_facts* out) {
   put(out->file, facts.file);
 }
 
-int hvdft_ring_open(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns,
-                    hvdft_ring** out) {
+int hvdft_ring_open(int communicator, const hvdft_ring_options* options, hvdft_ring** out) {
+  int variant = static_cast<int>(options->variant);
   if (variant < HVDFT_RING_SERIAL || variant > HVDFT_RING_ONE_ENDPOINT) {
     return fail(HVDFT_EINVAL, "there is no variant %d of the ring", variant);
   }
-  return guarded(
-      [&] { *out = new hvdft_ring{{communicator, variant, segment_bytes, timeout_ns}}; });
+  bool several = variant == HVDFT_RING_ENDPOINTS || variant == HVDFT_RING_ONE_ENDPOINT;
+  if (options->rings < 1 || (options->rings > 1 && !several)) {
+    return fail(HVDFT_EINVAL, "variant %d of the ring cannot have %u rings", variant,
+                options->rings);
+  }
+  return guarded([&] {
+    *out = new hvdft_ring{{communicator,
+                           {variant, static_cast<int>(options->rings), options->both_ways != 0,
+                            options->segment_bytes, options->timeout_ns}}};
+  });
 }
 
 // A failed ring has transfers under way, from and to its memory, so the memory has to stay.
@@ -72,18 +81,27 @@ void hvdft_ring_close(hvdft_ring* ring) {
   if (!ring->member.failed()) delete ring;
 }
 
-int hvdft_ring_allreduce(hvdft_ring* ring, void* data, uint64_t count, uint32_t dtype,
-                         uint32_t op) {
+int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const uint64_t* counts,
+                         uint32_t arrays, uint32_t dtype, uint32_t op) {
   uint64_t width = hvdft::element_bytes(dtype);
   if (width == 0 || op > HVDFT_PRODUCT) {
     return fail(HVDFT_EINVAL, "there is no data type %u or reduction %u", dtype, op);
   }
-  return guarded([&] { ring->member.allreduce(data, count * width, dtype, op); });
+  return guarded([&] {
+    std::vector<hvdft::RingArray> all;
+    for (uint32_t i = 0; i < arrays; ++i) {
+      all.push_back({static_cast<char*>(data[i]), counts[i] * width, dtype, op});
+    }
+    ring->member.allreduce(all);
+  });
 }
 
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
-                      int communicator, int one_endpoint, uint64_t most_gathered,
+                      int communicator, int one_endpoint, int connections, uint64_t most_gathered,
                       uint64_t ring_segment, int ablates_network, hvdft_leader** out) {
+  if (connections < 1 || connections > HVDFT_MOST_CONNECTIONS) {
+    return fail(HVDFT_EINVAL, "an edge cannot have %d connections", connections);
+  }
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   return guarded([&] {
@@ -91,6 +109,7 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                              communicator,
                              {firsts, firsts + nodes + 1},
                              one_endpoint != 0,
+                             connections,
                              {most_gathered, ring_segment, ablates_network != 0}}};
   });
 }
@@ -103,11 +122,9 @@ int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {
   auto links = leader->leader.links();
   int count = static_cast<int>(links.size());
   for (int i = 0; i < count && i < capacity; ++i) {
-    const auto& [peer, kind, counts] = links[static_cast<size_t>(i)];
-    // Read arrivals first: they never exceed what was posted.
-    uint64_t arrived = counts->arrived.load(std::memory_order_relaxed);
-    out[i] = {static_cast<uint32_t>(peer), static_cast<uint32_t>(kind), counts->begun.load(),
-              counts->posted.load(), arrived};
+    const auto& link = links[static_cast<size_t>(i)];
+    out[i] = {static_cast<uint32_t>(link.peer), static_cast<uint32_t>(link.kind), link.begun,
+              link.posted, link.arrived};
   }
   return count;
 }

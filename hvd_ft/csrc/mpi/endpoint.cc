@@ -47,7 +47,7 @@ int variable(const char* name, int otherwise) {
 
 }  // namespace
 
-Endpoint::Endpoint(int communicator, int thread_id) {
+Endpoint::Endpoint(int communicator, int thread_id) : thread_id_(thread_id) {
   MPI_Info info;
   check(MPI_Info_create(&info), "MPI_Info_create");
   MPI_Info_set(info, "thread_id", std::to_string(thread_id).c_str());

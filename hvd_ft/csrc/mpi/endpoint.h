@@ -44,6 +44,7 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
+  int number() const { return thread_id_; }
   int member() const { return member_; }
   int members() const { return members_; }
   const LinkCounts& counts(int peer) const { return counts_[static_cast<size_t>(peer)]; }
@@ -76,7 +77,7 @@ class Endpoint {
   LinkCounts& link(int peer) { return counts_[static_cast<size_t>(peer)]; }
   void count_sent(uint64_t bytes, int to);
 
-  int communicator_;
+  int communicator_, thread_id_ = 0;
   int member_ = 0, members_ = 1;
   std::vector<LinkCounts> counts_;  // by peer
   std::atomic<uint64_t> sent_messages_{0}, sent_bytes_{0};

@@ -15,6 +15,7 @@ namespace {
 
 // MPI's endpoint 0 belongs to the main thread, for the agents' rendezvous.
 constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4, kGatherEndpoint = 5;
+constexpr int kMoreRingEndpoints = 6;  // of an edge's connections but the first
 
 // MPI has to be polled, and others need the CPU: so between two polls there is a nap (nap.h), which
 // a doorbell ends when something changes on this node.
@@ -23,7 +24,7 @@ constexpr uint64_t kLeavingNapNs = 1000000, kLastNs = 500000000;
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-               bool one_endpoint, TravelRules rules)
+               bool one_endpoint, int connections, TravelRules rules)
     : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
   // With one endpoint there are still as many communicators, so that messages are not confused.
@@ -40,15 +41,16 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   parts.push_back(
       &mirror_.emplace(node, store_ ? &*store_ : nullptr, add(kMirrorEndpoint), firsts));
   int members = endpoints_[0]->members(), member = endpoints_[0]->member();
-  for (int i = 0; i < edge_colours(members); ++i) add(kFirstRingEndpoint + i);
-  auto of_edge = [&](int edge) -> Endpoint& {
-    return *endpoints_[1 + static_cast<size_t>(colour_of_edge(edge, members))];
-  };
-  out_ = &of_edge(member);
-  in_ = &of_edge((member + members - 1) % members);
+  int colours = edge_colours(members);
+  for (int i = 0; i < connections * colours; ++i) {
+    add(i < colours ? kFirstRingEndpoint + i : kMoreRingEndpoints + i - colours);
+  }
+  Edge out = edge(member, connections), in = edge((member + members - 1) % members, connections);
+  out_ = out.endpoints();
+  in_ = in.endpoints();
   gather_ = &add(kGatherEndpoint);
-  sender_.emplace(member_, *out_);
-  receiver_.emplace(member_, *in_, *gather_);
+  sender_.emplace(member_, out);
+  receiver_.emplace(member_, in, *gather_);
   if (one_endpoint) {
     parts.insert(parts.end(), {&*sender_, &*receiver_});
     start(kMirrorRole | kRingRole, parts);
@@ -62,6 +64,16 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
 void Leader::set_waits(uint64_t yield_ns, uint64_t busy_nap_ns) {
   yield_ns_ = yield_ns;
   busy_nap_ns_ = std::min(busy_nap_ns, kIdleNs);
+}
+
+Edge Leader::edge(int number, int connections) const {
+  int members = endpoints_[0]->members(), colours = edge_colours(members);
+  std::vector<Endpoint*> endpoints;
+  for (int i = 0; i < connections; ++i) {
+    auto at = static_cast<size_t>(1 + i * colours + colour_of_edge(number, members));
+    endpoints.push_back(endpoints_[at].get());
+  }
+  return Edge(endpoints);
 }
 
 bool Leader::close(uint64_t timeout_ns) {
@@ -81,15 +93,23 @@ std::vector<Leader::Link> Leader::links() const {
   std::vector<Link> links;
   const Endpoint& mirror = *endpoints_[0];
   int me = mirror.member(), members = mirror.members();
-  auto add = [&](const Endpoint& endpoint, int peer, int kind) {
-    links.push_back({peer, kind, &endpoint.counts(peer)});
+  // The counts of all connections together.
+  auto add = [&](const std::vector<Endpoint*>& endpoints, int peer, int kind) {
+    Link link{peer, kind, 0, 0, 0};
+    // Arrivals first: they never exceed what was posted.
+    for (auto* endpoint : endpoints) link.arrived += endpoint->counts(peer).arrived;
+    for (auto* endpoint : endpoints) {
+      link.begun += endpoint->counts(peer).begun;
+      link.posted += endpoint->counts(peer).posted;
+    }
+    links.push_back(link);
   };
   for (int peer = 0; peer < members; ++peer) {
-    if (peer != me && (peer == 0 || me == 0)) add(mirror, peer, HVDFT_LINK_MIRROR);
+    if (peer != me && (peer == 0 || me == 0)) add({endpoints_[0].get()}, peer, HVDFT_LINK_MIRROR);
   }
-  add(*out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
-  add(*in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);
-  for (int peer : gather_peers(me, members)) add(*gather_, peer, HVDFT_LINK_GATHER);
+  add(out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
+  add(in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);
+  for (int peer : gather_peers(me, members)) add({gather_}, peer, HVDFT_LINK_GATHER);
   return links;
 }
 

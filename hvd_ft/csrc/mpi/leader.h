@@ -1,5 +1,5 @@
 // The leader of a node: the agent that speaks for it to the other nodes. It runs the mirror and the
-// ring's two halves, each with a thread and an endpoint of its own; or, where CPUs are few, one
+// ring's two halves, each with a thread and endpoints of its own; or, where CPUs are few, one
 // thread and one endpoint for all three. The op log goes with the mirror: its log writer on rank
 // 0's node, a copy on others.
 #ifndef HVD_FT_LEADER_H
@@ -22,10 +22,10 @@ namespace hvdft {
 class Leader {
  public:
   // `firsts`: the first rank of each node, and the number of ranks. Collective over `communicator`,
-  // which has the nodes' leaders; `one_endpoint` is the same for all of them. `rules`: those of
-  // rank 0's leader count.
+  // which has the nodes' leaders. The same for all of them: `one_endpoint`; and `connections`, of
+  // each edge of the ring. `rules`: those of rank 0's leader count.
   Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-         bool one_endpoint, TravelRules rules);
+         bool one_endpoint, int connections, TravelRules rules);
 
   // How long its threads yield before they nap, and the longest nap of an ordinary wait (nap.h). At
   // any time, from any thread; each leader has its own.
@@ -39,11 +39,12 @@ class Leader {
   // The links of this node, and their counts so far.
   struct Link {
     int peer, kind;  // HVDFT_LINK_*
-    const LinkCounts* counts;
+    uint64_t begun, posted, arrived;
   };
   std::vector<Link> links() const;
 
  private:
+  Edge edge(int number, int connections) const;
   void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
@@ -54,8 +55,8 @@ class Leader {
   std::optional<LogStore> store_;            // … and on others
   NodeMember member_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  Endpoint *out_ = nullptr, *in_ = nullptr;  // of the ring's two edges
-  Endpoint* gather_ = nullptr;               // of the receiving half
+  std::vector<Endpoint*> out_, in_;  // of the ring's two edges
+  Endpoint* gather_ = nullptr;       // of the receiving half
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;

@@ -67,9 +67,10 @@ class MirrorPart : public LeaderPart {
 template <typename Half>
 class RingPart : public LeaderPart {
  public:
-  template <typename... Endpoints>
-  explicit RingPart(NodeMember& member, Endpoints&... endpoints)
-      : stop_(member.node().header().stop), half_(member, endpoints...) {}
+  // `more`: the receiving half's endpoint for gathered ops.
+  template <typename... More>
+  explicit RingPart(NodeMember& member, const Edge& edge, More&... more)
+      : stop_(member.node().header().stop), half_(member, edge, more...) {}
 
   bool step(uint64_t) override {
     if (!connected_) return connected_ = half_.connect();

@@ -1,55 +1,53 @@
-// A member of a ring over MPI: its endpoints and its threads.
+// A member of a ring over MPI, or of several that carry an array's segments side by side: its rings
+// and its threads.
 #ifndef HVD_FT_MEMBER_H
 #define HVD_FT_MEMBER_H
 
-#include <atomic>
-#include <condition_variable>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
 #include <vector>
 
-#include "mpi/endpoint.h"
-#include "mpi/pipelined.h"
+#include "mpi/idle_poker.h"
+#include "mpi/one_ring.h"
+#include "mpi/ring_driver.h"
+#include "mpi/ring_thread.h"
 
 namespace hvdft {
 
 class RingMember {
  public:
-  RingMember(int communicator, int variant, uint64_t segment_bytes, uint64_t timeout_ns);
-  ~RingMember();
-  void allreduce(void* data, uint64_t bytes, uint32_t dtype, uint32_t op);
-  bool failed() const { return failed_; }
+  // Several rings only of variants with endpoints of their own. `both_ways`: every other one of
+  // them goes backwards.
+  struct Rings {
+    int variant;
+    int count;
+    bool both_ways;
+    uint64_t segment_bytes, timeout_ns;
+  };
+  RingMember(int communicator, const Rings& rings);
+
+  // Reduces all of them at once. Each goes over as many rings as its chunks have segments, at most
+  // all, and the rings take turns.
+  void allreduce(const std::vector<RingArray>& arrays);
+  bool failed() const { return driver_.failed(); }
 
  private:
-  void make_endpoints(int communicator);
-  void pipelined(void* data, uint64_t bytes, uint32_t dtype, uint32_t op);
-  void one_thread(SendingHalf& sending, ReceivingHalf& receiving);
-  void two_threads(SendingHalf& sending, ReceivingHalf& receiving);
-  void set_in_op(bool in_op);
-  void send_thread();
-  void await_work(std::unique_lock<std::mutex>& lock);
-  template <typename Half>
-  void drive(Half& half);
+  using Work = std::function<void()>;
+  void make_rings(int communicator);
+  template <typename Which>
+  std::vector<Endpoint*> endpoints_of(Which which) const;
+  void blocking(const RingArray& array);
+  void pipelined(const std::vector<RingArray>& arrays);
+  void deal(const std::vector<RingArray>& arrays);
+  std::vector<Work> works();
+  void run(const std::vector<Work>& works);
 
-  const int variant_;
+  const Rings asked_;
   const bool two_threads_, own_endpoints_;
-  const uint64_t segment_bytes_, timeout_ns_;
-  // A communicator for each colour of edges, of which a member uses two.
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  Endpoint* out_;
-  Endpoint* in_;
-  std::vector<char> room_;
-
-  // The send thread, which is idle where the caller drives both halves.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  SendingHalf* work_ = nullptr;
-  bool in_op_ = false, ending_ = false;
-  std::string send_error_;
-  std::atomic<bool> failed_{false};
-  std::thread thread_;
+  RingDriver driver_;
+  std::vector<std::unique_ptr<OneRing>> rings_;
+  std::vector<std::unique_ptr<RingThread>> threads_;  // those beside the caller's
+  std::unique_ptr<IdlePoker> poker_;
 };
 
 }  // namespace hvdft

@@ -1,5 +1,7 @@
 #include "mpi/node_ring.h"
 
+#include <utility>
+
 #include "base/doorbell.h"
 #include "protocol/node_order.h"
 #include "base/reduce.h"
@@ -19,15 +21,28 @@ void sum(const Record& record, const char* a, const char* b, char* result, uint6
 
 }  // namespace
 
-NodeSender::NodeSender(NodeMember& member, Endpoint& endpoint)
-    : member_(member), endpoint_(endpoint), sender_(member.number()) {}
+NodeSender::NodeSender(NodeMember& member, Edge edge)
+    : member_(member),
+      edge_(std::move(edge)),
+      greetings_(edge_.size()),
+      sender_(member.number()),
+      on_their_way_(edge_.transfers()) {}
 
+// Only receives, so that it is never stuck in a call while the successor, which sends, needs one of
+// its calls on another endpoint to make a connection.
 bool NodeSender::connect() {
-  if (!greeted_) greeted_ = endpoint_.begin_receive(&greeting_, sizeof greeting_, member_.after(1));
-  if (!endpoint_.complete(&*greeted_)) return false;
-  EdgePosition at = greeting_.record(member_.generation());
-  sender_.resume(greeting_.generation, at);
-  member_.log().sent.made_in(greeting_.generation);
+  for (uint64_t i = greeted_.size(); i < edge_.size(); ++i) {
+    greeted_.push_back(edge_.endpoints()[i]->begin_receive(&greetings_[i], sizeof(EdgeGreeting),
+                                                           member_.after(1)));
+  }
+  bool all = true;
+  for (uint64_t i = 0; i < edge_.size(); ++i) {
+    all &= edge_.endpoints()[i]->complete(&greeted_[i]);
+  }
+  if (!all) return false;
+  EdgePosition at = greetings_[0].record(member_.generation());  // all say the same
+  sender_.resume(greetings_[0].generation, at);
+  member_.log().sent.made_in(greetings_[0].generation);
   member_.log().sent.publish(at);
   return true;
 }
@@ -35,14 +50,36 @@ bool NodeSender::connect() {
 bool NodeSender::step() {
   bool moved = false;
   while (!on_their_way_.full() && send_next()) moved = true;
-  while (!on_their_way_.empty() && endpoint_.complete(&on_their_way_.oldest().transfer)) {
+  while (!on_their_way_.empty()) {
     EdgePosition sent = on_their_way_.oldest().what;
+    if (!edge_.of(sent).complete(&on_their_way_.oldest().transfer)) break;
     member_.log().sent.publish({sent.op, sent.position + 1});
     ++on_their_way_.done;
     member_.node().notify_ring();  // the other half may wait for it
     moved = true;
   }
+  poll_younger();
   return moved;
+}
+
+// Polls the other connections than that of the oldest transfer: MPI goes on only with what it is
+// asked about.
+void NodeSender::poll_younger() {
+  uint64_t polled = 0;
+  for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
+    auto& [transfer, at] = on_their_way_.at(i);
+    bool first = !(polled & edge_.bit_of(at));
+    if (first && i > on_their_way_.done) edge_.of(at).complete(&transfer);
+    polled |= edge_.bit_of(at);
+  }
+}
+
+void NodeSender::poke() {
+  uint64_t polled = 0;
+  for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
+    polled |= edge_.bit_of(on_their_way_.at(i).what);
+  }
+  edge_.poke_others(polled);
 }
 
 bool NodeSender::send_next() {
@@ -60,20 +97,21 @@ bool NodeSender::send_next() {
                          ? member_.partial(*record_)
                          : member_.passing(*record_, plan, next.at.position - plan.segments());
   on_their_way_.add(
-      {endpoint_.begin_send(from + next.bytes.from, next.bytes.bytes(), member_.after(1)),
+      {edge_.of(next.at).begin_send(from + next.bytes.from, next.bytes.bytes(), member_.after(1)),
        next.at});
   sender_.sent();
   return true;
 }
 
-NodeReceiver::NodeReceiver(NodeMember& member, Endpoint& ring, Endpoint& gather)
+NodeReceiver::NodeReceiver(NodeMember& member, Edge ring, Endpoint& gather)
     : member_(member),
-      ring_(ring),
+      ring_(std::move(ring)),
       gather_(gather),
       gatherer_(member, gather),
       receiver_(member.number(), member.members, member.log().received.at()),
       ahead_(receiver_),
-      room_(new char[kTransfers * kMostRingSegment]) {}
+      room_(new char[ring_.transfers() * kMostRingSegment]),
+      on_their_way_(ring_.transfers()) {}
 
 // All who send to this member are told its record. Those to whom it sends itself are heard by the
 // gatherer, which has to be ready for them before this member awaits anything else of theirs.
@@ -103,7 +141,7 @@ void NodeReceiver::greet_all() {
     greeted_.push_back(
         {endpoint, endpoint.begin_send(&greeting_, sizeof greeting_, member_.before(distance))});
   };
-  greet(ring_, 1);
+  for (Endpoint* endpoint : ring_.endpoints()) greet(*endpoint, 1);
   for (uint64_t e = 0; e < gatherer_.edges(); ++e) greet(gather_, GatherPlan::distance(e));
 }
 
@@ -131,11 +169,14 @@ bool NodeReceiver::begin_op() {
 }
 
 void NodeReceiver::poke() {
-  bool polls_ring = false, polls_gather = gatherer_.waits_for_mpi();
+  uint64_t polled = 0;  // connections of the ring, as bits
+  bool polls_gather = gatherer_.waits_for_mpi();
   for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
-    (on_their_way_.at(i).what.gathered ? polls_gather : polls_ring) = true;
+    const Expected& expected = on_their_way_.at(i).what;
+    polls_gather |= expected.gathered;
+    if (!expected.gathered) polled |= ring_.bit_of(expected.in.at);
   }
-  if (!polls_ring) ring_.poke();
+  ring_.poke_others(polled);
   if (!polls_gather) gather_.poke();
 }
 
@@ -148,8 +189,9 @@ bool NodeReceiver::expect_next() {
   Incoming next;
   if (!ahead_.next(&next) || !may_come(next)) return false;
   bool gathered = ahead_.plan().gathered();
-  Transfer transfer = endpoint_of(gathered).begin_receive(place_for(next), next.bytes.bytes(),
-                                                          member_.before(next.distance));
+  Transfer transfer =
+      endpoint_of(next, gathered)
+          .begin_receive(place_for(next), next.bytes.bytes(), member_.before(next.distance));
   on_their_way_.add({transfer, {next, record_, gathered}});
   ahead_.received();
   return true;
@@ -171,17 +213,21 @@ char* NodeReceiver::place_for(const Incoming& next) {
   return all + next.bytes.from;
 }
 
-// Whether the oldest message has come. What comes over other links is looked at as well: it must
-// not seem to be under way for as long as the oldest takes (link_watch.py).
+// Whether the oldest message has come. What comes over other links and connections is looked at as
+// well: MPI would not go on with it, and it must not seem to be under way for as long as the oldest
+// takes (link_watch.py).
 bool NodeReceiver::has_come() {
-  bool gathered = false, come = false;
+  uint64_t polled = 0;  // connections of the ring, as bits
+  bool come = false;
   for (uint64_t i = on_their_way_.done; i < on_their_way_.begun; ++i) {
     auto& item = on_their_way_.at(i);
-    bool oldest = i == on_their_way_.done;
-    gathered |= item.what.gathered;
-    if (!oldest && !gathered) continue;  // over the link of the oldest, behind it
-    bool complete = endpoint_of(item.what.gathered).complete(&item.transfer);
-    if (oldest) come = complete;
+    const Expected& expected = item.what;
+    if (!expected.gathered) {
+      if (polled & ring_.bit_of(expected.in.at)) continue;  // it comes behind an older one
+      polled |= ring_.bit_of(expected.in.at);
+    }
+    bool complete = endpoint_of(expected.in, expected.gathered).complete(&item.transfer);
+    if (i == on_their_way_.done) come = complete;
   }
   return come;
 }

@@ -4,6 +4,8 @@
 // and may be in different ops. In a new generation of agents they continue from the arena's pair
 // log: each edge begins with a greeting, in which the receiver tells the sender what it has.
 //
+// An edge may have several connections (edge.h), whose messages take turns; all of them are polled.
+//
 // Gathered ops are the receiving half's alone: it also sends (node_gather.h), on an endpoint of its
 // own. For a message arrives at the endpoint of the number from which it was sent, and a member has
 // as many partners as there are rounds: no colouring of few numbers would keep two threads apart.
@@ -11,9 +13,9 @@
 #define HVD_FT_NODE_RING_H
 
 #include <memory>
-#include <optional>
 #include <vector>
 
+#include "mpi/edge.h"
 #include "mpi/endpoint.h"
 #include "mpi/node_gather.h"
 #include "mpi/node_member.h"
@@ -24,24 +26,23 @@ namespace hvdft {
 
 class NodeSender {
  public:
-  NodeSender(NodeMember& member, Endpoint& endpoint);
+  NodeSender(NodeMember& member, Edge edge);
   bool connect();  // false: not yet, and nothing else may be called before
   bool step();     // does what is possible without waiting; returns whether there was anything
   // Whether it waits for something that comes over MPI, without a doorbell.
   bool waits_for_mpi() const { return !on_their_way_.empty(); }
   // Has to be called now and then: MPI may have to be polled where no transfer is waited for
   // (endpoint.h).
-  void poke() {
-    if (!waits_for_mpi()) endpoint_.poke();
-  }
+  void poke();
 
  private:
   bool send_next();
+  void poll_younger();
 
   NodeMember& member_;
-  Endpoint& endpoint_;
-  EdgeGreeting greeting_{};
-  std::optional<Transfer> greeted_;
+  Edge edge_;
+  std::vector<EdgeGreeting> greetings_;  // one over each connection
+  std::vector<Transfer> greeted_;
   RingSender sender_;
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that it is in
@@ -50,8 +51,8 @@ class NodeSender {
 
 class NodeReceiver {
  public:
-  // `ring`: the endpoint of the edge from the predecessor.
-  NodeReceiver(NodeMember& member, Endpoint& ring, Endpoint& gather);
+  // `ring`: the edge from the predecessor.
+  NodeReceiver(NodeMember& member, Edge ring, Endpoint& gather);
   bool connect();
   bool step();
   bool waits_for_mpi() const { return !on_their_way_.empty() || gatherer_.waits_for_mpi(); }
@@ -77,11 +78,14 @@ class NodeReceiver {
   void add(const Record& record, const Incoming& in);
   void add_slots(const Record& record);
   void publish_final(EdgePosition at);
-  Endpoint& endpoint_of(bool gathered) { return gathered ? gather_ : ring_; }
-  char* room(uint64_t number) { return &room_[number % kTransfers * kMostRingSegment]; }
+  Endpoint& endpoint_of(const Incoming& in, bool gathered) {
+    return gathered ? gather_ : ring_.of(in.at);
+  }
+  char* room(uint64_t number) { return &room_[number % ring_.transfers() * kMostRingSegment]; }
 
   NodeMember& member_;
-  Endpoint &ring_, &gather_;
+  Edge ring_;
+  Endpoint& gather_;
   NodeGatherer gatherer_;
   EdgeGreeting greeting_{};
   std::vector<Greeted> greeted_;  // those to whom the greeting is still on its way

@@ -8,8 +8,8 @@ namespace {
 constexpr uint64_t kGeneration = 0;  // edges are never remade here
 }
 
-SendingHalf::SendingHalf(Endpoint& endpoint, RingOp& op)
-    : endpoint_(endpoint), op_(op), sender_(static_cast<uint64_t>(endpoint.member())) {
+SendingHalf::SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op)
+    : endpoint_(endpoint), successor_(place.successor), op_(op), sender_(place.number) {
   sender_.resume(kGeneration, {0, 0});
   sender_.begin(op.plan);
 }
@@ -18,10 +18,9 @@ bool SendingHalf::step() {
   bool moved = false;
   Outgoing next;
   EdgePosition received = op_.log.received.at();
-  int to = (endpoint_.member() + 1) % endpoint_.members();
   while (!on_their_way_.full() && sender_.next(received, op_.plan.inputs(), &next)) {
-    const char* from = op_.data + next.bytes.from;
-    on_their_way_.add({endpoint_.begin_send(from, next.bytes.bytes(), to), next.at});
+    const char* from = op_.array.data + next.bytes.from;
+    on_their_way_.add({endpoint_.begin_send(from, next.bytes.bytes(), successor_), next.at});
     sender_.sent();
     moved = true;
   }
@@ -33,12 +32,13 @@ bool SendingHalf::step() {
   return moved;
 }
 
-ReceivingHalf::ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& room)
+ReceivingHalf::ReceivingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op,
+                             std::vector<char>& room)
     : endpoint_(endpoint),
+      predecessor_(place.predecessor),
       op_(op),
       room_(room),
-      receiver_(static_cast<uint64_t>(endpoint.member()), static_cast<uint64_t>(endpoint.members()),
-                {0, 0}),
+      receiver_(place.number, op.plan.members(), {0, 0}),
       ahead_(receiver_) {
   receiver_.begin(op.plan);
   ahead_.begin(op.plan);
@@ -55,26 +55,25 @@ bool ReceivingHalf::may_begin(const Incoming& next) const {
 }
 
 char* ReceivingHalf::place_for(const Incoming& next, uint64_t number) {
-  if (!next.adds) return op_.data + next.bytes.from;
+  if (!next.adds) return op_.array.data + next.bytes.from;
   return room_.data() + number % kTransfers * (room_.size() / kTransfers);
 }
 
 // Adds arrived data to the result.
 void ReceivingHalf::take(const Incoming& arrived, uint64_t number) {
   if (!arrived.adds) return;
-  char* own = op_.data + arrived.bytes.from;
+  char* own = op_.array.data + arrived.bytes.from;
   const void* inputs[] = {place_for(arrived, number), own};
-  uint64_t count = arrived.bytes.bytes() / element_bytes(op_.dtype);
-  reduce(op_.dtype, op_.op, inputs, 2, own, count);
+  uint64_t count = arrived.bytes.bytes() / element_bytes(op_.array.dtype);
+  reduce(op_.array.dtype, op_.array.op, inputs, 2, own, count);
 }
 
 bool ReceivingHalf::step() {
   bool moved = false;
   Incoming next;
-  int from = (endpoint_.member() + endpoint_.members() - 1) % endpoint_.members();
   while (!on_their_way_.full() && ahead_.next(&next) && may_begin(next)) {
     char* to = place_for(next, on_their_way_.begun);
-    on_their_way_.add({endpoint_.begin_receive(to, next.bytes.bytes(), from), next});
+    on_their_way_.add({endpoint_.begin_receive(to, next.bytes.bytes(), predecessor_), next});
     ahead_.received();
     moved = true;
   }

@@ -4,7 +4,6 @@
 #ifndef HVD_FT_PIPELINED_H
 #define HVD_FT_PIPELINED_H
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -13,11 +12,18 @@
 
 namespace hvdft {
 
-// An allreduce of one member, in place.
-struct RingOp {
+// An array that a member has reduced, in place.
+struct RingArray {
   char* data;
-  RingPlan plan;
+  uint64_t bytes;
   uint32_t dtype, op;
+};
+
+// A ring's part in the allreduce of an array.
+struct RingOp {
+  RingOp(const RingArray& of, const RingPlan& by) : array(of), plan(by) {}
+  RingArray array;
+  RingPlan plan;
   // Its progress. `sent` counts the data that has left the member's memory.
   PairLog log;
 };
@@ -26,32 +32,35 @@ struct RingOp {
 // start on when it is done.
 constexpr uint64_t kTransfers = 4;
 
-// A queue of transfers on one endpoint, with the item that each of them carries.
+// A queue of transfers over one edge, with the item that each of them carries.
 template <typename What>
 struct OnTheirWay {
   struct Item {
     Transfer transfer;
     What what;
   };
-  std::array<Item, kTransfers> items;
+  explicit OnTheirWay(uint64_t most = kTransfers) : items(most) {}
+
+  std::vector<Item> items;
   uint64_t begun = 0, done = 0;
 
-  bool full() const { return begun - done == kTransfers; }
+  bool full() const { return begun - done == items.size(); }
   bool empty() const { return begun == done; }
-  Item& at(uint64_t number) { return items[number % kTransfers]; }  // from done to begun - 1
+  Item& at(uint64_t number) { return items[number % items.size()]; }  // from done to begun - 1
   Item& oldest() { return at(done); }
-  void add(const Item& item) { items[begun++ % kTransfers] = item; }
+  void add(const Item& item) { items[begun++ % items.size()] = item; }
 };
 
 class SendingHalf {
  public:
-  SendingHalf(Endpoint& endpoint, RingOp& op);
+  SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op);
   // Does what is possible without waiting. Returns whether there was anything to do.
   bool step();
   bool done() const { return sender_.op() > 0 && on_their_way_.empty(); }
 
  private:
   Endpoint& endpoint_;
+  const int successor_;
   RingOp& op_;
   RingSender sender_;
   OnTheirWay<EdgePosition> on_their_way_;
@@ -60,7 +69,7 @@ class SendingHalf {
 class ReceivingHalf {
  public:
   // `room`: memory for received data that is not yet reduced; reused from op to op.
-  ReceivingHalf(Endpoint& endpoint, RingOp& op, std::vector<char>& room);
+  ReceivingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op, std::vector<char>& room);
   bool step();
   bool done() const { return receiver_.op() > 0; }
 
@@ -70,6 +79,7 @@ class ReceivingHalf {
   char* place_for(const Incoming& next, uint64_t number);
 
   Endpoint& endpoint_;
+  const int predecessor_;
   RingOp& op_;
   std::vector<char>& room_;
   RingReceiver receiver_, ahead_;  // what is complete, what is begun

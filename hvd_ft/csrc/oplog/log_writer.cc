@@ -153,8 +153,8 @@ int LogWriter::append(uint64_t count) {
     // begin with the same variables.
     op.ablated =
         rules_.ablates_network && node_.several() && op.kind == HVDFT_REDUCE && op.result_bytes > 0;
-    op.gathered = op.ablated == 0 &&
-                  is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
+    op.gathered =
+        op.ablated == 0 && is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
     op.ring_segment = std::clamp(rules_.ring_segment, kLeastRingSegment, kMostRingSegment);
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;

@@ -12,6 +12,10 @@
 // sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
 // chunk of its own on and round: the ring can start on the first of them.
 //
+// Several rings may carry an op side by side (RingShare): each has every so-many-th segment of
+// every chunk. So a chunk begins at the same member whatever the number of rings, and so does its
+// sum.
+//
 // A small op may be *gathered* instead (gather_plan.h): nothing of it passes over the ring's edges,
 // and its positions are the rounds of the gather.
 //
@@ -40,22 +44,30 @@ struct RingStep {
   uint64_t step, segment;
 };
 
+// One of the rings that carry an op side by side.
+struct RingShare {
+  uint64_t number = 0, of = 1;
+};
+
 class RingPlan {
  public:
   RingPlan() : RingPlan(1, 0, kCacheLine) {}
 
   // `segment_bytes`, the largest message of the ring, is rounded up to cache lines.
-  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, bool gathered = false)
+  RingPlan(uint64_t members, uint64_t bytes, uint64_t segment_bytes, bool gathered = false,
+           RingShare share = {})
       : members_(std::max(members, uint64_t{1})),
         bytes_(bytes),
         segment_bytes_(std::max(lines(segment_bytes), uint64_t{1}) * kCacheLine),
         gathered_(gathered && members_ > 1 && bytes > 0),
-        segments_((chunk(0).bytes() + segment_bytes_ - 1) / segment_bytes_) {}
+        share_(share),
+        segments_((chunk(0).bytes() + share.of * segment_bytes_ - 1) /
+                  (share.of * segment_bytes_)) {}
 
   uint64_t members() const { return members_; }
   uint64_t bytes() const { return bytes_; }
   uint64_t segment_bytes() const { return segment_bytes_; }
-  uint64_t segments() const { return segments_; }  // of a step; the last ones may be empty
+  uint64_t segments() const { return segments_; }  // of a step, of this ring; some may be empty
 
   bool gathered() const { return gathered_; }
   GatherPlan gather() const { return {members_, bytes_}; }
@@ -88,7 +100,8 @@ class RingPlan {
     auto begin = [&](uint64_t segment) {
       return std::min(all.from + segment * segment_bytes_, all.to);
     };
-    return {begin(position % segments_), begin(position % segments_ + 1)};
+    uint64_t segment = position % segments_ * share_.of + share_.number;
+    return {begin(segment), begin(segment + 1)};
   }
 
   // The first position, from this one on, at which data passes; empty segments are not sent.
@@ -126,6 +139,7 @@ class RingPlan {
 
   uint64_t members_, bytes_, segment_bytes_;
   bool gathered_;
+  RingShare share_;
   uint64_t segments_;
 };
 
@@ -136,6 +150,18 @@ class RingPlan {
 constexpr int edge_colours(int members) { return members % 2 == 0 ? 2 : 3; }
 constexpr int colour_of_edge(int edge, int members) {
   return members % 2 == 1 && edge == members - 1 ? 2 : edge % 2;
+}
+
+// A member's place in a ring: its number there, and its neighbours. The members of a ring that goes
+// backwards are numbered the other way round.
+struct RingPlace {
+  uint64_t number;
+  int successor, predecessor;
+};
+constexpr RingPlace ring_place(int member, int members, bool backwards) {
+  int after = (member + 1) % members, before = (member + members - 1) % members;
+  if (!backwards) return {static_cast<uint64_t>(member), after, before};
+  return {static_cast<uint64_t>((members - member) % members), before, after};
 }
 
 }  // namespace hvdft

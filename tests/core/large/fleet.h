@@ -144,7 +144,7 @@ class Fleet : public Progress {
         must(arenas != nullptr ? HVDFT_OK : HVDFT_EINVAL);
         // Never closed: its thread may be killed.
         new hvdft::Leader(std::move(arenas), network_.communicator(node, generation_), firsts, true,
-                          {kMostGathered, hvdft::kRingSegmentBytes});
+                          case_.connections, {kMostGathered, hvdft::kRingSegmentBytes});
       }));
     }
   }

@@ -20,6 +20,7 @@ namespace large {
 
 struct LinkModel {
   uint64_t latency_ns = 20000, message_ns = 1000, mbit = 10000;  // a second
+  bool uneven = false;  // messages of some endpoints take longer than those of others
   uint64_t occupied_ns(uint64_t bytes) const { return message_ns + bytes * 8 * 1000 / mbit; }
 };
 
@@ -64,11 +65,12 @@ class Network {
     out.sent.bytes[part] += bytes;
     uint64_t occupied = model_.occupied_ns(bytes);
     Channel& there = channel(from, from.node, to);
+    uint64_t late = model_.uneven ? static_cast<uint64_t>(from.channel % 3) * model_.latency_ns : 0;
     out.free_at = std::max(kernel_.now(), out.free_at) + occupied;
     in.reached_at = std::max(out.free_at + model_.latency_ns, in.reached_at + occupied);
     there.messages.push_back(
-        {in.reached_at, out.depth[part] + 1, static_cast<const char*>(data), bytes, {}});
-    kernel_.arrives(to, in.reached_at);
+        {in.reached_at + late, out.depth[part] + 1, static_cast<const char*>(data), bytes, {}});
+    kernel_.arrives(to, in.reached_at + late);
     kernel_.arrives(from.node, out.free_at);
     uint64_t number = there.taken + there.messages.size() - 1;
     return begun({&there, number, nullptr, out.free_at}, bytes, hvdft::kSent);

@@ -13,9 +13,11 @@
 namespace large {
 
 // All that decides a run, as values and as a line of text:
-//   ranks=1024 per_node=8 seed=1 deaths=0 latency_ns=20000 message_ns=1000 mbit=10000
+//   ranks=1024 per_node=8 connections=1 seed=1 deaths=0 latency_ns=20000 message_ns=1000 mbit=10000
+//   uneven=0
 struct Case {
   int ranks = 64, per_node = 8;
+  int connections = 1;  // of each edge of the ring
   uint64_t seed = 1;
   int deaths = 0;
   LinkModel model;
@@ -33,6 +35,8 @@ inline Case parse(const std::string& line) {
       made.ranks = static_cast<int>(value);
     } else if (name == "per_node") {
       made.per_node = static_cast<int>(value);
+    } else if (name == "connections") {
+      made.connections = static_cast<int>(value);
     } else if (name == "seed") {
       made.seed = value;
     } else if (name == "deaths") {
@@ -43,6 +47,8 @@ inline Case parse(const std::string& line) {
       made.model.message_ns = value;
     } else if (name == "mbit") {
       made.model.mbit = value;
+    } else if (name == "uneven") {
+      made.model.uneven = value != 0;
     } else {
       throw std::invalid_argument("not known: " + name);
     }
@@ -55,9 +61,10 @@ inline Case parse(const std::string& line) {
 
 inline std::string text_of(const Case& made) {
   std::ostringstream out;
-  out << "ranks=" << made.ranks << " per_node=" << made.per_node << " seed=" << made.seed
-      << " deaths=" << made.deaths << " latency_ns=" << made.model.latency_ns
-      << " message_ns=" << made.model.message_ns << " mbit=" << made.model.mbit;
+  out << "ranks=" << made.ranks << " per_node=" << made.per_node
+      << " connections=" << made.connections << " seed=" << made.seed << " deaths=" << made.deaths
+      << " latency_ns=" << made.model.latency_ns << " message_ns=" << made.model.message_ns
+      << " mbit=" << made.model.mbit << " uneven=" << made.model.uneven;
   return out.str();
 }
 

@@ -22,6 +22,7 @@ using namespace large;
 namespace {
 
 constexpr int kDeaths = 9;
+constexpr int kMostWithConnections = 64;  // ranks of a job that is also run with several an edge
 
 // About 12 for each rank.
 void open_as_many_files_as_allowed() {
@@ -73,8 +74,10 @@ bool survives_deaths(Case made, const Outcome& undisturbed) {
   for (uint64_t op = 0; op < kOps; ++op) {
     if (disturbed.hashes[op] != undisturbed.hashes[op]) return fails(made, "other bits");
   }
-  std::printf("%d ranks: %lu workers died, and all agents %lu times; the same bits\n", made.ranks,
-              disturbed.worker_deaths, disturbed.generations);
+  std::string with = made.connections > 1 ? std::to_string(made.connections) + " connections" : "";
+  std::printf("%d ranks%s%s: %lu workers died, and all agents %lu times; the same bits\n",
+              made.ranks, with.empty() ? "" : " with ", with.c_str(), disturbed.worker_deaths,
+              disturbed.generations);
   return true;
 }
 
@@ -87,6 +90,10 @@ int all_sizes(const std::vector<int>& sizes, uint64_t seed, const char* csv) {
     Outcome outcome = run(made);
     if (!outcome.well) return fails(made, "not well") ? 0 : 1;
     done.push_back({made, outcome});
+    if (!survives_deaths(made, outcome)) return 1;
+    if (size > kMostWithConnections) continue;
+    made.connections = 3;
+    made.model.uneven = true;
     if (!survives_deaths(made, outcome)) return 1;
   }
   print_report(done);

@@ -2,9 +2,10 @@
 
     sums_script.py OPS BYTES [SNAPSHOT_EVERY [SECONDS]]
 
-In op i rank r gives 2^r · (i mod 7 + 1) in every element, so a contribution that is there twice, or
-missing, shows in the sum. A wrong result ends the script with 3. At the end it prints a hash of all
-results. Each op is followed by so many seconds of what a training would compute.
+In op i rank r gives 2^r · (i mod 7 + 1) times 1 to 7, another one in each cache line, so a
+contribution that is there twice, missing, or in another place shows in the sum. A wrong result ends
+the script with 3. At the end it prints a hash of all results. Each op is followed by so many
+seconds of what a training would compute.
 
 With HOROVOD_FT_ABLATE=network, in the flat topology, every rank gets what it gave; and every third
 op is a broadcast, which the network carries all the same.
@@ -40,6 +41,7 @@ class Script:
         self.next, self.hash = 0, 0
         self.ablated = os.environ.get("HOROVOD_FT_ABLATE") == "network"
         self.term, self.announced, self.counted = -1, -1, 0
+        self.pattern = (np.arange(size // 4) // 16 % 7 + 1).astype(np.float32)
         self.input, self.result = np.zeros(size // 4, np.float32), np.zeros(size // 4, np.float32)
 
     def run(self) -> None:
@@ -113,7 +115,7 @@ class Script:
 
     def execute(self) -> None:
         factor = float(self.next % 7 + 1)
-        self.input[:] = 2.0**self.rank * factor
+        np.multiply(self.pattern, 2.0**self.rank * factor, out=self.input)
         source, target = self.input.view(np.uint8), self.result.view(np.uint8)
 
         @ffi.callback("void(void *, uint64_t, uint64_t, void *)")
@@ -132,7 +134,7 @@ class Script:
                 break
             check(core.hvdft_worker_wait(ticket, 10_000))
         core.hvdft_worker_executed(self.next)
-        if not (self.result == self.wanted() * factor).all():
+        if not (self.result == self.pattern * (self.wanted() * factor)).all():
             os.write(2, f"WRONG sum in op {self.next} on rank {self.rank}\n".encode())
             core.hvdft_worker_orderly_exit()
             sys.exit(3)

@@ -1,0 +1,58 @@
+// Drives halves of rings until they are done; for all threads of a member.
+#ifndef HVD_FT_RING_DRIVER_H
+#define HVD_FT_RING_DRIVER_H
+
+#include <atomic>
+#include <cstdint>
+
+#include "mpi/backoff.h"
+#include "mpi/endpoint.h"
+
+namespace hvdft {
+
+class RingDriver {
+ public:
+  // `timeout_ns`: of a wait in which nothing moves.
+  explicit RingDriver(uint64_t timeout_ns) : timeout_ns_(timeout_ns) {}
+
+  // Once one thread has failed, the others give up.
+  bool failed() const { return failed_; }
+  void fail() { failed_ = true; }
+
+  template <typename Half>
+  void drive(Half& half) {
+    Backoff backoff(timeout_ns_, kYieldNs);
+    while (!half.done() && !failed_) {
+      if (half.step()) {
+        backoff.reset();
+      } else if (!backoff.pause()) {
+        throw RingError(
+            "nothing has come or gone for the ring's timeout; see if all members call "
+            "allreduce, with the same size");
+      }
+    }
+  }
+
+  // So many threads begin; each calls done() when it has nothing more to drive.
+  void begin(size_t threads) { busy_ = threads; }
+  // MPI may still hold what the endpoint has sent, and a neighbour would wait for it until the
+  // slowest ring is done (Endpoint::poke).
+  void done(Endpoint& endpoint) {
+    Backoff backoff(timeout_ns_, kYieldNs);
+    for (--busy_; busy_ > 0 && !failed_; backoff.pause()) endpoint.poke();
+  }
+
+ private:
+  // Data from another core comes within this time; a longer wait is for a link, or for a process
+  // without a CPU. On a busy machine a thread that only yields has to wait for the time slices of
+  // all others.
+  static constexpr uint64_t kYieldNs = 50000;
+
+  const uint64_t timeout_ns_;
+  std::atomic<bool> failed_{false};
+  std::atomic<size_t> busy_{0};
+};
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_RING_DRIVER_H
