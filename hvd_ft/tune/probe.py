@@ -169,7 +169,11 @@ def _referee_round(plan: Plan, side: str, found: Found) -> None:
     """Has IMB-MT measure the same, as often as takes it as long as us."""
     for threads in plan.threads:
         variables = {**_variables(side, threads), "OMP_NUM_THREADS": str(threads)}
-        rates = {size: found.rate(Cell(OURS, side, threads, size)) or 1.0 for size in plan.sizes}
+        # By the faster side's: of a few windows chance alone says how fast they are.
+        rates = {
+            size: max(found.rate(Cell(OURS, each, threads, size)) or 1.0 for each in SIDES)
+            for size in plan.sizes
+        }
         for run in referee.runs(found.windows, rates, plan.seconds):
             output = _run(plan, referee.command(run), variables)
             for size, rate in referee.parse(output, threads).items():

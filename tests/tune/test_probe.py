@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -140,6 +141,49 @@ def test_bad_flags_are_told_in_a_line(
         code = int(stop.code or 0)
     [line] = capsys.readouterr().err.splitlines()
     assert code == 2 and re.search(why, line), line
+
+
+class Programs:
+    """In the place of mpiexec: notes what is started, and prints what that would."""
+
+    def __init__(self, why: str = "") -> None:
+        self.why = why
+        self.started: list[tuple[str, str, list[str]]] = []  # program, split threads, command
+
+    def run(self, _: Plan, command: list[str], variables: dict[str, str]) -> str:
+        program = "IMB-MT" if command[0] == "IMB-MT" else "hvdft"
+        self.started.append((program, variables["I_MPI_THREAD_SPLIT"], command))
+        if program == "IMB-MT":
+            return IMB
+        split = "--split" in command
+        why = self.why if split else ""
+        lines: list[dict[str, object]] = [{"library": "MPI", "providers": ["tcp"], "why": why}]
+        for threads in () if why else (2,):
+            line = {"threads": threads, "bytes": 8, "window": 64, "wrong": 0}
+            lines.append({**line, "messages_per_second": 1e6 if split else 100.0})
+        return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_sides_take_turns_and_the_referee_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = Programs()
+    monkeypatch.setattr(probe, "_run", programs.run)
+    made = probe.measure(Plan((), "shm", [8], [2], 2, 0.5, (OURS, REFEREE)), lambda _: None)
+    assert [(program, split) for program, split, _ in programs.started] == [
+        ("hvdft", "0"), ("IMB-MT", "0"), ("hvdft", "1"), ("IMB-MT", "1"),
+        ("hvdft", "1"), ("IMB-MT", "1"), ("hvdft", "0"), ("IMB-MT", "0"),
+    ]  # fmt: skip
+    assert made.rates[Cell(OURS, SHARED, 2, 8)] == [100.0, 100.0]
+    assert made.gain(OURS, 2, 8) == 1e4 and made.between == "libfabric tcp"
+    repeats = [command[command.index("-repeat") + 1] for _, _, command in programs.started[1::2]]
+    assert repeats == ["2", *[str(round(0.5 * 1e6 / 128))] * 3]  # by the faster side's rate
+
+
+def test_without_endpoints_only_one_side_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = Programs("libfabric's provider mlx has no multiple endpoints: choose another")
+    monkeypatch.setattr(probe, "_run", programs.run)
+    made = probe.measure(Plan((), "ofi", [8], [2], 3, 0.5), lambda _: None)
+    assert [split for _, split, _ in programs.started] == ["0", "1", "0", "0"]
+    assert "mlx" in made.why and made.gain(OURS, 2, 8) is None
 
 
 def rows(path: Path) -> list[dict[str, str]]:
