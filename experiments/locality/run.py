@@ -1,4 +1,4 @@
-"""Measures allreduces of ranks placed 4-2-2 and 4-3-1.
+"""Measures allreduces of ranks placed on nodes in several ways.
 
 README.md in this folder tells what is measured; `python -m experiments.locality.run --help` the
 flags.
@@ -12,18 +12,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from pathlib import Path
 
 from experiments.common import count, output_directory
 from experiments.locality.core import compile_sum
-from experiments.locality.show import plot, table
+from experiments.locality.placements import Placement, parse, parse_list
+from experiments.locality.show import placements_table, plot, plot_placements, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.bench.machine import facts
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, host_list, machine_file, parse_placement
+from hvd_ft.job.hosts import host_list, machine_file
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -34,9 +36,19 @@ FT = ("hierarchical",)  # not of mpirun but of hvdft run
 CORE = ("core",)  # the same without TensorFlow
 CORE_SUM = ROOT / "out" / "core_sum.so"
 STOCK = ("horovod",)
+# What the explanation is put to the test with: it has to hold for placements it was not made for.
+PLACEMENTS = "4-2-2,4-3-1,6-1-1,3-3-2,round-robin:4-2-2"
+TESTED = (*SPLIT, "by host")
 # A step of a training has its allreduces in one call of TensorFlow's, and that takes eight ranks
 # on two CPUs as long as some of them. Large ones are few, or they take too long.
 IN_A_ROW, LARGE_IN_A_ROW = 32, 8
+# Of the links, unless the user says others: where links are slow, nothing else is the limit.
+RATES = {
+    "links": "1gbit,none,200mbit",
+    "placements": "50mbit",
+    "sizes": "1gbit,none,200mbit",
+    "node": "memory",
+}
 
 
 @dataclass(frozen=True)
@@ -44,9 +56,9 @@ class Cell:
     """What one job measures.
 
     Attributes:
-        part: Which question it belongs to: `links`, `sizes` or `node`.
+        part: Which question it belongs to: `links`, `placements`, `sizes` or `node`.
         rate: Of the links; `none` is unlimited, `as is` a real cluster's, `memory` one node.
-        placement: Ranks of each node, as in 4-3-1.
+        placement: Ranks of each node, as in 4-3-1; see placements.py.
         bytes: Sizes of the array.
         sides: What takes turns within the job.
         repeats: Of each side.
@@ -91,9 +103,15 @@ class Row:
     others: float
 
 
-def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
+def cells(
+    part: str, rates: list[str], placements: Sequence[Placement], quick: bool
+) -> Iterator[Cell]:
     """Yields the jobs of a part. MPI has endpoints in a job, or has not, or it is hvd_ft's."""
-    if part == "links":
+    if part == "placements":
+        for rate, sides, placement in product(rates, (TESTED, ("threads",), FT), placements):
+            sizes, repeats = (4_000_000, 8_000_000), 1 if quick else 3
+            yield Cell(part, rate, placement.text, sizes, sides, repeats)
+    elif part == "links":
         for rate in rates:
             # A repeat at 200 Mbit/s takes 20 seconds.
             repeats = 1 if quick or rate == "200mbit" else 3
@@ -115,11 +133,11 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
 
 
 @contextmanager
-def cluster(rate: str) -> Iterator[list[str]]:
-    """Starts a cluster of three nodes; yields the words before mpirun on it."""
+def cluster(rate: str, nodes: int) -> Iterator[list[str]]:
+    """Starts a cluster of so many nodes; yields the words before mpirun on it."""
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "cluster"]
     links = [] if rate == "none" else ["--rate", rate]
-    run = [*hvdft, "up", "--name", CLUSTER, "-n", "3", *links]
+    run = [*hvdft, "up", "--name", CLUSTER, "-n", str(nodes), *links]
     if subprocess.run(run, check=False, stdout=subprocess.DEVNULL).returncode:
         raise HvdFtError("the cluster does not start, see above; or give --hosts FILE")
     try:
@@ -130,9 +148,8 @@ def cluster(rate: str) -> Iterator[list[str]]:
 
 def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float) -> list[Row]:
     """Runs one job; `before` is put before mpirun."""
-    nodes = parse_placement(cell.placement)
-    names = hosts or [node.name for node in nodes]
-    placed = [Host(name, node.slots) for name, node in zip(names, nodes, strict=False)]
+    placement = parse(cell.placement)
+    placed = placement.hosts(hosts or [f"n{node}" for node in range(placement.size)])
     size = str(sum(host.slots for host in placed))
     measured = ["--bytes", ",".join(map(str, cell.bytes)), "--repeats", str(cell.repeats)]
     measured += ["--in-a-row", str(cell.in_a_row)]
@@ -216,13 +233,13 @@ def measure(options: argparse.Namespace, rows: list[Row], path: Path) -> None:
     """Measures what is not there yet, turn by turn, and writes each job down when it is done."""
     hosts = options.hosts.read_text().split() if options.hosts else []
     hosts = [host.partition(":")[0] for host in hosts]
-    rates = ["as is"] if hosts else options.rates.split(",")
+    rates = ["as is"] if hosts else (options.rates or RATES[options.part]).split(",")
     for rate in ["memory"] if options.part == "node" else rates:
         wanted = [
             (turn, cell)
             for turn in range(1 if options.quick else options.turns)
             # Who goes first changes, so that no side has the warmer machine.
-            for cell in list(cells(options.part, [rate], options.quick))[
+            for cell in list(cells(options.part, [rate], options.placements, options.quick))[
                 :: 1 if turn % 2 == 0 else -1
             ]
         ]
@@ -230,7 +247,8 @@ def measure(options: argparse.Namespace, rows: list[Row], path: Path) -> None:
         wanted = [(turn, cell) for turn, cell in wanted if (turn, cell.name) not in done]
         if not wanted:
             continue
-        with nothing() if hosts or options.part == "node" else cluster(rate) as before:
+        nodes = max(parse(cell.placement).size for _, cell in wanted)
+        with nothing() if hosts or options.part == "node" else cluster(rate, nodes) as before:
             for turn, cell in wanted:
                 rows += job(cell, turn, before, hosts, options.limit)
                 write_csv(path, rows)
@@ -243,11 +261,22 @@ def nothing() -> Iterator[list[str]]:
     yield []
 
 
+def placements(text: str) -> tuple[Placement, ...]:
+    """Reads the option `--placements`."""
+    try:
+        return parse_list(text)
+    except HvdFtError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def main() -> int:
     """Measures; writes results.csv and plot.png, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["links", "sizes", "node"], default="links")
-    parser.add_argument("--rates", default="1gbit,none,200mbit", help="a list; none: unlimited")
+    parser.add_argument("--part", choices=list(RATES), default="links")
+    parser.add_argument("--rates", help="a list; none: unlimited")
+    parser.add_argument(
+        "--placements", type=placements, default=PLACEMENTS, help="a list, of the part placements"
+    )
     parser.add_argument("--turns", type=count, default=2, help="how often each job is run")
     parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
     parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
@@ -266,7 +295,9 @@ def main() -> int:
     finally:
         if rows:
             plot(rows).savefig(options.output / "plot.png", dpi=150)
+            plot_placements(rows).savefig(options.output / "placements.png", dpi=150)
             print(table(rows))
+            print(placements_table(rows))
     print("\n".join(f"{name}: {value}" for name, value in facts().items()))
     return 0
 

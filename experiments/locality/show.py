@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from experiments.locality.predictions import Verdict, verdicts
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from experiments.locality.run import Row
 
 COLOURS = {
@@ -18,11 +22,16 @@ COLOURS = {
     "threads": "#56B4E9",
     "endpoints": "#0072B2",
     "one endpoint": "#CC79A7",
+    "by host": "#882255",
     "hierarchical": "#009E73",
     "mpi": "#999999",
 }
+HATCHES = ("", "//", "..", "xx", "\\\\")
 # More than this share of the machine went to others (the kernel's network is a part of that).
 BUSY = 0.4
+
+# Where the links are the limit, and not the CPUs that all nodes share.
+PREDICTED_RATE = "50mbit"
 
 Key = tuple[str, str, str, int, str]
 
@@ -58,37 +67,90 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def plot(rows: Sequence[Row]) -> Figure:
-    """Draws for each rate both placements: medians as bars, every measurement as a point.
+def placements_table(rows: Sequence[Row]) -> str:
+    """Returns what became of the predictions in each turn, as a Markdown table."""
+    turns: dict[int, dict[tuple[int, str, str], list[float]]] = {}
+    for row in rows:
+        if row.part == "placements" and row.rate == PREDICTED_RATE:
+            key = (row.bytes, row.side, row.placement)
+            turns.setdefault(row.turn, {}).setdefault(key, []).append(row.seconds)
+    found: dict[tuple[int, str, str], list[Verdict]] = {}
+    for seconds in turns.values():
+        for v in verdicts(seconds):
+            found.setdefault((v.size, v.side, v.placement), []).append(v)
+    lines = [
+        "| bytes | side | placement | times that of 4-2-2, in each turn | predicted | held |",
+        "|---" * 6 + "|",
+    ]
+    for (size, side, placement), own in found.items():
+        held = f"{sum(v.held for v in own)} of {len(own)}"
+        mark = held if all(v.held for v in own) else f"**{held}**"
+        ratios = ", ".join(f"{v.ratio:.2f}" for v in own)
+        bounds = f"{own[0].least:g} to {own[0].most:g}"
+        lines.append(f"| {size} | {side} | {placement} | {ratios} | {bounds} | {mark} |")
+    return "\n".join(lines)
 
-    A measurement of several times the longest bar, an MPI that stood still, is a number on top.
-    """
+
+def plot(rows: Sequence[Row]) -> Figure:
+    """Draws the part `links`: for each rate both placements."""
     links = [row for row in rows if row.part == "links"]
-    rates = list(dict.fromkeys(row.rate for row in links))
-    figure = Figure(figsize=(4.5 * max(len(rates), 1), 4), layout="constrained")
-    for place, rate in enumerate(rates):
-        axes = figure.add_subplot(1, len(rates), place + 1)
-        bars, points = [], []
-        for i, (side, colour) in enumerate(COLOURS.items()):
-            for j, placement in enumerate(("4-2-2", "4-3-1")):
-                own = [r.seconds for r in links if (r.rate, r.side, r.placement) ==
-                       (rate, side, placement)]  # fmt: skip
-                if not own:
-                    continue
-                at = i + 0.4 * j - 0.2
-                axes.bar(at, statistics.median(own), 0.36, color=colour, hatch="//" * j,
-                         edgecolor="white", linewidth=0)  # fmt: skip
-                axes.plot([at] * len(own), own, "k.", markersize=4)
-                bars.append(statistics.median(own))
-                points += [(at, seconds) for seconds in own]
-        top = min(3 * max(bars), 1.05 * max(seconds for _, seconds in points))
-        axes.set_ylim(0, top)
-        for at, seconds in points:
-            if seconds > top:
-                axes.text(at, top, f"↑ {seconds:.0f} s", ha="center")
-        axes.set_xticks(range(len(COLOURS)), list(COLOURS), rotation=30, ha="right")
-        axes.set_title({"none": "unlimited"}.get(rate, rate))
+    panels = {
+        {"none": "unlimited"}.get(rate, rate): [row for row in links if row.rate == rate]
+        for rate in dict.fromkeys(row.rate for row in links)
+    }
+    return _draw(panels, ["4-2-2", "4-3-1"], "64 MB, 8 ranks")
+
+
+def plot_placements(rows: Sequence[Row]) -> Figure:
+    """Draws the part `placements`: for each rate and size all of them."""
+    part = [row for row in rows if row.part == "placements"]
+    panels = {
+        f"{size / 1e6:g} MB, {rate}": [r for r in part if (r.rate, r.bytes) == (rate, size)]
+        for rate, size in dict.fromkeys((row.rate, row.bytes) for row in part)
+    }
+    return _draw(panels, list(dict.fromkeys(row.placement for row in part)), "8 ranks")
+
+
+def _draw(panels: Mapping[str, Sequence[Row]], placements: Sequence[str], what: str) -> Figure:
+    """Draws panels side by side: medians as bars, every measurement as a point.
+
+    Args:
+        panels: rows by title.
+        placements: the bars of a side, from left to right.
+        what: the title's beginning.
+    """
+    figure = Figure(figsize=(5.5 * max(len(panels), 1), 4.4), layout="constrained")
+    for place, (title, rows) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        _panel(axes, rows, placements)
+        axes.set_title(title)
         axes.set_ylabel("seconds" if place == 0 else "")
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("64 MB, 8 ranks; left bars 4-2-2, hatched 4-3-1")
+    order = ", ".join(placements)
+    figure.suptitle(f"{what}; bars from left to right: {order}; number of measurements below")
     return figure
+
+
+def _panel(axes: Axes, rows: Sequence[Row], placements: Sequence[str]) -> None:
+    """Draws one panel; several times the longest bar, an MPI that stood still, is a number."""
+    sides = [side for side in COLOURS if any(row.side == side for row in rows)]
+    width = 0.8 / max(len(placements), 1)
+    bars, points = [0.0], []
+    for i, side in enumerate(sides):
+        for j, placement in enumerate(placements):
+            own = [r.seconds for r in rows if (r.side, r.placement) == (side, placement)]
+            if not own:
+                continue
+            at = i + width * (j - (len(placements) - 1) / 2)
+            axes.bar(at, statistics.median(own), 0.9 * width, color=COLOURS[side],
+                     hatch=HATCHES[j % len(HATCHES)], edgecolor="white", linewidth=0)  # fmt: skip
+            axes.text(at, 0, f"{len(own)}", ha="center", va="bottom", fontsize=5)
+            axes.plot([at] * len(own), own, "k.", markersize=3)
+            bars.append(statistics.median(own))
+            points += [(at, seconds) for seconds in own]
+    top = min(3 * max(bars), 1.05 * max((seconds for _, seconds in points), default=1.0))
+    axes.set_ylim(0, top)
+    for at, seconds in points:
+        if seconds > top:
+            axes.text(at, top, f"↑ {seconds:.0f} s", ha="center")
+    axes.set_xticks(range(len(sides)), sides, rotation=30, ha="right")
+    axes.spines[["top", "right"]].set_visible(False)

@@ -20,6 +20,7 @@ from hvd_ft import ring
 # Intel MPI accepts two threads on one endpoint only without split threads; its own allreduce also
 # runs that way by default.
 UNSPLIT = ("threads", "mpi")
+ONE_ENDPOINT = ("one endpoint", "by host")
 WARM_UP = 1 << 16  # elements
 # Looked up once: each look goes through /proc.
 PROCESSES = [psutil.Process(), *psutil.Process().parents()[:2]]
@@ -36,8 +37,10 @@ def sides(
         if name == "mpi":
             found[name] = lambda array: comm.Allreduce(MPI.IN_PLACE, array)
             continue
-        variant, endpoints = ("endpoints", 1) if name == "one endpoint" else (name, 2)
-        made = ring.Ring(comm, endpoints, segment_bytes, variant)
+        variant, endpoints = ("endpoints", 1) if name in ONE_ENDPOINT else (name, 2)
+        # In the order of ranks, as any flat ring has been; by default a ring orders itself.
+        order = "hosts" if name == "by host" else "ranks"
+        made = ring.Ring(comm, endpoints, segment_bytes, variant, order=order)
         found[name] = stack.enter_context(made).allreduce
     return found
 

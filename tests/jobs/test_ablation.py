@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPTS, Ended, RunHvdft
+from conftest import SCRIPTS, Cluster, Ended, RunHvdft
 
 from hvd_ft.agent.ablation import WARNING, check_ablation
 from hvd_ft.errors import HvdFtError
@@ -45,6 +45,18 @@ def test_agents_and_workers_die(run_hvdft: RunHvdft, endpoints: str) -> None:
     inject = [word for drill in drills for word in ("--inject", drill)]
     ended = run_ablated(run_hvdft, *inject, *SUMS, "90", "1000000", "5", ENDPOINTS=endpoints)
     assert ended.err.count("; starting generation") == 2
+
+
+def test_the_ranks_of_a_node_are_added_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_FT_ABLATE", "network")
+    flags = ["--no-live", "-np", "5", "-H", "n0:3,n1:2", "--inject", "rank=1,op=30,point=copy_in"]
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", *flags]
+    ended = cluster.hvdft("run", "--", *hvdft, *SUMS, "90", "1000000", "5")
+    assert ended.code == 0, ended.err
+    found = dict(re.findall(r"SUMS (\d) \d (\w+)", ended.out))
+    assert found["0"] == found["1"] == found["2"] != found["3"] == found["4"]
 
 
 TOGETHER = """\

@@ -7,8 +7,8 @@ contribution that is there twice, missing, or in another place shows in the sum.
 the script with 3. At the end it prints a hash of all results. Each op is followed by so many
 seconds of what a training would compute.
 
-With HOROVOD_FT_ABLATE=network, in the flat topology, every rank gets what it gave; and every third
-op is a broadcast, which the network carries all the same.
+With HOROVOD_FT_ABLATE=network ranks get the sum of their node's; and every third op is a broadcast,
+which the network carries all the same.
 """
 
 import os
@@ -111,7 +111,15 @@ class Script:
     def wanted(self) -> float:
         if self.broadcasts():
             return 2.0 ** self.root()
-        return 2.0**self.rank if self.ablated else 2.0**self.ranks - 1
+        return sum(2.0**rank for rank in self.summed())
+
+    def summed(self) -> range:
+        if not self.ablated:
+            return range(self.ranks)
+        if os.environ.get("HOROVOD_FT_TOPOLOGY") == "flat":
+            return range(self.rank, self.rank + 1)
+        first = self.rank - int(os.environ["HOROVOD_LOCAL_RANK"])
+        return range(first, first + int(os.environ["HOROVOD_LOCAL_SIZE"]))
 
     def execute(self) -> None:
         factor = float(self.next % 7 + 1)
