@@ -46,17 +46,56 @@ void what_is_alike_goes_once() {
   CHECK(frames(star) == 2);
   for (int r : {4, 5, 7}) CHECK(taken(star, r) == "alike");
   CHECK(taken(star, 6) == "other");
+  uint64_t answers = star.told[FrameKind::kTaken];
   CHECK(frames(star) == 0);
   for (int r = 4; r < 8; ++r) {
     RankBlock& block = star.node(1).rank(r);
     CHECK(block.mail_taken == block.mail_sequence);
   }
+  CHECK(star.told[FrameKind::kTaken] - answers == 1);  // they are alike
   // A rank that is behind, and one that has announced in another term.
   announce(star, 4, "alike");
   announce(star, 5, "alike", kTerm + 1);
   CHECK(frames(star) == 2);
   CHECK(taken(star, 4) == "alike" && taken(star, 5, kTerm + 1) == "alike");
   CHECK(taken(star, 6).empty() && taken(star, 7).empty());
+}
+
+// Ranks that follow each other get one answer, if it is the same; others are not told again.
+void what_is_answered() {
+  Star star(2, 4);
+  star.carry();
+  Node &zero = star.node(0), &one = star.node(1);
+  auto answer = [&](const std::vector<uint64_t>& sequences) {
+    for (int i = 0; i < 4; ++i) zero.rank(4 + i).mail_taken = sequences[static_cast<size_t>(i)];
+    uint64_t before = star.told[FrameKind::kTaken];
+    star.carry();
+    for (int i = 0; i < 4; ++i) {
+      CHECK(one.rank(4 + i).mail_taken == sequences[static_cast<size_t>(i)]);
+    }
+    return star.told[FrameKind::kTaken] - before;
+  };
+  CHECK(answer({2, 2, 2, 2}) == 1);
+  CHECK(answer({2, 2, 2, 2}) == 0);
+  CHECK(answer({4, 2, 4, 4}) == 2);
+  CHECK(answer({4, 6, 8, 8}) == 2);
+  uint32_t doorbells[4];
+  for (int i = 0; i < 4; ++i) doorbells[i] = one.rank(4 + i).worker_doorbell;
+  one.rank(5).mail_awaited = 1;
+  CHECK(answer({10, 10, 10, 8}) == 1);
+  for (int i : {0, 2, 3}) CHECK(one.rank(4 + i).worker_doorbell == doorbells[i]);
+  CHECK(one.rank(5).worker_doorbell != doorbells[1] && one.rank(5).mail_awaited == 0);
+
+  for (int r : {4, 5, 7}) zero.rank(r).entered = 70;
+  zero.rank(6).entered = 71;
+  for (int i = 0; i < 4; ++i) doorbells[i] = one.rank(4 + i).worker_doorbell;
+  uint64_t before = star.told[FrameKind::kJoined];
+  star.carry();
+  CHECK(star.told[FrameKind::kJoined] - before == 3);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(one.rank(4 + i).entered == (i == 2 ? 71 : 70));
+    CHECK(one.rank(4 + i).worker_doorbell != doorbells[i]);
+  }
 }
 
 // A step of 200 tensors, in one announcement of each rank: by names as Horovod writes them, about
@@ -90,8 +129,7 @@ void what_a_step_costs() {
       CHECK(name_frames == others * static_cast<uint64_t>(of_node));
       CHECK(name_bytes > name_frames * kTensors * kOfName);
       CHECK(number_frames == others);
-      // Heads, the clock, the numbers, and 16 bytes for each rank.
-      CHECK(number_bytes <= others * (100 + 16 * static_cast<uint64_t>(of_node)));
+      CHECK(number_bytes <= others * 124);  // heads, the clock, the numbers, which ranks
       std::printf("%d ranks, %d a node: by names %lu frames, %lu bytes; by numbers %lu, %lu\n",
                   ranks, of_node, name_frames, name_bytes, number_frames, number_bytes);
     }
@@ -102,5 +140,6 @@ void what_a_step_costs() {
 
 int main() {
   what_is_alike_goes_once();
+  what_is_answered();
   what_a_step_costs();
 }

@@ -1,6 +1,7 @@
 // The mirror at the centre of a star with many ranks: what one node has told goes to the others,
 // and an end of an edge looks at what has changed, not at all ranks.
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,15 +40,21 @@ struct Centre {
     std::vector<int> ranks;
     for (size_t at = 0; at < stream.size();) {
       auto head = get<FrameHead>(stream.data() + at);
-      if (head.kind == FrameKind::kFacts) ranks.push_back(static_cast<int>(head.rank));
-      at += sizeof head + head.bytes;
+      const char* change = stream.data() + (at += sizeof head);
+      at += head.bytes;
+      while (head.kind == FrameKind::kFacts && change < stream.data() + at) {
+        ranks.push_back(FactsChange(change).rank);
+        change = FactsChange(change).end();
+      }
     }
     return ranks;
   }
   void hear(size_t end, int rank, const RankFacts& facts) {
-    std::string stream;
+    std::string stream, change;
+    put_changes(rank, heard[rank], facts, &change);
+    heard[rank] = facts;
     put_frame(&stream, FrameKind::kNow, 0, now);
-    put_frame(&stream, FrameKind::kFacts, rank, facts);
+    put_frame(&stream, FrameKind::kFacts, 0, change.data(), change.size());
     receivers[end]->feed(now, stream.data(), stream.size());
   }
   uint64_t looks() const { return node->header().looks.load(); }
@@ -55,6 +62,7 @@ struct Centre {
   std::string dir;
   std::unique_ptr<Node> node;
   std::unique_ptr<MirrorNews> news;
+  std::map<int, RankFacts> heard;
   std::vector<std::unique_ptr<MirrorSender>> senders;
   std::vector<std::unique_ptr<MirrorReceiver>> receivers;
 };
@@ -101,6 +109,35 @@ void looks_are_at_what_has_changed() {
   before = centre.looks();
   CHECK(centre.collect(1) == Ranks{3});
   CHECK(centre.looks() - before == kOfNode + 1);
+  // Counters are not looked at before their time, …
+  centre.hear(0, 3, running(2));
+  before = centre.looks();
+  for (int i = 0; i < 10; ++i) CHECK(centre.collect(1, 1000).empty());
+  CHECK(centre.looks() - before == 10 * kOfNode);
+  // … and then as they are.
+  centre.hear(0, 3, running(3));
+  CHECK(centre.collect(1) == Ranks{3});
+  CHECK(centre.looks() - before == 11 * kOfNode + 1);
+}
+
+// Only the words that have changed go over the wire, and make the same facts of those before.
+void changes_are_words() {
+  RankFacts before = running(5), now = before, made = before;
+  now.contributed = 9;
+  now.incarnation = 2;  // shares a word with the state
+  now.ring_sent = 77;   // the last one
+  std::string wire;
+  put_changes(3, before, now, &wire);
+  CHECK(wire.size() == 8 + 3 * 8);
+  put_changes(900, now, before, &wire);
+  put_changes(4, now, now, &wire);  // nothing
+  CHECK(wire.size() == 2 * (8 + 3 * 8));
+  FactsChange first(wire.data()), second(first.end());
+  CHECK(first.rank == 3 && second.rank == 900 && second.end() == wire.data() + wire.size());
+  first.apply(&made);
+  CHECK(std::memcmp(&made, &now, sizeof now) == 0);
+  second.apply(&made);
+  CHECK(std::memcmp(&made, &before, sizeof before) == 0);
 }
 
 }  // namespace
@@ -109,4 +146,5 @@ int main() {
   news_goes_to_the_other_ends();
   what_waits_is_not_forgotten();
   looks_are_at_what_has_changed();
+  changes_are_words();
 }

@@ -38,6 +38,7 @@ void doorbells(Side& zero, Side& one) {
   theirs.step = 7;  // who follows it looks now and then
   theirs.contributed = position(1, 0);
   CHECK(rung_by(one, zero) == nobody && zero.node->rank(2).step == 7);
+  CHECK(zero.node->rank(2).state == HVDFT_RUNNING);  // which was not sent again
   theirs.mail_sequence = 2;
   CHECK(rung_by(one, zero) == coordinator);
   theirs.loops[0].published = 20;

@@ -56,8 +56,9 @@ class MirrorSender {
  private:
   bool tells_of(int rank) const;
   uint64_t kept_id(uint64_t number) const;
-  void collect_ranks(uint64_t now_ns, std::string* out);
-  bool collect_rank(int rank, uint64_t now_ns, std::string* out);
+  bool is_time_for_counters(uint64_t now_ns);
+  void collect_ranks(bool counters, std::string* out);
+  bool collect_rank(int rank, std::string* changes);
   void collect_loops(int rank, bool may_send_parts, std::string* out);
   bool waits_for(int rank) const;
   void collect_cuts(int rank, std::string* out);
@@ -80,7 +81,6 @@ class MirrorSender {
   };
   struct Sent {  // of one rank
     RankFacts facts{};
-    uint64_t at_ns = 0;  // when
     uint64_t mail = 0, entered = 0, mail_taken = 0, fingerprints = 0;
     bool due = false;  // it is in due_
     std::vector<LoopSent> loops;
@@ -96,14 +96,14 @@ class MirrorSender {
   const bool keeps_log_;
   const bool to_buddy_;  // the other end is the buddy of this node's ranks
   std::vector<Sent> sent_;
-  uint64_t seen_ = 0;     // of the news
-  std::vector<int> due_;  // ranks of which something is still to be sent
+  uint64_t counters_at_ns_ = 0;              // when they are sent
+  uint64_t seen_all_ = 0, seen_urgent_ = 0;  // of the news
+  std::vector<int> due_;                     // ranks of which something is still to be sent
   PartSender parts_;
   MessageMirrorSender messages_;
   uint64_t term_ = 0, mark_ = 0, rosters_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0,
            events_ = 0;
   hvdft_memory memory_[2] = {};
-  uint64_t memory_at_ns_ = 0;  // when
   uint64_t oldest_[kMaxLoops] = {};
   bool stop_ = false;
 };
@@ -132,9 +132,10 @@ class MirrorReceiver {
   void apply(const FrameHead& frame, const char* payload);
   void apply_hello(const HelloFrame& theirs);
   void apply_event(const char* payload, uint64_t bytes);
-  void apply_facts(int rank, const RankFacts& facts);
+  void apply_changes(const char* payload, uint64_t bytes);
+  void apply_facts(int rank, const RankFacts& before, const RankFacts& facts);
   void apply_mails(const char* payload, uint64_t bytes);
-  void apply_mail(const MailOf& of, uint64_t term, const char* data, uint64_t bytes);
+  void apply_mail(int rank, uint64_t sequence, uint64_t term, const char* data, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
   void apply_memory(int rank, const char* payload);
   void apply_record(const char* payload);

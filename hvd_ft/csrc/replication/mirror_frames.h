@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "arena/layout.h"
@@ -13,15 +14,15 @@ namespace hvdft {
 enum class FrameKind : uint32_t {
   kHello,    // HelloFrame
   kNow,      // the sender's clock
-  kFacts,    // RankFacts
+  kFacts,    // of some ranks: see put_changes()
   kLoop,     // LoopFrame
-  kMail,     // MailHead, a MailOf for each rank that has announced this, then what it is
+  kMail,     // MailHead, a MailRun for each run of ranks that have announced this, then what it is
   kEvent,    // EventFrame, then the hvdft_divergence if it tells of one
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
   kDecided,  // op id: those before are truncated, except the ids that follow
-  kJoined,   // the join request that was granted
-  kTaken,    // sequence of the mail that was taken
+  kJoined,   // RankRun: the join request that was granted
+  kTaken,    // RankRun: sequence of the mail that was taken
   kTerm,
   kMark,          // position + 1
   kRoster,        // RosterFrame
@@ -60,11 +61,15 @@ struct LoopWord {
 struct RosterFrame {
   uint64_t number, mark, present[kMaxRanks / 64];
 };
-struct MailHead {
-  uint64_t term, ranks;
+// The same word for so many ranks from the frame's on.
+struct RankRun {
+  uint64_t ranks, word;
 };
-struct MailOf {
-  uint64_t rank, sequence;
+struct MailHead {
+  uint64_t term, runs;
+};
+struct MailRun {
+  uint64_t first, ranks, sequence;
 };
 struct EventFrame {
   uint64_t number;  // on the sender's node
@@ -82,6 +87,21 @@ inline void put_frame(std::string* out, FrameKind kind, int rank, const void* da
 template <typename T>
 void put_frame(std::string* out, FrameKind kind, int rank, const T& value) {
   put_frame(out, kind, rank, &value, sizeof value);
+}
+
+// A frame for each run of ranks of [first, end) with the same word; `news` gives a rank's, if it is
+// to be sent.
+template <typename News>
+void put_runs(std::string* out, FrameKind kind, int first, int end, News news) {
+  RankRun run{0, 0};
+  for (int r = first; r <= end; ++r) {
+    std::optional<uint64_t> word = r < end ? news(r) : std::nullopt;
+    if (run.ranks > 0 && word != run.word) {
+      put_frame(out, kind, r - static_cast<int>(run.ranks), run);
+      run.ranks = 0;
+    }
+    if (word) run = {run.ranks + 1, *word};
+  }
 }
 
 // Reads a value from a payload, at any alignment.

@@ -6,7 +6,8 @@ namespace hvdft {
 
 MirrorNews::MirrorNews(const Node& node)
     : node_(node),
-      changes_(node.size()),
+      all_(node.size()),
+      urgent_(node.size()),
       seen_(static_cast<size_t>(node.end_local() - node.first_local())),
       has_messages_(static_cast<size_t>(node.size())) {
   for (int r = 0; r < node.size(); ++r) {
@@ -18,7 +19,7 @@ void MirrorNews::look() {
   for (int r = node_.first_local(); r < node_.end_local(); ++r) {
     RankFacts& seen = seen_[static_cast<size_t>(r - node_.first_local())];
     RankFacts facts = facts_of(node_, r);
-    if (std::memcmp(&facts, &seen, sizeof facts) != 0) note(r);
+    if (std::memcmp(&facts, &seen, sizeof facts) != 0) note(r, urgent(seen, facts));
     seen = facts;
     if (has_peers(r)) note_peer(r);
   }

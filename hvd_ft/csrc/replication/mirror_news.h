@@ -2,7 +2,8 @@
 // So each end looks at what has changed, and not at all ranks of the job.
 //
 // A rank of this node is looked at, once for all ends: its fields change without a word. What is
-// new of a rank elsewhere has come over one of these ends.
+// new of a rank elsewhere has come over one of these ends. What is urgent is known apart, so that
+// counters that wait for their time cost nothing.
 #ifndef HVD_FT_MIRROR_NEWS_H
 #define HVD_FT_MIRROR_NEWS_H
 
@@ -22,15 +23,15 @@ class MirrorNews {
   // Looks at the ranks of this node. To be called before ends of edges collect.
   void look();
   // The state of a rank elsewhere has come.
-  void note(int rank) { changes_.note(rank); }
+  void note(int rank, bool is_urgent) {
+    all_.note(rank);
+    if (is_urgent) urgent_.note(rank);
+  }
   // A message log of this rank with another one has become known.
   void note_peer(int rank);
 
-  // As Changes::each_since().
-  template <typename Act>
-  uint64_t each_since(uint64_t since, Act act) const {
-    return changes_.each_since(since, act);
-  }
+  const Changes& changes() const { return all_; }
+  const Changes& urgent_changes() const { return urgent_; }
   // The ranks that have message logs.
   const std::vector<int>& with_messages() const { return with_messages_; }
 
@@ -38,7 +39,7 @@ class MirrorNews {
   bool has_peers(int rank) const;
 
   const Node& node_;
-  Changes changes_;
+  Changes all_, urgent_;
   std::vector<RankFacts> seen_;  // of the ranks of this node
   std::vector<int> with_messages_;
   std::vector<bool> has_messages_;

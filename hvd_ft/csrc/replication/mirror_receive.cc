@@ -6,6 +6,16 @@
 
 namespace hvdft {
 
+namespace {
+
+template <typename Act>
+void each_of_run(int first, const char* payload, Act act) {
+  auto run = get<RankRun>(payload);
+  for (int r = first; r < first + static_cast<int>(run.ranks); ++r) act(r, run.word);
+}
+
+}  // namespace
+
 void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
   now_ns_ = now_ns;
   rest_.append(data, bytes);
@@ -45,7 +55,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return;
     }
     case FrameKind::kFacts:
-      return apply_facts(rank, get<RankFacts>(payload));
+      return apply_changes(payload, frame.bytes);
     case FrameKind::kLoop: {
       auto loop = get<LoopFrame>(payload);
       uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
@@ -70,12 +80,15 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kDecided:
       return apply_decided(payload, frame.bytes);
     case FrameKind::kJoined:
-      block.entered.store(get<uint64_t>(payload), std::memory_order_release);
-      return node_.notify_worker(rank);
+      return each_of_run(rank, payload, [&](int r, uint64_t request) {
+        node_.rank(r).entered.store(request, std::memory_order_release);
+        node_.notify_worker(r);
+      });
     case FrameKind::kTaken:
-      block.mail_taken.store(get<uint64_t>(payload), std::memory_order_seq_cst);
-      if (block.mail_awaited.exchange(0) != 0) node_.notify_worker(rank);
-      return;
+      return each_of_run(rank, payload, [&](int r, uint64_t sequence) {
+        node_.rank(r).mail_taken.store(sequence, std::memory_order_seq_cst);
+        if (node_.rank(r).mail_awaited.exchange(0) != 0) node_.notify_worker(r);
+      });
     case FrameKind::kTerm:
       workers_ = true;
       return node_.header().term.store(get<uint64_t>(payload), std::memory_order_release);
@@ -151,14 +164,24 @@ void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
   peer_.events_heard.store(frame.number + 1);
 }
 
+void MirrorReceiver::apply_changes(const char* payload, uint64_t bytes) {
+  for (const char* at = payload; at < payload + bytes;) {
+    FactsChange change(at);
+    RankFacts& facts = heard_[change.rank];
+    RankFacts before = facts;
+    change.apply(&facts);
+    apply_facts(change.rank, before, facts);
+    at = change.end();
+  }
+}
+
 // `state` and `sessions` last: see mirror.h.
-void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
+void MirrorReceiver::apply_facts(int rank, const RankFacts& before, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
-  RankFacts& before = heard_[rank];
-  if (urgent(before, f)) workers_ = agents_ = true;
+  bool is_urgent = urgent(before, f);
+  if (is_urgent) workers_ = agents_ = true;
   // A rank that has left is not waited for any more.
   if (before.state != f.state && f.state == HVDFT_DONE) log_writer_ = snapshots_ = true;
-  before = f;
   log_writer_ |= block.enter_request.load() != f.enter_request;
   log_writer_ |= block.mark_request.exchange(f.mark_request) != f.mark_request;
   block.contributed.store(f.contributed, std::memory_order_seq_cst);
@@ -183,28 +206,32 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& f) {
   block.enter_request.store(f.enter_request, std::memory_order_release);
   block.sessions.store(f.sessions, std::memory_order_release);
   block.state.store(f.state, std::memory_order_release);
-  news_.note(rank);
+  news_.note(rank, is_urgent);
 }
 
 void MirrorReceiver::apply_mails(const char* payload, uint64_t bytes) {
   auto head = get<MailHead>(payload);
   const char* of = payload + sizeof head;
-  const char* data = of + head.ranks * sizeof(MailOf);
-  for (; of < data; of += sizeof(MailOf)) {
-    apply_mail(get<MailOf>(of), head.term, data, bytes - static_cast<uint64_t>(data - payload));
+  const char* data = of + head.runs * sizeof(MailRun);
+  for (; of < data; of += sizeof(MailRun)) {
+    auto run = get<MailRun>(of);
+    for (uint64_t r = run.first; r < run.first + run.ranks; ++r) {
+      apply_mail(static_cast<int>(r), run.sequence, head.term, data,
+                 bytes - static_cast<uint64_t>(data - payload));
+    }
   }
 }
 
-void MirrorReceiver::apply_mail(const MailOf& of, uint64_t term, const char* data, uint64_t bytes) {
-  int rank = static_cast<int>(of.rank);
+void MirrorReceiver::apply_mail(int rank, uint64_t sequence, uint64_t term, const char* data,
+                                uint64_t bytes) {
   RankBlock& block = node_.rank(rank);
   if (int code = grow_mail(node_, rank, bytes); code != HVDFT_OK) return check(code);
-  block.mail_sequence.store(of.sequence - 1, std::memory_order_seq_cst);
+  block.mail_sequence.store(sequence - 1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_release);
   block.mail_term.store(term, std::memory_order_relaxed);
   block.mail_bytes.store(bytes, std::memory_order_relaxed);
   write_torn(node_.mail(rank), data, bytes);
-  block.mail_sequence.store(of.sequence, std::memory_order_seq_cst);
+  block.mail_sequence.store(sequence, std::memory_order_seq_cst);
 }
 
 void MirrorReceiver::apply_fingerprints(int rank, const char* payload, uint64_t bytes) {

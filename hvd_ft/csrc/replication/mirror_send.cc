@@ -1,18 +1,13 @@
 #include "replication/mirror.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arena/memory.h"
 #include "arena/rosters.h"
+#include "replication/counter_times.h"
 
 namespace hvdft {
-
-namespace {
-
-// Interval for frames that are not urgent.
-constexpr uint64_t kLazyNs = 20000000;
-
-}  // namespace
 
 MirrorSender::MirrorSender(const Node& node, const MirrorNews& news, int first, int end)
     : node_(node),
@@ -51,8 +46,9 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     if (term != term_) put_frame(&news, FrameKind::kTerm, 0, term_ = term);
     collect_oldest(&news);
   }
+  bool counters = is_time_for_counters(now_ns);
   std::string rest;  // of ranks: goes behind their fingerprints, which are read later
-  collect_ranks(now_ns, &rest);
+  collect_ranks(counters, &rest);
   for (int r = node_.first_local(); r < node_.end_local(); ++r) {
     if (to_buddy_) collect_loops(r, out->empty(), &rest);
     if (waits_for(r)) collect_cuts(r, &rest);
@@ -60,10 +56,7 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   }
   if (!keeps_log_) collect_mails(&rest);
   news.append(rest);
-  if (!keeps_log_ && now_ns - memory_at_ns_ >= kLazyNs) {
-    memory_at_ns_ = now_ns;
-    collect_memory(&news);
-  }
+  if (!keeps_log_ && counters) collect_memory(&news);
   if (!keeps_log_ && node_.first_local() == end_) collect_held(&news);
   collect_events(&news);
   collect_stop(&news);
@@ -78,33 +71,42 @@ void MirrorSender::bye(std::string* out) {
   put_frame(out, FrameKind::kBye, 0, nullptr, 0);
 }
 
-void MirrorSender::collect_ranks(uint64_t now_ns, std::string* out) {
-  seen_ = news_.each_since(seen_, [&](int rank) {
+bool MirrorSender::is_time_for_counters(uint64_t now_ns) {
+  if (now_ns < counters_at_ns_) return false;
+  // One of the two ends is rank 0's node.
+  auto turn = static_cast<uint64_t>(std::max(first_, node_.first_local()));
+  counters_at_ns_ = next_counters_ns(now_ns, node_.file().nodes, turn, node_.file().size);
+  return true;
+}
+
+void MirrorSender::collect_ranks(bool counters, std::string* out) {
+  auto is_due = [&](int rank) {
     Sent& sent = sent_[static_cast<size_t>(rank)];
     if (!tells_of(rank) || sent.due) return;
     sent.due = true;
     due_.push_back(rank);
-  });
+  };
+  seen_urgent_ = news_.urgent_changes().each_since(seen_urgent_, is_due);
+  if (counters) seen_all_ = news_.changes().each_since(seen_all_, is_due);
+  std::string changes;
   size_t left = 0;
   for (int rank : due_) {
-    bool told = collect_rank(rank, now_ns, out);
+    bool told = collect_rank(rank, &changes);
     sent_[static_cast<size_t>(rank)].due = !told;
     if (!told) due_[left++] = rank;
   }
   due_.resize(left);
+  if (!changes.empty()) put_frame(out, FrameKind::kFacts, 0, changes.data(), changes.size());
 }
 
 // Whether the other end has been told everything.
-bool MirrorSender::collect_rank(int rank, uint64_t now_ns, std::string* out) {
+bool MirrorSender::collect_rank(int rank, std::string* changes) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
   RankFacts facts = facts_of(node_, rank);
   // A rank that is done must not appear to owe messages that it has sent.
   if (facts.state == HVDFT_DONE && messages_.owes(rank)) return false;
-  if (std::memcmp(&facts, &sent.facts, sizeof facts) == 0) return true;
-  if (!urgent(sent.facts, facts) && now_ns - sent.at_ns < kLazyNs) return false;
-  put_frame(out, FrameKind::kFacts, rank, facts);
+  put_changes(rank, sent.facts, facts, changes);
   sent.facts = facts;
-  sent.at_ns = now_ns;
   return true;
 }
 
@@ -177,7 +179,7 @@ void MirrorSender::collect_mails(std::string* out) {
   struct Mail {
     uint64_t term;
     std::string bytes;
-    std::vector<MailOf> of;
+    std::vector<MailRun> of;
   };
   std::vector<Mail> mails;
   for (int r = node_.first_local(); r < node_.end_local(); ++r) {
@@ -189,12 +191,16 @@ void MirrorSender::collect_mails(std::string* out) {
       return mail.term == term && mail.bytes == bytes;
     });
     if (same == mails.end()) same = mails.insert(mails.end(), {term, std::move(bytes), {}});
-    same->of.push_back({static_cast<uint64_t>(r), sequence});
+    auto rank = static_cast<uint64_t>(r);
+    bool goes_on = !same->of.empty() && same->of.back().sequence == sequence &&
+                   same->of.back().first + same->of.back().ranks == rank;
+    if (!goes_on) same->of.push_back({rank, 0, sequence});
+    ++same->of.back().ranks;
   }
   for (const Mail& mail : mails) {
     MailHead head{mail.term, mail.of.size()};
     std::string payload(reinterpret_cast<const char*>(&head), sizeof head);
-    payload.append(reinterpret_cast<const char*>(mail.of.data()), mail.of.size() * sizeof(MailOf));
+    payload.append(reinterpret_cast<const char*>(mail.of.data()), mail.of.size() * sizeof(MailRun));
     put_frame(out, FrameKind::kMail, node_.first_local(), payload.data(), payload.size(),
               mail.bytes.data(), mail.bytes.size());
   }
@@ -269,15 +275,19 @@ void MirrorSender::collect_decided(uint64_t decided_before, std::string* out) {
 }
 
 void MirrorSender::collect_answers(std::string* out) {
-  for (int r = first_; r < end_; ++r) {
-    Sent& sent = sent_[static_cast<size_t>(r)];
+  auto news = [](uint64_t now, uint64_t* sent) {
+    return std::exchange(*sent, now) == now ? std::nullopt : std::optional(now);
+  };
+  put_runs(out, FrameKind::kJoined, first_, end_, [&](int r) {
     uint64_t entered = node_.rank(r).entered.load(std::memory_order_acquire);
+    return news(entered, &sent_[static_cast<size_t>(r)].entered);
+  });
+  put_runs(out, FrameKind::kTaken, first_, end_, [&](int r) {
     uint64_t taken = node_.rank(r).mail_taken.load(std::memory_order_seq_cst);
-    if (entered != sent.entered) put_frame(out, FrameKind::kJoined, r, sent.entered = entered);
-    if (taken == sent.mail_taken) continue;
-    put_frame(out, FrameKind::kTaken, r, sent.mail_taken = taken);
-    if (taken == node_.rank(r).mail_sequence.load()) shrink_mail(node_, r);
-  }
+    auto word = news(taken, &sent_[static_cast<size_t>(r)].mail_taken);
+    if (word && taken == node_.rank(r).mail_sequence.load()) shrink_mail(node_, r);
+    return word;
+  });
 }
 
 void MirrorSender::collect_events(std::string* out) {

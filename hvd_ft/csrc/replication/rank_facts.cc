@@ -1,6 +1,26 @@
 #include "replication/rank_facts.h"
 
+#include <cstring>
+
 namespace hvdft {
+
+namespace {
+
+constexpr size_t kWord = sizeof(uint64_t), kWords = sizeof(RankFacts) / kWord;
+static_assert(kWords <= 32 && sizeof(RankFacts) % kWord == 0);
+
+struct ChangeHead {
+  uint32_t rank, changed;
+};
+
+template <typename Act>
+void each_word(uint32_t changed, Act act) {
+  for (uint32_t bits = changed; bits != 0; bits &= bits - 1) {
+    act(static_cast<size_t>(__builtin_ctz(bits)) * kWord);
+  }
+}
+
+}  // namespace
 
 // `state` and `sessions` first: see mirror.h.
 RankFacts facts_of(const Node& node, int rank) {
@@ -44,6 +64,38 @@ bool urgent(const RankFacts& before, const RankFacts& now) {
          before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
          before.enter_request != now.enter_request || before.left_at != now.left_at ||
          before.mark_request != now.mark_request;
+}
+
+void put_changes(int rank, const RankFacts& before, const RankFacts& now, std::string* out) {
+  const auto *old = reinterpret_cast<const char*>(&before),
+             *fresh = reinterpret_cast<const char*>(&now);
+  ChangeHead head{static_cast<uint32_t>(rank), 0};
+  for (size_t word = 0; word < kWords; ++word) {
+    bool differs = std::memcmp(old + word * kWord, fresh + word * kWord, kWord) != 0;
+    head.changed |= static_cast<uint32_t>(differs) << word;
+  }
+  if (head.changed == 0) return;
+  out->append(reinterpret_cast<const char*>(&head), sizeof head);
+  each_word(head.changed, [&](size_t at) { out->append(fresh + at, kWord); });
+}
+
+FactsChange::FactsChange(const char* at) : words(at + sizeof(ChangeHead)) {
+  ChangeHead head{};
+  std::memcpy(&head, at, sizeof head);
+  rank = static_cast<int>(head.rank);
+  changed = head.changed;
+}
+
+const char* FactsChange::end() const {
+  return words + static_cast<size_t>(__builtin_popcount(changed)) * kWord;
+}
+
+void FactsChange::apply(RankFacts* facts) const {
+  const char* from = words;
+  each_word(changed, [&](size_t at) {
+    std::memcpy(reinterpret_cast<char*>(facts) + at, from, kWord);
+    from += kWord;
+  });
 }
 
 }  // namespace hvdft

@@ -2,7 +2,9 @@
 #ifndef HVD_FT_RANK_FACTS_H
 #define HVD_FT_RANK_FACTS_H
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "arena/arena.h"
 
@@ -22,6 +24,21 @@ bool urgent(const RankFacts& before, const RankFacts& now);
 
 // As it is in the arena of this node.
 RankFacts facts_of(const Node& node, int rank);
+
+// Appends what has changed of a rank, if anything has: which words of its facts, and these.
+void put_changes(int rank, const RankFacts& before, const RankFacts& now, std::string* out);
+
+struct FactsChange {
+  int rank;
+  uint32_t changed;   // a bit for each word of RankFacts
+  const char* words;  // those that have changed, at any address
+
+  // The one that put_changes() has written there.
+  explicit FactsChange(const char* at);
+  // Where the next one begins.
+  const char* end() const;
+  void apply(RankFacts* facts) const;
+};
 
 }  // namespace hvdft
 
