@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,20 +29,29 @@ class InPlace:
         folder: for files.
         flags: of hvdft run.
         returns: whether hosts come back while rank 0 waits after 28 steps.
+        work: another script that waits twice, and how many steps are done then.
     """
 
-    def __init__(self, nodes: Cluster, folder: Path, *flags: str, returns: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Cluster,
+        folder: Path,
+        *flags: str,
+        returns: bool = False,
+        work: tuple[Sequence[str], int, int] = (WORK, 20, 28),
+    ) -> None:
+        script, first, self.second = work
         self.go_on, self.end_too = folder / "go on", folder / "end"
         keep = ["--checkpoint-dir", str(folder / "c")]
         env = {"AWAIT": str(self.go_on)}
         if returns:
             env["AWAIT_MORE"] = str(self.end_too)
-        self.running: Running = start(nodes, *flags, "--in-place", *keep, work=WORK, env=env)
-        self.running.await_line("20 steps are done")
+        self.running: Running = start(nodes, *flags, "--in-place", *keep, work=script, env=env)
+        self.running.await_line(f"{first} steps")
 
     def shrink(self) -> None:
         self.go_on.touch()
-        self.running.await_line("28 steps are done")
+        self.running.await_line(f"{self.second} steps")
 
     def end(self) -> tuple[str, str]:
         self.go_on.touch()
