@@ -121,7 +121,10 @@ class FakeWorker:
     def present(self) -> list[int]:
         return self.node_ranks()
 
-    def roster_due(self) -> int:
+    def returns(self, loop: int) -> bool:
+        return False
+
+    def roster_due(self, loop: int) -> int:
         return 0
 
     def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:

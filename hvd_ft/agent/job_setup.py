@@ -1,6 +1,7 @@
 """Makes the job's directory and arenas in the first generation; finds them in later ones."""
 
 import contextlib
+import glob
 import os
 import shutil
 from collections.abc import Sequence
@@ -108,6 +109,8 @@ def _make_fresh(
         elif fresh and rank in hosts.firsts:
             end_older(context.job, context.settings.generation)
             sweep_stale(context.settings.arena_dir, only=context.job)
+        elif rank in hosts.firsts and not context.is_guest:
+            _clear_former_guests(context)
 
     def find_or_make_directory() -> int:
         if not fresh or context.is_guest:
@@ -126,6 +129,18 @@ def _make_fresh(
             _make_arenas(context, rendezvous.size, limit)
 
     rendezvous.agree("making the arenas of new hosts", make_arenas)
+
+
+def _clear_former_guests(context: JobContext) -> None:
+    """Removes the arenas of guests that are elsewhere now: they take memory."""
+    members = context.settings.members
+    if members is None or members.size <= context.rank:
+        return
+    own = members.places[members.place_of(context.rank)].host
+    for path in glob.glob(os.path.join(context.directory, "rank-*", "")):
+        first = os.path.basename(path.rstrip("/")).removeprefix("rank-")
+        if first.isdecimal() and members.places[members.place_of(int(first))].host != own:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def make_files(

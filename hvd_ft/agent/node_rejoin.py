@@ -76,6 +76,9 @@ class _Rejoin:
             self._check_messages()
         for node in lost:
             self._copy(plan.log_from, node, states)
+        if lost:
+            self._renew(lost, plan.log_from)
+        for node in lost:
             self._bring_back_snapshots(node, lost, states[plan.log_from])
         channel.at(self._all, "noting the op that is done over", lambda: self._mine.note(plan.op))
         for node, state in enumerate(states):
@@ -139,6 +142,26 @@ class _Rejoin:
         )
         generation = self._context.settings.generation
         channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation, ahead_ns))
+
+    def _renew(self, lost: Sequence[int], log_from: int) -> None:
+        """Has all nodes note which ranks of new nodes go on, return to the job or stay out of it.
+
+        Rank 0's node knows of every roster that is announced.
+        """
+        nodes, settings = self._context.nodes, self._context.settings
+        ranks = [rank for node in lost for rank in nodes.ranks(node)]
+        judge = log_from if 0 in lost else 0
+
+        def decide() -> list[int]:
+            return [self._mine.renewal(rank, settings.leaves(rank)) for rank in ranks]
+
+        told = self._channel.at([judge], "looking for ranks that return", decide)[judge]
+
+        def note() -> None:
+            for rank, renewal in zip(ranks, told, strict=True):
+                self._mine.renew(rank, renewal)
+
+        self._channel.at(self._all, "noting which ranks return", note)
 
     def _bring_back_snapshots(self, node: int, lost: Sequence[int], left: NodeState) -> None:
         buddy = 1 if node == 0 else 0

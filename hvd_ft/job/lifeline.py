@@ -200,6 +200,21 @@ class LifeLines:
             self.hosts.pop(host, None)
             self.hung_up.discard(host)
 
+    def release(self, ranks: Collection[int]) -> list[str]:
+        """Ends the lines of ranks that get another host.
+
+        Returns:
+            The hosts that have no others.
+        """
+        for channel, shim in list(self._shims.items()):
+            if shim and shim.rank in ranks:
+                self._end(channel)
+        for there in self.hosts.values():
+            there.difference_update(ranks)
+        empty = [host for host, there in self.hosts.items() if not there]
+        self.forget(empty)
+        return empty
+
     def close(self) -> None:
         """Ends all lines, which ends what is left of the job."""
         self._listening.end()

@@ -6,7 +6,8 @@ begins a new epoch. Only the launcher changes the membership (membership_rule.py
 of agents is started with the present one, in `HOROVOD_FT_MEMBERS`.
 
 A place without a host of its own is a guest of another place's host, until its ranks have left the
-job (arena/rosters.h); its agents stay there as members of the ring.
+job (arena/rosters.h); its agents stay there as members of the ring. Then another host can take it,
+and its ranks return.
 
 Files and processes of a host belong to the epoch in which the host took its place. So what a
 replaced host still has is recognised as old, even if the host comes back to the same place.
@@ -119,6 +120,15 @@ class Membership:
             number: of their place.
         """
         return self._changed(number, leaving=True)
+
+    def refilled(self, number: int, host: str) -> "Membership":
+        """Returns the membership of the next epoch, in which the ranks of a place return.
+
+        Args:
+            number: of the place; its ranks have left.
+            host: that takes it, and has no other place.
+        """
+        return self._changed(number, host=host, since=self.epoch + 1, leaving=False)
 
     def is_guest(self, number: int) -> bool:
         """Returns whether the host of a place had another place before."""

@@ -437,6 +437,10 @@ class Settings:
         number = self.members.place_of(rank)
         return number if self.members.is_guest(number) else None
 
+    def leaves(self, rank: int) -> bool:
+        """Returns whether a rank leaves the job, or has left it: its place has no own host."""
+        return self.members is not None and rank in self.members.leaving
+
     def arena_limit_bytes(self) -> int:
         """Returns the limit of the job's arenas on this node, in bytes.
 

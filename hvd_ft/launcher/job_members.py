@@ -70,8 +70,9 @@ class JobMembers:
         self._notes: list[dict[str, object]] = []  # for the report
         self._generation = 0
         self._left: list[str] = []  # hosts without which the job goes on in place
-        self._vacated: list[str] = []  # hosts whose ranks the next generation starts elsewhere
-        self.unfilled: tuple[str, ...] = ()  # hosts whose ranks the present one was to start
+        # Hosts whose ranks the next generation starts elsewhere, or that it begins to use.
+        self._new: list[str] = []
+        self.unfilled: tuple[str, ...] = ()  # those of the present one
         self._files = contextlib.ExitStack()
         self._machines = job.machine_file
         if self.members.epoch:
@@ -163,8 +164,8 @@ class JobMembers:
         """Another generation of agents is started."""
         self._generation = generation
         self._gone.clear()
-        self.unfilled = tuple(self._vacated)
-        self._vacated.clear()
+        self.unfilled = tuple(self._new)
+        self._new.clear()
 
     def take_left(self) -> list[str]:
         """Returns the hosts that were lost, and without which the job goes on, since last asked."""
@@ -178,6 +179,31 @@ class JobMembers:
             return False
         self.rule = rule
         self._machines = self._machine_file()
+        return True
+
+    def fitting(self, hosts: Sequence[Host]) -> Mapping[int, str] | None:
+        """Returns which places these hosts can take in the running job; None: not for all."""
+        return self.rule.fitting(hosts) if self._job.least_in_place is not None else None
+
+    def refill(self, taken: Mapping[int, str], hosts: HostWatch) -> bool:
+        """Has hosts take places whose ranks have left; returns whether they have.
+
+        Args:
+            taken: the host of each place.
+            hosts: the watch over the job's.
+        """
+        rule = self.rule.refill(taken, taken) if self._leads() else self.rule
+        if rule is self.rule:
+            return False
+        self.rule = rule
+        self._machines = self._machine_file()
+        for number, host in taken.items():
+            place = self.members.places[number]
+            for old in self._lines.release(place.ranks):
+                hosts.forget(old)
+            verb = "returns" if place.size == 1 else "return"
+            say(f"{place.describe()} {verb} to the job on host {host} (epoch {place.since})")
+            self._new.append(host)
         return True
 
     def close(self) -> None:
@@ -302,7 +328,7 @@ class JobMembers:
         if done.vacated:
             until = f" until {'it leaves' if place.size == 1 else 'they leave'} the job"
             self._left.append(done.lost)
-            self._vacated.append(done.lost)
+            self._new.append(done.lost)
         say(
             f"host {done.lost} is lost; its {place.describe()} {verb} on {place.host}{until} "
             f"(epoch {done.epoch})"

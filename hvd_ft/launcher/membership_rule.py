@@ -6,7 +6,8 @@ still be valid, and whoever has lost its place is granted none. node_lease.py is
 
 If no spare host is left, and the job may go on with fewer ranks in place, the ranks of a lost host
 leave: its place becomes a guest of another host, where they begin once more, from what others have
-of them, and go on up to the step boundary at which they leave (protocol/roster.h).
+of them, and go on up to the step boundary at which they leave (protocol/roster.h). When they have
+left, a host that is found can take the place, and they return.
 
 A rule is a value: every event returns the next one.
 """
@@ -238,6 +239,57 @@ class MembershipRule:
                 if not rule._may_leave(number):
                     return None
                 rule = replace(rule, members=rule.members.withdrawn(number))
+        return rule
+
+    def fitting(self, hosts: Sequence[Host]) -> dict[int, str] | None:
+        """Returns which places hosts that are found can take, whose ranks are gone or leaving.
+
+        Args:
+            hosts: with the slots that are to be used.
+
+        Returns:
+            The host of each place; None if there is none for one of the hosts.
+        """
+        open_places = {
+            number: place for number, place in enumerate(self.members.places) if place.leaving
+        }
+        found: dict[int, str] = {}
+        for host in hosts:
+            others = [at for at, place in enumerate(self.members.places) if place.host == host.name]
+            if any(at not in open_places for at in others) or len(others) > 1:
+                return None  # it is another place's host, too
+            fits = [at for at, place in open_places.items() if place.size == host.slots]
+            number = next((at for at in fits if at in others), next(iter(fits), None))
+            if number is None or (others and number not in others):
+                return None
+            found[number] = host.name
+            del open_places[number]
+        return found
+
+    def refill(self, taken: Mapping[int, str], left: Collection[int]) -> "MembershipRule":
+        """Has hosts take places whose ranks have left the running job, and return to it.
+
+        Args:
+            taken: the host of each place, as `fitting` has returned.
+            left: places whose ranks have all left: nothing of them acts any more.
+
+        Returns:
+            The next rule; the same if any of these ranks has not left.
+        """
+        if self.least is None or not set(taken) <= set(left):
+            return self
+        rule = self
+        for number, host in taken.items():
+            heard = list(rule.heard)
+            for rank in rule.members.places[number].ranks:
+                heard[rank] = _NEVER
+            rule = replace(
+                rule,
+                members=rule.members.refilled(number, host),
+                spares=tuple(name for name in rule.spares if name != host),
+                heard=tuple(heard),
+                former=tuple(each for each in rule.former if each.host != host),
+            )
         return rule
 
     def _may_leave(self, number: int) -> bool:

@@ -22,6 +22,7 @@ from hvd_ft.launcher.job import Job, job_environment, job_settings
 from hvd_ft.launcher.resizing_rule import (
     HostPool,
     Limits,
+    added,
     describe_change,
     slots_of,
     withdrawn,
@@ -216,13 +217,18 @@ class _Parts:
         if not chosen or not self._can_be_reached(chosen, now):
             return None
         why = describe_change(self._present, chosen)
-        return HostChange(why, slots_of(chosen), withdrawn(self._present, chosen))
+        fewer, more = withdrawn(self._present, chosen), added(self._present, chosen)
+        return HostChange(why, slots_of(chosen), fewer, more)
 
     def left(self, names: Sequence[str], *, lost: bool) -> None:
         """As `Resizing.left`."""
         self._present = tuple(host for host in self._present if host.name not in names)
         if lost:
             self._lose(names)
+
+    def joined(self, hosts: Sequence[Host]) -> None:
+        """As `Resizing.joined`."""
+        self._present = (*self._present, *hosts)
 
     def _look(self, now: float) -> None:
         found = self._hosts.poll(now)

@@ -138,6 +138,13 @@ def withdrawn(present: Sequence[Host], choice: Sequence[Host]) -> tuple[str, ...
     return tuple(host.name for host in present if host.name not in stays)
 
 
+def added(present: Sequence[Host], choice: Sequence[Host]) -> tuple[Host, ...]:
+    """Returns the hosts that a running job gets, if its present ones stay as they are; else ()."""
+    if any(host not in choice for host in present):
+        return ()
+    return tuple(host for host in choice if host not in present)
+
+
 def describe_change(present: Sequence[Host], choice: Sequence[Host]) -> str:
     """Returns in words why a running job gets other hosts."""
     before = {host.name: host.slots for host in present}

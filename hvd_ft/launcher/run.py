@@ -26,6 +26,7 @@ from hvd_ft.launcher.generations import (
 )
 from hvd_ft.launcher.host_watch import GiveUp
 from hvd_ft.launcher.hydra_output import MpirunOutput
+from hvd_ft.launcher.in_place import Done, change_in_place
 from hvd_ft.launcher.job import (
     Job,
     check_job,
@@ -291,10 +292,11 @@ class _Run:
         change = resizing.change(now)
         if change is None or not self.mpirun.runs:
             return
-        if change.withdrawn and self.members.withdraw(change.withdrawn):
-            resizing.left(change.withdrawn, lost=False)
+        assert self.observer
+        done = change_in_place(change, self.members, self.hosts, resizing, self.observer)
+        if done is Done.YES:
             self._end_mpirun(change.why, counts=False)
-        else:
+        elif done is Done.NO:
             say(f"{change.why}: going on with {change.size} ranks from the next step boundary")
             self.ends_early = True
             self.asked_end.preempt()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hvd_ft.job.hosts import Host
 from hvd_ft.native.observer import Observer
 
 
@@ -27,11 +28,13 @@ class HostChange:
         why: in words.
         size: its number of ranks there.
         withdrawn: the hosts without which it would do, if that is all.
+        added: the hosts that it would have besides its present ones, if that is all.
     """
 
     why: str
     size: int
     withdrawn: tuple[str, ...] = ()
+    added: tuple[Host, ...] = ()
 
 
 class Resizing(Protocol):
@@ -51,3 +54,6 @@ class Resizing(Protocol):
             names: of them.
             lost: whether they were lost; else they were given up.
         """
+
+    def joined(self, hosts: Sequence[Host]) -> None:
+        """The job goes on with these hosts besides, in its processes."""

@@ -215,9 +215,23 @@ class Worker:
         while self.pending() > 0 and self.stop_code < 0:
             time.sleep(0.001)  # seldom: a step boundary usually has none
 
-    def roster_due(self) -> int:
-        """At a step boundary: the number of the roster that begins here; 0: none does."""
-        return int(abi.library().hvdft_worker_roster_due())
+    def roster_due(self, loop: int) -> int:
+        """At a step boundary of a loop: the number of the roster that begins here; 0: none does."""
+        return int(abi.library().hvdft_worker_roster_due(loop))
+
+    def returns(self, loop: int) -> bool:
+        """Whether this rank had left, and goes on in this loop, of which it has no snapshot."""
+        return bool(abi.library().hvdft_worker_returns(loop))
+
+    def await_return(self, loop: int) -> bool:
+        """Waits until a roster with this rank begins; False: the loop ended before.
+
+        The cursor is there then, or at the end of the log.
+
+        Raises:
+            HvdFtError: the job is being stopped.
+        """
+        return bool(abi.checked(abi.library().hvdft_worker_return(loop)))
 
     def ask_to_leave(self, ranks: Iterable[int]) -> None:
         """Asks that ranks leave the job; returns when a roster without them is announced."""

@@ -10,7 +10,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.divergences import read_divergence
-from hvd_ft.native.types import Divergence, Event, Memory, Snapshots, Status, Watch
+from hvd_ft.native.types import Divergence, Event, Left, Memory, Snapshots, Status, Watch
 
 _EVENTS_AT_ONCE = 1024
 
@@ -74,6 +74,10 @@ class Observer:
         out = ffi.new("hvdft_status *")
         abi.checked(abi.library().hvdft_observer_status(self._handle, rank, out))
         return abi.read(Status, out)
+
+    def left(self, rank: int) -> Left:
+        """Whether a rank has left the running job."""
+        return Left(abi.library().hvdft_observer_left(self._handle, rank))
 
     def snapshots(self, rank: int) -> Snapshots:
         out = ffi.new("hvdft_snapshots *")

@@ -149,6 +149,19 @@ class Rejoining:
         adopt = abi.library().hvdft_rejoin_adopt
         abi.checked(adopt(self._handle, their_head, generation, ahead_ns))
 
+    def renewal(self, rank: int, leaving: bool) -> int:
+        """Returns what becomes of a rank of a node that was filled, for `renew`.
+
+        Args:
+            rank: its number.
+            leaving: whether its place in the job has no host of its own.
+        """
+        return int(abi.library().hvdft_rejoin_renewal(self._handle, rank, leaving))
+
+    def renew(self, rank: int, renewal: int) -> None:
+        """Notes what becomes of a rank, on any node."""
+        abi.library().hvdft_rejoin_renew(self._handle, rank, renewal)
+
     def note(self, op: int) -> None:
         """Notes that this op will be done over."""
         abi.library().hvdft_rejoin_note(self._handle, op)

@@ -71,6 +71,15 @@ class Point(IntEnum):
     FINGERPRINTS = constant("HVDFT_AT_FINGERPRINTS")
     SNAPSHOT_DROP = constant("HVDFT_AT_SNAPSHOT_DROP")
     SNAPSHOT_DELIVERED = constant("HVDFT_AT_SNAPSHOT_DELIVERED")
+    RETURN = constant("HVDFT_AT_RETURN")
+
+
+class Left(IntEnum):
+    """Whether a rank has left a running job."""
+
+    NO = 0
+    FOR_GOOD = constant("HVDFT_HAS_LEFT")  # the others are in another training loop
+    MAY_RETURN = constant("HVDFT_MAY_RETURN")
 
 
 class WaitResult(IntEnum):

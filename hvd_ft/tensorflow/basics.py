@@ -8,11 +8,13 @@ from typing import Any
 
 import horovod.tensorflow as _horovod
 from horovod.common.exceptions import HorovodInternalError
+from tensorflow.python.eager import context
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
 from hvd_ft.system.say import say
+from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
@@ -105,7 +107,11 @@ def _follow_rosters() -> None:
     def begin(number: int) -> bool:
         return bool(library.horovod_ft_begin_roster(number))
 
-    rosters.register(begin, lambda: bool(library.horovod_ft_await_roster()))
+    def broadcast(data: bytes) -> bytes:
+        with context.eager_mode():  # an Estimator's hooks are called where a graph is the default
+            return broadcast_bytes(data, "hvd_ft.returned.size", "hvd_ft.returned.state")
+
+    rosters.register(begin, lambda: bool(library.horovod_ft_await_roster()), broadcast)
 
 
 @cache

@@ -20,7 +20,7 @@ from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.keras_fit import FitCall
-from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit
+from hvd_ft.tensorflow.resized import of_fit, of_returned_fit, of_sampled_fit
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.sampled_fit import SampledFit
 from hvd_ft.tensorflow.variables import (
@@ -162,7 +162,7 @@ class FitLoop:
             self._pass = self._restore(iterator)
             self._resumes = False
         self._reach_boundary()
-        self._loop.begin_roster(self.step)
+        self._loop.begin_roster(self.step, partial(self._contents, done=False))
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
             trained = byte_count(self._model.trainable_variables)
@@ -274,6 +274,9 @@ class FitLoop:
             over: whether the epoch of its sampler is over.
         """
         ranks = self._loop.resized
+        if self._loop.returned:
+            values = of_returned_fit(values)
+            return values if self._data is None else of_sampled_fit(values, over)
         if ranks is None:
             return values
         if self._data is not None:

@@ -42,6 +42,17 @@ def of_sampled_fit(values: dict[str, Any], over: bool) -> dict[str, Any]:
     return {**values, "validations": []}
 
 
+def of_returned_fit(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a rank that returns to a running job goes on with of rank 0's values of a fit.
+
+    It has no files of its own yet; those of rank 0 may lie where both can write.
+
+    Args:
+        values: see FitLoop.
+    """
+    return {**values, "files": {"tables": [], "events": {}}}
+
+
 def of_state(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
     """Returns the values of a State's snapshot for another number of ranks.
 

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 import horovod.tensorflow as hvd
-import numpy as np
 import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
+from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
@@ -98,10 +98,10 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
 
-        The loop goes on in new processes then. `sync` calls the functions, in their order, where
-        it has loaded a state that was left by another number of ranks. What they change has to be
-        part of this State: a process that is restarted later finds it there, and does not call
-        them again.
+        Where ranks leave the running job or return to it, `commit` calls the functions, in their
+        order; of a rank that returns, and of new processes, `sync` does, where it has loaded the
+        state of another number of ranks. What they change has to be part of this State: a process
+        that is restarted later finds it there, and does not call them again.
 
         Args:
             callbacks: called without arguments, such as one that adapts the learning rate.
@@ -139,8 +139,12 @@ class State:
         self._loop.kinds = self._kinds()
         if self._loop.begin() is not None:
             self._restore(self._loop)
-        if self._loop.resized is not None:
+        if self._loop.returned:
+            self._loop.set_step(self._commits)
+        if self._loop.resized is not None or self._loop.returned:
             self._reset()
+        if self._loop.returned:  # as the others do at this boundary
+            self._keep(self._loop)
         self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
 
     def commit(self) -> None:
@@ -157,10 +161,9 @@ class State:
             return
         self._loop.set_step(self._commits)
         self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
-        if self._loop.begin_roster(self._commits):
+        if self._loop.begin_roster(self._commits, self._contents):
             self._reset()
-        if self._loop.wants_snapshot(self._commits):
-            self._loop.write(self._commits, self._contents)
+        self._keep(self._loop)
 
     def finish(self) -> None:
         """Marks the end of the loop, so that a process restarted later skips it at once.
@@ -231,6 +234,10 @@ class State:
         for callback in self._reset_callbacks:
             callback()
 
+    def _keep(self, loop: TrainingLoop) -> None:
+        if loop.wants_snapshot(self._commits):
+            loop.write(self._commits, self._contents)
+
     def _contents(self) -> Contents:
         values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
         drawn = {"by_batches": self._by_batches, "sampled": self._sampled}
@@ -296,7 +303,4 @@ def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:
     """Sets the variables to rank 0's contents; returns rank 0's bytes."""
     if variables:
         hvd.broadcast_variables(variables, root_rank=0)
-    size = hvd.broadcast(tf.constant([len(values)], tf.int64), 0, name="hvd_ft.State.size")
-    mine = hvd.rank() == 0
-    data = np.frombuffer(values, np.uint8) if mine else np.zeros(int(size[0]), np.uint8)
-    return bytes(hvd.broadcast(tf.constant(data), 0, name="hvd_ft.State.values").numpy())
+    return broadcast_bytes(values, "hvd_ft.State.size", "hvd_ft.State.values")

@@ -2,32 +2,47 @@
 
 Which roster begins at which step boundary is the core's to say (csrc/protocol/roster.h). Horovod
 has to follow it, so hvd.init() registers how.
+
+Ranks that return are given the state that rank 0 has at that boundary, by a broadcast of the new
+roster. As it is in the log, they are given the same again if they are restarted.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.core import Worker
 from hvd_ft.system.say import say
 from hvd_ft.system.spans import span_numbers
+from hvd_ft.worker.snapshot_format import decode, encode
+
+Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
 _VARIABLE = "HOROVOD_FT_INJECT"  # as job/drills.py has written it
 
 _begin: Callable[[int], bool] | None = None
 _follow: Callable[[], bool] | None = None
+_broadcast: Callable[[bytes], bytes] | None = None
 
 
-def register(begin: Callable[[int], bool], follow: Callable[[], bool]) -> None:
+def register(
+    begin: Callable[[int], bool],
+    follow: Callable[[], bool],
+    broadcast: Callable[[bytes], bytes],
+) -> None:
     """Registers how Horovod follows.
 
     Args:
         begin: begins the roster with this number together with all present ranks, and returns when
             it is in force; False if Horovod was shut down meanwhile.
         follow: waits until Horovod has the roster of where the script is.
+        broadcast: returns rank 0's bytes on all present ranks.
     """
-    global _begin, _follow
-    _begin, _follow = begin, follow
+    global _begin, _follow, _broadcast
+    _begin, _follow, _broadcast = begin, follow, broadcast
 
 
 def follow() -> None:
@@ -62,12 +77,62 @@ def begin(worker: Worker, number: int, step: int) -> bool:
         say(f"rank {worker.rank} leaves the job at step {step}")
         return False
     if worker.rank == 0:
-        left = [str(rank) for rank in before if rank not in present]
+        left = _named([rank for rank in before if rank not in present], "left")
+        back = _named(_back(worker, number), "returned")
         say(
             f"from step {step} on the job has {len(present)} ranks instead of {len(before)}: "
-            f"{'ranks' if len(left) > 1 else 'rank'} {', '.join(left)} left"
+            f"{left or back}"
         )
     return True
+
+
+def _back(worker: Worker, number: int) -> list[int]:
+    """Returns the ranks that return with a roster."""
+    before = worker.present(number - 1)
+    return [rank for rank in worker.present(number) if rank not in before]
+
+
+def _named(ranks: Sequence[int], what: str) -> str:
+    numbers = ", ".join(map(str, ranks))
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {numbers} {what}" if ranks else ""
+
+
+def hand_over(worker: Worker, number: int, contents: Callable[[], Contents]) -> None:
+    """Gives the ranks that return with a roster, which has just begun, rank 0's state.
+
+    Args:
+        worker: this process's attachment to its agent.
+        number: of the roster.
+        contents: returns the state of this boundary.
+    """
+    if _broadcast is not None and _back(worker, number):
+        _broadcast(b"".join(encode(*contents())) if worker.rank == 0 else b"")
+
+
+class HandedOver:
+    """The state that this rank is given where it returns; call it when Horovod has the roster.
+
+    Raises:
+        HvdFtError: Horovod is not initialised.
+    """
+
+    def __init__(self) -> None:
+        if _broadcast is None:
+            raise HvdFtError(
+                "this rank returns to the job, but Horovod is not initialised: call hvd.init() "
+                "before the training loop"
+            )
+        self._contents = decode(memoryview(_broadcast(b"")))
+
+    @property
+    def step(self) -> int:
+        """Steps of the training loop that are done."""
+        return int(self._contents[1]["step"])
+
+    def read(self, _loop: int) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
+        """Returns arrays and values, as of a snapshot, without the states of generators."""
+        arrays, values = self._contents
+        return arrays, {**values, **({"rng": {}} if "rng" in values else {})}
 
 
 class LeaveDrills:

@@ -23,6 +23,7 @@ from hvd_ft.worker.flip_drill import FlipDrills, own_drills
 from hvd_ft.worker.memory_check import check_memory
 from hvd_ft.worker.restart import latest, latest_whole
 from hvd_ft.worker.resumed import ResumedLoops, resumed
+from hvd_ft.worker.rosters import Contents
 from hvd_ft.worker.shared_contents import Arrays
 from hvd_ft.worker.snapshot_interval import (
     SnapshotInterval,
@@ -32,8 +33,6 @@ from hvd_ft.worker.snapshot_interval import (
     messages_want_snapshot,
 )
 from hvd_ft.worker.snapshot_writer import Cut, SnapshotWriter
-
-Contents = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays and values
 
 _begun = 0
 _interval = SnapshotInterval()
@@ -56,6 +55,11 @@ def is_open() -> bool:
     return _open is not None
 
 
+def _with_step(contents: Contents, step: int) -> Contents:
+    arrays, values = contents
+    return arrays, {**values, "step": step}
+
+
 class TrainingLoop:
     """One training loop.
 
@@ -71,6 +75,7 @@ class TrainingLoop:
         kinds: how ranks may have the arrays of a snapshot, by name, as far as that is known.
         resized: ranks of the job from whose checkpoint this loop goes on, and of this job, if these
             differ; else None.
+        returned: whether this rank had left the job, and has just returned to it in this loop.
 
     Raises:
         HvdFtError: an argument is out of range.
@@ -84,7 +89,8 @@ class TrainingLoop:
         self.worker = worker
         self.kinds: Mapping[str, Kind] = {}
         self.resized: tuple[int, int] | None = None
-        self._checkpoint: ResumedLoops | None = None  # that this loop goes on from
+        self._given: ResumedLoops | rosters.HandedOver | None = None  # what this loop goes on from
+        self._returned_at = -1  # step
         self._unsaved = False  # what was loaded from there, or has changed, is not in the arena
         self._snapshot_steps = snapshot_steps
         self._snapshot_overhead = snapshot_overhead
@@ -128,8 +134,36 @@ class TrainingLoop:
             self._has_snapshot = True
             self._snapshot_step = left[1]["step"]
             return left[1]
-        self._checkpoint = self._earlier_job(_process)
-        return None if self._checkpoint is None else self.snapshot()[1]
+        self._given = self._handed_over() or self._earlier_job(_process)
+        return None if self._given is None else self.snapshot()[1]
+
+    @property
+    def returned(self) -> bool:
+        """Whether this rank had left the job, and has returned to it where this loop goes on."""
+        return self._returned_at >= 0
+
+    def _handed_over(self) -> rosters.HandedOver | None:
+        """Waits for the roster with which this rank returns, if it does; returns the state then.
+
+        Raises:
+            SystemExit: the loop has ended before.
+        """
+        if self.worker.incarnation == 0 or not self.worker.returns(self.number):
+            return None
+        say(f"rank {self.worker.rank} is back, and waits for the next step boundary")
+        comes = self.worker.await_return(self.number)
+        rosters.follow()
+        if not comes:
+            say(
+                f"rank {self.worker.rank} came back too late for training loop {self.number}, and "
+                "stays out of the job"
+            )
+            raise SystemExit(0)
+        found = rosters.HandedOver()
+        self._returned_at = found.step
+        self._unsaved = True
+        say(f"rank {self.worker.rank} returns to the job at step {found.step}")
+        return found
 
     def _earlier_job(self, process: "_Process") -> ResumedLoops | None:
         """Returns the checkpoint of an earlier job from which this loop goes on."""
@@ -146,8 +180,8 @@ class TrainingLoop:
         Raises:
             HvdFtError: it is damaged.
         """
-        if self._checkpoint is not None:
-            arrays, values = self._checkpoint.read(self.number)
+        if self._given is not None:
+            arrays, values = self._given.read(self.number)
         else:
             arrays, values = latest(self.worker, self.number)
         self._snapshot_step = values["step"]
@@ -155,9 +189,10 @@ class TrainingLoop:
 
     def jump(self) -> None:
         """Continues in the op log after the latest snapshot: after one of this job."""
-        if self._checkpoint is None:
+        if self._given is None:
             self.worker.jump(self.number)
             rosters.follow()
+        self._given = None  # it may be large
         self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
         self._last_op = self._snapshot_op
         self._since_ns = time.perf_counter_ns()
@@ -175,14 +210,15 @@ class TrainingLoop:
         self._step = step
         self._step_op, self._last_op = self._last_op, self.worker.cursor()
 
-    def begin_roster(self, step: int) -> bool:
+    def begin_roster(self, step: int, contents: Callable[[], Contents]) -> bool:
         """Begins the job's next roster if that is due at this boundary; after `set_step`.
 
-        Ranks leave, and the others are numbered anew. The same ranks do so at the same boundary in
-        a replay. A snapshot is taken at it.
+        Ranks leave or return, and all are numbered anew. The same ranks do so at the same boundary
+        in a replay. A snapshot is taken at it.
 
         Args:
             step: steps of this loop that are done.
+            contents: as for `write`; ranks that return go on with rank 0's.
 
         Returns:
             Whether a roster has begun.
@@ -191,11 +227,12 @@ class TrainingLoop:
             SystemExit: this rank leaves the job.
         """
         self._process.leave_drills.strike(step, self.worker)
-        number = self.worker.roster_due()
-        if not number:
+        number = self.worker.roster_due(self.number)
+        if not number or step == self._returned_at:  # there one has begun
             return False
         self._settle()
         if rosters.begin(self.worker, number, step):
+            rosters.hand_over(self.worker, number, lambda: _with_step(contents(), step))
             self._unsaved = True
             return True
         self.end()
@@ -278,7 +315,7 @@ class TrainingLoop:
         if watch is not None:
             watch.expect(cut.loop, cut.number, step, variables_of(list(arrays), self.kinds))
         try:
-            taken = self._writer.write(cut, arrays, {**values, "step": step})
+            taken = self._writer.write(cut, *_with_step((arrays, values), step))
         except NoRoomError as error:
             self._say_no_room(error)
         if watch is not None and not taken:

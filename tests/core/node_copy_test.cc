@@ -152,9 +152,66 @@ void goes_on(Node& node, uint64_t kept_bytes) {
   CHECK(node.header().kept_bytes.load() == kept_bytes);
 }
 
+// Rank 5 has left in its second loop and returns, and so does rank 4 if its place has a host of its
+// own; else it stays out, as it was on its way. Rank 6 is present, rank 7 may have to leave.
+void ranks_return() {
+  Place old(0), fresh(1);
+  Node& node = *old.node;
+  {
+    LogStore store(node);
+    append_all(node, store);
+  }
+  Roster& roster = node.header().rosters[0];
+  roster.present[0].store(0b01001111);
+  roster.mark.store(pack_mark(1, -1));
+  roster.since.store(3);
+  for (int r = 4; r < kRanks; ++r) {
+    RankBlock& block = node.rank(r);
+    block.state.store(r == 5 ? HVDFT_DONE : HVDFT_REPLAYING);
+    block.returns.store(r == 4 || r == 6 ? kReturns : 0);
+    block.loops_done.store(loops_ended(1));
+    block.left_at.store(4);
+    block.sessions.store(1);
+    for (int loop : {0, 1}) {
+      block.loops[loop].begin.store(2);
+      block.loops[loop].published.store(12);
+      block.loops[loop].ended.store(1);
+      block.loops[loop].claimed[0].store(4096);
+    }
+  }
+  hvdft_rejoin_lose(fresh.handle);
+  fill(old, fresh);
+  auto of = [&](int rank, int leaving) {
+    return static_cast<Renewal>(hvdft_rejoin_renewal(old.handle, rank, leaving));
+  };
+  CHECK(of(5, 0) == Renewal::kReturns && of(5, 1) == Renewal::kGoesOn);
+  CHECK(of(4, 0) == Renewal::kReturns && of(4, 1) == Renewal::kStaysOut);
+  CHECK(of(6, 0) == Renewal::kGoesOn && of(7, 1) == Renewal::kGoesOn);
+  for (const Place* place : {&old, &fresh}) {
+    hvdft_rejoin_renew(place->handle, 5, static_cast<int>(Renewal::kReturns));
+    hvdft_rejoin_renew(place->handle, 4, static_cast<int>(Renewal::kStaysOut));
+    hvdft_rejoin_renew(place->handle, 6, static_cast<int>(Renewal::kGoesOn));
+    resume(*place);
+    const Node& n = *place->node;
+    const RankBlock& back = n.rank(5);
+    CHECK(back.state.load() == HVDFT_RESTARTING && back.returns.load() == kReturns);
+    CHECK(back.left_at.load() == 0 && back.sessions.load() == 0 && back.pid.load() == 0);
+    CHECK(back.loops[1].begin.load() == 0 && back.loops[1].published.load() == 0);
+    CHECK(back.loops[1].ended.load() == 0);
+    CHECK(n.rank(4).state.load() == HVDFT_DONE && n.rank(4).returns.load() == 0);
+    CHECK(n.rank(6).state.load() == HVDFT_REPLAYING && n.rank(6).returns.load() == 0);
+    CHECK(n.rank(6).loops[1].published.load() == 12);
+  }
+  // Earlier loops can be brought back; the memory of slots is counted as long as it is there.
+  CHECK(node.rank(5).loops[0].published.load() == 12);
+  CHECK(node.rank(5).loops[1].claimed[0].load() == 4096);
+  CHECK(fresh.node->rank(5).contributed.load() == position(kComplete, 0));
+}
+
 }  // namespace
 
 int main() {
+  ranks_return();
   Place old(0), fresh(1);
   Node& node = *old.node;
   {

@@ -111,7 +111,7 @@ class Explorer {
   void announce(World world) {
     if (world.mark != 0) return;
     Sequencer sequencer(1, world.log.size(), 0);
-    world.mark = sequencer.announce_roster();
+    world.mark = pack_mark(sequencer.announce_roster(), -1);
     add(world);
   }
 
@@ -141,7 +141,7 @@ class Explorer {
 
   void look(World world, size_t r) {
     Rank& rank = world.ranks[r];
-    bool due = rank.now.begun == 0 && begins_roster(world.mark, rank.common);
+    bool due = rank.now.begun == 0 && begins_roster(world.mark, 0, rank.common);
     rank.now.wants = due ? kRoster : rank.now.step == steps_ ? kNothing : first(r);
     add(world);
     if (due || world.snapshots == 0) return;
@@ -178,7 +178,8 @@ void one_roster_after_the_other() {
 }
 
 void a_roster_counts_behind_its_op() {
-  CHECK(!begins_roster(0, 9) && !begins_roster(6, 5) && begins_roster(6, 6));
+  uint64_t mark = pack_mark(6, -1);
+  CHECK(!begins_roster(0, 0, 9) && !begins_roster(mark, 0, 5) && begins_roster(mark, 0, 6));
   CHECK(!has_begun(0, 9) && !has_begun(8, 7) && has_begun(8, 8));
 }
 

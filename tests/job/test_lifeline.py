@@ -229,6 +229,16 @@ def test_each_host_is_asked_by_one_of_its_shims(loop: EventLoop, launcher: LifeL
     assert answers == [Answer(HOST, 7, [1])]
 
 
+def test_ranks_that_get_another_host_have_no_line(loop: EventLoop, launcher: LifeLines) -> None:
+    connect(loop, launcher, 0, 1)
+    Line(loop, launcher.address, 2, "n1/2")
+    serve(loop, lambda: len([shim for shim in launcher.shims if shim]) == 3)
+    assert launcher.release([1, 2]) == ["n1/2"]
+    assert launcher.hosts == {HOST: {0}}
+    assert [shim and shim.rank for shim in launcher.shims] == [0]
+    assert launcher.release([1]) == []
+
+
 def test_a_note_goes_to_the_shim_of_rank_0(loop: EventLoop, launcher: LifeLines) -> None:
     first, second = connect(loop, launcher, 0, 1)
     second.send({"note": {"rank": 1}})

@@ -44,6 +44,13 @@ def test_a_place_without_a_host_of_its_own_is_a_guest() -> None:
     assert not moved.is_guest(1)
 
 
+def test_ranks_return_to_a_place_with_a_host_of_its_own() -> None:
+    members = Membership.first(HOSTS, 8).vacated(1, "n0")
+    back = members.refilled(1, "n3")
+    assert str(back) == "2;n0:4@0,n3:2@2,n2:2@0"
+    assert (back.leaving, back.staying, back.is_guest(1)) == ([], 8, False)
+
+
 def test_hosts_without_a_rank_are_no_members() -> None:
     assert Membership.first(HOSTS, 4).hosts == (Host("n0", 4),)
 

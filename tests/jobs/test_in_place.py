@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,17 +22,40 @@ def nodes() -> Iterator[Cluster]:
 
 
 class InPlace:
-    """A job of roster_script.py whose hosts are lost while rank 0 waits after 20 steps."""
+    """A job of roster_script.py whose hosts are lost while rank 0 waits after 20 steps.
 
-    def __init__(self, nodes: Cluster, folder: Path, *flags: str) -> None:
-        self.go_on = folder / "go on"
+    Args:
+        nodes: where.
+        folder: for files.
+        flags: of hvdft run.
+        returns: whether hosts come back while rank 0 waits after 28 steps.
+        work: another script that waits twice, and how many steps are done then.
+    """
+
+    def __init__(
+        self,
+        nodes: Cluster,
+        folder: Path,
+        *flags: str,
+        returns: bool = False,
+        work: tuple[Sequence[str], int, int] = (WORK, 20, 28),
+    ) -> None:
+        script, first, self.second = work
+        self.go_on, self.end_too = folder / "go on", folder / "end"
         keep = ["--checkpoint-dir", str(folder / "c")]
         env = {"AWAIT": str(self.go_on)}
-        self.running: Running = start(nodes, *flags, "--in-place", *keep, work=WORK, env=env)
-        self.running.await_line("20 steps are done")
+        if returns:
+            env["AWAIT_MORE"] = str(self.end_too)
+        self.running: Running = start(nodes, *flags, "--in-place", *keep, work=script, env=env)
+        self.running.await_line(f"{first} steps")
+
+    def shrink(self) -> None:
+        self.go_on.touch()
+        self.running.await_line(f"{self.second} steps")
 
     def end(self) -> tuple[str, str]:
         self.go_on.touch()
+        self.end_too.touch()
         code, out, err = self.running.end()
         assert code == 0, err
         return out, err
@@ -96,6 +119,112 @@ def test_the_ranks_of_a_host_that_is_not_named_any_more_leave(
     out, err = job.end()
     assert check(out, err, 4, 3).count(4) in (21, 22)
     assert "died" not in err
+    expect_clear(nodes, "n0", "n1", "n2")
+
+
+def check_back(out: str, err: str) -> None:
+    """Checks a job of 4 ranks of which one left after 21 steps and returned after 29."""
+    sizes = check(out, err, 4, 4)
+    assert [sizes.index(3), sizes.index(4, 25)] in ([21, 29], [21, 30], [22, 29], [22, 30]), sizes
+
+
+def named(folder: Path, hosts: str) -> list[str]:
+    """Has a script name hosts; `hosts` may be written into the file again."""
+    file = folder / "hosts"
+    file.write_text(hosts.replace(" ", "\n"))
+    return ["-np", "4", "--host-discovery-script", f"cat {file}", "--min-np", "2"]
+
+
+@pytest.mark.shows
+def test_a_host_that_is_found_takes_the_place_of_the_lost_one(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
+    job = InPlace(nodes, tmp_path, *hosts, returns=True)
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("its rank 2 continues on n2 until it leaves the job (epoch 1)")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1 n3:1")
+    job.running.await_line("rank 2 returns to the job on host n3 (epoch 2)")
+    job.running.await_line("rank 2 is back, and waits for the next step boundary")
+    out, err = job.end()
+    check_back(out, err)
+    assert not re.search(r"rank [013] died", err)  # who stays was not started again
+    expect_clear(nodes, "n0", "n2", "n3")
+
+
+def test_a_host_that_was_given_up_is_named_again(nodes: Cluster, tmp_path: Path) -> None:
+    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
+    job = InPlace(nodes, tmp_path, *hosts, returns=True)
+    named(tmp_path, "n0:2 n2:1")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1")
+    job.running.await_line("rank 2 returns to the job on host n1 (epoch 2)")
+    job.running.await_line("rank 2 is back, and waits for the next step boundary")
+    out, err = job.end()
+    check_back(out, err)
+    assert "died" not in err
+    expect_clear(nodes, "n0", "n1", "n2")
+
+
+@pytest.mark.parametrize(
+    "drills",
+    [
+        # The rank that returns: before others know, when it has returned, with its snapshot.
+        ["rank=2,incarnation=1,point=return"],
+        ["rank=2,incarnation=1,point=contribute"],
+        ["rank=2,incarnation=1,point=snapshot_publish", "rank=2,incarnation=2,step=35"],
+        # Who has stayed: at the boundary, and in a replay of it.
+        ["rank=0,step=29"],
+        ["rank=1,step=30", "rank=1,incarnation=1,step=33", "rank=3,step=29"],
+    ],
+)
+def test_deaths_while_a_rank_returns(nodes: Cluster, tmp_path: Path, drills: list[str]) -> None:
+    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    job = InPlace(nodes, tmp_path, *hosts, *inject, returns=True)
+    named(tmp_path, "n0:2 n2:1")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1")
+    job.running.await_line("rank 2 is back, and waits for the next step boundary")
+    out, err = job.end()
+    check_back(out, err)
+    assert err.count("hvdft: drill: ") == len(drills), err
+
+
+def test_the_host_of_a_rank_that_returns_is_lost(nodes: Cluster, tmp_path: Path) -> None:
+    """The rank stays out, and returns on yet another host."""
+    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
+    job = InPlace(nodes, tmp_path, *hosts, returns=True)
+    named(tmp_path, "n0:2 n2:1")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1")
+    job.running.await_line("rank 2 returns to the job on host n1 (epoch 2)")
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("host n1 is lost; its rank 2 continues on n2 until it leaves the job")
+    named(tmp_path, "n0:2 n1:1 n2:1 n3:1")
+    job.running.await_line("rank 2 returns to the job on host n3 (epoch 4)")
+    job.running.await_line("rank 2 is back, and waits for the next step boundary")
+    out, err = job.end()
+    check_back(out, err)
+    expect_clear(nodes, "n0", "n2", "n3")
+
+
+def test_a_rank_that_comes_back_too_late_stays_out(nodes: Cluster, tmp_path: Path) -> None:
+    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
+    drill = ["--inject", "rank=2,incarnation=1,point=attach"]  # it takes a while longer
+    job = InPlace(nodes, tmp_path, *hosts, *drill, returns=True)
+    named(tmp_path, "n0:2 n2:1")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1")
+    job.running.await_line("this host is new in the job")
+    out, err = job.end()
+    assert check(out, err, 4, 3).count(4) in (21, 22)
+    assert "rank 2 came back too late for training loop 0, and stays out of the job" in err
     expect_clear(nodes, "n0", "n1", "n2")
 
 

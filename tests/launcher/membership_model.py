@@ -35,13 +35,14 @@ class Shim:
 
     Attributes:
         rank: its. epoch: in which its host took the place. lease: its.
-        runs: whether the worker acts.
+        runs: whether the worker acts. left: whether its rank has left, so that it never does.
     """
 
     rank: int
     epoch: int
     lease: NodeLease
     runs: bool = False
+    left: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class World:
     Attributes:
         rule: of the launcher. nodes: host `n<i>` is the i-th. wire: messages on their way.
         faults: how many more there may be. launchers: how many more may take over.
+        left: the ranks that have left the job.
     """
 
     rule: MembershipRule
@@ -78,6 +80,7 @@ class World:
     wire: frozenset[Message]
     faults: int
     launchers: int
+    left: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Bounds:
         places: ranks of each place. spares: slots of each spare host. faults: how many links are
             cut and hosts killed. wire: messages on their way at once. epochs: how many changes.
         launchers: how many take over. least: ranks with which the job goes on in place.
+        found: whether the user gives hosts up and finds them, at any time.
     """
 
     places: tuple[int, ...]
@@ -97,6 +101,7 @@ class Bounds:
     epochs: int
     launchers: int = 0
     least: int | None = None
+    found: bool = False
 
 
 def begin(bounds: Bounds) -> World:
@@ -146,7 +151,10 @@ def started(world: World) -> World:
         node = world.nodes[number]
         if not node.alive or node.cut or shim_of(world, number, place.first, place.since):
             continue
-        shims = tuple(Shim(rank, place.since, NodeLease(LEASE)) for rank in place.ranks)
+        shims = tuple(
+            Shim(rank, place.since, NodeLease(LEASE), left=rank in world.left)
+            for rank in place.ranks
+        )
         # What the host has of an older epoch is ended first; of a guest's only its ranks'.
         kept = [shim for shim in node.shims if shim.rank not in place.ranks]
         others = tuple(kept) if members.is_guest(at) else ()
@@ -179,7 +187,8 @@ def deliver(world: World, message: Message) -> World:
         shims = tuple(other for other in node.shims if other is not shim)
         return with_node(world, message.node, replace(node, shims=shims))
     lease = shim.lease.granted(int(message.number))
-    return with_shim(world, message.node, replace(shim, lease=lease, runs=lease.holds(0)))
+    runs = lease.holds(0) and not shim.left
+    return with_shim(world, message.node, replace(shim, lease=lease, runs=runs))
 
 
 def look(world: World, lost: set[int]) -> World:
@@ -196,6 +205,34 @@ def look(world: World, lost: set[int]) -> World:
             if set(place.ranks) & set(acting):
                 raise Violation(f"{action} while {acting} act")
     return started(replace(world, rule=rule)) if rule is not world.rule else world
+
+
+def leave(world: World, node: int, shim: Shim) -> World:
+    """A worker comes to the step boundary at which its rank leaves."""
+    gone = replace(shim, runs=False, left=True)
+    return replace(with_shim(world, node, gone), left=world.left | {shim.rank})
+
+
+def find(world: World, host: Host) -> World:
+    """A host is named, or its cooldown ends."""
+    rule = world.rule
+    taken = rule.fitting([host])
+    if taken is None:
+        return world
+    places = rule.members.places
+    left = {at for at, place in enumerate(places) if world.left.issuperset(place.ranks)}
+    rule = rule.refill(taken, left)
+    if rule is world.rule:
+        return world
+    back = {rank for at in taken for rank in places[at].ranks}
+    if back & set(runners(world)):
+        raise Violation(f"{taken} while {runners(world)} act")
+    return started(replace(world, rule=rule, left=world.left - back))
+
+
+def give_up(world: World, host: Host) -> World:
+    """A host is not named any more."""
+    return replace(world, rule=world.rule.withdraw([host.name]) or world.rule)
 
 
 def tick(world: World) -> World:
@@ -268,6 +305,19 @@ def round_trips(world: World) -> Iterator[tuple[str, World]]:
             yield f"{name} is heard and hears", deliver(half, min(half.wire))
 
 
+def changes_in_place(world: World, bounds: Bounds) -> Iterator[tuple[str, World]]:
+    """Yields how ranks leave, and how hosts are given up and found."""
+    for number, node in enumerate(world.nodes):
+        for shim in node.shims:
+            place = world.rule.members.places[world.rule.members.place_of(shim.rank)]
+            if shim.runs and place.leaving and place.since == shim.epoch:
+                yield f"n{number} rank {shim.rank} leaves", leave(world, number, shim)
+    if bounds.found and world.rule.members.epoch < bounds.epochs:
+        for host in world.rule.named:
+            yield f"{host.name} is found", find(world, host)
+            yield f"{host.name} is given up", give_up(world, host)
+
+
 def steps(world: World, bounds: Bounds) -> Iterator[tuple[str, World]]:
     """Yields everything that can happen next."""
     yield "tick", tick(world)
@@ -287,6 +337,7 @@ def steps(world: World, bounds: Bounds) -> Iterator[tuple[str, World]]:
         if node.cut:
             healed = with_node(world, number, replace(node, cut=False))
             yield f"heal n{number}", started(healed)
+    yield from changes_in_place(world, bounds)
     for message in world.wire:
         yield f"{message} arrives", deliver(world, message)
         yield f"{message} is dropped", replace(world, wire=world.wire - {message})
@@ -359,7 +410,8 @@ def _goes_on(world: World) -> bool:
     acting = runners(world)
     for place in world.rule.members.places:
         for rank in place.ranks:
-            if acting.get(rank) != [(place.host, place.since)]:
+            acts = acting.get(rank) == [(place.host, place.since)]
+            if not acts and not (place.leaving and rank in world.left):
                 return False
     return True
 

@@ -50,6 +50,13 @@ class Lines:
         for host in hosts:
             self.hosts.pop(host)
 
+    def release(self, ranks: range) -> list[str]:
+        empty = [host for host, there in self.hosts.items() if there <= set(ranks)]
+        for there in self.hosts.values():
+            there -= set(ranks)
+        self.forget(empty)
+        return empty
+
     def note(self, note: Any) -> None:
         self.notes.append(note)
 
@@ -303,3 +310,29 @@ def test_in_place_rank_0_s_host_is_given_up(said: list[str]) -> None:
     assert made.members.environment()["HOROVOD_FT_MEMBERS"] == "1;n0:2@0,n1:2@0-"
     assert made.members.take_left() == []
     made.members.close()
+
+
+def test_in_place_ranks_return_on_a_host_that_is_found(said: list[str]) -> None:
+    made = Made(may_shrink=True, least_in_place=2)
+    members = made.members
+    assert members.fitting([Host("n3", 2)]) is None
+    assert members.withdraw(["n1"])
+    taken = members.fitting([Host("n3", 2)])
+    assert taken == {1: "n3"} and members.fitting([Host("n3", 1)]) is None
+    assert members.refill(taken, made.watch)
+    assert said == ["ranks 2-3 return to the job on host n3 (epoch 2)"]
+    assert made.forgotten == ["n1/2"] and made.lines.hosts == NEW
+    assert members.environment()["HOROVOD_FT_MEMBERS"] == "2;n0:2@0,n3:2@2"
+    with open(members.present().machine_file or "") as file:
+        assert file.read() == "n0:2\nn3:2\n"
+    assert members.take_left() == []
+    members.begin(2)
+    assert members.unfilled == ("n3",)
+    members.close()
+
+
+def test_they_do_not_where_another_launcher_leads_or_ranks_do_not_leave() -> None:
+    led = SimpleNamespace(holds=lambda: False, found=None)
+    made = Made(leader=led, may_shrink=True, least_in_place=2)
+    assert not made.members.refill({1: "n3"}, made.watch)
+    assert Made(may_shrink=True).members.fitting([]) is None

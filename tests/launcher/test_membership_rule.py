@@ -142,6 +142,57 @@ def test_too_few_ranks_or_rank_0_are_not_left_behind() -> None:
     assert rule.look([1, 2], {}, 0)[1] == (Replaced(1, "n1", 1, vacated=True), NoSpare(2))
 
 
+def left(rule: MembershipRule, *numbers: int) -> MembershipRule:
+    """Has the ranks of places leave, whose hosts are lost."""
+    for number in numbers:
+        rule = rule.look([number], {}, 0)[0]
+    return rule
+
+
+def test_a_host_that_is_found_takes_a_place_whose_ranks_have_left() -> None:
+    rule = left(begin(spares=[], least=2), 1)
+    taken = rule.fitting([Host("n9", 2)])
+    assert taken == {1: "n9"}
+    assert rule.refill(taken, left=[]) is rule  # they have not yet
+    after = rule.refill(taken, left=[1])
+    assert str(after.members) == "2;n0:4@0,n9:2@2,n2:2@0"
+    assert not after.answered(4, 1, 16)[1] and after.answered(4, 2, 16)[1]
+    assert after.is_fenced(1, 0), "it may be lost before it was heard"
+    assert begin(spares=[]).refill({1: "n9"}, left=[1]).members.epoch == 0  # it is not in place
+
+
+def test_the_host_itself_comes_back() -> None:
+    rule = left(begin(spares=[], least=2), 1)
+    rule, _ = rule.came_back(4, 0)  # it was only cut off
+    assert rule.spares == ("n1",)
+    after = rule.refill({1: "n1"}, left=[1])
+    assert after.spares == () and after.former == ()
+    assert after.look([1], {}, 0)[1] == (Replaced(1, "n1", 3, vacated=True),)
+
+
+def test_only_hosts_with_as_many_slots_fit() -> None:
+    rule = left(begin(spares=[], least=2), 2, 1)
+    assert rule.fitting([Host("n8", 2), Host("n9", 2)]) == {1: "n8", 2: "n9"}
+    assert rule.fitting([Host("n8", 3)]) is None
+    assert rule.fitting([Host("n8", 1)]) is None
+    assert rule.fitting([Host("n7", 2), Host("n8", 2), Host("n9", 2)]) is None
+    assert begin(spares=[], least=2).fitting([Host("n9", 2)]) is None
+    assert rule.fitting([]) == {}
+
+
+def test_a_host_returns_to_its_own_place_and_only_if_it_has_no_guest() -> None:
+    rule = begin(spares=[], least=4).withdraw(["n2"])
+    assert rule is not None
+    rule = left(rule, 1)
+    assert str(rule.members) == "2;n0:4@0,n2:2@2-,n2:2@0-"
+    assert rule.fitting([Host("n2", 2)]) is None
+    assert rule.fitting([Host("n0", 2)]) is None
+    rule = left(rule, 1)
+    assert rule.fitting([Host("n9", 2)]) == {1: "n9"}
+    rule = begin(spares=[], least=4).withdraw(["n1", "n2"])
+    assert rule is not None and rule.fitting([Host("n2", 2)]) == {2: "n2"}
+
+
 def test_hosts_that_answer_can_be_given_up() -> None:
     rule = begin(spares=[], least=4)
     after = rule.withdraw(["n1"])

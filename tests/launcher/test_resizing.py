@@ -13,7 +13,7 @@ from hvd_ft.job.hosts import Host, host_list, parse_hosts
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
-from hvd_ft.launcher.resizing_rule import Limits, withdrawn
+from hvd_ft.launcher.resizing_rule import Limits, added, withdrawn
 from hvd_ft.launcher.run import Ended
 from hvd_ft.launcher.watchers import HostChange
 
@@ -162,7 +162,8 @@ def test_a_host_that_is_found_is_taken_in(made: Made) -> None:
         assert running.change(1.0) is None
         made.hosts.set("n0:2,n1:1,n2:1,n3:2")
         assert running.change(2.0) is None  # it is probed first
-        assert running.change(3.0) == HostChange("the hosts have changed (n3 more)", 6)
+        n3 = (Host("n3", 2),)
+        assert running.change(3.0) == HostChange("the hosts have changed (n3 more)", 6, (), n3)
         return RESIZED
 
     assert made.run(grows, Ended(0), limits=Limits(2, 6)) == 0
@@ -198,7 +199,7 @@ def test_a_lost_host_comes_back_after_its_cooldown(made: Made) -> None:
 def test_in_place_hosts_are_given_up_or_lost_and_come_back(made: Made) -> None:
     def changes(made: Made, job: Job, running: Any) -> Ended:
         made.hosts.set("n0:2,n2:1")
-        less = HostChange("the hosts have changed (n1 less)", 3, ("n1",))
+        less = HostChange("the hosts have changed (n1 less)", 3, ("n1",), ())
         assert running.change(1.0) == less
         running.left(["n1"], lost=False)
         assert running.change(2.0) is None
@@ -208,7 +209,10 @@ def test_in_place_hosts_are_given_up_or_lost_and_come_back(made: Made) -> None:
         running.left(["n2"], lost=True)
         assert running.change(4.0) is None
         made.hosts.set("n0:2,n1:1,n2:1")
-        assert running.change(5.0) == HostChange("the hosts have changed (n1 more)", 3)
+        more = HostChange("the hosts have changed (n1 more)", 3, (), (Host("n1", 1),))
+        assert running.change(5.0) == more
+        running.joined(more.added)
+        assert running.change(6.0) is None
         return Ended(0)
 
     assert made.run(changes, limits=Limits(2)) == 0
@@ -219,6 +223,13 @@ def test_only_whole_hosts_leave_in_place() -> None:
     assert withdrawn(two, two[:1]) == ("n1",)
     assert withdrawn(two, [Host("n0", 2), Host("n1", 1)]) == ()
     assert withdrawn(two, [Host("n0", 2), Host("n2", 2)]) == ()
+
+
+def test_only_whole_hosts_return_in_place() -> None:
+    two = [Host("n0", 2), Host("n1", 2)]
+    assert added(two, [*two, Host("n2", 1)]) == (Host("n2", 1),)
+    assert added(two, [Host("n0", 3), Host("n1", 2)]) == ()
+    assert added(two, [Host("n0", 2), Host("n2", 2)]) == ()
 
 
 def test_names_of_reports() -> None:

@@ -1,5 +1,6 @@
 """Ranks that leave: what Horovod is told, what is said, and what a drill asks for."""
 
+import numpy as np
 import pytest
 
 from hvd_ft.errors import HvdFtError
@@ -63,3 +64,47 @@ def test_a_drill_asks_once(capsys: pytest.CaptureFixture[str]) -> None:
         drills.strike(step, ranks)  # type: ignore[arg-type]
     assert ranks.asked == [[1]]
     assert capsys.readouterr().err == "hvdft: drill: leave=1,step=20\n"
+
+
+class Growing(Ranks):
+    """A worker of a job of two ranks, whose third roster has three again."""
+
+    def present(self, roster: int) -> list[int]:
+        return [0, 2, 3] if roster == 3 else super().present(roster)
+
+
+def test_ranks_that_return_are_told_of(
+    begun: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in (0, 2):
+        assert rosters.begin(Growing(rank), 3, 30)  # type: ignore[arg-type]
+    line = "from step 30 on the job has 3 ranks instead of 2: rank 3 returned"
+    assert capsys.readouterr().err == f"hvdft: {line}\n"
+
+
+def contents() -> rosters.Contents:
+    return {"w": np.arange(3)}, {"step": 30, "values": [1], "rng": {"python": 7}}
+
+
+def test_ranks_that_return_are_given_rank_0_s_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    def broadcast(data: bytes) -> bytes:
+        sent.append(data)
+        return sent[0]
+
+    monkeypatch.setattr(rosters, "_broadcast", broadcast)
+    for rank in (0, 2):
+        rosters.hand_over(Growing(rank), 3, contents)  # type: ignore[arg-type]
+    rosters.hand_over(Growing(0), 2, contents)  # type: ignore[arg-type]
+    assert len(sent) == 2 and sent[1] == b"", "only where ranks return, and only rank 0's"
+    given = rosters.HandedOver()
+    arrays, values = given.read(0)
+    assert given.step == 30 and arrays["w"].tolist() == [0, 1, 2]
+    assert values == {"step": 30, "values": [1], "rng": {}}, "generators are its own"
+
+
+def test_a_rank_cannot_return_without_horovod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rosters, "_broadcast", None)
+    with pytest.raises(HvdFtError, match=r"call hvd.init\(\) before the training loop"):
+        rosters.HandedOver()

@@ -130,6 +130,8 @@ struct RankBlock {
   Shared<uint64_t> step_bytes;    // see hvdft_status
   Shared<uint64_t> slot_bytes;    // all of its claims
   Shared<uint64_t> mark_request;  // see Sequencer::mark; position + 1
+  Shared<uint64_t> loops_done;    // see loops_begun()
+  Shared<uint64_t> returns;       // see waits_in(); also written before the worker is started
 
   // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log, + 1; 0 for all other ranks.
@@ -181,7 +183,7 @@ struct alignas(64) Claim {
 // One of the later rosters: see protocol/roster.h. Written by the sequencer, but for `since`, which
 // the log store of each node writes.
 struct Roster {
-  Shared<uint64_t> mark;   // its position + 1; 0: this roster is not announced
+  Shared<uint64_t> mark;   // see pack_mark(); 0: this roster is not announced
   Shared<uint64_t> since;  // id of the op that begins it, + 1; 0: it is not in the log
   Shared<uint64_t> present[kMaxRanks / 64];
 };

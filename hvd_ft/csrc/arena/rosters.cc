@@ -27,10 +27,43 @@ bool is_in_roster(const Node& node, uint64_t roster, int rank) {
   return (words[rank / 64].load(std::memory_order_relaxed) >> rank % 64 & 1) != 0;
 }
 
+namespace {
+bool is_present_now(const Node& node, int rank) {
+  return is_present(node, rank, node.header().log_length.load(std::memory_order_acquire));
+}
+}  // namespace
+
+bool has_part(const Node& node, int rank) {
+  return is_present_now(node, rank) || is_in_roster(node, latest_roster(node), rank);
+}
+
 bool has_left(const Node& node, int rank) {
-  uint64_t length = node.header().log_length.load(std::memory_order_acquire);
-  return !is_present(node, rank, length) &&
+  return !is_present_now(node, rank) &&
          node.rank(rank).state.load(std::memory_order_acquire) == HVDFT_DONE;
+}
+
+bool returns_later(const Node& node, int rank) {
+  return !has_part(node, rank) && node.rank(rank).returns.load(std::memory_order_acquire) != 0;
+}
+
+bool is_away(const Node& node, int rank) {
+  uint32_t state = node.rank(rank).state.load(std::memory_order_acquire);
+  return (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING) && is_present_now(node, rank);
+}
+
+uint64_t latest_return(const Node& node, int rank) {
+  uint64_t number = latest_roster(node);
+  while (number > 0 &&
+         !(is_in_roster(node, number, rank) && !is_in_roster(node, number - 1, rank))) {
+    --number;
+  }
+  return number;
+}
+
+bool is_over(const Node& node, int loop) {
+  const RankBlock& first = node.rank(0);
+  return is_past(first.loops_done.load(std::memory_order_seq_cst), loop) ||
+         first.state.load(std::memory_order_seq_cst) == HVDFT_DONE;
 }
 
 int first_present_outside(const Node& node, uint64_t roster, int first, int end) {

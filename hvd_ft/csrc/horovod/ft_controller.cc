@@ -95,6 +95,9 @@ void FtController::Follow(const std::vector<int>& present) {
     return std::find(present.begin(), present.end(), place) != present.end();
   };
   auto lost = std::find_if_not(places_.begin(), places_.end(), is_present);
+  if (lost_ >= 0) {
+    return;
+  }
   if (process_set_ == 0) {
     SetRanks(present, present);
   } else if (lost == places_.end()) {

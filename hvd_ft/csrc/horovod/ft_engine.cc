@@ -30,10 +30,13 @@ void FtEngine::FollowRoster() {
   if (now == roster_) {
     return;
   }
-  std::vector<int> present(static_cast<size_t>(ft().worker_size()));
-  present.resize(static_cast<size_t>(ft().worker_present(now, present.data())));
-  for (auto& each : sets_) {
-    each.second.coordinator.Follow(present);
+  // One after the other: a process set stays ended even if the rank that had left is back.
+  for (uint64_t number = roster_ + 1; number <= now; ++number) {
+    std::vector<int> present(static_cast<size_t>(ft().worker_size()));
+    present.resize(static_cast<size_t>(ft().worker_present(number, present.data())));
+    for (auto& each : sets_) {
+      each.second.coordinator.Follow(present);
+    }
   }
   std::lock_guard<std::mutex> guard(mutex_);
   roster_ = now;

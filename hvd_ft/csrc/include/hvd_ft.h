@@ -179,7 +179,8 @@ enum {
   HVDFT_AT_MARK = 24,
   HVDFT_AT_FINGERPRINTS = 25,
   HVDFT_AT_SNAPSHOT_DROP = 26,
-  HVDFT_AT_SNAPSHOT_DELIVERED = 27
+  HVDFT_AT_SNAPSHOT_DELIVERED = 27,
+  HVDFT_AT_RETURN = 28
 };
 
 HVDFT_API const char* hvdft_error(void);
@@ -207,6 +208,10 @@ HVDFT_API int hvdft_observer_size(hvdft_observer* observer);
 HVDFT_API int hvdft_observer_status(hvdft_observer* observer, int rank, hvdft_status* out);
 HVDFT_API int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots* out);
 HVDFT_API int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out);
+// Whether a rank has left the job, in the roster in force, and has ended: 0 if not; HVDFT_HAS_LEFT;
+// or HVDFT_MAY_RETURN, in the training loop in which it has left.
+enum { HVDFT_HAS_LEFT = 1, HVDFT_MAY_RETURN = 2 };
+HVDFT_API int hvdft_observer_left(hvdft_observer* observer, int rank);
 // Copies events [from, from + capacity) of the node's list; returns how many there were. The node
 // has those of its own ranks, and those of any rank that are for all nodes.
 HVDFT_API int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out,
@@ -341,8 +346,15 @@ HVDFT_API int hvdft_worker_note(uint32_t kind, uint64_t number, hvdft_record* ou
 // rank's script is; the ranks of one, their number returned.
 HVDFT_API uint64_t hvdft_worker_roster(void);
 HVDFT_API int hvdft_worker_present(uint64_t roster, int* ranks);
-// At a step boundary: the number of the next roster if this rank is to begin it here, else 0.
-HVDFT_API uint64_t hvdft_worker_roster_due(void);
+// At a step boundary of a loop: the number of the next roster if this rank is to begin it here,
+// else 0.
+HVDFT_API uint64_t hvdft_worker_roster_due(int loop);
+// Where a loop begins for a rank without a snapshot of it: whether the rank has left the job, and
+// goes on in this loop, where a roster with it begins.
+HVDFT_API int hvdft_worker_returns(int loop);
+// Then: waits for that, and moves the cursor there. 1; 0 if the loop ends before: the cursor is at
+// the end of the log then, where this rank is not present. HVDFT_ESTOPPED.
+HVDFT_API int hvdft_worker_return(int loop);
 // Rank 0's worker, for a drill: asks that these ranks leave, and waits until a roster without them
 // is announced, or HVDFT_ESTOPPED. Rank r is bit r % 64 of word r / 64, of 64 words. Rank 0 stays.
 HVDFT_API int hvdft_worker_ask_to_leave(const uint64_t* leaving);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "arena/rosters.h"
 
 using hvdft::Node;
 
@@ -50,6 +51,14 @@ int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out) {
   out->announced = block.mail_sequence.load();
   out->step = block.step.load();
   return HVDFT_OK;
+}
+
+int hvdft_observer_left(hvdft_observer* observer, int rank) {
+  const Node& node = *observer->node;
+  if (!hvdft::has_left(node, rank)) return 0;
+  uint64_t theirs = node.rank(rank).loops_done.load(), now = node.rank(0).loops_done.load();
+  bool same_loop = theirs == (now | 1) && now != theirs;  // rank 0 has not ended it
+  return same_loop ? HVDFT_MAY_RETURN : HVDFT_HAS_LEFT;
 }
 
 int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out, int capacity) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "arena/rosters.h"
 #include "base/doorbell.h"
@@ -56,6 +57,7 @@ bool LogWriter::step() {
   bool proposal = answer_proposal();
   bool marked = answer_mark_requests();
   marked |= answer_leave_requests();
+  marked |= answer_returns();
   bool truncated = truncate();
   store_.publish_room();
   return joins || proposal || marked || truncated;
@@ -72,39 +74,6 @@ bool LogWriter::answer_mark_requests() {
   // Before the ops that follow it: a rank that has executed one of them knows of the mark.
   if (any) h.mark.store(sequencer_.latest_mark(), std::memory_order_seq_cst);
   return any;
-}
-
-bool LogWriter::answer_leave_requests() {
-  bool any = false;
-  for (LeaveRequest& request : node_.header().leave_requests) {
-    uint64_t number = request.number.load(std::memory_order_acquire);
-    if (number == request.answered.load() || !announce(request)) continue;
-    request.answered.store(number, std::memory_order_seq_cst);
-    notify(node_.header().snapshot_doorbell);
-    any = true;
-  }
-  return any;
-}
-
-// Announces a roster without the ranks that are to leave, if any of them is present. False: not
-// yet, as another one has not begun.
-bool LogWriter::announce(const LeaveRequest& request) {
-  uint64_t latest = latest_roster(node_), words[kMaxRanks / 64] = {};
-  bool changes = false;
-  for (int r = 0; r < node_.size(); ++r) {
-    bool present = is_in_roster(node_, latest, r);
-    bool leaves = r > 0 && (request.leaving[r / 64].load() >> r % 64 & 1) != 0;
-    changes |= present && leaves;
-    if (present && !leaves) words[r / 64] |= uint64_t{1} << r % 64;
-  }
-  if (!changes || latest == kRosters) return true;
-  uint64_t mark = sequencer_.announce_roster();
-  if (mark == 0) return false;
-  Roster& roster = node_.header().rosters[latest];
-  for (int i = 0; i < kMaxRanks / 64; ++i) roster.present[i].store(words[i]);
-  // As with marks: a rank that has executed one of the ops that follow it knows of it.
-  roster.mark.store(mark, std::memory_order_seq_cst);
-  return true;
 }
 
 bool LogWriter::answer_enter_requests() {
@@ -140,6 +109,7 @@ bool LogWriter::answer_proposal() {
   h.term.store(sequencer_.term(), std::memory_order_release);  // after the log: see hvd_ft.h
   h.answered.store(number, std::memory_order_release);
   node_.notify_workers();
+  if (std::exchange(begun_, false)) notify(h.snapshot_doorbell);  // ranks that return wait for it
   return true;
 }
 
@@ -159,7 +129,10 @@ int LogWriter::append(uint64_t count) {
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;
     at += align_up(op.tail_bytes(), 8);
-    if (op.kind == HVDFT_ROSTER) sequencer_.begin_roster();
+    if (op.kind == HVDFT_ROSTER) {
+      sequencer_.begin_roster();
+      begun_ = true;
+    }
   }
   return HVDFT_OK;
 }
@@ -177,7 +150,7 @@ void LogWriter::publish_oldest() {
   for (int number = 0; number < kMaxLoops; ++number) {
     uint64_t oldest = UINT64_MAX;
     for (int r = 0; r < node_.size(); ++r) {
-      if (has_left(node_, r)) continue;
+      if (!needs_log(node_, r)) continue;
       const Loop& loop = node_.rank(r).loops[number];
       uint64_t at = loop.begin.load() == 0 || loop.ended.load() != 0 ? 0 : restart_of(loop, r) >> 1;
       if (at > 0) oldest = std::min(oldest, at);
@@ -193,7 +166,7 @@ bool LogWriter::truncate() {
   // Workers publish more often than it matters here: look only when a snapshot has moved.
   std::vector<uint64_t> positions;
   for (int r = 0; r < node_.size(); ++r) {
-    if (has_left(node_, r)) continue;
+    if (!needs_log(node_, r)) continue;
     for (Loop& loop : node_.rank(r).loops) {
       uint64_t begin = loop.begin.load(std::memory_order_acquire);
       if (begin == 0) break;

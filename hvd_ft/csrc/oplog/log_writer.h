@@ -5,6 +5,7 @@
 #define HVD_FT_LOG_WRITER_H
 
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -36,7 +37,9 @@ class LogWriter {
   bool answer_proposal();
   bool answer_mark_requests();
   bool answer_leave_requests();
-  bool announce(const LeaveRequest& request);
+  bool answer_returns();
+  uint64_t next_roster();
+  bool announce(const std::function<bool(int)>& is_in, int loop);
   uint64_t restart_of(const Loop& loop, int rank) const;
   void publish_oldest();
   bool truncate();
@@ -48,6 +51,7 @@ class LogWriter {
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last
   std::vector<uint64_t> positions_;
+  bool begun_ = false;  // a roster has, since workers were notified
   std::atomic<bool> closing_{false};
   std::thread thread_;
 };

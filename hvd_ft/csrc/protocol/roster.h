@@ -7,7 +7,13 @@
 // execute these in the same order, so it is the same boundary for all, and the same in a replay.
 // There is no other step boundary at which a rank could wait for ranks that have gone further.
 //
-// Rules only: no memory, threads or clock. roster_test.cc tries every interleaving.
+// Ranks that have left can return: they wait where a training loop of theirs begins, and a roster
+// with them is announced when all that are on their way have come there. They go on where that
+// roster begins, with the state that the others have then. So it can begin in that loop only. If
+// the loop ends before, the roster never begins, and the next one takes its place.
+//
+// Rules only: no memory, threads or clock. roster_test.cc and return_test.cc try every
+// interleaving.
 #ifndef HVD_FT_ROSTER_H
 #define HVD_FT_ROSTER_H
 
@@ -15,14 +21,56 @@
 
 namespace hvdft {
 
-// Whether a rank at a step boundary begins the next roster there, which was announced at position
-// `mark` - 1 (0: none was). `common`: the position after the last op that it has executed with all
-// ranks. A rank that has executed an op behind the mark knows of the mark.
-inline bool begins_roster(uint64_t mark, uint64_t common) { return mark != 0 && mark <= common; }
+// One word, as both are read together: a position of the log + 1, and the loop in which the roster
+// begins; -1: in any.
+inline uint64_t pack_mark(uint64_t position, int loop) {
+  return position << 8 | static_cast<uint64_t>(loop + 1);
+}
+inline int loop_of_mark(uint64_t mark) { return static_cast<int>(mark & 0xff) - 1; }
+
+// Whether a rank at a step boundary of a loop begins the next roster there, with this mark (0: none
+// is announced). `common`: the position after the last op that it has executed with all ranks. A
+// rank that has executed an op behind the mark knows of the mark.
+inline bool begins_roster(uint64_t mark, int loop, uint64_t common) {
+  bool here = loop_of_mark(mark) < 0 || loop_of_mark(mark) == loop;
+  return mark != 0 && mark >> 8 <= common && here;
+}
 
 // A roster counts for the ops from `since` on: the id of the op that begins it, + 1; 0: it has not
 // begun.
 inline bool has_begun(uint64_t since, uint64_t position) { return since != 0 && since <= position; }
+
+// How far a rank is in its training loops: how many it has begun, and whether it has ended the
+// latest. It only grows.
+inline uint64_t loops_begun(int loop) { return (static_cast<uint64_t>(loop) + 1) << 1; }
+inline uint64_t loops_ended(int loop) { return loops_begun(loop) | 1; }
+// Whether one that is so far has left a loop behind.
+inline bool is_past(uint64_t loops, int loop) { return loops > loops_begun(loop); }
+
+// What a rank that returns tells: that it is on its way, or the loop where it waits. 0: it does not
+// return, or is present again.
+constexpr uint64_t kReturns = 1;
+inline uint64_t waits_in(int loop) { return static_cast<uint64_t>(loop) + 2; }
+inline int loop_waited_in(uint64_t returns) { return static_cast<int>(returns) - 2; }
+
+// Where a rank that begins a loop without a snapshot of it goes on: the op of the roster with which
+// it returned, + 1; 0: that is not there yet, or it goes on where the loop begins. `since`: of the
+// latest roster with which it returned. `begin`: the loop's first op + 1. `part`: see below. One
+// that is on its way does not take part by an older return.
+inline uint64_t returned_at(uint64_t since, uint64_t begin, uint64_t returns, bool part) {
+  bool on_its_way = returns != 0 && !part;
+  return !on_its_way && since >= begin ? since : 0;
+}
+
+// What becomes of a rank whose host is lost, or that is started where its place is now.
+// `part`: whether it is in the roster in force, or in the one that is announced. `returns`: as it
+// has told. `leaving`: whether its place has no host of its own.
+enum class Renewal { kGoesOn, kReturns, kStaysOut };
+inline Renewal renewal(bool part, uint64_t returns, bool leaving) {
+  if (part) return Renewal::kGoesOn;
+  if (!leaving) return Renewal::kReturns;
+  return returns != 0 ? Renewal::kStaysOut : Renewal::kGoesOn;  // it may have to leave once more
+}
 
 }  // namespace hvdft
 

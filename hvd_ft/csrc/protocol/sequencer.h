@@ -83,6 +83,8 @@ class Sequencer {
     roster_announced_ = true;
     return log_length_ + 1;
   }
+  // It never begins, so another one may be announced.
+  void withdraw_roster() { roster_announced_ = false; }
   // The op that begins it has been proposed and appended. Announcements before it were counted with
   // the ranks of the roster before, so they are void.
   void begin_roster() {

@@ -76,6 +76,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
     case FrameKind::kRecord:
       workers_ = true;
+      snapshots_ |= get<OpHead>(payload).kind == HVDFT_ROSTER;  // ranks that return wait for it
       return apply_record(payload);
     case FrameKind::kDecided:
       return apply_decided(payload, frame.bytes);
@@ -97,6 +98,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kRoster: {
       auto roster = get<RosterFrame>(payload);
       Roster& ours = node_.header().rosters[roster.number];
+      ours.mark.store(0, std::memory_order_seq_cst);  // it may take another one's place
       for (int i = 0; i < kMaxRanks / 64; ++i) ours.present[i].store(roster.present[i]);
       return ours.mark.store(roster.mark, std::memory_order_seq_cst);
     }
@@ -184,6 +186,9 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& before, const RankFa
   if (before.state != f.state && f.state == HVDFT_DONE) log_writer_ = snapshots_ = true;
   log_writer_ |= block.enter_request.load() != f.enter_request;
   log_writer_ |= block.mark_request.exchange(f.mark_request) != f.mark_request;
+  log_writer_ |= block.returns.exchange(f.returns) != f.returns;
+  // Ranks that return wait in a loop as long as it goes on.
+  snapshots_ |= block.loops_done.exchange(f.loops_done) != f.loops_done;
   block.contributed.store(f.contributed, std::memory_order_seq_cst);
   block.executed.store(f.executed);
   block.step.store(f.step);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arena/records.h"
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "protocol/node_order.h"
 
@@ -125,6 +126,41 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
     }
   }
   return HVDFT_OK;
+}
+
+namespace {
+
+// The memory of its slots stays as it is.
+void forget_progress(Loop& loop) {
+  loop.begin.store(0);
+  loop.published.store(0);
+  loop.ended.store(0);
+  for (auto* word : {&loop.held, &loop.slots[0], &loop.slots[1], &loop.given_up,
+                     &loop.published_cut, &loop.passed_cut, &loop.begun_cut}) {
+    word->store(0);
+  }
+}
+
+}  // namespace
+
+void renew(Node& node, int rank, Renewal renewal) {
+  RankBlock& block = node.rank(rank);
+  uint64_t length = node.header().log_length.load();
+  if (renewal == Renewal::kGoesOn) {
+    if (is_present(node, rank, length)) block.returns.store(0);
+    return;
+  }
+  block.sessions.store(0);
+  block.left_at.store(0);
+  block.pid.store(0);
+  block.since_ns.store(now_ns());
+  bool returns = renewal == Renewal::kReturns;
+  block.returns.store(returns ? kReturns : 0);
+  block.state.store(returns ? HVDFT_RESTARTING : HVDFT_DONE);
+  uint64_t begun = block.loops_done.load() >> 1;
+  for (uint64_t loop = begun > 0 ? begun - 1 : 0; loop < kMaxLoops; ++loop) {
+    forget_progress(block.loops[loop]);
+  }
 }
 
 void begin_at(Node& node, uint64_t op) {

@@ -6,6 +6,7 @@
 
 #include "arena/arena.h"
 #include "protocol/byte_range.h"
+#include "protocol/roster.h"
 
 namespace hvdft {
 
@@ -17,6 +18,10 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete);
 // the log. Its ranks appear as ranks whose workers are dead, with no snapshot. `ahead_ns`: of this
 // host's clock against theirs. HVDFT_EINVAL, and an error, if a record is not as it was written.
 int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns);
+
+// Notes on any node what becomes of a rank of a node that was copied. Of one that returns the loop
+// in which it has left is forgotten, with the snapshots of it.
+void renew(Node& node, int rank, Renewal renewal);
 
 // On a node that was copied: all ops before this one are complete, and this node's ranks have to
 // contribute to it and to those after it.

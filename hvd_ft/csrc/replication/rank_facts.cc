@@ -36,6 +36,8 @@ RankFacts facts_of(const Node& node, int rank) {
   f.enter_request = block.enter_request.load();
   f.left_at = block.left_at.load();
   f.mark_request = block.mark_request.load();
+  f.returns = block.returns.load();
+  f.loops_done = block.loops_done.load();
   f.contributed = block.contributed.load(std::memory_order_seq_cst);
   f.executed = block.executed.load();
   f.step = block.step.load();
@@ -63,7 +65,8 @@ bool urgent(const RankFacts& before, const RankFacts& now) {
   return before.state != now.state || before.sessions != now.sessions ||
          before.incarnation != now.incarnation || before.orderly_exit != now.orderly_exit ||
          before.enter_request != now.enter_request || before.left_at != now.left_at ||
-         before.mark_request != now.mark_request;
+         before.mark_request != now.mark_request || before.returns != now.returns ||
+         before.loops_done != now.loops_done;
 }
 
 void put_changes(int rank, const RankFacts& before, const RankFacts& now, std::string* out) {

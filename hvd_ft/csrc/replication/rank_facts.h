@@ -13,7 +13,7 @@ namespace hvdft {
 // Times are those of the rank's node.
 struct RankFacts {
   uint32_t state, incarnation, orderly_exit, sessions, asleep, reserved;
-  uint64_t enter_request, left_at, mark_request;
+  uint64_t enter_request, left_at, mark_request, returns, loops_done;
   uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
   uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns, step_bytes;
   uint64_t ring_received, ring_sent;

@@ -6,8 +6,10 @@
 
 #include "arena/memory.h"
 #include "arena/records.h"
+#include "arena/rosters.h"
 #include "base/error.h"
 #include "hvd_ft_rejoin.h"
+#include "protocol/roster.h"
 #include "protocol/shared_snapshot.h"
 #include "replication/node_copy.h"
 
@@ -106,6 +108,16 @@ int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head) {
 int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
                        int64_t ahead_ns) {
   return hvdft::adopt_copy(*node->node, *HeadCopy(their_head), generation, ahead_ns);
+}
+
+int hvdft_rejoin_renewal(hvdft_rejoining* node, int rank, int leaving) {
+  uint64_t returns = node->node->rank(rank).returns.load();
+  return static_cast<int>(
+      hvdft::renewal(hvdft::has_part(*node->node, rank), returns, leaving != 0));
+}
+
+void hvdft_rejoin_renew(hvdft_rejoining* node, int rank, int renewal) {
+  hvdft::renew(*node->node, rank, static_cast<hvdft::Renewal>(renewal));
 }
 
 void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op) {

@@ -1,6 +1,7 @@
 // The fingerprints of a rank's variables, published for the other ranks at each cut.
 #include <cstring>
 
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -107,8 +108,7 @@ void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms) {
 int hvdft_worker_any_away(void) {
   const Worker& w = *the_worker();
   for (int r = 0; r < w.node->size(); ++r) {
-    uint32_t state = w.node->rank(r).state.load(std::memory_order_acquire);
-    if (r != w.rank && (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING)) return 1;
+    if (r != w.rank && hvdft::is_away(*w.node, r)) return 1;
   }
   return 0;
 }

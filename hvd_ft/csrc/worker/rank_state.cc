@@ -1,5 +1,6 @@
 #include "worker/rank_state.h"
 
+#include "arena/rosters.h"
 #include "base/doorbell.h"
 
 namespace hvdft {
@@ -26,8 +27,7 @@ void RankState::about_to_wait() {
   if (blocked_since_ == 0) blocked_since_ = now_ns();
   if (waiting_ || block_.state.load() != HVDFT_RUNNING) return;
   for (int r = 0; r < node_.size(); ++r) {
-    uint32_t state = node_.rank(r).state.load(std::memory_order_acquire);
-    if (state == HVDFT_RESTARTING || state == HVDFT_REPLAYING) {
+    if (is_away(node_, r)) {
       waiting_ = true;
       set(HVDFT_WAITING);
       return;

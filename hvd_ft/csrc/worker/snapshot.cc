@@ -11,6 +11,7 @@
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "protocol/roster.h"
 #include "protocol/sequencer.h"
 #include "protocol/shared_snapshot.h"
 #include "worker/worker.h"
@@ -94,6 +95,14 @@ void note_published_cut(Loop& loop) {
   loop.published_cut.store(hvdft::cut_of(published_word(loop)));
 }
 
+// A restarted worker comes through its loops once more.
+void note_progress(uint64_t loops) {
+  Worker& w = *the_worker();
+  if (w.block().loops_done.load() >= loops) return;
+  w.block().loops_done.store(loops, std::memory_order_seq_cst);
+  w.node->notify_mirror();
+}
+
 HVDFT_PER_WORKER std::mutex publishing;  // by the script's thread, or the one that copies
 
 // Publishes what is complete. A worker that is replaying must have come to it, as the log may be
@@ -173,6 +182,7 @@ int hvdft_worker_loop_begin(int number, uint64_t* begin) {
   for (int ended = 0; ended < number; ++ended) release_unneeded(ended);
   w.bytes_before_step = w.result_bytes.load();
   w.loop_step_bytes = 0;
+  note_progress(hvdft::loops_begun(number));
   uint64_t known = loop->begin.load();
   if (known == 0) {
     loop->begin.store(w.log.cursor() + 1, std::memory_order_release);
@@ -194,6 +204,7 @@ int hvdft_worker_loop_end(int number) {
   if (int code = publish_complete(number); code != HVDFT_OK) return code;
   Worker& w = *the_worker();
   loop->ended.store(1);
+  note_progress(hvdft::loops_ended(number));
   hvdft::notify(w.node->header().snapshot_doorbell);  // no fingerprints come any more
   w.node->notify_mirror();
   release_unneeded(number);

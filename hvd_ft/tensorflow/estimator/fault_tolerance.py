@@ -84,7 +84,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             self._resumes = False
             self._restore(self._loop, session)
         self._reach_boundary(self._loop, session)
-        self._loop.begin_roster(self._step)
+        self._loop.begin_roster(self._step, partial(self._contents, session, done=False))
         if self._loop.wants_snapshot(self._step):
             self._loop.write(self._step, partial(self._contents, session, done=False))
 

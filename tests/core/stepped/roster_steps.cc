@@ -4,6 +4,7 @@
 
 #include "arena/rosters.h"
 #include "oplog/log_writer.h"
+#include "protocol/roster.h"
 #include "steps.h"
 
 using namespace hvdft;
@@ -82,7 +83,7 @@ bool a_log_writer_is_killed(uint64_t at) {
   next.open();
   work(next);
   check_whole(node);
-  CHECK(latest_roster(node) == 1 && h.rosters[0].mark == 1);
+  CHECK(latest_roster(node) == 1 && h.rosters[0].mark == pack_mark(1, -1));
   CHECK(h.leave_requests[0].answered == 1);
   ask_to_leave(node, kOfRank2);
   work(next);
@@ -92,7 +93,7 @@ bool a_log_writer_is_killed(uint64_t at) {
     work(next);
   }
   CHECK(h.log_length == 1 && roster_at(node, 1) == 1);
-  CHECK(latest_roster(node) == 2 && h.rosters[1].mark == 2);
+  CHECK(latest_roster(node) == 2 && h.rosters[1].mark == pack_mark(2, -1));
   CHECK(is_in_roster(node, 2, 0) && !is_in_roster(node, 2, 1) && !is_in_roster(node, 2, 2));
   return killed;
 }
@@ -139,6 +140,117 @@ void the_log_is_truncated_without_ranks_that_have_left() {
   CHECK(node.header().truncated == 1);
 }
 
+void comes_to(Node& node, int rank, uint64_t returns) {
+  node.rank(rank).state = HVDFT_REPLAYING;
+  node.rank(rank).returns = returns;
+}
+
+void leave(Node& node, LogWriter& log_writer, uint64_t ranks) {
+  ask_to_leave(node, ranks);
+  work(log_writer);
+  propose_roster(node, static_cast<uint32_t>(latest_roster(node)));
+  work(log_writer);
+  for (int r = 1; r < kRanks; ++r) {
+    if (ranks >> r & 1) node.rank(r).state = HVDFT_DONE;
+  }
+}
+
+// Ranks that return do so together, and a roster with them that cannot begin makes room for others.
+void ranks_return() {
+  Job job(kRanks);
+  Node& node = *job.node;
+  NodeHeader& h = node.header();
+  LogWriter log_writer(node);
+  log_writer.open();
+  node.rank(0).loops_done = loops_begun(1);
+  leave(node, log_writer, kOfRank1 | kOfRank2);
+  CHECK(has_left(node, 1) && !needs_log(node, 1) && needs_log(node, 0));
+  comes_to(node, 1, waits_in(1));
+  comes_to(node, 2, kReturns);
+  work(log_writer);
+  CHECK(latest_roster(node) == 1 && returns_later(node, 1) && !needs_log(node, 2));
+  comes_to(node, 2, waits_in(1));
+  watched([&] { work(log_writer); },
+          [&] {
+            if (latest_roster(node) < 2) return;
+            CHECK(h.rosters[1].mark == pack_mark(2, 1));
+            CHECK(is_in_roster(node, 2, 0) && is_in_roster(node, 2, 1) && is_in_roster(node, 2, 2));
+          });
+  CHECK(latest_roster(node) == 2 && latest_return(node, 2) == 2 && latest_return(node, 0) == 0);
+  CHECK(has_part(node, 1) && needs_log(node, 1) && !is_present(node, 1, 1));
+  ask_to_leave(node, kOfRank2);
+  work(log_writer);
+  CHECK(latest_roster(node) == 2 && h.leave_requests[0].answered == 1);  // one after the other
+  node.rank(0).loops_done = loops_ended(1);
+  work(log_writer);
+  CHECK(latest_roster(node) == 1 && h.leave_requests[0].answered == 2);  // nothing to do
+  CHECK(!needs_log(node, 1));
+  node.rank(0).loops_done = loops_begun(2);
+  comes_to(node, 1, waits_in(2));
+  comes_to(node, 2, 0);  // it has left, and has not ended
+  work(log_writer);
+  CHECK(latest_roster(node) == 2 && h.rosters[1].mark == pack_mark(2, 2));
+  CHECK(is_in_roster(node, 2, 1) && !is_in_roster(node, 2, 2) && needs_log(node, 2));
+  propose_roster(node, 2);
+  work(log_writer);
+  CHECK(is_present(node, 1, 2) && !is_present(node, 1, 1));
+}
+
+// Nor is there a roster for ranks whose place has no host of its own, or beyond the last one.
+void who_does_not_return() {
+  Job job(kRanks);
+  Node& node = *job.node;
+  LogWriter log_writer(node);
+  log_writer.open();
+  leave(node, log_writer, kOfRank1 | kOfRank2);
+  comes_to(node, 1, waits_in(0));
+  node.rank(0).state = HVDFT_DONE;
+  work(log_writer);
+  CHECK(latest_roster(node) == 1);
+  node.rank(0).state = HVDFT_RUNNING;
+  uint64_t words[kMaxRanks / 64] = {kOfRank1};
+  write_leave_request(node.header().leave_requests[1], words);
+  work(log_writer);
+  CHECK(latest_roster(node) == 1);
+  comes_to(node, 2, waits_in(0));
+  for (uint64_t n = 1; n < kRosters; ++n) node.header().rosters[n].mark = pack_mark(1, -1);
+  for (uint64_t n = 1; n < kRosters; ++n) node.header().rosters[n].since = 1;
+  work(log_writer);
+  CHECK(latest_roster(node) == kRosters);
+}
+
+bool a_log_writer_is_killed_when_ranks_return(uint64_t at) {
+  Job job(kRanks);
+  Node& node = *job.node;
+  NodeHeader& h = node.header();
+  h.term = 5;
+  {
+    LogWriter log_writer(node);
+    log_writer.open();
+    leave(node, log_writer, kOfRank1);
+  }
+  comes_to(node, 1, waits_in(0));
+  bool killed = killed_at(at, [&] {
+    LogWriter log_writer(node);
+    log_writer.open();
+    work(log_writer);
+    node.rank(0).loops_done = loops_ended(0);  // too late
+    node.rank(1).state = HVDFT_DONE;
+    ask_to_leave(node, kOfRank2);
+    work(log_writer);
+  });
+  node.rank(0).loops_done = loops_ended(0);
+  node.rank(1).state = HVDFT_DONE;
+  LogWriter next(node);
+  next.open();
+  if (h.leave_requests[0].number == 1) ask_to_leave(node, kOfRank2);
+  work(next);
+  CHECK(latest_roster(node) == 2 && loop_of_mark(h.rosters[1].mark) == -1);
+  CHECK(is_in_roster(node, 2, 0) && !is_in_roster(node, 2, 1) && !is_in_roster(node, 2, 2));
+  CHECK(h.leave_requests[0].answered == 2);
+  return killed;
+}
+
 }  // namespace
 
 int main() {
@@ -147,6 +259,12 @@ int main() {
   while (a_log_writer_is_killed(steps)) ++steps;
   std::printf("a log writer killed at each of %lu stores\n", steps);
   CHECK(steps > 10);
+  steps = 0;
+  while (a_log_writer_is_killed_when_ranks_return(steps)) ++steps;
+  std::printf("and at each of %lu when ranks return\n", steps);
+  CHECK(steps > 10);
+  ranks_return();
+  who_does_not_return();
   what_changes_nothing_is_answered();
   the_log_is_truncated_without_ranks_that_have_left();
 }

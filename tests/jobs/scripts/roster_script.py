@@ -2,7 +2,7 @@
 
 Every step adds up something of each present rank, in a compiled function, averages, gathers and
 broadcasts; so the result tells which ranks took part in which step. Rank 0 tells on stderr when
-PAUSE steps are done, and waits then until the file AWAIT is there, if there is such a variable.
+so many of PAUSES are done, and waits then until the file of its variable is there, if it is set.
 """
 
 import os
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
 
-STEPS, PAUSE = 40, 20
+STEPS, PAUSES = 40, {20: "AWAIT", 28: "AWAIT_MORE"}
 VALUES = 5000  # more than a view's 16 KiB
 
 hvd.init()
@@ -43,8 +43,9 @@ def step(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 state.register_reset_callbacks([reset])
 state.sync()
 while state.batch < STEPS:
-    if hvd.rank() == 0 and state.batch == PAUSE and (awaited := os.environ.get("AWAIT")):
-        print(f"{PAUSE} steps are done", file=sys.stderr, flush=True)
+    awaited = os.environ.get(PAUSES.get(state.batch, "")) if hvd.rank() == 0 else None
+    if awaited:
+        print(f"{state.batch} steps are done", file=sys.stderr, flush=True)
         while not Path(awaited).exists():
             time.sleep(0.01)
     before = weights.numpy()

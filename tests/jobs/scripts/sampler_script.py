@@ -1,8 +1,8 @@
 """Trains with samples that an ElasticSampler deals out, by `fit`, `state` or `draws`.
 
 Every step adds up, over all ranks, how often each sample was trained with: a variable of the model,
-so a snapshot has it. Each rank prints a hash of what it ended with, and these counts. When 13 steps
-are done, and there is a file AWAIT to be waited for, rank 0 tells so on stderr and waits.
+so a snapshot has it. Each rank prints a hash of what it ended with, and these counts. When so many
+of PAUSES steps are done, and there is a file to be waited for, rank 0 tells so on stderr and waits.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ import hvd_ft.tensorflow as hvd
 from hvd_ft.system.await_file import await_file
 
 SAMPLES, BATCH, EPOCHS = 150, 4, int(os.environ.get("EPOCHS", "3"))
+PAUSES = {13: "AWAIT", 20: "AWAIT_MORE"}
 EVERY = int(os.environ["EVERY"]) if "EVERY" in os.environ else None  # steps between snapshots
 X = np.random.default_rng(1).standard_normal((SAMPLES, 6)).astype(np.float32)
 sampler = hvd.ElasticSampler(SAMPLES, seed=3)
@@ -52,9 +53,10 @@ class Waits(tf.keras.callbacks.Callback):
 
 
 def wait(model: Counting) -> None:
-    if hvd.rank() == 0 and int(model.steps) == 13 and "AWAIT" in os.environ:
-        print("waiting for the test", file=sys.stderr, flush=True)
-        assert await_file(Path(os.environ["AWAIT"]), 200)
+    steps = int(model.steps) if hvd.rank() == 0 else 0
+    if steps in PAUSES and PAUSES[steps] in os.environ:
+        print(f"waiting for the test after {steps} steps", file=sys.stderr, flush=True)
+        assert await_file(Path(os.environ[PAUSES[steps]]), 200)
 
 
 def load(indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
