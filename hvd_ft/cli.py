@@ -90,6 +90,14 @@ def parser() -> _Parser:
     build.set_defaults(handler=_build_horovod)
     purpose = "check the installation, and run a job of two ranks"
     check = _add(commands, "check", purpose, "hvdft check")
+    check.add_argument(
+        "--numa",
+        nargs="?",
+        const="",
+        metavar="JOB",
+        help="show NUMA nodes instead, where a running job's ranks, agents and memory are, and "
+        "what hurts (default: the only job on this node)",
+    )
     check.set_defaults(handler=_check)
     patch = _add(
         commands,
@@ -167,6 +175,8 @@ def _build_horovod(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.numa is not None:
+        return _check_numa(options.numa)
     from hvd_ft.check.self_check import check_installation
 
     wrong = check_installation(lambda line: print(line, flush=True))
@@ -175,6 +185,14 @@ def _check(options: argparse.Namespace) -> int:
     if wrong:
         return EXIT_BAD_INPUT
     print("everything is there")
+    return 0
+
+
+def _check_numa(job: str) -> int:
+    from hvd_ft.check.numa import check_numa
+
+    for line in check_numa(job, Console()):
+        say(f"warning: {line}")
     return 0
 
 

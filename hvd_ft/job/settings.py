@@ -8,8 +8,8 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import pinning
 from hvd_ft.job import setting_values as values
+from hvd_ft.job.binding import BIND_TO, MAP_BY, asked_binding
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
@@ -31,9 +31,10 @@ INTERNAL = frozenset(
 _PREFIX = "HOROVOD_FT_"
 
 
-def _pin(env: Mapping[str, str], name: str, default: bool) -> bool:
-    """Reads HOROVOD_FT_PIN: hvdft run sets it, as another launcher may have pinned the agents."""
-    return pinning.is_wanted(env) if name in env else default
+def _bind_to(env: Mapping[str, str], name: str, default: str) -> str:
+    """Reads what ranks are bound to: hvdft run says it, as another launcher may have bound them."""
+    by_pin = asked_binding(env) if env.get("HOROVOD_FT_PIN") else default
+    return values.choice(env, name, by_pin, choices=BIND_TO)
 
 
 def _setting(
@@ -176,15 +177,23 @@ class Settings:
         "waits does nothing else.",
         shown="30, at most half of the hang timeout",
     )
-    pin: bool = _setting(
-        _pin,
-        False,
-        "`hvdft run` pins each rank to its share of the host's CPUs, within one NUMA node if "
-        "possible, as Intel MPI does; with more ranks than CPUs only if they share them evenly. "
-        "Pinned threads run with `SCHED_BATCH`, so that they do not interrupt each other when "
-        "woken. 0: no pinning; set it where several jobs share a host, or all would take the same "
-        "CPUs.",
-        shown="what `I_MPI_PIN` says, else 1",
+    bind_to: str = _setting(
+        _bind_to,
+        "none",
+        "What `hvdft run` binds each rank to, see [NUMA](../how-to/numa.md): `auto`, its even "
+        "share of the host's CPUs, as Intel MPI does (with more ranks than CPUs only if they share "
+        "them evenly); `core`, `socket` or `numa`; `none`: set it where several jobs share a host, "
+        "or all would take the same CPUs. Bound threads run with `SCHED_BATCH`, so that they do "
+        "not interrupt each other when woken. `--bind-to` sets it; `HOROVOD_FT_PIN=0` means "
+        "`none`.",
+        shown="what `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
+    )
+    map_by: str = _setting(
+        functools.partial(values.choice, choices=MAP_BY),
+        MAP_BY[0],
+        "Where a host's ranks stand: `slot`, consecutive ones beside each other, with an even "
+        "share of the CPUs each; `numa` or `socket`, in turn. `--map-by` sets it.",
+        shown="`slot`",
     )
     topology: str = _setting(
         functools.partial(values.choice, choices=TOPOLOGIES),

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "tensorflow": "worker system native errors",
     "cluster": "job system errors",
     "agent": "worker checkpointer checkpoint shim spares ring install job system native errors",
-    "check": "launcher install system native libraries errors",
+    "check": "launcher install job system native libraries errors",
     "check.worker": "tensorflow check",
     "bench": "launcher install reports job system native errors",
     "bench.workers": "bench tensorflow job system native errors",
