@@ -127,7 +127,8 @@ def _leaders(topology: Topology, jobs: Sequence[Placed]) -> list[str]:
         names = [
             thread.name
             for thread in agent.leader_threads
-            if free and core_of.get(thread.last_cpu) not in free
+            # If it has slept since it was bound, it was last where it may not run any more.
+            if free and thread.last_cpu in thread.cpus and core_of.get(thread.last_cpu) not in free
         ]
         if agent.role == AGENT and names:
             lines.append(

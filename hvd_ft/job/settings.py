@@ -9,7 +9,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import setting_values as values
-from hvd_ft.job.binding import BIND_TO, MAP_BY, asked_binding
+from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
@@ -29,12 +29,6 @@ INTERNAL = frozenset(
     )
 )
 _PREFIX = "HOROVOD_FT_"
-
-
-def _bind_to(env: Mapping[str, str], name: str, default: str) -> str:
-    """Reads what ranks are bound to: hvdft run says it, as another launcher may have bound them."""
-    by_pin = asked_binding(env) if env.get("HOROVOD_FT_PIN") else default
-    return values.choice(env, name, by_pin, choices=BIND_TO)
 
 
 def _setting(
@@ -177,16 +171,22 @@ class Settings:
         "waits does nothing else.",
         shown="30, at most half of the hang timeout",
     )
+    # None: nothing is said; then only hvdft run binds, as another launcher may have bound agents.
+    pin: str | None = _setting(
+        lambda env, name, default: by_switch(env.get(name)) or default,
+        None,
+        "0: as `HOROVOD_FT_BIND_TO=none`; 1: as `auto`. `HOROVOD_FT_BIND_TO` counts before it.",
+        shown="none",
+    )
     bind_to: str = _setting(
-        _bind_to,
+        functools.partial(values.choice, choices=BIND_TO),
         "none",
         "What `hvdft run` binds each rank to, see [NUMA](../how-to/numa.md): `auto`, its even "
         "share of the host's CPUs, as Intel MPI does (with more ranks than CPUs only if they share "
         "them evenly); `core`, `socket` or `numa`; `none`: set it where several jobs share a host, "
         "or all would take the same CPUs. Bound threads run with `SCHED_BATCH`, so that they do "
-        "not interrupt each other when woken. `--bind-to` sets it; `HOROVOD_FT_PIN=0` means "
-        "`none`.",
-        shown="what `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
+        "not interrupt each other when woken. `--bind-to` sets it.",
+        shown="what `HOROVOD_FT_PIN`, `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
     )
     map_by: str = _setting(
         functools.partial(values.choice, choices=MAP_BY),
@@ -321,6 +321,8 @@ class Settings:
                 )
             elif setting.name == "lease_seconds":
                 defaults["suspect_seconds"] = read[setting.name] / 4
+            elif setting.name == "pin" and read[setting.name]:
+                defaults["bind_to"] = read[setting.name]
             elif setting.name == "hang_timeout_seconds" and read[setting.name]:
                 defaults["snapshot_timeout_seconds"] = min(
                     defaults["snapshot_timeout_seconds"], read[setting.name] / 2

@@ -93,6 +93,8 @@ def test_an_endpoints_thread_on_a_workers_core() -> None:
     text = said(*workers, leaders(8, 2))
     assert text.startswith("hvdft-mirror of rank 0's agent ran on a worker's core")
     assert said(*workers, leaders(3, 2)) == ""
+    asleep = Thread("hvdft-mirror", frozenset({1}), 0)  # since it was bound
+    assert said(*workers, process(0, {1}, asleep, role=AGENT)) == ""
     halves = process(0, set(range(8))), process(1, set(range(8, 16)))
     assert said(*halves, leaders(8, 0)) == ""  # there is no other core
 

@@ -252,7 +252,7 @@ def test_a_restarted_rank_has_the_same_cpus(
         _, rank, incarnation, word, cpus = line.split(maxsplit=4)
         said[int(rank), int(incarnation)] = cpus
         how.add(word)
-    free = "none" in flags or (not flags and env)
+    free = "none" in flags or bool(not flags and env)
     assert how == {"free" if free else "bound"}
     assert said.keys() == {(0, 0), (1, 0), (1, 1)}
     assert said[1, 0] == said[1, 1]
