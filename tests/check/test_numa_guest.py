@@ -30,7 +30,6 @@ def check_worker(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.job
-@pytest.mark.shows
 def test_cpus_and_pages_are_where_the_plan_says() -> None:
     try:
         said = run_in_guest(ROOT / "experiments" / "numa" / "in_guest.py")
