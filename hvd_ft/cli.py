@@ -98,6 +98,14 @@ def parser() -> _Parser:
         metavar="HOST:N,...",
         help="say what this order of a job's hosts would mean for a ring of its ranks",
     )
+    check.add_argument(
+        "--numa",
+        nargs="?",
+        const="",
+        metavar="JOB",
+        help="show NUMA nodes instead, where a running job's ranks, agents and memory are, and "
+        "what hurts (default: the only job on this node)",
+    )
     check.set_defaults(handler=_check)
     patch = _add(
         commands,
@@ -177,6 +185,8 @@ def _build_horovod(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.numa is not None:
+        return _check_numa(options.numa)
     from hvd_ft.check.self_check import check_installation
 
     if options.hosts is not None:
@@ -189,6 +199,14 @@ def _check(options: argparse.Namespace) -> int:
     if wrong:
         return EXIT_BAD_INPUT
     print("everything is there")
+    return 0
+
+
+def _check_numa(job: str) -> int:
+    from hvd_ft.check.numa import check_numa
+
+    for line in check_numa(job, Console()):
+        say(f"warning: {line}")
     return 0
 
 

@@ -1,8 +1,12 @@
 """One agent's place in its job, from the creation of the job's files to its end."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from hvd_ft.job.binding import Place
+from hvd_ft.job.bound_process import Asked, plan_here
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 
@@ -40,6 +44,29 @@ class JobContext:
             if first in self.hosts.firsts and not self.is_guest
             else os.path.join(self.directory, f"rank-{first}")
         )
+
+    @cached_property
+    def places(self) -> Sequence[Place]:
+        """What the ranks of this host are bound to; a guest's would share its host's ranks' CPUs.
+
+        As the agent may use the host before it is bound itself.
+        """
+        asked = Asked("none" if self.is_guest else self.settings.bind_to, self.settings.map_by)
+        return plan_here(len(self._here), asked)
+
+    @property
+    def place(self) -> Place:
+        """What this rank is bound to."""
+        return self.places[self._here.index(self.rank)]
+
+    def memory_of(self, ranks: range) -> list[int]:
+        """Returns the NUMA nodes for what these ranks of this host share; empty: any."""
+        places = [self.places[self._here.index(rank)] for rank in ranks]
+        return sorted({node for place in places for node in place.memory})
+
+    @property
+    def _here(self) -> range:
+        return self.hosts.ranks(self.hosts.node_of(self.rank))
 
     @property
     def is_guest(self) -> bool:

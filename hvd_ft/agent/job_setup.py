@@ -126,7 +126,7 @@ def _make_fresh(
         if fresh:
             if rank not in hosts.firsts and not context.is_guest:
                 _enter(JobDirectory.join(context.directory), shim, stack)
-            _make_arenas(context, rendezvous.size, limit)
+            make_rank_arenas(context, rendezvous.size, limit)
 
     rendezvous.agree("making the arenas of new hosts", make_arenas)
 
@@ -177,7 +177,7 @@ def make_files(
     def make_arenas() -> None:
         if rendezvous.rank != first:
             _enter(JobDirectory.join(path), shim, stack)
-        _make_arenas(context, rendezvous.size, limit)
+        make_rank_arenas(context, rendezvous.size, limit)
 
     rendezvous.agree("making the arenas", make_arenas)
     note_complete(rendezvous, context)
@@ -200,8 +200,14 @@ def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.Exi
     return limit
 
 
-def _make_arenas(context: JobContext, size: int, host_limit: int) -> None:
-    """Makes this rank's arena, and as the node's first rank the node's."""
+def make_rank_arenas(context: JobContext, size: int, host_limit: int) -> None:
+    """Makes this rank's arena, and as the node's first rank the node's.
+
+    Args:
+        context: this agent's place in the job.
+        size: ranks of the job.
+        host_limit: of the arenas on this host, in bytes.
+    """
     nodes, rank, arenas = context.nodes, context.rank, context.arenas
     node = nodes.node_of(rank)
     local = nodes.ranks(node)
@@ -209,7 +215,12 @@ def _make_arenas(context: JobContext, size: int, host_limit: int) -> None:
     limit = host_limit * len(local) // len(host)
     if rank == local.start:
         os.makedirs(arenas, 0o700, exist_ok=True)
-        native.create_node(
-            arenas, context.job, size, limit, nodes=len(nodes), node=node, local=local
-        )
-    native.create_rank(arenas, context.job, rank, limit)
+        # Every rank reads every result, so no node is nearer to all of them than another one.
+        with native.files_on(context.memory_of(local)) as problem:
+            native.create_node(
+                arenas, context.job, size, limit, nodes=len(nodes), node=node, local=local
+            )
+        if problem and rank == host.start:
+            say(problem)
+    with native.files_on(context.place.memory):
+        native.create_rank(arenas, context.job, rank, limit)

@@ -29,7 +29,7 @@ from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
-from hvd_ft.job import pinning
+from hvd_ft.job import bound_process
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
@@ -256,6 +256,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
         if context.rank == 0 and (members := plan.settings.members):
             agent.ask_to_leave(members.leaving)
         leader = lead(rendezvous, context)
+        bound_process.bind_agent(context.place)  # with the leader's threads
         supervisor = _supervisor(
             context,
             plan,
@@ -320,7 +321,7 @@ def _supervisor(
         "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
         "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
-        **(pinning.environment(rank, context.hosts) if _pins(context) else {}),
+        **bound_process.environment(context.place),
         "HOROVOD_FT_RESUMED": json.dumps(asdict(resumed)) if resumed else "",
         stacks.VARIABLE: reader.path,
     }
@@ -346,11 +347,6 @@ def _supervisor(
         signals=signals,
         stacks=reader,
     )
-
-
-def _pins(context: JobContext) -> bool:
-    """Returns whether workers are pinned; those of a guest would share its host's ranks' CPUs."""
-    return context.settings.pin and not context.is_guest
 
 
 def _host(name: str, boot: str, guest: int | None) -> str:

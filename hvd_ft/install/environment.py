@@ -14,7 +14,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.install import horovod_source
 from hvd_ft.install.fabric import choose_provider, fast_devices, why_no_endpoints
 from hvd_ft.install.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
-from hvd_ft.job import pinning
+from hvd_ft.job.binding import asked_binding
 from hvd_ft.job.settings import Settings
 
 _MPIEXEC = "mpiexec.hydra"
@@ -109,9 +109,9 @@ def mpi_environment(one_host: bool = True) -> dict[str, str]:
         # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",
-        # ... and pass its own CPU mask on to its worker, which the agent pins itself.
+        # ... and pass its own CPU mask on to its worker, which hvd_ft binds itself.
         "I_MPI_PIN": "0",
-        "HOROVOD_FT_PIN": str(int(pinning.is_wanted(os.environ))),
+        "HOROVOD_FT_BIND_TO": asked_binding(os.environ),
     }
 
 

@@ -8,8 +8,8 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import pinning
 from hvd_ft.job import setting_values as values
+from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
@@ -31,11 +31,6 @@ INTERNAL = frozenset(
     )
 )
 _PREFIX = "HOROVOD_FT_"
-
-
-def _pin(env: Mapping[str, str], name: str, default: bool) -> bool:
-    """Reads HOROVOD_FT_PIN: hvdft run sets it, as another launcher may have pinned the agents."""
-    return pinning.is_wanted(env) if name in env else default
 
 
 def _setting(
@@ -178,15 +173,29 @@ class Settings:
         "waits does nothing else.",
         shown="30, at most half of the hang timeout",
     )
-    pin: bool = _setting(
-        _pin,
-        False,
-        "`hvdft run` pins each rank to its share of the host's CPUs, within one NUMA node if "
-        "possible, as Intel MPI does; with more ranks than CPUs only if they share them evenly. "
-        "Pinned threads run with `SCHED_BATCH`, so that they do not interrupt each other when "
-        "woken. 0: no pinning; set it where several jobs share a host, or all would take the same "
-        "CPUs.",
-        shown="what `I_MPI_PIN` says, else 1",
+    # None: nothing is said; then only hvdft run binds, as another launcher may have bound agents.
+    pin: str | None = _setting(
+        lambda env, name, default: by_switch(env.get(name)) or default,
+        None,
+        "0: as `HOROVOD_FT_BIND_TO=none`; 1: as `auto`. `HOROVOD_FT_BIND_TO` counts before it.",
+        shown="none",
+    )
+    bind_to: str = _setting(
+        functools.partial(values.choice, choices=BIND_TO),
+        "none",
+        "What `hvdft run` binds each rank to, see [NUMA](../how-to/numa.md): `auto`, its even "
+        "share of the host's CPUs, as Intel MPI does (with more ranks than CPUs only if they share "
+        "them evenly); `core`, `socket` or `numa`; `none`: set it where several jobs share a host, "
+        "or all would take the same CPUs. Bound threads run with `SCHED_BATCH`, so that they do "
+        "not interrupt each other when woken. `--bind-to` sets it.",
+        shown="what `HOROVOD_FT_PIN`, `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
+    )
+    map_by: str = _setting(
+        functools.partial(values.choice, choices=MAP_BY),
+        MAP_BY[0],
+        "Where a host's ranks stand: `slot`, consecutive ones beside each other, with an even "
+        "share of the CPUs each; `numa` or `socket`, in turn. `--map-by` sets it.",
+        shown="`slot`",
     )
     topology: str = _setting(
         functools.partial(values.choice, choices=TOPOLOGIES),
@@ -366,6 +375,8 @@ class Settings:
                 )
             elif setting.name == "lease_seconds":
                 defaults["suspect_seconds"] = read[setting.name] / 4
+            elif setting.name == "pin" and read[setting.name]:
+                defaults["bind_to"] = read[setting.name]
             elif setting.name == "hang_timeout_seconds" and read[setting.name]:
                 defaults["snapshot_timeout_seconds"] = min(
                     defaults["snapshot_timeout_seconds"], read[setting.name] / 2

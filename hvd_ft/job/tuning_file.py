@@ -23,11 +23,12 @@ OFF = "off"  # instead of a file: none is looked for
 TUNABLE: Mapping[str, Sequence[str]] = {
     "HOROVOD_FT_TOPOLOGY": (),
     "HOROVOD_FT_ENDPOINTS": (),
+    "HOROVOD_FT_CONNECTIONS": (),
     "HOROVOD_FT_RING_SEGMENT_BYTES": (),
     "HOROVOD_FT_GATHER_BYTES": (),
     "HOROVOD_FT_YIELD_SECONDS": (),
     "HOROVOD_FT_NAP_SECONDS": (),
-    "HOROVOD_FT_PIN": ("I_MPI_PIN",),
+    "HOROVOD_FT_BIND_TO": ("HOROVOD_FT_PIN", "I_MPI_PIN", "I_MPI_PIN_DOMAIN"),
     "FI_PROVIDER": ("I_MPI_OFI_PROVIDER",),
     "FI_TCP_IFACE": (),
 }

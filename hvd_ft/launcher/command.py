@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.binding import BIND_TO, MAP_BY
 from hvd_ft.job.hosts import Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.ring_order import host_order
@@ -97,6 +98,18 @@ def add_run(commands: Any, add: AddCommand) -> None:
         metavar="FILE",
         help="settings of hvdft tune; off: take none (default: those of these hosts, if there are "
         "any, docs/how-to/tune.md)",
+    )
+    run.add_argument(
+        "--bind-to",
+        choices=BIND_TO,
+        help="CPUs and memory of a rank: its even share of the host's CPUs (auto, the default), a "
+        "core, its socket or NUMA node, or anywhere (docs/how-to/numa.md)",
+    )
+    run.add_argument(
+        "--map-by",
+        choices=MAP_BY,
+        help="where a host's ranks stand: consecutive ones beside each other (slot, the default), "
+        "or in turn on its NUMA nodes or sockets",
     )
     run.add_argument(
         "--network-interface",
@@ -193,6 +206,12 @@ def _network(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
+def _binding(options: argparse.Namespace) -> dict[str, str]:
+    """Returns what is given of the ranks' CPUs, by environment variables."""
+    given = {"HOROVOD_FT_BIND_TO": options.bind_to, "HOROVOD_FT_MAP_BY": options.map_by}
+    return {name: value for name, value in given.items() if value}
+
+
 def _duration(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
@@ -256,6 +275,7 @@ def _run(options: argparse.Namespace) -> int:
             bootstrap=place.bootstrap,
             network=_network(options),
             autotune=autotune_environment(options, os.environ),
+            binding=_binding(options),
             **_resumed(options),
         )
         for line in filter(None, (place.why, reordered)):

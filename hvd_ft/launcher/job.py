@@ -47,6 +47,7 @@ class Job:
             variables.
         network: What of the network is given for this job: variables of its environment.
         autotune: What of autotuning is given for this job: variables of its environment.
+        binding: What is given of the ranks' CPUs: variables of its environment.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
         least_in_place: The number of ranks with which it goes on in its processes when others
@@ -71,6 +72,7 @@ class Job:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
     autotune: Mapping[str, str] = field(default_factory=dict)
+    binding: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
     least_in_place: int | None = None
     bootstrap: str | None = None
@@ -112,8 +114,7 @@ def plain_environment(job: Job) -> dict[str, str]:
     """Returns the environment of a job's processes that may listen anywhere."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, **job.checkpoints, **job.network, **job.autotune}
-    own["HOROVOD_FT_JOB"] = job.id
+    own = {**environment, **topology, **_given(job), "HOROVOD_FT_JOB": job.id}
     settings = job_settings(job)
     interface = settings.interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
@@ -167,7 +168,12 @@ def job_settings(job: Job) -> Settings:
     Raises:
         HvdFtError: One is wrong.
     """
-    return Settings.from_env({**os.environ, **job.checkpoints, **job.network})
+    return Settings.from_env({**os.environ, **_given(job)})
+
+
+def _given(job: Job) -> dict[str, str]:
+    """Returns what is given for this job, by environment variables."""
+    return {**job.checkpoints, **job.network, **job.autotune, **job.binding}
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

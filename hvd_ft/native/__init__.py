@@ -11,6 +11,7 @@ from hvd_ft.native.core import (
     version,
     worker,
 )
+from hvd_ft.native.numa import files_on
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import (
     Event,
@@ -46,6 +47,7 @@ __all__ = [
     "create_rank",
     "die_with_parent",
     "failpoint",
+    "files_on",
     "in_job",
     "is_attached",
     "version",

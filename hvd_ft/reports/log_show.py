@@ -1,18 +1,14 @@
 """`hvdft log show`: prints a job's op log, what autotuning has changed, the ring, and messages."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from hvd_ft import native
-from hvd_ft.errors import HvdFtError
-from hvd_ft.job.directory import job_path, user_path
-from hvd_ft.job.settings import Settings
+from hvd_ft.job.running import find_job
 from hvd_ft.native import logs as native_logs
 from hvd_ft.native.logs import EdgeEnd, PairOfRanks
 
@@ -56,7 +52,7 @@ def show(job: str | None, console: Console) -> None:
     Raises:
         HvdFtError: there is no such job, or several without one being named.
     """
-    observer = native.Observer(_directory(job))
+    observer = native.Observer(find_job(job))
     try:
         logs = read(observer)
     finally:
@@ -68,30 +64,6 @@ def show(job: str | None, console: Console) -> None:
         console.print(ring_table(logs.ring))
     if logs.pairs:
         console.print(pairs_table(logs.pairs))
-
-
-def _directory(job: str | None) -> str:
-    arena_dir = Settings.from_env(os.environ).arena_dir
-    if job is None:
-        jobs = running_jobs(arena_dir)
-        if len(jobs) != 1:
-            found = ", ".join(jobs) if jobs else "none"
-            raise HvdFtError(
-                f"which job? Running on this node with arenas in {arena_dir}: {found}; give its id "
-                "or its directory"
-            )
-        job = jobs[0]
-    directory = job if os.sep in job else job_path(arena_dir, job)
-    if not Path(directory, "node.arena").is_file():
-        raise HvdFtError(
-            f"there is no job {job}: {directory} has no node.arena; it is there while the job runs"
-        )
-    return directory
-
-
-def running_jobs(arena_dir: str) -> list[str]:
-    """Returns the ids of this user's jobs on this node, sorted."""
-    return sorted(path.parent.name for path in Path(user_path(arena_dir)).glob("*/node.arena"))
 
 
 def read(observer: native.Observer) -> Logs:

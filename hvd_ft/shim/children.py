@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from hvd_ft.job.pinning import pin
+from hvd_ft.job.bound_process import bind_worker
 from hvd_ft.shim.messages import (
     Exited,
     FoundWorker,
@@ -135,7 +135,7 @@ class Children:
         def begin() -> None:
             begin_child()
             if name == WORKER:
-                pin(order.env)
+                bind_worker(order.env)
                 if preemptible:
                     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -18,7 +18,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from hvd_ft import native
-from hvd_ft.job.pinning import pin
+from hvd_ft.job.bound_process import bind_worker
 from hvd_ft.spares.preload import is_in
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
@@ -51,7 +51,7 @@ def main() -> None:
         os.close(stream)
     os.environ.clear()
     os.environ.update(order["env"])
-    pin(os.environ)
+    bind_worker(os.environ)
     os.chdir(order["cwd"])
     _begin()
     _run(order["target"], order["is_module"], order["arguments"], directory)

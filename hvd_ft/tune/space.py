@@ -11,7 +11,7 @@ import psutil
 
 from hvd_ft.install.environment import mpi_environment
 from hvd_ft.install.fabric import choose_provider, fast_devices
-from hvd_ft.job import pinning
+from hvd_ft.job.binding import BIND_TO, asked_binding
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.settings import ENDPOINT_CHOICES, TOPOLOGIES
 from hvd_ft.job.tuning_file import TUNABLE
@@ -21,7 +21,7 @@ from hvd_ft.tune.search import Knob
 # has no endpoints, so there the leaders' are one (ring/mpi_facts.py).
 _PROVIDERS = ("tcp", "psm2", "psm3", "verbs;ofi_rxm", "efa", "mlx")
 _SEGMENTS = ("32K", "64K", "128K", "256K", "512K", "1M")
-_ORDERED = ("segment", "gather", "yield", "nap")
+_ORDERED = ("connections", "segment", "gather", "yield", "nap")
 _FI_INFO_SECONDS = 30.0
 
 
@@ -73,11 +73,12 @@ def knobs(machine: Machine) -> list[Knob]:
         _knob("interface", "FI_TCP_IFACE", _first("", machine.interfaces), ""),
         _knob("topology", "HOROVOD_FT_TOPOLOGY", TOPOLOGIES, TOPOLOGIES[0]),
         _knob("endpoints", "HOROVOD_FT_ENDPOINTS", ENDPOINT_CHOICES, ENDPOINT_CHOICES[0]),
+        _knob("connections", "HOROVOD_FT_CONNECTIONS", ("1", "2", "4", "8"), "1"),
         _knob("segment", "HOROVOD_FT_RING_SEGMENT_BYTES", _SEGMENTS, "256K"),
         _knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "4K", "16K", "64K", "256K"), "16K"),
         _knob("yield", "HOROVOD_FT_YIELD_SECONDS", ("0", "0.00005", "0.0005", "0.005"), "0.00005"),
         _knob("nap", "HOROVOD_FT_NAP_SECONDS", ("0.0001", "0.0003", "0.001", "0.003"), "0.001"),
-        _knob("pin", "HOROVOD_FT_PIN", ("0", "1"), str(int(pinning.is_wanted(machine.environ)))),
+        _knob("binding", "HOROVOD_FT_BIND_TO", BIND_TO, asked_binding(machine.environ)),
     ]
     matters: Mapping[str, bool] = {
         "provider": len(machine.providers) > 0,
@@ -85,11 +86,12 @@ def knobs(machine: Machine) -> list[Knob]:
         "interface": provider == "tcp" and len(machine.interfaces) > 1,
         "topology": machine.most_ranks > 1,
         "endpoints": between,
+        "connections": between,
         "segment": between,
         "gather": between,
         "yield": between,
         "nap": between,
-        "pin": True,
+        "binding": True,
     }
     return [
         knob

@@ -37,7 +37,7 @@ def add_tune(commands: Any, add: AddCommand) -> None:
                         help=f"bytes of the allreduces, of equal weight (default: {_SIZES})",
                         )  # fmt: skip
     parser.add_argument("--only", type=lambda text: text.split(","), metavar="LIST",
-                        help="of the settings that it would try, such as gather,pin")  # fmt: skip
+                        help="of the settings that it would try, such as gather,nap")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE",
                         help="write the settings to FILE (default: where hvdft run looks for those "
                         "of these hosts)")  # fmt: skip

@@ -43,10 +43,10 @@ def ethernet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_can_matter_is_tried() -> None:
-    between = ["endpoints", "segment", "gather", "yield", "nap", "pin"]
+    between = ["endpoints", "connections", "segment", "gather", "yield", "nap", "binding"]
     assert names() == ["topology", *between]
     assert names(most_ranks=1) == between
-    assert names(members=1) == ["topology", "pin"]
+    assert names(members=1) == ["topology", "binding"]
     assert names(providers=("tcp", "psm3")) == ["provider", "topology", *between]
     assert names(interfaces=("eth0", "ib0")) == ["interface", "topology", *between]
     assert "interface" not in names(interfaces=("eth0", "ib0"), environ={"FI_PROVIDER": "psm3"})
@@ -54,7 +54,7 @@ def test_what_can_matter_is_tried() -> None:
 
 def test_what_the_user_has_set_is_not_tried() -> None:
     assert "gather" not in names(environ={"HOROVOD_FT_GATHER_BYTES": "4K"})
-    assert "pin" not in names(environ={"I_MPI_PIN": "0"})
+    assert "binding" not in names(environ={"I_MPI_PIN": "0"})
     both = {"environ": {"I_MPI_OFI_PROVIDER": "tcp"}, "providers": ("tcp", "psm3")}
     assert "provider" not in names(**both)  # type: ignore[arg-type]
 
@@ -64,8 +64,9 @@ def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> Non
     knobs = space.knobs(machine)
     assert [knob.variable for knob in knobs] == [
         *("FI_PROVIDER", "FI_TCP_IFACE", "HOROVOD_FT_TOPOLOGY", "HOROVOD_FT_ENDPOINTS"),
+        "HOROVOD_FT_CONNECTIONS",
         *("HOROVOD_FT_RING_SEGMENT_BYTES", "HOROVOD_FT_GATHER_BYTES"),
-        *("HOROVOD_FT_YIELD_SECONDS", "HOROVOD_FT_NAP_SECONDS", "HOROVOD_FT_PIN"),
+        *("HOROVOD_FT_YIELD_SECONDS", "HOROVOD_FT_NAP_SECONDS", "HOROVOD_FT_BIND_TO"),
     ]
     assert {knob.variable for knob in knobs} == set(TUNABLE)
     for knob in knobs:

@@ -19,7 +19,7 @@ from hvd_ft.tune.tune import CHECK_ROUNDS, Plan, tune
 from hvd_ft.tune.worker import in_a_row
 
 GATHER = Knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "16K", "64K"), "16K", ordered=True)
-PIN = Knob("pin", "HOROVOD_FT_PIN", ("0", "1"), "1")
+PIN = Knob("pin", "HOROVOD_FT_BIND_TO", ("0", "1"), "1")
 PLAN = Plan((), 4, [4096, 1 << 20], 600.0, [PIN, GATHER])
 HOSTS = Plan((Host("a", 3), Host("b", 3)), 4, [4096], 600.0, [PIN])
 
@@ -77,7 +77,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speed], Jobs]:
 def better(variables: Mapping[str, str]) -> float:
     """Pinned is best; gathering less is a quarter faster."""
     faster = 1.25 if variables.get("HOROVOD_FT_GATHER_BYTES") == "0" else 1.0
-    return faster / (2.0 if "HOROVOD_FT_PIN" in variables else 1.0)
+    return faster / (2.0 if "HOROVOD_FT_BIND_TO" in variables else 1.0)
 
 
 def test_what_is_faster_is_found_checked_and_described(jobs: Callable[[Speed], Jobs]) -> None:
@@ -135,7 +135,7 @@ def test_what_the_last_check_does_not_confirm_is_taken_back(
 
 
 def test_a_value_with_which_no_job_starts_is_passed_over(jobs: Callable[[Speed], Jobs]) -> None:
-    made = jobs(lambda variables: 0 if "HOROVOD_FT_PIN" in variables else better(variables))
+    made = jobs(lambda variables: 0 if "HOROVOD_FT_BIND_TO" in variables else better(variables))
     lines: list[str] = []
     result = tune(PLAN, lines.append)
     assert "pin: 1 -> 0: not possible (a job failed: no such thing)" in lines[0]
@@ -171,14 +171,14 @@ def test_small_ops_are_timed_many_in_a_row() -> None:
 @pytest.mark.shows
 def test_two_ranks_are_tuned_and_run_so(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     path, picture = tmp_path / "tuning.json", tmp_path / "tuning.png"
-    flags = ["-np", "2", "--only", "pin", "--sizes", "4K,300K", "--minutes", "5"]
-    env = {"HOROVOD_FT_TOPOLOGY": "flat"}
-    ended = run_hvdft(["tune", *flags, "-o", str(path), "--png", str(picture)], env=env)
+    flags = ["-np", "2", "--only", "topology", "--sizes", "4K,300K", "--minutes", "5"]
+    ended = run_hvdft(["tune", *flags, "-o", str(path), "--png", str(picture)])
     assert ended.code == 0, ended.err
-    assert "tries pin, for 5 min at most" in ended.err and "hvdft: pin: 1 -> 0: " in ended.err
+    assert "tries topology, for 5 min at most" in ended.err
+    assert "hvdft: topology: hierarchical -> flat: " in ended.err
     tuning = tuning_file.read(str(path))
     assert (tuning.place.ranks, list(tuning.seconds)) == (2, ["4096", "307200"])
-    assert set(tuning.settings) <= {"HOROVOD_FT_PIN"}
+    assert set(tuning.settings) <= {"HOROVOD_FT_TOPOLOGY"}
     assert picture.read_bytes().startswith(b"\x89PNG")
     contents = {**json.loads(path.read_text()), "settings": {"HOROVOD_FT_YIELD_SECONDS": "0"}}
     path.write_text(json.dumps(contents))

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "arena/arena_file.h"
+#include "arena/numa.h"
 #include "base/crc32c.h"
 #include "base/doorbell.h"
 #include "base/error.h"
@@ -52,6 +53,7 @@ int make_file(const std::string& path, uint64_t bytes, const std::vector<ByteRan
   header.checksum = checksum_of(header);
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(HVDFT_ESYS, "%s: cannot be made: %s", path.c_str(), strerror(errno));
+  place_file(fd, bytes);
   int code = HVDFT_OK;
   errno = 0;
   for (const ByteRange& part : backed) {

@@ -1,5 +1,6 @@
 #include "mpi/leader.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -53,11 +54,11 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   receiver_.emplace(member_, in, *gather_);
   if (one_endpoint) {
     parts.insert(parts.end(), {&*sender_, &*receiver_});
-    start(kMirrorRole | kRingRole, parts);
+    start("hvdft-leader", kMirrorRole | kRingRole, parts);
   } else {
-    start(kMirrorRole, parts);
-    start(kRingRole, {&*sender_});
-    start(kRingRole, {&*receiver_});
+    start("hvdft-mirror", kMirrorRole, parts);
+    start("hvdft-send", kRingRole, {&*sender_});
+    start("hvdft-receive", kRingRole, {&*receiver_});
   }
 }
 
@@ -113,8 +114,9 @@ std::vector<Leader::Link> Leader::links() const {
   return links;
 }
 
-void Leader::start(uint32_t roles, const std::vector<LeaderPart*>& parts) {
-  threads_.emplace_back([this, roles, parts] {
+void Leader::start(const char* name, uint32_t roles, const std::vector<LeaderPart*>& parts) {
+  threads_.emplace_back([this, name, roles, parts] {
+    pthread_setname_np(pthread_self(), name);  // hvdft check --numa shows it
     try {
       work(roles, parts);
     } catch (const RingError& error) {

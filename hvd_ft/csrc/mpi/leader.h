@@ -45,7 +45,7 @@ class Leader {
 
  private:
   Edge edge(int number, int connections) const;
-  void start(uint32_t roles, const std::vector<LeaderPart*>& parts);
+  void start(const char* name, uint32_t roles, const std::vector<LeaderPart*>& parts);
   void work(uint32_t roles, const std::vector<LeaderPart*>& parts);
   void nap(uint32_t roles, uint32_t ticket, uint64_t longest_ns);
   void count_traffic();

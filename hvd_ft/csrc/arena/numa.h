@@ -1,0 +1,18 @@
+// The NUMA nodes that the memory of a file comes from.
+//
+// In a file system in memory (tmpfs) the policy that mbind() gives to a shared mapping belongs to
+// the file: it outlives the mapping and this process, and holds for whoever allocates memory there.
+#ifndef HVD_FT_NUMA_H
+#define HVD_FT_NUMA_H
+
+#include <cstdint>
+
+namespace hvdft {
+
+// Gives a new file of this size the place that hvdft_place_files() has set. It says whether that is
+// possible; here it is not checked again.
+void place_file(int fd, uint64_t bytes);
+
+}  // namespace hvdft
+
+#endif  // HVD_FT_NUMA_H
