@@ -8,7 +8,6 @@ import argparse
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from experiments.common import count, output_directory
+from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, run_to_end
 from experiments.locality.core import compile_sum
 from experiments.locality.show import plot, table
 from experiments.locality.times import UNSPLIT
@@ -26,8 +25,6 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import Host, host_list, machine_file, parse_placement
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-CLUSTER = f"locality-{os.getpid()}"
 PIPELINED = ("endpoints", "one endpoint")
 SPLIT = ("serial", "irecv_send_wait", *PIPELINED)
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
@@ -117,15 +114,8 @@ def cells(part: str, rates: list[str], quick: bool) -> Iterator[Cell]:
 @contextmanager
 def cluster(rate: str) -> Iterator[list[str]]:
     """Starts a cluster of three nodes; yields the words before mpirun on it."""
-    hvdft = [sys.executable, "-m", "hvd_ft.cli", "cluster"]
-    links = [] if rate == "none" else ["--rate", rate]
-    run = [*hvdft, "up", "--name", CLUSTER, "-n", "3", *links]
-    if subprocess.run(run, check=False, stdout=subprocess.DEVNULL).returncode:
-        raise HvdFtError("the cluster does not start, see above; or give --hosts FILE")
-    try:
-        yield [*hvdft, "run", "--name", CLUSTER, "--"]
-    finally:
-        subprocess.run([*hvdft, "down", "--name", CLUSTER], check=False, stdout=subprocess.DEVNULL)
+    with cluster_up("locality", 3, None if rate == "none" else rate) as name:
+        yield [*HVDFT, "cluster", "run", "--name", name, "--"]
 
 
 def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float) -> list[Row]:
@@ -140,7 +130,7 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
         machines.write(machine_file(placed))
         machines.flush()
         if cell.sides in (FT, CORE):
-            start = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", "-np", size]
+            start = [*HVDFT, "run", "--no-live", "-np", size]
             start += ["-H", host_list(placed)]
         else:
             where = [] if cell.part == "node" else ["-machinefile", machines.name]
@@ -154,24 +144,12 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
             module = ["experiments.locality.times", "--sides", ",".join(cell.sides)]
         command = [*before, *start, sys.executable, "-m", *module, *measured]
         with (ROOT / "out" / "locality.log").open("a") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment(cell),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+            ended = run_to_end(
+                command, limit, env=environment(cell), stdout=subprocess.PIPE, stderr=log, text=True
             )
-            try:
-                out, _ = process.communicate(timeout=limit)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGTERM)
-                process.communicate()
-                raise HvdFtError(f"{cell.name} took longer than {limit:g} s") from None
-    if process.returncode:
+    if ended.returncode:
         raise HvdFtError(f"{cell.name} failed; its output is in {ROOT / 'out' / 'locality.log'}")
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     if any(line.pop("wrong") for line in lines):
         raise HvdFtError(f"{cell.name} has wrong sums")
     where_from = (cell.name, cell.part, cell.rate, cell.placement)
@@ -252,9 +230,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
     parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
     parser.add_argument("--limit", type=count, default=150, help="seconds, of one job")
-    parser.add_argument(
-        "--output", type=output_directory, default=HERE, help="directory; is resumed"
-    )
+    add_output(parser, HERE)  # what is there already is not measured again
     options = parser.parse_args()
     (ROOT / "out").mkdir(exist_ok=True)
     path = options.output / "results.csv"
@@ -272,9 +248,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HvdFtError as error:
-        sys.exit(f"hvdft: {error}")
-    except KeyboardInterrupt:
-        sys.exit("hvdft: interrupted; run it again to continue from here")
+    end_with(main)

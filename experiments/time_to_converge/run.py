@@ -18,7 +18,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import count, end_with, output_directory, write_csv
+from experiments.common import add_output, count, end_with, write_csv
 from hvd_ft.bench.backends import stock_environment
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment, mpiexec_command
@@ -146,7 +146,7 @@ def main() -> int:
     parser.add_argument(
         "--failures", type=float, nargs="*", default=[0.5, 0.9], help="parts of all steps"
     )
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     check_environment()
     log = HERE.parents[1] / "out" / "time_to_converge.log"

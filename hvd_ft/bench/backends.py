@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
@@ -28,7 +27,7 @@ from hvd_ft.job.processes import end_processes
 from hvd_ft.native.core import die_with_parent
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.peer_credentials import peer_of
-from hvd_ft.system.stop_signals import STOP_SIGNALS
+from hvd_ft.system.stop_signals import raised_stop_signal
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
@@ -245,7 +244,7 @@ def started(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvdft-bench-"))
         stack.callback(mpi_files.sweep)
-        stack.enter_context(_one_stop_signal())
+        stack.enter_context(raised_stop_signal())
         backends = []
         for name in names:
             backend = Backend(name, size, Path(scratch))
@@ -256,22 +255,3 @@ def started(
         yield backends
         for backend in backends:
             backend.finish()
-
-
-@contextlib.contextmanager
-def _one_stop_signal() -> Iterator[None]:
-    """Ends the `with` block on a stop signal; further ones do not disturb the clean-up."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        for each in heeded:
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
-
-    # A signal that is ignored, as by nohup, stays ignored.
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Collection, Iterator
+from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PREEMPTION = (signal.SIGTERM, signal.SIGUSR1)  # with a grace: see Settings.grace_seconds
@@ -59,3 +60,26 @@ def stop_signals(more: Collection[signal.Signals] = ()) -> Iterator[StopSignals]
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(before)
+
+
+@contextlib.contextmanager
+def raised_stop_signal() -> Iterator[None]:
+    """Ends the `with` block on a stop signal; further ones do not disturb the clean-up.
+
+    Raises:
+        SystemExit: A stop signal was received; the code is 128 + its number.
+    """
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for each in heeded:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    # A signal that is ignored, as by nohup, stays ignored.
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
