@@ -108,7 +108,7 @@ def test_every_experiment_writes_where_it_is_told() -> None:
         for path in (ROOT / "experiments").rglob("*.py")
         if "argparse" in (text := path.read_text()) and '"results.csv"' in text
     }
-    assert len(programs) >= 8
+    assert len(programs) >= 12
     for path, text in programs.items():
         assert "add_output(parser, " in text, path
         assert "    end_with(main)\n" in text, path
