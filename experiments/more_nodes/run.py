@@ -32,7 +32,7 @@ from hvd_ft.install.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 RATE = "1gbit"
-LIMIT_SECONDS = 400
+LIMIT_SECONDS = 900
 Row = Mapping[str, float]
 
 

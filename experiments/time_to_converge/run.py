@@ -21,7 +21,7 @@ from hvd_ft.install.environment import check_environment
 HERE = Path(__file__).resolve().parent
 VICTIM = 2
 IMAGES, BATCH = 1400, 14
-LIMIT_SECONDS = 400
+LIMIT_SECONDS = 900
 
 
 @dataclass(frozen=True)
