@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim sim-large lint sanitize experiments bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -73,16 +73,28 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warn
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
-experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host, buddy_cost and endpoints_probe's nodes need root)
-	@rm -f experiments/locality/results.csv
-	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
-	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE)
-	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16; fi
+# Where results go: out/, or with COMMIT=1 into the folders of experiments/, to be committed.
+WHERE := $(if $(COMMIT),--commit)
+experiments: setup ## all experiments, hours; results and pictures into out/, with COMMIT=1 over the committed ones (some need root)
+	@rm -f $(if $(COMMIT),experiments,out)/locality/results.csv
+	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part $(WHERE) || exit; done
+	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE) $(WHERE)
+	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16 $(WHERE); fi
 	@$(VENV)/pip install -q intel-openmp  # for IMB-MT
-	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.endpoints_probe.run; else $(VENV)/python -m experiments.endpoints_probe.run --places shm,loopback; fi
+	@$(VENV)/python -m experiments.endpoints_probe.run $(WHERE) $(if $(filter-out 0,$(shell id -u)),--places shm,loopback)
+	@$(VENV)/python -m experiments.elastic
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
-	  checkpoint_cost.run buddy_cost.run; do \
-	  $(VENV)/python -m experiments.$$run || exit; done
+	  checkpoint_cost.run buddy_cost.run keeping_tensors.run crashes.run more_nodes.run failures.run; do \
+	  $(VENV)/python -m experiments.$$run $(WHERE) || exit; done
+
+# In short: about 12 minutes on 2 CPUs, the first time 3 more to build Elastic.
+figures: setup ## the figures of the paper that this project started from, in short form, into out/ (needs root; 15 minutes)
+	@$(VENV)/python -m experiments.elastic
+	@$(VENV)/python -m experiments.keeping_tensors.run --repeats 3
+	@$(VENV)/python -m experiments.crashes.run
+	@$(VENV)/python -m experiments.more_nodes.run --repeats 1
+	@$(VENV)/python -m experiments.time_to_converge.run --repeats 1 --failures 0.9
+	@$(VENV)/python -m experiments.failures.run --repeats 1 --epochs 6 --every 0 25 --limit 150 --sides stock elastic-5s ft
 
 bench: setup ## allreduce and training on ft against stock Horovod, tables and pictures into out/
 	@mkdir -p out

@@ -3,20 +3,23 @@
 import csv
 import json
 import os
-import subprocess
 import sys
 import tempfile
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
 from typing import Any, NoReturn
 
+from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.errors import HvdFtError
 from hvd_ft.reports.report import Report, read_report
+from hvd_ft.system.stop_signals import raised_stop_signal
 
 ROOT = Path(__file__).resolve().parents[1]
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
+_END_SECONDS = 60  # hvdft run has limits of its own, which are shorter
 
 
 def count(text: str) -> int:
@@ -33,8 +36,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def output_directory(text: str) -> Path:
-    """Makes the directory of an option `--output`, if it is not there.
+def directory(text: str) -> Path:
+    """Makes the directory of an option, if it is not there.
 
     Args:
         text: Its path.
@@ -50,6 +53,33 @@ def output_directory(text: str) -> Path:
     except OSError as error:
         raise ArgumentTypeError(f"cannot make the directory {text}: {error.strerror}") from None
     return Path(text)
+
+
+def add_output(parser: ArgumentParser, folder: Path) -> None:
+    """Adds the options that say where results go, as `output`.
+
+    Committed results are overwritten only with `--commit`.
+
+    Args:
+        parser: Of the experiment's command line.
+        folder: The experiment's, which has its committed results.
+    """
+    where = parser.add_mutually_exclusive_group()
+    own = ROOT / "out" / folder.name
+    where.add_argument(
+        "--output",
+        type=directory,
+        default=str(own),
+        metavar="DIR",
+        help=f"where results and pictures go (default: {own.relative_to(ROOT)})",
+    )
+    where.add_argument(
+        "--commit",
+        dest="output",
+        action="store_const",
+        const=folder,
+        help=f"they overwrite those in {folder.relative_to(ROOT)}, to be committed",
+    )
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -91,13 +121,16 @@ def run_training(
 
 
 @contextmanager
-def cluster_up(name: str, nodes: int, rate: str) -> Iterator[str]:
-    """Hosts out of namespaces; needs root.
+def cluster_up(
+    name: str, nodes: int, rate: str | None = None, delay: str | None = None
+) -> Iterator[str]:
+    """Hosts out of namespaces; needs root. However the block ends, nothing is left of them.
 
     Args:
         name: the cluster's name begins with it.
         nodes: how many hosts.
-        rate: of their links, such as `1gbit`.
+        rate: of their links, such as `1gbit`; None: unlimited.
+        delay: from one to another, such as `1ms`; None: none is added.
 
     Yields:
         The cluster's name.
@@ -106,19 +139,53 @@ def cluster_up(name: str, nodes: int, rate: str) -> Iterator[str]:
         HvdFtError: They cannot be made.
     """
     name = f"{name}-{os.getpid()}"
-    _cluster(name, "up", "-n", str(nodes), "--rate", rate)
     try:
+        links = [*(["--rate", rate] if rate else []), *(["--delay", delay] if delay else [])]
+        _cluster(name, "up", "-n", str(nodes), *links)
         yield name
     finally:
-        _cluster(name, "down")
+        # Also when it was being made: its processes outlive the command that makes it.
+        if ClusterDir(name).exists():
+            _cluster(name, "down")
 
 
 def _cluster(name: str, command: str, *words: str) -> None:
-    ended = subprocess.run(
-        [*HVDFT, "cluster", command, "--name", name, *words], check=False, stdout=subprocess.DEVNULL
-    )
+    ended = run_to_end([*HVDFT, "cluster", command, "--name", name, *words], stdout=DEVNULL)
     if ended.returncode:
         raise HvdFtError(f"hvdft cluster {command} failed, see above")
+
+
+def run_to_end(
+    command: Sequence[str], limit_seconds: float | None = None, **options: Any
+) -> CompletedProcess[Any]:
+    """Runs a command in the checkout's folder.
+
+    If this process has to end before, or the limit is over, the command is ended first, in order.
+
+    Args:
+        command: Its words.
+        limit_seconds: How long it may take; None: as long as it takes.
+        options: Of `subprocess.Popen`.
+
+    Returns:
+        The command as it ended, with what it wrote into pipes.
+
+    Raises:
+        HvdFtError: It took longer.
+    """
+    with Popen(command, **{"cwd": ROOT, "stdin": DEVNULL} | options) as process:
+        try:
+            out, errors = process.communicate(timeout=limit_seconds)
+        except BaseException as reason:
+            process.terminate()
+            try:
+                process.communicate(timeout=_END_SECONDS)
+            except TimeoutExpired:
+                process.kill()
+            if isinstance(reason, TimeoutExpired):
+                raise HvdFtError(f"took longer than {limit_seconds:g} s: {command}") from None
+            raise
+    return CompletedProcess(command, process.returncode, out, errors)
 
 
 def output_of(command: Sequence[str]) -> str:
@@ -127,12 +194,10 @@ def output_of(command: Sequence[str]) -> str:
     Raises:
         HvdFtError: It failed.
     """
-    ended = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    ended = run_to_end(command, stdout=PIPE, stderr=PIPE, text=True)
     if ended.returncode != 0:
         raise HvdFtError(f"the job ended with exit code {ended.returncode}:\n{ended.stderr}")
-    return ended.stdout
+    return str(ended.stdout)
 
 
 def largest_share(report: Report, part: str) -> float:
@@ -150,8 +215,12 @@ def largest_share(report: Report, part: str) -> float:
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:
-    """Runs an experiment and ends with its exit code; a failed job is reported in one line."""
+    """Runs an experiment and ends with its exit code; a failed job is reported in one line.
+
+    A stop signal ends it in order: what it has started ends too.
+    """
     try:
-        sys.exit(main())
+        with raised_stop_signal():
+            sys.exit(main())
     except HvdFtError as error:
         sys.exit(f"hvdft: {error}")

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from experiments.common import (
     HVDFT,
+    add_output,
     cluster_up,
     count,
     end_with,
-    output_directory,
     output_of,
     write_csv,
 )
@@ -110,7 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=count, default=12, help="rounds of all sizes")
     parser.add_argument("--steps", type=count, default=40, help="of a training loop")
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     most = MAX_LOOPS // len(KIB)
     if not 2 <= options.repeats <= most:

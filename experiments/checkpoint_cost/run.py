@@ -15,7 +15,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import HVDFT, count, end_with, output_directory, output_of, write_csv
+from experiments.common import (
+    HVDFT,
+    add_output,
+    count,
+    directory,
+    end_with,
+    output_of,
+    write_csv,
+)
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
 
@@ -155,8 +163,8 @@ def main() -> int:
     parser.add_argument("--width", type=count, default=3536, help="3536: 25 million parameters")
     parser.add_argument("--steps", type=count, default=400)
     parser.add_argument("--interval", type=count, default=20, help="seconds between checkpoints")
-    parser.add_argument("--disk", type=output_directory, help="where the checkpoints go")
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    parser.add_argument("--disk", type=directory, help="where the checkpoints go")
+    add_output(parser, HERE)
     options = parser.parse_args()
     check_environment()
     rows: list[dict[str, float]] = []

@@ -7,23 +7,16 @@ Example: .venv/bin/python -m experiments.endpoints_probe.run --places shm,loopba
 import argparse
 import contextlib
 import csv
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.common import HVDFT, ROOT, count, end_with, output_directory, write_csv
+from experiments.common import HVDFT, add_output, cluster_up, count, end_with, run_to_end, write_csv
 from hvd_ft.errors import HvdFtError
 
-HERE = Path(__file__).parent
-CLUSTER = ["--name", "endpoints-probe"]
-# The flags of hvdft cluster up; without, both processes are on this host.
-PLACES: dict[str, Sequence[str] | None] = {
-    "shm": None,
-    "loopback": None,
-    "nodes": (),
-    "delay": ("--delay", "1ms"),
-}
-FABRICS = {"shm": "shm", "loopback": "ofi"}
+HERE = Path(__file__).resolve().parent
+FABRICS = {"shm": "shm", "loopback": "ofi"}  # both processes are on this host
+DELAYS = {"nodes": None, "delay": "1ms"}  # between two nodes
+PLACES = (*FABRICS, *DELAYS)
 
 
 @contextlib.contextmanager
@@ -33,17 +26,11 @@ def entered(place: str) -> Iterator[list[str]]:
     Raises:
         HvdFtError: There can be no cluster.
     """
-    flags = PLACES[place]
-    if flags is None:
+    if place in FABRICS:
         yield [*HVDFT, "probe", "--fabric", FABRICS[place]]
         return
-    cluster = [*HVDFT, "cluster"]
-    if subprocess.run([*cluster, "up", *CLUSTER, "-n", "2", *flags], check=False).returncode:
-        raise HvdFtError("the nodes cannot be made, see above")
-    try:
-        yield [*cluster, "run", *CLUSTER, "--", *HVDFT, "probe", "-H", "n0:1,n1:1"]
-    finally:
-        subprocess.run([*cluster, "down", *CLUSTER], check=False)
+    with cluster_up("endpoints-probe", 2, delay=DELAYS[place]) as name:
+        yield [*HVDFT, "cluster", "run", "--name", name, "--", *HVDFT, "probe", "-H", "n0:1,n1:1"]
 
 
 def probe(place: str, options: argparse.Namespace) -> list[dict[str, str]]:
@@ -60,7 +47,7 @@ def probe(place: str, options: argparse.Namespace) -> list[dict[str, str]]:
     flags += [] if options.no_referee else ["--referee"]
     print(f"\n{place}", flush=True)
     with entered(place) as words:
-        if subprocess.run([*words, *flags], cwd=ROOT, check=False).returncode:
+        if run_to_end([*words, *flags]).returncode:
             raise HvdFtError(f"the probe failed at {place}, see above")
     text = [line for line in lines.read_text().splitlines() if not line.startswith("#")]
     lines.unlink()
@@ -86,7 +73,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.05, help="of each measurement")
     parser.add_argument("--sizes", help="a list, such as 8,4K,1M")
     parser.add_argument("--no-referee", action="store_true", help="without IMB-MT")
-    parser.add_argument("--output", type=output_directory, default=HERE, metavar="DIR")
+    add_output(parser, HERE)
     options = parser.parse_args()
     path = options.output / "results.csv"
     rows: list[dict[str, str]] = []

@@ -8,7 +8,6 @@ import argparse
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 
-from experiments.common import count, output_directory
+from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, run_to_end
 from experiments.locality.core import compile_sum
 from experiments.locality.placements import Placement, parse, parse_list
 from experiments.locality.show import placements_table, plot, plot_placements, table
@@ -28,8 +27,6 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import host_list, machine_file
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-CLUSTER = f"locality-{os.getpid()}"
 PIPELINED = ("endpoints", "one endpoint")
 SPLIT = ("serial", "irecv_send_wait", *PIPELINED)
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
@@ -135,15 +132,8 @@ def cells(
 @contextmanager
 def cluster(rate: str, nodes: int) -> Iterator[list[str]]:
     """Starts a cluster of so many nodes; yields the words before mpirun on it."""
-    hvdft = [sys.executable, "-m", "hvd_ft.cli", "cluster"]
-    links = [] if rate == "none" else ["--rate", rate]
-    run = [*hvdft, "up", "--name", CLUSTER, "-n", str(nodes), *links]
-    if subprocess.run(run, check=False, stdout=subprocess.DEVNULL).returncode:
-        raise HvdFtError("the cluster does not start, see above; or give --hosts FILE")
-    try:
-        yield [*hvdft, "run", "--name", CLUSTER, "--"]
-    finally:
-        subprocess.run([*hvdft, "down", "--name", CLUSTER], check=False, stdout=subprocess.DEVNULL)
+    with cluster_up("locality", nodes, None if rate == "none" else rate) as name:
+        yield [*HVDFT, "cluster", "run", "--name", name, "--"]
 
 
 def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float) -> list[Row]:
@@ -157,7 +147,7 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
         machines.write(machine_file(placed))
         machines.flush()
         if cell.sides in (FT, CORE):
-            start = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", "-np", size]
+            start = [*HVDFT, "run", "--no-live", "-np", size]
             start += ["-H", host_list(placed)]
         else:
             where = [] if cell.part == "node" else ["-machinefile", machines.name]
@@ -171,24 +161,12 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
             module = ["experiments.locality.times", "--sides", ",".join(cell.sides)]
         command = [*before, *start, sys.executable, "-m", *module, *measured]
         with (ROOT / "out" / "locality.log").open("a") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment(cell),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+            ended = run_to_end(
+                command, limit, env=environment(cell), stdout=subprocess.PIPE, stderr=log, text=True
             )
-            try:
-                out, _ = process.communicate(timeout=limit)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGTERM)
-                process.communicate()
-                raise HvdFtError(f"{cell.name} took longer than {limit:g} s") from None
-    if process.returncode:
+    if ended.returncode:
         raise HvdFtError(f"{cell.name} failed; its output is in {ROOT / 'out' / 'locality.log'}")
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     if any(line.pop("wrong") for line in lines):
         raise HvdFtError(f"{cell.name} has wrong sums")
     where_from = (cell.name, cell.part, cell.rate, cell.placement)
@@ -281,9 +259,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one turn of one repeat")
     parser.add_argument("--hosts", type=Path, help="a file with the hosts of a real cluster")
     parser.add_argument("--limit", type=count, default=150, help="seconds, of one job")
-    parser.add_argument(
-        "--output", type=output_directory, default=HERE, help="directory; is resumed"
-    )
+    add_output(parser, HERE)  # what is there already is not measured again
     options = parser.parse_args()
     (ROOT / "out").mkdir(exist_ok=True)
     path = options.output / "results.csv"
@@ -303,9 +279,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HvdFtError as error:
-        sys.exit(f"hvdft: {error}")
-    except KeyboardInterrupt:
-        sys.exit("hvdft: interrupted; run it again to continue from here")
+    end_with(main)

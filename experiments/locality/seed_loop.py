@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.common import HVDFT, cluster_up, count, end_with, output_directory, output_of
+from experiments.common import HVDFT, add_output, cluster_up, count, end_with, output_of
 from experiments.locality.run import HERE
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import machine_file, parse_placement
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--open-mpi", type=Path, metavar="DIR", help="leave out: Intel MPI only")
     parser.add_argument("--turns", type=count, default=2)
     parser.add_argument("--repeats", type=count, default=3)
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         mpis: list[IntelMpi | OpenMpi] = [IntelMpi()]

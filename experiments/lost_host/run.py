@@ -23,10 +23,10 @@ from matplotlib.figure import Figure
 
 from experiments.common import (
     HVDFT,
+    add_output,
     cluster_up,
     count,
     end_with,
-    output_directory,
     write_csv,
 )
 from hvd_ft.cluster.cluster_dir import ClusterDir
@@ -330,7 +330,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=count, default=4)
     parser.add_argument("--width", type=count, default=3536, help="3536: 25 million parameters")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     check_environment()
     log = ROOT / "out" / "lost_host.log"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.common import end_with, output_directory, write_csv
+from experiments.common import add_output, end_with, write_csv
 from experiments.numa.guest import NODES, run_in_guest
 
 FOLDER = Path(__file__).parent
@@ -35,7 +35,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, object]:
 def main() -> int:
     """Runs the experiment."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=output_directory, default=FOLDER, help="of results.csv")
+    add_output(parser, FOLDER)
     output = parser.parse_args().output
     said = run_in_guest(FOLDER / "in_guest.py")
     print("\n".join(line for line in said.splitlines() if not line.startswith("ROW ")))

@@ -6,28 +6,23 @@ measured; `python -m experiments.recovery_time.agent --help` the flags.
 
 import argparse
 import itertools
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from experiments.common import count, end_with, output_directory, write_csv
-from experiments.recovery_time.run import HERE, ROOT, read_times, run_script
-from hvd_ft.errors import HvdFtError
+from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, write_csv
+from experiments.recovery_time.run import HERE, read_times, run_script
 from hvd_ft.job.hosts import host_list, parse_placement
 
-CLUSTER = f"agent-{os.getpid()}"
-HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 RANKS = 8
 STEP = 30
 
 
-def standstill(placement: str, victim: int, log: Path) -> float:
+def standstill(cluster: str, placement: str, victim: int, log: Path) -> float:
     """Returns the longest time that any rank needed from one step to the next, in seconds.
 
     Args:
+        cluster: on which the job runs.
         placement: such as 4-2-2.
         victim: rank whose agent is killed, soon after its worker has done step 30.
         log: takes the output.
@@ -39,7 +34,7 @@ def standstill(placement: str, victim: int, log: Path) -> float:
     drill = ["--inject", f"agent={victim},step={STEP}"]
     job = [*HVDFT, "run", "--no-live", "-np", str(RANKS), "-H", hosts, *drill]
     with tempfile.TemporaryDirectory() as times:
-        run_script([*HVDFT, "cluster", "run", "--name", CLUSTER, "--", *job], [], times, log)
+        run_script([*HVDFT, "cluster", "run", "--name", cluster, "--", *job], [], times, log)
         longest = 0
         for rank in range(RANKS):
             done = [ns for (_, step), ns in sorted(read_times(times, rank).items()) if step > 1]
@@ -51,28 +46,22 @@ def main() -> int:
     """Measures both placements in turn; writes agent.csv, prints medians and spread."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=count, default=4, help="of each placement")
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     log = ROOT / "out" / "agent_death.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("")
     rows: list[dict[str, object]] = []
-    with log.open("a") as output:
-        up = [*HVDFT, "cluster", "up", "--name", CLUSTER, "-n", "3", "--rate", "1gbit"]
-        if subprocess.run(up, check=False, stdout=output).returncode:
-            raise HvdFtError("the cluster does not start, see above")
-    try:
+    with cluster_up("agent", 3, "1gbit") as cluster:
         for repeat in range(options.repeats):
             for placement in ("4-2-2", "4-3-1"):
                 victim = (3 * repeat + 1) % RANKS
-                seconds = standstill(placement, victim, log)
+                seconds = standstill(cluster, placement, victim, log)
                 rows.append(
                     {"placement": placement, "victim": victim, "seconds": round(seconds, 3)}
                 )
                 print(f"{placement} agent {victim}: {seconds:.2f} s", flush=True)
                 write_csv(options.output / "agent.csv", rows)
-    finally:
-        subprocess.run([*HVDFT, "cluster", "down", "--name", CLUSTER], check=False)
     for placement in ("4-2-2", "4-3-1"):
         own = [float(str(row["seconds"])) for row in rows if row["placement"] == placement]
         print(

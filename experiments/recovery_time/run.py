@@ -7,7 +7,6 @@ the flags.
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,13 +16,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import count, end_with, output_directory, write_csv
+from experiments.common import ROOT, add_output, count, end_with, run_to_end, write_csv
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment
 from hvd_ft.reports.report import failures, read_report
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 RANKS = 4
 VICTIM = 2
 DIE_STEP = 50
@@ -74,15 +72,12 @@ def run_script(launch: Sequence[str], flags: Sequence[str], times: str, log: Pat
     """
     script = [sys.executable, "-m", "experiments.recovery_time.train", "--times", times]
     with log.open("ab") as output:
-        ended = subprocess.run(
+        ended = run_to_end(
             [*launch, *script, *flags],
-            cwd=ROOT,
+            LIMIT_SECONDS,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            timeout=LIMIT_SECONDS,
-            check=False,
         )
     if ended.returncode != 0:
         raise HvdFtError(f"the training failed; its output is in {log}")
@@ -154,7 +149,7 @@ def main() -> int:
     """Measures, alternating the sides; writes results.csv and plot.png, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=count, default=7)
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     check_environment()
     log = ROOT / "out" / "recovery_time.log"

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import json
 import math
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,13 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common import HVDFT, ROOT, count, end_with, output_of, write_csv
+from experiments.common import (
+    HVDFT,
+    ROOT,
+    add_output,
+    cluster_up,
+    count,
+    end_with,
+    output_of,
+    write_csv,
+)
 from experiments.locality.core import compile_sum
 from experiments.scale.show import plot
 from hvd_ft.errors import HvdFtError
 
-FOLDER = Path(__file__).parent
-CLUSTER = ["--name", "scale"]
+FOLDER = Path(__file__).resolve().parent
 RANKS_OF_A_NODE = 4  # in the cluster
 
 
@@ -58,14 +67,9 @@ def place(kind: str, size: int) -> Iterator[tuple[list[str], list[str], int]]:
     else:
         cluster = [*HVDFT, "cluster"]
         placement = "-".join([str(RANKS_OF_A_NODE)] * size)
-        subprocess.run([*cluster, "up", *CLUSTER, "-n", str(size)], check=True)
-        try:
-            hosts = subprocess.run(
-                [*cluster, "hosts", *CLUSTER, placement], check=True, capture_output=True, text=True
-            ).stdout.strip()
-            yield [*cluster, "run", *CLUSTER, "--"], ["-H", hosts], RANKS_OF_A_NODE * size
-        finally:
-            subprocess.run([*cluster, "down", *CLUSTER], check=True)
+        with cluster_up("scale", size) as name:
+            hosts = output_of([*cluster, "hosts", "--name", name, placement]).strip()
+            yield [*cluster, "run", "--name", name, "--"], ["-H", hosts], RANKS_OF_A_NODE * size
 
 
 def run_job(kind: str, size: int, library: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -208,14 +212,18 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=10.0, help="seconds that are counted")
     parser.add_argument("--simulate", metavar="SIZES", help="such as 64,256,1024: ranks")
     parser.add_argument("--label", default="now", help="of these rows in the files")
+    add_output(parser, FOLDER)
     options = parser.parse_args()
-    path, simulated = FOLDER / "results.csv", FOLDER / "simulated.csv"
+    path, simulated = (options.output / name for name in ("results.csv", "simulated.csv"))
+    for file in (path, simulated):
+        if not file.exists():  # rows of other labels and kinds are drawn beside the new ones
+            shutil.copy(FOLDER / file.name, file)
     if options.kinds:
         count_jobs(options, path)
     if options.simulate:
         others = [row for row in read_rows(simulated) if row["label"] != options.label]
         write_csv(simulated, others + simulate(options.simulate, options.label))
-    plot(read_rows(path), read_rows(simulated)).savefig(FOLDER / "plot.png", dpi=110)
+    plot(read_rows(path), read_rows(simulated)).savefig(options.output / "plot.png", dpi=110)
     return 0
 
 

@@ -8,10 +8,10 @@ import argparse
 from pathlib import Path
 
 from experiments.common import (
+    add_output,
     count,
     end_with,
     largest_share,
-    output_directory,
     run_training,
     write_csv,
 )
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=count, default=2)
     parser.add_argument("--widths", type=count, nargs="*", default=[200, 1400, 2000])
     parser.add_argument("--steps", type=count, default=400)
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     rows = []
     for _ in range(options.repeats):

@@ -8,10 +8,10 @@ import argparse
 from pathlib import Path
 
 from experiments.common import (
+    add_output,
     count,
     end_with,
     largest_share,
-    output_directory,
     run_training,
     write_csv,
 )
@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=count, nargs="*", default=[2, 4, 8])
     parser.add_argument("--steps", type=count, default=40)
     parser.add_argument("--kill", action="store_true", help="another run of each, with a kill")
-    parser.add_argument("--output", type=output_directory, default=HERE, help="directory")
+    add_output(parser, HERE)
     options = parser.parse_args()
     rows = []
     for parameters in options.parameters:

@@ -27,7 +27,7 @@ from hvd_ft.job.processes import end_processes
 from hvd_ft.native.core import die_with_parent
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.peer_credentials import peer_of
-from hvd_ft.system.stop_signals import ends_by_stop_signal
+from hvd_ft.system.stop_signals import raised_stop_signal
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
@@ -244,7 +244,7 @@ def started(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvdft-bench-"))
         stack.callback(mpi_files.sweep)
-        stack.enter_context(ends_by_stop_signal())
+        stack.enter_context(raised_stop_signal())
         backends = []
         for name in names:
             backend = Backend(name, size, Path(scratch))

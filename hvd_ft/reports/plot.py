@@ -46,6 +46,8 @@ def states_figure(
     handles: list[Artist | Container] = []
     for state, colour in COLOURS.items():
         own = [bar for bar in bars if bar.state is state]
+        if not own:
+            continue  # the legend explains what there is to be seen
         drawn = axes.barh(
             [bar.rank for bar in own],
             [bar.seconds for bar in own],
@@ -58,16 +60,16 @@ def states_figure(
             label=state.name.lower(),
         )
         handles.append(drawn)
-    marks = failures(events, kills)
-    handles += axes.plot(
-        [((mark.killed_ns or mark.failed_ns) - origin_ns) / NS for mark in marks],
-        [mark.rank - 0.42 for mark in marks],
-        linestyle="none",
-        marker="v",
-        markersize=9,
-        color="black",
-        label="killed" if kills else "died",
-    )
+    if marks := failures(events, kills):
+        handles += axes.plot(
+            [((mark.killed_ns or mark.failed_ns) - origin_ns) / NS for mark in marks],
+            [mark.rank - 0.42 for mark in marks],
+            linestyle="none",
+            marker="v",
+            markersize=9,
+            color="black",
+            label="killed" if kills else "died",
+        )
     axes.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     axes.invert_yaxis()
     axes.set_xlim(left=0)

@@ -63,8 +63,12 @@ def stop_signals(more: Collection[signal.Signals] = ()) -> Iterator[StopSignals]
 
 
 @contextlib.contextmanager
-def ends_by_stop_signal() -> Iterator[None]:
-    """Ends the `with` block on a stop signal; further ones do not disturb the clean-up."""
+def raised_stop_signal() -> Iterator[None]:
+    """Ends the `with` block on a stop signal; further ones do not disturb the clean-up.
+
+    Raises:
+        SystemExit: A stop signal was received; the code is 128 + its number.
+    """
 
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in heeded:

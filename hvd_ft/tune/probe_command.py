@@ -11,7 +11,7 @@ from rich.text import Text
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known
 from hvd_ft.system.command_line import AddCommand
-from hvd_ft.system.stop_signals import ends_by_stop_signal
+from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable
 from hvd_ft.tune.flags import count, counts, hosts_of, positive, sizes
 
@@ -77,7 +77,7 @@ def _probe(options: argparse.Namespace) -> int:
     )
     out = Console()
     live = Live(console=out, auto_refresh=False, transient=True)
-    with ends_by_stop_signal(), live:
+    with raised_stop_signal(), live:
 
         def show(doing: str) -> None:
             if out.is_terminal:

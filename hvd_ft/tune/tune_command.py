@@ -10,7 +10,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import ends_by_stop_signal
+from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable, write_file
 from hvd_ft.tune.flags import count, hosts_of, positive, sizes
 
@@ -69,7 +69,7 @@ def _tune(options: argparse.Namespace) -> int:
     knobs = _chosen(space.knobs(space.look(hosts, size, os.environ)), options.only)
     say(f"tries {', '.join(knob.name for knob in knobs)}, for {options.minutes:g} min at most")
     plan = Plan(hosts, size, options.sizes, 60 * options.minutes, knobs)
-    with ends_by_stop_signal():
+    with raised_stop_signal():
         result = tune(plan, say)
     out = Console(width=max(Console().width, 100))
     out.print(tune_output.comparisons_table(result.comparisons))

@@ -11,8 +11,8 @@ import pytest
 from conftest import SCRIPTS, Cluster, Ended, RunHvdft
 
 from hvd_ft.job.drills import parse
-from hvd_ft.native.types import EventType, Point
-from hvd_ft.reports.report import read_report
+from hvd_ft.native.types import EventType, Point, State
+from hvd_ft.reports.report import failures, intervals, read_report
 
 SCRIPT = str(SCRIPTS / "p2p_script.py")
 MESSAGE_POINTS = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED}
@@ -108,12 +108,16 @@ def test_the_report_tells_of_a_script_without_collectives(
     run_hvdft: RunHvdft, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.jsonl"
-    flags = ["-np", "2", "--report", str(report), "--inject", "rank=1,step=5"]
+    flags = ["-np", "2", "--report", str(report), "--no-live", "--inject", "rank=1,step=5"]
     ended = run_hvdft(["run", *flags, sys.executable, SCRIPT, "loop"])
     assert ended.code == 0, ended.err
     told = read_report(report)
     joined = {(e.rank, e.incarnation) for e in told.events if e.type is EventType.JOINED}
     assert joined == {(0, 0), (1, 0), (1, 1)}
+    [failure] = failures(told.events)
+    assert failure.waits[0] > 0.0  # in ft_recv
+    waiting = [found for found in intervals(told.events) if found.state is State.WAITING]
+    assert {found.rank for found in waiting} == {0}
     assert "rank 1 is back after" in ended.err
 
 

@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from synthetic import KILLED_NS, one_failure
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native.types import State
+from hvd_ft.native.types import EventType, State
 from hvd_ft.reports.plot import COLOURS, save_states, states_figure
 
 
@@ -45,6 +45,15 @@ def test_the_legend_names_every_state() -> None:
     figure = states_figure(one_failure())
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["starting", "running", "waiting", "restarting", "replaying", "died"]
+
+
+def test_the_legend_leaves_out_what_nobody_was() -> None:
+    quiet = [each for each in one_failure() if each.type is not EventType.WAITED]
+    figure = states_figure([each for each in quiet if each.rank != 1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["starting", "running"]
+    alone = states_figure([each for each in quiet if each.rank == 1])
+    names = [text.get_text() for text in alone.legends[0].get_texts()]
+    assert names == ["starting", "running", "restarting", "replaying", "died"]
 
 
 def test_a_png_file_is_written(tmp_path: Path) -> None:

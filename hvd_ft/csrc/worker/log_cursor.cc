@@ -11,7 +11,7 @@ void LogCursor::catch_up() {
 }
 
 void LogCursor::executed(uint64_t id, bool common) {
-  state_.progressed();
+  state_.progressed(state_.collectives());
   if (!caught_up()) {
     replayed_.fetch_add(1);
     if (incarnation_ > 0) failpoint(HVDFT_AT_REPLAY, id);
@@ -38,7 +38,7 @@ void LogCursor::passed(uint64_t id) {
 }
 
 void LogCursor::go_on(uint64_t id) {
-  state_.progressed();
+  state_.progressed(state_.collectives());
   block_.executed.store(id + 1);
   next_.store(id + 1);
 }

@@ -8,6 +8,7 @@
 
 #include "hvd_ft_logs.h"
 #include "arena/message_file.h"
+#include "worker/rank_state.h"
 
 namespace hvdft {
 
@@ -22,6 +23,8 @@ class Messages {
   bool wait(int source, uint32_t ticket, int timeout_ms);
   uint32_t ticket(int source);
   int take(int source, uint64_t number, char* to);
+  // For the rank's state: whether it is blocked in a receive from this rank.
+  RankState::Wait& wait_for(int source) { return end(kIn, source)->wait; }
   uint64_t bytes_since_snapshot() const { return bytes_.load(); }
 
   // A training loop begins: the first time, or again at the same place. A snapshot of it is begun
@@ -39,6 +42,7 @@ class Messages {
     bool sends = false;
     LogPosition position;
     bool fresh = false;  // see find_message()
+    RankState::Wait wait;
   };
   enum Direction { kOut, kIn };
 

@@ -22,9 +22,10 @@ bool RankState::sleep(uint32_t ticket, int timeout_ms) {
   return notified;
 }
 
-void RankState::about_to_wait() {
+void RankState::about_to_wait(Wait& wait) {
   std::lock_guard<std::mutex> guard(watch_);
-  if (blocked_since_ == 0) blocked_since_ = now_ns();
+  if (!wait.blocked && ++blocked_ == 1) blocked_since_ = now_ns();
+  wait.blocked = true;
   if (waiting_ || block_.state.load() != HVDFT_RUNNING) return;
   for (int r = 0; r < node_.size(); ++r) {
     if (is_away(node_, r)) {
@@ -35,14 +36,14 @@ void RankState::about_to_wait() {
   }
 }
 
-void RankState::progressed() {
+void RankState::progressed(Wait& wait) {
   std::lock_guard<std::mutex> guard(watch_);
-  if (waiting_) {
-    event(HVDFT_EV_WAITED, now_ns() - blocked_since_);
-    set(HVDFT_RUNNING);
-  }
+  if (!wait.blocked) return;
+  wait.blocked = false;
+  if (--blocked_ > 0 || !waiting_) return;
+  event(HVDFT_EV_WAITED, now_ns() - blocked_since_);
+  set(HVDFT_RUNNING);
   waiting_ = false;
-  blocked_since_ = 0;
 }
 
 }  // namespace hvdft

@@ -17,10 +17,16 @@ class RankState {
   void set(uint32_t state) const;
   void event(uint32_t type, uint64_t detail) const;
 
-  // The time for which this rank is blocked in a collective while another rank is down: from the
-  // first wait to the first progress.
-  void about_to_wait();
-  void progressed();
+  // What may block this rank: its collectives, or the messages from one peer.
+  struct Wait {
+    bool blocked = false;
+  };
+
+  // The time for which this rank is blocked while another rank is down: from the first wait until
+  // all that was blocked has progressed. A wait that is blocked already may be reported again.
+  void about_to_wait(Wait& wait);
+  void progressed(Wait& wait);
+  Wait& collectives() { return collectives_; }
 
   // Sleeps on this rank's doorbell, visibly to the hang rule (hang_rule.py).
   bool sleep(uint32_t ticket, int timeout_ms);
@@ -31,6 +37,8 @@ class RankState {
   const int rank_;
   const uint32_t incarnation_;
   std::mutex watch_;  // between this worker's own threads; never shared with a process
+  Wait collectives_;
+  int blocked_ = 0;  // waits
   uint64_t blocked_since_ = 0;
   bool waiting_ = false;
 };

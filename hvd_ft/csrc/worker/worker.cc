@@ -105,7 +105,7 @@ int hvdft_worker_wait(uint32_t ticket, int timeout_ms) {
   Worker& w = *the_worker();
   if (w.block().pending.load() > 0) {
     hvdft::stop_for_ended_peer(w);
-    w.state.about_to_wait();
+    w.state.about_to_wait(w.state.collectives());
   }
   if (w.stopped()) return HVDFT_ESTOPPED;
   if (!w.begun.empty()) failpoint(HVDFT_AT_WAIT, w.begun.front().record->id);
