@@ -307,7 +307,9 @@ class _Run:
         return job is not None and all(job.status(rank).step > 1 for rank in range(job.size))
 
     def _watch_hosts(self, now: float) -> None:
-        verdict = self.members.look(self.hosts, now)
+        # Hosts whose shims end with the job are not lost.
+        over = self.lifelines.exit_code is not None
+        verdict = self.hosts.look(now) if over else self.members.look(self.hosts, now)
         if self.leader and self.leader.deposed:
             self.mpirun.kill()
         if verdict is not None and not self._why_ended:
@@ -395,6 +397,8 @@ class _Run:
     def _given_up(self) -> Over | None:
         if self.leader and self.leader.deposed:
             return Over("another hvdft run has taken the job over, so this one ends")
+        if self.lifelines.exit_code is not None:
+            return None
         verdict = self.members.look(self.hosts, self.loop.now())
         return self._give_up(verdict) if isinstance(verdict, GiveUp) else None
 

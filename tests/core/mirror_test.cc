@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "protocol/roster.h"
 #include "worker/messages.h"
 #include "mirror_sides.h"
 
@@ -322,6 +323,37 @@ void messages(Side& zero, Side& one) {
   CHECK(again.send(0, head, data.data()) == 1);
 }
 
+// One that never begins makes room for another, which goes over, too.
+void rosters(Side& zero, Side& one) {
+  Roster &ours = zero.header().rosters[0], &theirs = one.header().rosters[0];
+  auto announce = [&](uint64_t present, uint64_t mark) {
+    ours.mark = 0;
+    carry(zero, one);
+    ours.present[0] = present;
+    ours.mark = mark;
+    carry(zero, one);
+    CHECK(theirs.mark == mark && theirs.present[0] == present);
+  };
+  announce(5, pack_mark(7, 0));
+  announce(3, pack_mark(9, -1));
+  ours.mark = theirs.mark = 0;
+}
+
+// Who waits to return, and where, and that loops have ended.
+void ranks_that_return(Side& zero, Side& one) {
+  auto rung = [](Shared<uint32_t>& doorbell, Side& from, Side& to) {
+    uint32_t before = doorbell;
+    carry(from, to);
+    return doorbell != before;
+  };
+  one.node->rank(2).returns = waits_in(3);
+  CHECK(rung(zero.header().log_writer_doorbell, one, zero));
+  CHECK(zero.node->rank(2).returns == waits_in(3));
+  zero.node->rank(0).loops_done = loops_ended(3);
+  CHECK(rung(one.header().snapshot_doorbell, zero, one));
+  CHECK(one.node->rank(0).loops_done == loops_ended(3));
+}
+
 void events_and_the_end(Side& zero, Side& one) {
   one.node->push_event({now, HVDFT_EV_FAILED, 2, 0, 0, 9});
   zero.node->push_event({now, HVDFT_EV_JOINED, 1, 1, 0, 0});
@@ -350,6 +382,8 @@ int main() {
   Side zero(0, 2, 2, 3), one(2, 1, 0, 2);
   how_ranks_fare(zero, one);
   announcements(zero, one);
+  rosters(zero, one);
+  ranks_that_return(zero, one);
   the_log(zero, one);
   snapshots(zero, one);
   messages(zero, one);

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ class InPlace:
         flags: of hvdft run.
         returns: whether hosts come back while rank 0 waits after 28 steps.
         work: another script that waits twice, and how many steps are done then.
+        env: more variables.
     """
 
     def __init__(
@@ -39,11 +40,12 @@ class InPlace:
         *flags: str,
         returns: bool = False,
         work: tuple[Sequence[str], int, int] = (WORK, 20, 28),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         script, first, self.second = work
         self.go_on, self.end_too = folder / "go on", folder / "end"
         keep = ["--checkpoint-dir", str(folder / "c")]
-        env = {"AWAIT": str(self.go_on)}
+        env = {"AWAIT": str(self.go_on), **(env or {})}
         if returns:
             env["AWAIT_MORE"] = str(self.end_too)
         self.running: Running = start(nodes, *flags, "--in-place", *keep, work=script, env=env)
@@ -232,6 +234,18 @@ def test_what_cannot_be_in_place_goes_on_from_a_checkpoint(nodes: Cluster, tmp_p
     """Rank 0's host is lost: it has the log."""
     job = InPlace(nodes, tmp_path, "-np", "4", "-H", "n1:1,n0:2,n2:1", "--min-np", "2")
     disturb(nodes, "kill", node="n1")
+    job.running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    out, err = job.end()
+    assert len(ends(out)) == 3, err
+
+
+def test_ranks_that_cannot_begin_elsewhere_end_the_part(nodes: Cluster, tmp_path: Path) -> None:
+    """What a lost rank has sent is known nowhere; the job goes on from a checkpoint."""
+    hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1"]
+    job = InPlace(nodes, tmp_path, *hosts, "--min-np", "2", env={"SENDS": "1"})
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("its rank 2 continues on n2 until it leaves the job (epoch 1)")
+    job.running.await_line("ranks of this job have sent messages to each other")
     job.running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
     out, err = job.end()
     assert len(ends(out)) == 3, err

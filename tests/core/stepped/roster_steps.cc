@@ -255,6 +255,10 @@ bool a_log_writer_is_killed_when_ranks_return(uint64_t at) {
 
 int main() {
   what_is_seen_is_whole();
+  what_changes_nothing_is_answered();
+  the_log_is_truncated_without_ranks_that_have_left();
+  ranks_return();
+  who_does_not_return();
   uint64_t steps = 0;
   while (a_log_writer_is_killed(steps)) ++steps;
   std::printf("a log writer killed at each of %lu stores\n", steps);
@@ -263,8 +267,4 @@ int main() {
   while (a_log_writer_is_killed_when_ranks_return(steps)) ++steps;
   std::printf("and at each of %lu when ranks return\n", steps);
   CHECK(steps > 10);
-  ranks_return();
-  who_does_not_return();
-  what_changes_nothing_is_answered();
-  the_log_is_truncated_without_ranks_that_have_left();
 }

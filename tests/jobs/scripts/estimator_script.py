@@ -2,22 +2,26 @@
 
 `train`: two trainings with an evaluation between them; `evaluate`: train_and_evaluate;
 `session`: a monitored session without an Estimator. With a second argument `evaluate` gives every
-rank a model directory of its own in there.
+rank a model directory of its own in there. When so many of PAUSES steps are done, and there is a
+file to be waited for, rank 0 tells so on stderr and waits.
 """
 
 import hashlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+from hvd_ft.system.await_file import await_file
 
 v1 = tf.compat.v1
 BATCH, STEPS = 4, 24
+PAUSES = {8: "AWAIT", 14: "AWAIT_MORE"}
 
 
 def input_fn() -> tf.data.Dataset:
@@ -57,9 +61,21 @@ def model_fn(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, loss=loss, train_op=train_op(loss))
 
 
+class Waits(v1.train.SessionRunHook):
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def after_run(self, _context: Any, _values: Any) -> None:
+        self.steps += 1
+        awaited = os.environ.get(PAUSES.get(self.steps, "")) if hvd.rank() == 0 else None
+        if awaited:
+            print(f"waiting for the test after {self.steps} steps", file=sys.stderr, flush=True)
+            assert await_file(Path(awaited), 200)
+
+
 def hooks() -> list[Any]:
     keep = hvd.estimator.FaultTolerance(snapshot_steps=5)
-    return [hvd.BroadcastGlobalVariablesHook(0), keep]
+    return [hvd.BroadcastGlobalVariablesHook(0), keep, Waits()]
 
 
 def estimator(folders: list[str]) -> Any:

@@ -3,6 +3,7 @@
 Every step adds up something of each present rank, in a compiled function, averages, gathers and
 broadcasts; so the result tells which ranks took part in which step. Rank 0 tells on stderr when
 so many of PAUSES are done, and waits then until the file of its variable is there, if it is set.
+With a variable SENDS rank 0 sends rank 1 a message before.
 """
 
 import os
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd_ft.tensorflow as hvd
+from hvd_ft import p2p
 
 STEPS, PAUSES = 40, {20: "AWAIT", 28: "AWAIT_MORE"}
 VALUES = 5000  # more than a view's 16 KiB
@@ -40,6 +42,8 @@ def step(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     return average, gathered, last
 
 
+if "SENDS" in os.environ and hvd.rank() < 2:
+    p2p.ft_send([1], 1) if hvd.rank() == 0 else p2p.ft_recv(None, 0)
 state.register_reset_callbacks([reset])
 state.sync()
 while state.batch < STEPS:
