@@ -53,7 +53,10 @@ def test_version(hvdft: Run) -> None:
     assert hvdft("--version") == (0, f"hvdft {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["run", "build-horovod", "check", "report", "bench", "cluster"])
+@pytest.mark.parametrize(
+    "command",
+    ["run", "build-horovod", "check", "report", "bench", "cluster", "probe", "tune"],
+)
 def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> None:
     code, out, _ = hvdft(command, "--help")
     assert code == 0
