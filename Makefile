@@ -73,13 +73,15 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warn
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
 
-experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host and buddy_cost need root)
+experiments: setup ## all experiments, an hour or more; results and pictures into their folders (locality, scale's cluster, lost_host, buddy_cost and suspects need root)
 	@rm -f experiments/locality/results.csv
-	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
+	@for part in links placements sizes node; do $(VENV)/python -m experiments.locality.run --part $$part || exit; done
+	@$(VENV)/python -m experiments.locality.predict
+	@$(VENV)/python -m experiments.locality.seed_loop
 	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE)
 	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16; fi
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
-	  checkpoint_cost.run buddy_cost.run; do \
+	  checkpoint_cost.run buddy_cost.run suspects.run; do \
 	  $(VENV)/python -m experiments.$$run || exit; done
 
 bench: setup ## allreduce and training on ft against stock Horovod, tables and pictures into out/

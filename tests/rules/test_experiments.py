@@ -33,7 +33,7 @@ def test_localitys_core_sums_without_tensorflow(
     "name",
     ["locality.run", "recovery_time.run", "recovery_time.agent", "snapshot_cost.run",
      "state_memory.run", "time_to_converge.run", "lost_host.run", "checkpoint_cost.run",
-     "buddy_cost.run"],
+     "buddy_cost.run", "suspects.run", "locality.seed_loop"],
 )  # fmt: skip
 @pytest.mark.job
 def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
