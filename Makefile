@@ -77,14 +77,16 @@ sanitize: setup ## the core's tests under the address, undefined behaviour and t
 WHERE := $(if $(COMMIT),--commit)
 experiments: setup ## all experiments, hours; results and pictures into out/, with COMMIT=1 over the committed ones (some need root)
 	@rm -f $(if $(COMMIT),experiments,out)/locality/results.csv
-	@for part in links sizes node; do $(VENV)/python -m experiments.locality.run --part $$part $(WHERE) || exit; done
+	@for part in links placements sizes node; do $(VENV)/python -m experiments.locality.run --part $$part $(WHERE) || exit; done
+	@$(VENV)/python -m experiments.locality.predict $(WHERE)
+	@$(VENV)/python -m experiments.locality.seed_loop $(WHERE)
 	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE) $(WHERE)
 	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16 $(WHERE); fi
 	@$(VENV)/pip install -q intel-openmp  # for IMB-MT
 	@$(VENV)/python -m experiments.endpoints_probe.run $(WHERE) $(if $(filter-out 0,$(shell id -u)),--places shm,loopback)
 	@$(VENV)/python -m experiments.elastic
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
-	  checkpoint_cost.run buddy_cost.run keeping_tensors.run crashes.run more_nodes.run failures.run; do \
+	  checkpoint_cost.run buddy_cost.run keeping_tensors.run crashes.run more_nodes.run failures.run suspects.run endpoints.run; do \
 	  $(VENV)/python -m experiments.$$run $(WHERE) || exit; done
 
 # In short: about 12 minutes on 2 CPUs, the first time 3 more to build Elastic.

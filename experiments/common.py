@@ -116,8 +116,14 @@ def run_training(
         launch = [*HVDFT, "run", "--report", path, *job_flags]
         output = output_of([*launch, sys.executable, str(script), *flags])
         report = read_report(path)
+    return result_of(output), report
+
+
+def result_of(output: str) -> dict[str, Any]:
+    """Returns what rank 0 has printed in a line `RESULT {…}`."""
     [line] = [line for line in output.splitlines() if line.startswith("RESULT")]
-    return json.loads(line[7:]), report
+    found: dict[str, Any] = json.loads(line[7:])
+    return found
 
 
 @contextmanager

@@ -105,9 +105,8 @@ def cells(
 ) -> Iterator[Cell]:
     """Yields the jobs of a part. MPI has endpoints in a job, or has not, or it is hvd_ft's."""
     if part == "placements":
-        for rate, sides, placement in product(rates, (TESTED, ("threads",), FT), placements):
-            sizes, repeats = (4_000_000, 8_000_000), 1 if quick else 3
-            yield Cell(part, rate, placement.text, sizes, sides, repeats)
+        for rate, sides, where in product(rates, (TESTED, ("threads",), FT), placements):
+            yield Cell(part, rate, where.text, (4_000_000, 8_000_000), sides, 1 if quick else 3)
     elif part == "links":
         for rate in rates:
             # A repeat at 200 Mbit/s takes 20 seconds.
