@@ -30,6 +30,7 @@ def check_worker(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.job
+@pytest.mark.timeout(3600)  # the guest has a limit of its own: silence
 def test_cpus_and_pages_are_where_the_plan_says() -> None:
     try:
         said = run_in_guest(ROOT / "experiments" / "numa" / "in_guest.py")

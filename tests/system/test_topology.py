@@ -71,10 +71,10 @@ def test_without_sysfs_each_cpu_is_a_core() -> None:
 
 def test_the_nearest_memory() -> None:
     cpus = tuple(Cpu(number, node=number) for number in range(3))
-    far = {0: {0: 10, 1: 31, 2: 21}, 1: {0: 21, 1: 10, 2: 31}, 2: {0: 21, 1: 31, 2: 10}}
+    far = {0: {0: 10, 1: 31, 2: 21}, 1: {0: 31, 1: 10, 2: 21}, 2: {0: 21, 1: 21, 2: 10}}
     machine = Topology(cpus, {0: GIB, 2: GIB}, far)
     assert machine.memory_near(cpus[:1]) == (0,)
-    assert machine.memory_near(cpus[1:2]) == (0,)
+    assert machine.memory_near(cpus[1:2]) == (2,)
     assert machine.memory_near(cpus) == (0, 2)
 
 
