@@ -12,9 +12,9 @@ from hvd_ft.job import setting_values as values
 from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
+from hvd_ft.job.setting_order import check_order
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
-MINIMUM_SUSPECT_SECONDS = 2.0
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 MOST_CONNECTIONS = 8
 ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
@@ -383,57 +383,8 @@ class Settings:
                 )
         settings = cls(**read)
         _refuse_unknown(env)
-        settings._check_order()
+        check_order(settings)
         return settings
-
-    def _check_order(self) -> None:
-        """Raises HvdFtError unless the limits that depend on each other fit together."""
-        if self.replay_timeout_seconds >= self.recovery_timeout_seconds:
-            raise HvdFtError(
-                f"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is {self.replay_timeout_seconds:g} and "
-                f"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS {self.recovery_timeout_seconds:g}: a replay "
-                "is a part of a recovery, so give the first one less"
-            )
-        for shorter, low, longer, high in (
-            ("SUSPECT", self.suspect_seconds, "LEASE", self.lease_seconds),
-            ("LEASE", self.lease_seconds, "HOST_TIMEOUT", self.host_timeout_seconds),
-        ):
-            if low >= high:
-                raise HvdFtError(
-                    f"HOROVOD_FT_{shorter}_SECONDS is {low:g} and HOROVOD_FT_{longer}_SECONDS "
-                    f"{high:g}: a silent host is suspect first, then lost, then given up, so give "
-                    "the first one less"
-                )
-        if self.link_timeout_seconds <= self.suspect_seconds:
-            raise HvdFtError(
-                f"HOROVOD_FT_LINK_TIMEOUT_SECONDS is {self.link_timeout_seconds:g} and "
-                f"HOROVOD_FT_SUSPECT_SECONDS {self.suspect_seconds:g}: links of a host that does "
-                "not answer are not judged, so give the first one more"
-            )
-        if self.suspect_seconds < MINIMUM_SUSPECT_SECONDS:
-            raise HvdFtError(
-                f"HOROVOD_FT_SUSPECT_SECONDS is {self.suspect_seconds:g}: hosts are asked once a "
-                f"second, so give {MINIMUM_SUSPECT_SECONDS:g} or more (by default it is a quarter "
-                "of HOROVOD_FT_LEASE_SECONDS)"
-            )
-        if self.grace_seconds and not self.checkpoint_dir:
-            raise HvdFtError(
-                f"HOROVOD_FT_GRACE_SECONDS (--grace) is {self.grace_seconds:g}, but there is no "
-                "directory for the checkpoint: give --checkpoint-dir, or HOROVOD_FT_CHECKPOINT_DIR"
-            )
-        hang, window = self.hang_timeout_seconds, self.failure_window_seconds
-        if hang and self.snapshot_timeout_seconds >= hang:
-            raise HvdFtError(
-                f"HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS is {self.snapshot_timeout_seconds:g} and "
-                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS {hang:g}: a worker that waits to share a "
-                "snapshot would be killed as stuck, so give the first one less"
-            )
-        if hang and hang * self.max_failures >= window:
-            raise HvdFtError(
-                f"HOROVOD_FT_HANG_TIMEOUT_SECONDS is {hang:g}, so {self.max_failures} hangs "
-                f"take longer than HOROVOD_FT_FAILURE_WINDOW_SECONDS, {window:g}, and a worker "
-                "that always hangs would be restarted for ever: give the window more"
-            )
 
     def since(self, rank: int) -> int:
         """Returns the epoch in which the host of a rank took its place in the job."""

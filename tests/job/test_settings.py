@@ -185,7 +185,7 @@ def test_a_worker_that_waits_to_share_a_snapshot_is_not_stuck() -> None:
         ("HOROVOD_FT_ARENA_BYTE", "is HOROVOD_FT_ARENA_BYTES meant?"),
         ("HOROVOD_FT_MAXFAILURES", "is HOROVOD_FT_MAX_FAILURES meant?"),
         ("HOROVOD_FT_HANG_TIMEOUT", "is HOROVOD_FT_HANG_TIMEOUT_SECONDS meant?"),
-        ("HOROVOD_FT_GENERATIONS", "unset it"),  # users must not set GENERATION
+        ("HOROVOD_FT_GENERATED_BY", "unset it"),  # users must not set GENERATION
         ("HOROVOD_FT_FROBNICATE", "unset it"),
         ("HOROVOD_FT_", "unset it"),
     ],

@@ -101,10 +101,10 @@ def test_hvdft_run_sets_it_for_its_job(
     path = write(tmp_path / "t", tuning.place_here((), 2, {}))
     command = ["run", "-np", "2", "--tuning", path]
     assert cli.main([*command, "true"]) == 7
-    assert jobs.pop() == ("flat", "0")
+    assert jobs.pop() == ("flat", "none")
     assert capsys.readouterr().err.startswith(f"hvdft: tuning: {path} sets ")
     for name in SETTINGS:
         os.environ[name] = ""
     assert cli.main([*command, "--topology", "hierarchical", "true"]) == 7
-    assert jobs.pop() == ("hierarchical", "0")
+    assert jobs.pop() == ("hierarchical", "none")
     assert "HOROVOD_FT_TOPOLOGY: as you have set it" in capsys.readouterr().err

@@ -95,12 +95,15 @@ template <typename News>
 void put_runs(std::string* out, FrameKind kind, int first, int end, News news) {
   RankRun run{0, 0};
   for (int r = first; r <= end; ++r) {
-    std::optional<uint64_t> word = r < end ? news(r) : std::nullopt;
-    if (run.ranks > 0 && word != run.word) {
+    std::optional<uint64_t> news_of_rank;
+    if (r < end) news_of_rank = news(r);
+    bool any = news_of_rank.has_value();
+    uint64_t word = news_of_rank.value_or(0);
+    if (run.ranks > 0 && !(any && word == run.word)) {
       put_frame(out, kind, r - static_cast<int>(run.ranks), run);
       run.ranks = 0;
     }
-    if (word) run = {run.ranks + 1, *word};
+    if (any) run = {run.ranks + 1, word};
   }
 }
 
