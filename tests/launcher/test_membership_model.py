@@ -10,16 +10,16 @@ CASES = {
     "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
     "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
     "in place": Bounds((1, 1), (), faults=1, wire=0, epochs=2, least=1),
-    "in place and back": Bounds((1, 1), (), faults=0, wire=0, epochs=3, least=1, found=True),
+    "in place and back": Bounds((1, 1), (), faults=0, wire=0, epochs=2, least=1, found=True),
     "in place after a spare": Bounds((1, 1), (1,), faults=0, wire=0, epochs=2, least=1),
 }
 LONG = {
     "overtaking and faults": Bounds((1,), (1,), faults=1, wire=2, epochs=2),
     "two places and faults": Bounds((1, 1), (1,), faults=1, wire=0, epochs=2),
     "in place and faults": Bounds((1, 1, 1), (), faults=1, wire=0, epochs=2, least=1),
-    "in place and found": Bounds((1, 1), (1,), faults=0, wire=0, epochs=3, least=1, found=True),
+    "in place, back and again": Bounds((1, 1), (), faults=0, wire=0, epochs=3, least=1, found=True),
     "in place, back and faults": Bounds(
-        (1, 1), (), faults=1, wire=0, epochs=3, least=1, found=True
+        (1, 1), (), faults=1, wire=0, epochs=2, least=1, found=True
     ),
     "four hosts and faults": Bounds((1, 1), (1, 1), faults=1, wire=0, epochs=2),
 }
