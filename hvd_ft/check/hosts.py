@@ -13,7 +13,7 @@ def describe_order(text: str) -> str:
     Raises:
         HvdFtError: It is not a list of hosts.
     """
-    given = parse_hosts(text, 0)
+    given = parse_hosts(text, 1)
     size = sum(host.slots for host in given)
     hosts, reordered = host_order(given, size)
     across = edges_across([host.name for host in hosts for _ in range(host.slots)])
