@@ -13,6 +13,7 @@ from conftest import ROOT
 from experiments.common import add_output, run_to_end
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.cluster_dir import BASE, ClusterDir
+from hvd_ft.cluster.lifecycle import down
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.await_file import await_file
@@ -49,15 +50,20 @@ def test_a_stop_signal_leaves_no_cluster_behind(number: signal.Signals, when: st
     process = experiment(ON_A_CLUSTER)
     cluster = ClusterDir(f"stopped-{process.pid}")
     assert process.stdout
-    if when == "a job runs on it":
-        assert process.stdout.readline() == "there\n"
-        assert cluster.alive()
-    else:
-        assert await_file(cluster.path, HANG_SECONDS)
-    process.send_signal(number)
-    assert process.wait(HANG_SECONDS) == 128 + number
-    assert not cluster.exists()
-    assert not cluster.alive()
+    try:
+        if when == "a job runs on it":
+            assert process.stdout.readline() == "there\n"
+            assert cluster.alive()
+        else:
+            assert await_file(cluster.path, HANG_SECONDS)
+        process.send_signal(number)
+        assert process.wait(HANG_SECONDS) == 128 + number
+        assert not cluster.alive()
+        assert not cluster.exists()
+    finally:  # what failed leaves nothing behind either
+        process.kill()
+        if cluster.exists():
+            down(cluster.name)
 
 
 def test_a_stopped_experiment_ends_its_job_in_order(tmp_path: Path) -> None:

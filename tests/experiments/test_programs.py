@@ -54,6 +54,7 @@ def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.job
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # four trainings, five starts
 def test_both_sides_of_figure_6_survive_the_same_failure(tmp_path: Path) -> None:
     module = [sys.executable, "-m", "experiments.time_to_converge.run", "--output", str(tmp_path)]
     flags = ["--repeats", "1", "--ranks", "3", "--epochs", "1", "--failures", "0.5"]
