@@ -18,6 +18,7 @@ from hvd_ft.job.hosts import LOCAL_NAMES, Host, machine_file, parse_hosts
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.allocated import place_of
+from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.resizing_flags import (
@@ -135,6 +136,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "that ended because of a lost host: give the same -np, -H and command",
     )
     add_resizing(run, _count, _duration)
+    add_autotune(run)
     run.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
@@ -246,6 +248,7 @@ def _run(options: argparse.Namespace) -> int:
             least_in_place=limits(options).least if options.in_place else None,
             bootstrap=place.bootstrap,
             network=_network(options),
+            autotune=autotune_environment(options, os.environ),
             **_resumed(options),
         )
         if place.why:
@@ -297,10 +300,10 @@ def _resumed(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
-    """Checks that report and picture can be written; rank 0's agent writes the report."""
+    """Checks that results can be written; on rank 0's host the report and autotuning's log."""
     check_writable(options.picture)
     if not hosts or is_this_host(hosts[0].name):
-        check_writable(options.report)
+        check_writable(options.report, options.autotune_log_file)
         if options.picture and options.report and not _may_be_file(options.report):
             raise HvdFtError(
                 f"--picture is drawn from the report, and {options.report} is not a file that can "

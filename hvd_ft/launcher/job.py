@@ -46,6 +46,7 @@ class Job:
         checkpoints: What of checkpoints is given for this job: settings by their environment
             variables.
         network: What of the network is given for this job: variables of its environment.
+        autotune: What of autotuning is given for this job: variables of its environment.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
         least_in_place: The number of ranks with which it goes on in its processes when others
@@ -69,6 +70,7 @@ class Job:
     spare_hosts: Sequence[Host] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
+    autotune: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
     least_in_place: int | None = None
     bootstrap: str | None = None
@@ -110,7 +112,8 @@ def plain_environment(job: Job) -> dict[str, str]:
     """Returns the environment of a job's processes that may listen anywhere."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, **job.checkpoints, **job.network, "HOROVOD_FT_JOB": job.id}
+    own = {**environment, **topology, **job.checkpoints, **job.network, **job.autotune}
+    own["HOROVOD_FT_JOB"] = job.id
     settings = job_settings(job)
     interface = settings.interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}

@@ -170,6 +170,14 @@ def pair_of_ranks(observer: native.Observer, source: int, dest: int) -> PairOfRa
     return PairOfRanks(source, dest, out.sent, out.received, out.decided_before, out.memory_bytes)
 
 
+def tuned(observer: native.Observer) -> list[int]:
+    """The ids of the ops by which autotuning has changed a parameter, in the log's order."""
+    kind, ids = abi.constant("HVDFT_TUNED"), list[int]()
+    while (op := abi.library().hvdft_observer_note(observer.handle, kind, len(ids))) >= 0:
+        ids.append(op)
+    return ids
+
+
 def signature(observer: native.Observer, op: int) -> str | None:
     """The signature of an op; None if the log no longer has it."""
     text = ffi.new("char[]", 4096)

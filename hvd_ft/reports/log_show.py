@@ -1,4 +1,4 @@
-"""`hvdft log show`: prints a job's op log, the edges of its ring, and its messages."""
+"""`hvdft log show`: prints a job's op log, what autotuning has changed, the ring, and messages."""
 
 import os
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ class Logs:
         last: signature of the last op; "" if it is truncated.
         ring: the nodes in their order; empty if there is one.
         pairs: pairs of ranks with messages.
+        tuned: ops by which autotuning has changed a parameter, with their signatures.
     """
 
     ops: int
@@ -42,6 +43,7 @@ class Logs:
     last: str
     ring: Sequence[Node]
     pairs: Sequence[PairOfRanks]
+    tuned: Sequence[tuple[int, str]] = ()
 
 
 def show(job: str | None, console: Console) -> None:
@@ -60,6 +62,8 @@ def show(job: str | None, console: Console) -> None:
     finally:
         observer.close()
     console.print(op_log_line(logs), highlight=False, markup=False, soft_wrap=True)
+    for line in tuned_lines(logs.tuned):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if logs.ring:
         console.print(ring_table(logs.ring))
     if logs.pairs:
@@ -107,6 +111,9 @@ def read(observer: native.Observer) -> Logs:
         last=(native_logs.signature(observer, ops - 1) or "") if ops else "",
         ring=nodes,
         pairs=[pair for pair in pairs if pair],
+        tuned=[
+            (op, native_logs.signature(observer, op) or "") for op in native_logs.tuned(observer)
+        ],
     )
 
 
@@ -116,6 +123,11 @@ def op_log_line(logs: Logs) -> str:
     first, *more = logs.last.splitlines() or [""]
     others = f" and {len(more)} more" if more else ""
     return f"{text}; op {logs.ops - 1}: {first}{others}" if first else text
+
+
+def tuned_lines(tuned: Sequence[tuple[int, str]]) -> list[str]:
+    """Returns a line for each change by autotuning, below the op log's."""
+    return [f"  op {op} {text}" for op, text in tuned]
 
 
 def ring_table(ring: Sequence[Node]) -> Table:

@@ -36,7 +36,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             not from an MPI communicator.
 
     Raises:
-        HvdFtError: an MPI communicator is given under an agent, or autotuning is on.
+        HvdFtError: an MPI communicator is given under an agent, or samples of autotuning without
+            a step.
         ValueError: Horovod could not be initialised.
     """
     worker = native.worker()
@@ -50,11 +51,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             "a communicator is not supported on the ft backend: leave comm= out of hvd.init(), "
             "make process sets of ranks, or run the script without hvdft"
         )
-    if os.environ.get("HOROVOD_AUTOTUNE", "0") not in ("", "0"):
-        raise HvdFtError(
-            "the ft backend has no autotuning: leave HOROVOD_AUTOTUNE and --autotune out, or run "
-            "the script without hvdft"
-        )
+    _check_autotune(worker)
     prepare_exit(worker)
     keep_draws()
     watch_trainings(worker)
@@ -84,6 +81,21 @@ def incarnation() -> int:
     """Returns how many times this rank has been restarted; 0 without an agent."""
     worker = native.worker()
     return 0 if worker is None else worker.incarnation
+
+
+def _check_autotune(worker: native.Worker) -> None:
+    if os.environ.get("HOROVOD_AUTOTUNE", "0") in ("", "0"):
+        return
+    steps = os.environ.get("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10")
+    if not steps.isdecimal() or int(steps) < 1:  # a score is bytes divided by time
+        raise HvdFtError(
+            f"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE={steps} is not a number of steps; give 1 or more"
+        )
+    if "HOROVOD_FUSION_THRESHOLD" in os.environ and worker.rank == worker.incarnation == 0:
+        say(
+            "HOROVOD_FUSION_THRESHOLD is set, so autotuning leaves it as it is; unset it to have "
+            "it tuned"
+        )
 
 
 @cache

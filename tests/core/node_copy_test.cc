@@ -42,12 +42,12 @@ struct Place {
 };
 
 // Ops of these sizes: gathered ones, and others; the result of op i is full of bytes i + 1.
-const std::vector<uint64_t> kOps = {40, 3 << 20, 16 << 10, 200000, 0, 5 << 20, 96, 300000};
+const std::vector<uint64_t> kOps = {40, 3 << 20, 16 << 10, 200000, 0, 5 << 20, 96, 300000, 0};
 constexpr uint64_t kComplete = 6;  // ops; the next is under way
 
 void append_all(Node& node, LogStore& store) {
   for (uint64_t id = 0; id < kOps.size(); ++id) {
-    uint32_t kind = kOps[id] == 0 ? HVDFT_REQUESTS : HVDFT_REDUCE;
+    uint32_t kind = kOps[id] > 0 ? HVDFT_REDUCE : id == 4 ? HVDFT_REQUESTS : HVDFT_TUNED;
     OpHead op{kind, HVDFT_FLOAT32, HVDFT_SUM, 0, kOps[id], 4, 4, 0};
     op.gathered = kOps[id] <= 16 << 10;
     CHECK(store.append(op, "respsig") == HVDFT_OK);
@@ -90,8 +90,10 @@ bool all_bytes(const char* data, uint64_t bytes, uint64_t value) {
 void has_the_log(const Node& node, const Node& other) {
   const NodeHeader &h = node.header(), &theirs = other.header();
   CHECK(h.log_length.load() == kOps.size() && h.event_count.load() == theirs.event_count.load());
-  CHECK(h.requests[0].load() == 4 + 1 && h.requests[1].load() == 0);  // op 4 numbers some
-  CHECK(node.event_slots()[0].event.time_ns == 1001);                 // by this host's clock
+  for (uint32_t kind = 0; kind < kNoteKinds; ++kind) {  // ops 4 and 8
+    CHECK(h.notes[kind][0].load() == 4 * kind + 4 + 1 && h.notes[kind][1].load() == 0);
+  }
+  CHECK(node.event_slots()[0].event.time_ns == 1001);  // by this host's clock
   CHECK(h.file.node == 1 && h.file.first_local == 4 && h.file.locals == 2);
   for (uint64_t id = 2; id < kOps.size(); ++id) {
     const Record &mine = *node.record(id), &its = *other.record(id);

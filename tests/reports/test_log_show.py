@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from hvd_ft.native.logs import EdgeEnd, PairOfRanks
-from hvd_ft.reports.log_show import Logs, Node, op_log_line, pairs_table, ring_table
+from hvd_ft.reports.log_show import (
+    Logs,
+    Node,
+    op_log_line,
+    pairs_table,
+    ring_table,
+    tuned_lines,
+)
 
 
 def lines(table: Table) -> list[str]:
@@ -42,6 +49,11 @@ def test_an_edge_is_shown_by_its_two_ends() -> None:
 def test_messages_of_a_pair() -> None:
     _, line = lines(pairs_table([PairOfRanks(3, 0, 12, 10, 7, 3 << 19)]))
     assert line.split() == ["rank", "3", "→", "0", "12", "10", "2", "7", "1.5"]
+
+
+def test_what_autotuning_has_changed() -> None:
+    changes = [(0, "tunes A to 4"), (77, "tunes A to 32, the best")]
+    assert tuned_lines(changes) == ["  op 0 tunes A to 4", "  op 77 tunes A to 32, the best"]
 
 
 @pytest.mark.parametrize(

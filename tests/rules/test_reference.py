@@ -36,6 +36,6 @@ def test_messages_of_all_kinds_are_found() -> None:
         "rank … failed again at step … with the same error",  # Python, in a verdict
         "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent",  # C++, the core
         "op … is one of process set …, which this rank has not added",  # C++, Horovod's backend
-        "the ft backend has no autotuning (HOROVOD_AUTOTUNE)",
+        "the ft backend has no lockstep cycle",
     ):
         assert line in lines

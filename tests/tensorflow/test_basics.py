@@ -11,9 +11,11 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow import basics
 
 
-def test_autotuning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("steps", ["0", "-3", "ten"])
+def test_autotuning_without_a_step_is_refused(monkeypatch: pytest.MonkeyPatch, steps: str) -> None:
     monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
-    with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match="leave HOROVOD_AUTOTUNE and"):
+    monkeypatch.setenv("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", steps)
+    with incarnation(FakeArena(), 0), pytest.raises(HvdFtError, match=f"SAMPLE={steps} is not a"):
         basics.init()
 
 

@@ -24,7 +24,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 21;
+constexpr uint32_t kLayoutVersion = 22;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -193,6 +193,11 @@ struct LeaveRequest {
   Shared<uint64_t> answered;  // the number of the latest
 };
 
+// By an op's kind: whether it is a note; the number of the kind among those of notes.
+constexpr uint32_t kNoteKinds = HVDFT_TUNED - HVDFT_REQUESTS + 1;
+constexpr bool is_note(uint32_t kind) { return kind >= HVDFT_REQUESTS && kind <= HVDFT_TUNED; }
+constexpr uint32_t note_kind(uint32_t kind) { return kind - HVDFT_REQUESTS; }
+
 struct NodeHeader {
   FileHeader file;
   Shared<uint64_t> generation;                       // of the agents, which write it; it only grows
@@ -231,9 +236,9 @@ struct NodeHeader {
   Shared<uint64_t> dropped_segments, dropped_inputs;
 
   Roster rosters[kRosters];  // 1 and later
-  // The ops that number requests, in the log's order: id + 1 of each, 0 behind the last one.
-  // Written by each node's log store.
-  Shared<uint64_t> requests[HVDFT_REQUESTS_OPS];
+  // The notes of each kind, in the log's order: id + 1 of each, 0 behind the last one. Written by
+  // each node's log store.
+  Shared<uint64_t> notes[kNoteKinds][HVDFT_NOTES];
 
   LeaveRequest leave_requests[2];  // on rank 0's node: of its worker, for a drill; of its agent
 

@@ -33,6 +33,26 @@ inline FtRead<Response> FtReadResponse(const hvdft_record& record) {
   return {record.response, record.response_bytes};
 }
 
+// A note that the coordinator proposes, as an op of its own; see hvdft_worker_note().
+struct FtNote {
+  uint32_t kind;
+  std::string bytes, signature;
+  // Valid as long as the note.
+  hvdft_op Op() const {
+    hvdft_op op{};
+    op.kind = kind;
+    op.response = bytes.data();
+    op.response_bytes = bytes.size();
+    op.signature = signature.c_str();
+    return op;
+  }
+};
+
+// Whether the op is a note, and so no rank's.
+inline bool FtIsNote(const hvdft_record& record) {
+  return record.kind == HVDFT_REQUESTS || record.kind == HVDFT_TUNED;
+}
+
 } // namespace common
 } // namespace horovod
 

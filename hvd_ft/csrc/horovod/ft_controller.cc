@@ -200,7 +200,11 @@ ResponseList FtController::ComputeResponseList(bool shutdown_requested, HorovodG
     list.set_shutdown(true);
     return list;
   }
-  return requests_.Execute(process_set.joined);
+  ResponseList list = requests_.Execute(process_set.joined);
+  if (process_set_ == 0) {
+    engine_.Tuner().Observe(list);
+  }
+  return list;
 }
 
 // ---------------------------------------------------------------- the rest of the interface
@@ -216,9 +220,7 @@ void FtController::Allgather2Ints(std::array<int, 2> values, std::vector<int>& r
   }
 }
 
-void FtController::Bcast(void*, size_t, int, Communicator) {
-  throw Unsupported("autotuning (HOROVOD_AUTOTUNE)");
-}
+void FtController::Bcast(void*, size_t, int, Communicator) { throw Unsupported("lockstep cycle"); }
 
 void FtController::AlltoallGetRecvSplits(const std::vector<int32_t>&, std::vector<int32_t>&) {
   throw Unsupported("lockstep cycle");

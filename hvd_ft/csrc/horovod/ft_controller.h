@@ -79,6 +79,7 @@ private:
   void Fuse(HorovodGlobalState& state, ResponseList& list);
   void Propose(uint64_t term, const ResponseList& list);
   RequestList ToBeNumbered(const ResponseList& list);
+  std::vector<FtNote> Notes(const ResponseList& list);
   hvdft_op CoreOp(const Response& response, std::vector<uint64_t>& blocks) const;
   std::vector<uint64_t> Blocks(const Response& response) const;
 

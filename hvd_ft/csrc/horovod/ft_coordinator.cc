@@ -265,21 +265,29 @@ RequestList FtController::ToBeNumbered(const ResponseList& list) {
   return numbered;
 }
 
+std::vector<FtNote> FtController::Notes(const ResponseList& list) {
+  std::vector<FtNote> notes;
+  // Of the global process set: all ranks execute its ops.
+  if (process_set_ == 0) {
+    notes = engine_.Tuner().TakeUnproposed();
+  }
+  RequestList numbered = ToBeNumbered(list);
+  if (!numbered.requests().empty() && engine_.Known().HasRoom()) {
+    notes.push_back({HVDFT_REQUESTS, FtWrite(numbered, process_set_),
+                     "numbers " + std::to_string(numbered.requests().size()) + " requests"});
+  }
+  return notes;
+}
+
 void FtController::Propose(uint64_t term, const ResponseList& list) {
   size_t count = list.responses().size();
   std::vector<std::string> bytes(count), signatures(count);
   std::vector<std::vector<uint64_t>> blocks(count);
   std::vector<hvdft_op> ops;
-  // First: who has executed an op of the list has seen it, and may end.
-  RequestList numbered = ToBeNumbered(list);
-  std::string numbers = FtWrite(numbered, process_set_);
-  std::string told = "numbers " + std::to_string(numbered.requests().size()) + " requests";
-  if (!numbered.requests().empty() && engine_.Known().HasRoom()) {
-    ops.emplace_back();
-    ops.back().kind = HVDFT_REQUESTS;
-    ops.back().response = numbers.data();
-    ops.back().response_bytes = numbers.size();
-    ops.back().signature = told.c_str();
+  // First: who has executed an op of the list has seen them, and may end.
+  std::vector<FtNote> notes = Notes(list);
+  for (auto& note : notes) {
+    ops.push_back(note.Op());
   }
   for (size_t i = 0; i < count; ++i) {
     const Response& response = list.responses()[i];

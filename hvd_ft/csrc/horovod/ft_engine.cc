@@ -11,6 +11,7 @@ FtContext::FtContext() : engine(*new FtEngine) {}
 void FtEngine::Start(Timeline& timeline, ParameterManager& parameter_manager) {
   executor_.Start(timeline);
   negotiator_.Start(parameter_manager);
+  tuner_.Start(parameter_manager);
   replay_.Start();
   reader_.Start();
   roster_ = ft().worker_roster();

@@ -11,13 +11,15 @@
 #include "ft_log_reader.h"
 #include "ft_negotiator.h"
 #include "ft_replay.h"
+#include "ft_tuner.h"
 
 namespace horovod {
 namespace common {
 
 class FtEngine {
 public:
-  FtEngine() : negotiator_(sets_, known_), replay_(sets_), reader_(sets_, executor_, replay_) {}
+  FtEngine()
+      : negotiator_(sets_, known_, tuner_), replay_(sets_), reader_(sets_, executor_, replay_) {}
   FtEngine(const FtEngine&) = delete; // its parts refer to each other
 
   void Start(Timeline& timeline, ParameterManager& parameter_manager);
@@ -41,6 +43,7 @@ public:
 
   FtExecutor& Executor() { return executor_; }
   FtKnownRequests& Known() { return known_; }
+  FtTuner& Tuner() { return tuner_; }
 
 private:
   void FollowRoster();
@@ -51,6 +54,7 @@ private:
   FtProcessSets sets_;
   FtExecutor executor_;
   FtKnownRequests known_;
+  FtTuner tuner_;
   FtNegotiator negotiator_;
   FtReplay replay_;
   FtLogReader reader_;

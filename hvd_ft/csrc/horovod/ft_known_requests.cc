@@ -34,7 +34,7 @@ bool AreAlike(const Request& a, const Request& b) {
 
 void FtKnownRequests::Follow() {
   hvdft_record record;
-  for (int code; (code = ft().worker_requests(ops_, &record)) != HVDFT_AGAIN; ++ops_) {
+  for (int code; (code = ft().worker_note(HVDFT_REQUESTS, ops_, &record)) != HVDFT_AGAIN; ++ops_) {
     FtCheck(code);
     FtRead<RequestList> numbered(record.response, record.response_bytes);
     for (auto& request : numbered.message.requests()) {
@@ -95,7 +95,7 @@ bool FtKnownRequests::IsToBeNumbered(const Request& agreed) {
 }
 
 bool FtKnownRequests::HasRoom() const {
-  return ops_ < HVDFT_REQUESTS_OPS && requests_.size() < kMostNumbers;
+  return ops_ < HVDFT_NOTES && requests_.size() < kMostNumbers;
 }
 
 } // namespace common

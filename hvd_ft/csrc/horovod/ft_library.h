@@ -15,7 +15,7 @@ namespace common {
   X(worker_ticket) X(worker_wait) X(worker_waits) X(worker_notify) X(worker_term) \
   X(worker_entered) X(worker_enter) X(worker_leave) X(worker_caught_up) X(worker_announce) \
   X(worker_take) X(worker_propose) X(worker_log_length) X(worker_cursor) X(worker_next) \
-  X(worker_may_pass) X(worker_passed) X(worker_record) X(worker_requests) X(worker_begin) X(worker_advance) X(worker_owes) \
+  X(worker_may_pass) X(worker_passed) X(worker_record) X(worker_note) X(worker_begin) X(worker_advance) X(worker_owes) \
   X(worker_executed) X(worker_view) X(worker_view_release) X(worker_before_detach) \
   X(worker_pend) X(worker_owed) X(worker_ended_peer) X(worker_stop_for_peer) X(worker_fatal) \
   X(worker_roster) X(worker_present)

@@ -35,7 +35,7 @@ const FtProcessSet* FtLogReader::HandOverOne(const FtProcessSet* before, bool le
       return nullptr;
     }
     FtCheck(code);
-    if (record.kind == HVDFT_REQUESTS) {
+    if (FtIsNote(record)) {
       if (before != nullptr || !ft().worker_may_pass(record.id)) {
         return nullptr;
       }

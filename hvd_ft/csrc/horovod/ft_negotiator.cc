@@ -27,6 +27,7 @@ void FtNegotiator::FollowTerm(uint64_t term) {
     return;
   }
   term_ = term;
+  tuner_.StartTerm();
   for (auto& each : sets_) {
     each.second.requests.StartTerm();
     each.second.coordinator.StartTerm();
@@ -50,6 +51,7 @@ void FtNegotiator::Negotiate(HorovodGlobalState& state) {
     return;
   }
   known_.Follow();
+  tuner_.Follow();
   for (auto& each : sets_) {
     FtAnnouncement own;
     own.others.set_requests(each.second.requests.TakeUnannounced());

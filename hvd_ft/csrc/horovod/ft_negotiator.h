@@ -11,6 +11,7 @@
 #include "../global_state.h"
 #include "ft_announcement.h"
 #include "ft_requests.h"
+#include "ft_tuner.h"
 
 namespace horovod {
 namespace common {
@@ -38,7 +39,8 @@ using FtProcessSets = std::map<int32_t, FtProcessSet, std::greater<int32_t>>;
 
 class FtNegotiator {
 public:
-  FtNegotiator(FtProcessSets& sets, FtKnownRequests& known) : sets_(sets), known_(known) {}
+  FtNegotiator(FtProcessSets& sets, FtKnownRequests& known, FtTuner& tuner)
+      : sets_(sets), known_(known), tuner_(tuner) {}
   void Start(ParameterManager& parameter_manager) { parameter_manager_ = &parameter_manager; }
 
   // Takes the script's new requests; true if there were any.
@@ -57,6 +59,7 @@ private:
 
   FtProcessSets& sets_;
   FtKnownRequests& known_;
+  FtTuner& tuner_;
   ParameterManager* parameter_manager_ = nullptr;
   uint64_t term_ = 0;
   Clock::time_point unannounced_since_; // the first of them

@@ -39,7 +39,7 @@ Found Find(int32_t process_set, const std::string& name, uint64_t from, uint64_t
   uint64_t end = std::min(log_length, from + kSearchedOps);
   for (uint64_t id = from; id < end; ++id) {
     hvdft_record record;
-    if (ft().worker_record(id, &record) != HVDFT_OK || record.kind == HVDFT_REQUESTS) {
+    if (ft().worker_record(id, &record) != HVDFT_OK || FtIsNote(record)) {
       continue;
     }
     auto agreed = FtReadResponse(record);

@@ -31,12 +31,14 @@ enum {
 
 // What is done with an op's inputs.
 enum {
-  HVDFT_NONE = 0,     // nothing to compute: barrier, error
-  HVDFT_REDUCE = 1,   // elementwise over the ranks, in rank order
-  HVDFT_COPY = 2,     // the root's input is the result
-  HVDFT_CONCAT = 3,   // the ranks' inputs one after the other, in rank order
-  HVDFT_ROSTER = 4,   // nothing to compute: it begins the roster with the number `root`
-  HVDFT_REQUESTS = 5  // nothing to compute, and no rank's: see hvdft_worker_requests()
+  HVDFT_NONE = 0,    // nothing to compute: barrier, error
+  HVDFT_REDUCE = 1,  // elementwise over the ranks, in rank order
+  HVDFT_COPY = 2,    // the root's input is the result
+  HVDFT_CONCAT = 3,  // the ranks' inputs one after the other, in rank order
+  HVDFT_ROSTER = 4,  // nothing to compute: it begins the roster with the number `root`
+  // Notes: nothing to compute, and no rank's; see hvdft_worker_note().
+  HVDFT_REQUESTS = 5,  // numbers requests, which are announced by their numbers from then on
+  HVDFT_TUNED = 6      // a parameter that autotuning has changed
 };
 
 // Horovod's DataType, value for value (horovod/common/message.h).
@@ -328,12 +330,12 @@ typedef struct {
 } hvdft_record;
 HVDFT_API int hvdft_worker_record(uint64_t id, hvdft_record* out);
 
-// Ops of the kind HVDFT_REQUESTS number requests, which are announced by their numbers from then
-// on: what their responses say is Horovod's side's. The log keeps all of them as long as the job
-// lives, so a number means the same to every rank, also to a restarted one. The one with this
-// number, from 0 on; HVDFT_AGAIN if the log has fewer.
-enum { HVDFT_REQUESTS_OPS = 1024 };  // the most that there may be
-HVDFT_API int hvdft_worker_requests(uint64_t number, hvdft_record* out);
+// Notes are the coordinator's, for all ranks and for later coordinators; what their responses say
+// is Horovod's side's. The log keeps all of them as long as the job lives, so they say the same to
+// every rank, also to a restarted one. The note of this kind with this number, from 0 on;
+// HVDFT_AGAIN if the log has fewer.
+enum { HVDFT_NOTES = 1024 };  // the most that there may be of a kind
+HVDFT_API int hvdft_worker_note(uint32_t kind, uint64_t number, hvdft_record* out);
 
 // Rosters: which ranks take part (protocol/roster.h). The number of the one in force where this
 // rank's script is; the ranks of one, their number returned.

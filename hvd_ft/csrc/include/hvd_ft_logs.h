@@ -75,6 +75,10 @@ typedef struct {
 // 1, or 0 if this node knows of no messages from `source` to `dest`.
 HVDFT_API int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pair* out);
 
+// The id of the note of this kind with this number (see hvdft_worker_note); HVDFT_AGAIN if the log
+// has fewer.
+HVDFT_API int64_t hvdft_observer_note(hvdft_observer* observer, uint32_t kind, uint64_t number);
+
 // The signature of op `id`. 1, or 0 if the log no longer has it.
 HVDFT_API int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capacity);
 

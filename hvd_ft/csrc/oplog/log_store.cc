@@ -32,7 +32,7 @@ LogStore::LogStore(Node& node) : node_(node), heap_(node.limit()) {
   for (Roster& roster : h.rosters) {
     if (roster.since.load() > length_) roster.since.store(0);
   }
-  find_requests();
+  find_notes();
   const Record* last = length_ > 0 ? node_.record(length_ - 1) : nullptr;
   segments_ = last != nullptr ? last->end_segment() : h.dropped_segments.load();
   inputs_ = last != nullptr ? last->end_input() : h.dropped_inputs.load();
@@ -64,19 +64,24 @@ void LogStore::find_gone() {
 }
 
 // As with rosters, one that is not published is unknown to every other process.
-void LogStore::find_requests() {
-  for (auto& entry : node_.header().requests) {
-    if (entry.load() > length_) entry.store(0);
-    if (entry.load() != 0) ++requests_;
+void LogStore::find_notes() {
+  for (uint32_t kind = 0; kind < kNoteKinds; ++kind) {
+    for (auto& entry : node_.header().notes[kind]) {
+      if (entry.load() > length_) entry.store(0);
+      if (entry.load() != 0) ++notes_[kind];
+    }
   }
 }
 
-int LogStore::note_requests(uint64_t id) {
-  if (requests_ == HVDFT_REQUESTS_OPS) {
-    return fail(HVDFT_EINVAL, "op %lu numbers requests, but %d ops have done that; this is a bug",
-                id, HVDFT_REQUESTS_OPS);
+int LogStore::enter_note(uint32_t kind, uint64_t id) {
+  uint64_t& count = notes_[note_kind(kind)];
+  if (count == HVDFT_NOTES) {
+    return fail(HVDFT_EINVAL,
+                "op %lu is a note of kind %u, but %d of these are all that there may "
+                "be; this is a bug",
+                id, kind, HVDFT_NOTES);
   }
-  node_.header().requests[requests_++].store(id + 1);
+  node_.header().notes[note_kind(kind)][count++].store(id + 1);
   return HVDFT_OK;
 }
 
@@ -136,8 +141,8 @@ int LogStore::append(const OpHead& op, const char* tail) {
   std::memcpy(node_.heap() + offset, &record, sizeof record);
   std::memcpy(node_.heap() + offset + sizeof record, tail, op.tail_bytes());
   if (op.kind == HVDFT_ROSTER) node_.header().rosters[op.root - 1].since.store(id + 1);
-  if (op.kind == HVDFT_REQUESTS) {
-    if (code = note_requests(id); code != HVDFT_OK) return code;
+  if (is_note(op.kind)) {
+    if (code = enter_note(op.kind, id); code != HVDFT_OK) return code;
   }
   index.store(offset + 1, std::memory_order_release);
   segments_ = record.end_segment();

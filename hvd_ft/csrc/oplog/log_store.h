@@ -32,8 +32,8 @@ class LogStore {
 
  private:
   void find_gone();
-  void find_requests();
-  int note_requests(uint64_t id);
+  void find_notes();
+  int enter_note(uint32_t kind, uint64_t id);
   std::vector<std::pair<uint64_t, uint64_t>> ranges_of(const Record& record, uint64_t offset) const;
   int give(uint64_t bytes, const char* what, uint64_t* offset);
   uint64_t heap_bytes(uint64_t offset) const;
@@ -42,7 +42,7 @@ class LogStore {
   Heap heap_;
   uint64_t length_ = 0;
   uint64_t gone_ = 0;
-  uint64_t requests_ = 0;    // ops that number requests
+  uint64_t notes_[kNoteKinds] = {};
   uint64_t segments_ = 0;    // of all ops so far, …
   uint64_t inputs_ = 0;      // … and bytes of their inputs
   uint64_t kept_bytes_ = 0;  // bytes of the heap that nothing will free

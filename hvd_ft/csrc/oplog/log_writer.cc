@@ -212,8 +212,8 @@ bool LogWriter::truncate() {
   Sequencer::Truncation freed = sequencer_.truncate(ranks);
   for (uint64_t id = store_.gone(); id < sequencer_.decided_before(); ++id) {
     bool outside = std::binary_search(freed.keep.begin(), freed.keep.end(), id);
-    // What numbers mean is asked for at any time.
-    if (!outside && node_.record(id)->op.kind != HVDFT_REQUESTS) {
+    // Notes are asked for at any time.
+    if (!outside && !is_note(node_.record(id)->op.kind)) {
       store_.drop(id);
     } else if (store_.keep(id) != HVDFT_OK) {
       node_.stop(0, 1, hvdft_error());

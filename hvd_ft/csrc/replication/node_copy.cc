@@ -93,8 +93,10 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
     ours.since.store(other.since.load());
     ours.mark.store(other.mark.load());
   }
-  for (uint64_t i = 0; i < HVDFT_REQUESTS_OPS; ++i) {
-    h.requests[i].store(theirs.requests[i].load());
+  for (uint32_t kind = 0; kind < kNoteKinds; ++kind) {
+    for (int i = 0; i < HVDFT_NOTES; ++i) {
+      h.notes[kind][i].store(theirs.notes[kind][i].load());
+    }
   }
   if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {

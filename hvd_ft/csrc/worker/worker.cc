@@ -183,9 +183,10 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
   return HVDFT_OK;
 }
 
-int hvdft_worker_requests(uint64_t number, hvdft_record* out) {
-  if (number >= HVDFT_REQUESTS_OPS) return HVDFT_AGAIN;
-  uint64_t entry = the_worker()->node->header().requests[number].load(std::memory_order_acquire);
+int hvdft_worker_note(uint32_t kind, uint64_t number, hvdft_record* out) {
+  if (number >= HVDFT_NOTES) return HVDFT_AGAIN;
+  const auto& notes = the_worker()->node->header().notes[hvdft::note_kind(kind)];
+  uint64_t entry = notes[number].load(std::memory_order_acquire);
   return entry == 0 ? HVDFT_AGAIN : hvdft_worker_record(entry - 1, out);
 }
 

@@ -1,5 +1,5 @@
-// Ops that number requests, by a log writer that is checked between any two stores and killed at
-// each: a number that was readable once stays so and means the same, whatever is truncated.
+// Notes of both kinds, by a log writer that is checked between any two stores and killed at each: a
+// note that was readable once stays so and says the same, whatever is truncated.
 #include <cstring>
 
 #include "oplog/log_writer.h"
@@ -9,8 +9,8 @@ using namespace hvdft;
 
 namespace {
 
-constexpr uint32_t kOp = HVDFT_REDUCE, kNumbers = HVDFT_REQUESTS;
-const std::vector<uint32_t> kKinds = {kOp, kNumbers, kOp, kOp, kNumbers, kOp, kNumbers, kOp};
+constexpr uint32_t kOp = HVDFT_REDUCE, kNumbers = HVDFT_REQUESTS, kTuned = HVDFT_TUNED;
+const std::vector<uint32_t> kKinds = {kOp, kNumbers, kOp, kTuned, kNumbers, kTuned, kNumbers, kOp};
 
 // What an op's response says: its place among all that were proposed.
 OpHead head_of(uint32_t kind) {
@@ -32,18 +32,23 @@ void propose(Node& node, const std::vector<uint32_t>& kinds, char first) {
   h.proposed.fetch_add(1);
 }
 
-// As hvdft_worker_requests() reads them: the first byte of each response.
-std::string readable(const Node& node) {
+// As hvdft_worker_note() reads them: the first byte of each response.
+std::string readable(const Node& node, uint32_t kind) {
   std::string seen;
   const NodeHeader& h = node.header();
-  for (const auto& entry : h.requests) {
+  for (const auto& entry : h.notes[note_kind(kind)]) {
     uint64_t after = entry.load();
     if (after == 0 || after > h.log_length.load()) break;
     const Record* record = node.record(after - 1);
-    CHECK(record != nullptr && record->id == after - 1 && record->op.kind == kNumbers);
+    CHECK(record != nullptr && record->id == after - 1 && record->op.kind == kind);
     seen += *reinterpret_cast<const char*>(record + 1);
   }
   return seen;
+}
+
+// What numbers requests, then what autotuning has changed.
+std::string readable(const Node& node) {
+  return readable(node, kNumbers) + ' ' + readable(node, kTuned);
 }
 
 // All ranks have ended a loop that begins behind op 0 and one that begins behind op 5, with a
@@ -65,10 +70,10 @@ void work(LogWriter& log_writer) {
 }
 
 void check_truncated(const Node& node) {
-  CHECK(readable(node) == "beg");
-  CHECK(node.header().decided_before == 8 && node.header().kept == 5);
-  for (uint64_t id : {2, 3, 7}) CHECK(node.record(id) == nullptr);
-  for (uint64_t id : {0, 1, 4, 5, 6})
+  CHECK(readable(node) == "beg df");
+  CHECK(node.header().decided_before == 8 && node.header().kept == 6);
+  for (uint64_t id : {2, 7}) CHECK(node.record(id) == nullptr);
+  for (uint64_t id : {0, 1, 3, 4, 5, 6})
     CHECK(node.record(id) != nullptr && node.record(id)->id == id);
 }
 
@@ -78,23 +83,21 @@ void what_was_readable_stays_so() {
   node.header().term = 5;
   LogWriter log_writer(node);
   log_writer.open();
-  std::string before;
+  std::vector<std::string> seen = {" "};
   watched(
       [&] {
         propose(node, kKinds, 'a');
         work(log_writer);
         take_snapshots(node);
         work(log_writer);
-        propose(node, {kNumbers, kOp}, 'i');
+        propose(node, {kTuned, kNumbers, kOp}, 'i');
         work(log_writer);
       },
       [&] {
         std::string now = readable(node);
-        CHECK(now.compare(0, before.size(), before) == 0);
-        before = now;
-        CHECK(now.empty() || now == "beg" || now == "begi");
+        if (now != seen.back()) seen.push_back(now);
       });
-  CHECK(before == "begi");
+  CHECK((seen == std::vector<std::string>{" ", "beg df", "begj dfi"}));
 }
 
 bool a_log_writer_is_killed(uint64_t at) {
@@ -113,19 +116,19 @@ bool a_log_writer_is_killed(uint64_t at) {
   next.open();
   work(next);
   if (node.header().log_length == 0) {  // what it had not published is as if it had not been
-    CHECK(readable(node).empty());
-    propose(node, {kOp, kNumbers}, 'x');
+    CHECK(readable(node) == " ");
+    propose(node, {kOp, kNumbers, kTuned}, 'x');
     work(next);
-    CHECK(readable(node) == "y");
+    CHECK(readable(node) == "y z");
     return killed;
   }
-  CHECK(readable(node) == "beg");
+  CHECK(readable(node) == "beg df");
   take_snapshots(node);
   work(next);
   check_truncated(node);
-  propose(node, {kNumbers, kOp}, 'i');
+  propose(node, {kTuned, kNumbers, kOp}, 'i');
   work(next);
-  CHECK(readable(node) == "begi");
+  CHECK(readable(node) == "begj dfi");
   return killed;
 }
 
