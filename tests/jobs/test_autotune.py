@@ -3,6 +3,7 @@
 import csv
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,21 @@ FLAGS = (
     *("--autotune-steps-per-sample", "1"),
     *("--autotune-bayes-opt-max-samples", str(SAMPLES)),
 )
-# Between the second choice and the third one: the coordinator, then a rank, then all over again.
-DRILLS = ("rank=0,step=15", "rank=1,step=21", "rank=0,incarnation=1,point=proposed,step=27")
+# The coordinator between two choices; another rank, and the coordinator when it has proposed a
+# choice; the coordinator when tuning is over; nobody.
+DRILLS = {
+    "between": ["rank=0,step=15"],
+    "others": ["rank=1,step=21", "rank=0,point=proposed,step=27"],
+    "over": ["rank=0,step=43"],
+    "none": [],
+}
 CHANGE = re.compile(
     r"  op (\d+) tunes HOROVOD_FUSION_THRESHOLD to (\d+)(, the best)?"
     r"(?:; the one before: (\S+) MB/s)?"
 )
 
 
-def inject(*drills: str) -> list[str]:
+def inject(drills: Sequence[str]) -> list[str]:
     return [word for drill in drills for word in ("--inject", drill)]
 
 
@@ -61,12 +68,12 @@ def check(ended: Ended, log: str) -> None:
 
 
 @pytest.mark.shows
-@pytest.mark.parametrize("drills", [DRILLS[:1], DRILLS, ()])
+@pytest.mark.parametrize("drills", DRILLS.values(), ids=DRILLS)
 def test_the_threshold_is_tuned_and_the_bits_stay_the_same(
-    run_hvdft: RunHvdft, tmp_path: Path, drills: tuple[str, ...]
+    run_hvdft: RunHvdft, tmp_path: Path, drills: Sequence[str]
 ) -> None:
     log = tmp_path / "tuned.csv"
-    flags = [*FLAGS, "--autotune-log-file", str(log), *inject(*drills)]
+    flags = [*FLAGS, "--autotune-log-file", str(log), *inject(drills)]
     command = ["run", "-np", "3", *flags, sys.executable, SCRIPT]
     ended = run_hvdft(command, env={"ONE_NODE": "1"})
     check(ended, log.read_text())
@@ -87,7 +94,7 @@ def test_what_the_user_has_set_is_not_tuned(run_hvdft: RunHvdft) -> None:
 def test_nodes_take_part(cluster: Cluster) -> None:
     hvdft = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "3", "-H", "n0:1,n1:2"]
     seen = []
-    for flags in ([], [*FLAGS, *inject(*DRILLS[:2])]):
+    for flags in ([], [*FLAGS, *inject(DRILLS["between"])]):
         ended = cluster.hvdft("run", "--", *hvdft, *flags, sys.executable, SCRIPT)
         assert ended.code == 0, ended.err
         assert len(changes(ended)) == (SAMPLES + 2 if flags else 0)
