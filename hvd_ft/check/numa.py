@@ -15,6 +15,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.system.process_placement import memory_of, policy_of
 from hvd_ft.system.topology import Topology, read_topology
 
+_TABLE_COLUMNS = 120  # of the processes
 _VARIABLES = (
     *("HOROVOD_FT_BIND_TO", "HOROVOD_FT_MAP_BY", "HOROVOD_FT_PIN", "I_MPI_PIN"),
     *("I_MPI_PIN_DOMAIN", "OMPI_MCA_hwloc_base_binding_policy"),
@@ -45,16 +46,20 @@ def check_numa(job: str, console: Console) -> list[str]:
     line(f"memory policy of what is started here: {policy}")
     processes: list[Placed] = []
     environ: Mapping[str, str] = os.environ
-    if job or len(running_jobs(Settings.from_env(os.environ).arena_dir)) == 1:
+    jobs = running_jobs(Settings.from_env(os.environ).arena_dir)
+    if job or len(jobs) == 1:
         processes = look(find_job(job or None))
         environ = next((p.environ for p in processes if p.role != WORKER), environ)
         of_job = Settings.from_env(environ)
         line(f"the job: {asked_text(of_job.bind_to, of_job.map_by, environ)}")
-        console.print(processes_table(topology, processes))
+        # On a narrow terminal lines are broken, not words left out.
+        width = max(console.width, _TABLE_COLUMNS)
+        console.print(processes_table(topology, processes), width=width, crop=False)
     else:
         map_by = Settings.from_env(environ).map_by
         line(f"hvdft run would take {asked_text(asked_binding(environ), map_by, environ)}")
-        line("no job is looked at: give the id of one that runs here (hvdft check --numa JOB)")
+        found = ", ".join(jobs) or "none"
+        line(f"no job is looked at; running here: {found} (hvdft check --numa JOB shows one)")
     return advice(
         topology, processes, policy=policy, environ=environ, mpis=mpis_in_path(os.environ)
     )

@@ -67,11 +67,14 @@ def look(directory: str) -> list[Placed]:
     Raises:
         HvdFtError: it is no job's.
     """
-    observer = native.Observer(directory)
-    try:
-        workers = {observer.status(rank).pid: rank for rank in range(observer.size)}
-    finally:
-        observer.close()
+    workers: dict[int, int] = {}
+    # In the flat topology each rank has arenas of its own, below.
+    for arena in [Path(directory, "node.arena"), *Path(directory).glob("rank-*/node.arena")]:
+        observer = native.Observer(str(arena.parent))
+        try:
+            workers |= {observer.status(rank).pid: rank for rank in range(observer.size)}
+        finally:
+            observer.close()
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

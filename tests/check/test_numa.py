@@ -170,10 +170,11 @@ else:
 
 
 @pytest.mark.shows
-def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+@pytest.mark.parametrize("topology", ["flat", "hierarchical"])
+def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path, topology: str) -> None:
     script = tmp_path / "looks.py"
     script.write_text(LOOKS)
-    flags = ["-np", "2", "--bind-to", "core", "--no-live"]
+    flags = ["-np", "2", "--bind-to", "core", "--no-live", "--topology", topology]
     ended = run_hvdft(["run", *flags, sys.executable, str(script)])
     assert ended.code == 0, ended.err
     assert "the job: --bind-to core --map-by slot (HOROVOD_FT_BIND_TO=core" in ended.out
@@ -181,6 +182,8 @@ def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     roles = [(row[0], row[1]) for row in rows if row[1:2] in (["worker"], ["agent"])]
     assert roles == [("0", "worker"), ("0", "agent"), ("1", "worker"), ("1", "agent")]
     assert not [row for row in rows if row[1:2] == ["worker"] and row[-1] == "-"]  # maps the arena
+    leaders = [row[0] for row in rows if row[0:1] and row[0].startswith("hvdft-")]
+    assert bool(leaders) == (topology == "flat")
 
 
 def test_without_a_job(run_hvdft: RunHvdft) -> None:
