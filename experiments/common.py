@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import sys
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.errors import HvdFtError
 from hvd_ft.reports.report import Report, read_report
-from hvd_ft.system.stop_signals import raised_stop_signal
+from hvd_ft.system.stop_signals import late_stop_signals, raised_stop_signal
 
 ROOT = Path(__file__).resolve().parents[1]
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
@@ -179,8 +180,12 @@ def run_to_end(
     Raises:
         HvdFtError: It took longer.
     """
-    with Popen(command, **{"cwd": ROOT, "stdin": DEVNULL} | options) as process:
+    with late_stop_signals() as late:  # a command that is half started could not be ended
+        process = Popen(command, **{"cwd": ROOT, "stdin": DEVNULL} | options)
+    with process:
         try:
+            for number in late:
+                signal.raise_signal(number)
             out, errors = process.communicate(timeout=limit_seconds)
         except BaseException as reason:
             process.terminate()

@@ -81,6 +81,24 @@ end_with(lambda: run_to_end(["sh", "-c", {job!r}]).returncode)
     assert told.read_text() == "ended\n"
 
 
+def test_a_stop_while_a_job_is_being_started_ends_it(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    job = f"trap 'echo ended >{told}; exit' TERM; echo there; sleep 600 & wait"
+    code = f"""
+import signal, subprocess
+from experiments import common
+class Slow(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        signal.raise_signal(signal.SIGTERM)  # as if the other were still being made
+common.Popen = Slow
+common.end_with(lambda: common.run_to_end(["sh", "-c", {job!r}], stdout=subprocess.DEVNULL))
+"""
+    process = experiment(code)
+    assert process.wait(HANG_SECONDS) == 128 + signal.SIGTERM
+    assert subprocess.run(["pgrep", "-f", str(told)], check=False).returncode == 1
+
+
 def test_a_command_has_a_limit() -> None:
     with pytest.raises(HvdFtError, match=r"took longer than 0\.2 s: .*'sleep', '600'"):
         run_to_end(["sleep", "600"], 0.2)
