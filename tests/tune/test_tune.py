@@ -172,8 +172,7 @@ def test_small_ops_are_timed_many_in_a_row() -> None:
 def test_two_ranks_are_tuned_and_run_so(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     path, picture = tmp_path / "tuning.json", tmp_path / "tuning.png"
     flags = ["-np", "2", "--only", "pin", "--sizes", "4K,300K", "--minutes", "5"]
-    env = {"HOROVOD_FT_TOPOLOGY": "flat"}
-    ended = run_hvdft(["tune", *flags, "-o", str(path), "--png", str(picture)], env=env)
+    ended = run_hvdft(["tune", *flags, "-o", str(path), "--png", str(picture)])
     assert ended.code == 0, ended.err
     assert "tries pin, for 5 min at most" in ended.err and "hvdft: pin: 1 -> 0: " in ended.err
     tuning = tuning_file.read(str(path))
