@@ -128,7 +128,7 @@ def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.Monk
         return 0
 
     monkeypatch.setattr(launcher, "launch", launch)
-    monkeypatch.setattr("hvd_ft.launcher.command.check_known", lambda hosts, environ: None)
+    monkeypatch.setattr("hvd_ft.launcher.job_flags.check_known", lambda hosts, environ: None)
     hvdft("run", "-np", "8", "-H", "n0:4,n1:2,n2:2", "true")
     hvdft("run", "-np", "2", "-H", "localhost:1,127.0.0.1:1", "true")
     assert told == ["n0:4\nn1:2\nn2:2\n", None]
@@ -198,7 +198,7 @@ def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
     assert f"--picture is drawn from the report, and {null} is not a file" in err
     flags = ["-H", "elsewhere:1", "--picture", "p.png"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hvd_ft.launcher.command.check_known", lambda hosts, environ: None)
+        patch.setattr("hvd_ft.launcher.job_flags.check_known", lambda hosts, environ: None)
         code, _, err = hvdft("run", "-np", "1", *flags, "true")
     assert code == 2
     assert "--picture is drawn from the report, which rank 0 writes on elsewhere" in err

@@ -14,20 +14,18 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.binding import BIND_TO, MAP_BY
-from hvd_ft.job.hosts import Host, machine_file, parse_hosts
+from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.ports import Ports
-from hvd_ft.job.ring_order import host_order
 from hvd_ft.job.settings import TOPOLOGIES
-from hvd_ft.launcher.allocated import place_of
-from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
-from hvd_ft.launcher.host_names import all_here, check_known, is_this_host
+from hvd_ft.launcher.autotune_flags import add_autotune
+from hvd_ft.launcher.host_names import all_here, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
+from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
     add_resizing,
     hosts_of,
     limits,
-    resizes,
 )
 from hvd_ft.system.command_line import AddCommand
 from hvd_ft.system.memory_file import memory_file
@@ -196,22 +194,6 @@ def _ports(text: str) -> str:
     return text
 
 
-def _network(options: argparse.Namespace) -> dict[str, str]:
-    """Returns what is given of the network, by environment variables."""
-    given = {
-        "HOROVOD_FT_INTERFACE": options.network_interface,
-        "FI_TCP_IFACE": options.network_interface,
-        "HOROVOD_FT_PORTS": options.ports,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-def _binding(options: argparse.Namespace) -> dict[str, str]:
-    """Returns what is given of the ranks' CPUs, by environment variables."""
-    given = {"HOROVOD_FT_BIND_TO": options.bind_to, "HOROVOD_FT_MAP_BY": options.map_by}
-    return {name: value for name, value in given.items() if value}
-
-
 def _duration(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
@@ -230,57 +212,21 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.launcher import run as launcher
     from hvd_ft.launcher.live_display import display
 
-    place = place_of(
-        options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
-    )
-    options.num_proc, options.hosts = place.size, place.hosts
-    hosts, reordered = _hosts(options.hosts, options.num_proc)
-    bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
-    environ = {**bootstrap, **os.environ}
-    check_known(hosts, environ)
-    _take_tuning(options, hosts)
-    spare_hosts: Sequence[Host] = ()
-    if options.spare_hosts is not None:
-        from hvd_ft.launcher.spare_hosts import parse_spare_hosts
-
-        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, options.num_proc, environ)
-    _check_outputs(options, hosts)
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
-        raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
+    place = placed(options)
+    _check_outputs(options, place.hosts)
     console = Console()
     live = console.is_terminal if options.live is None else options.live
-    may_resize = resizes(options)
     with contextlib.ExitStack() as stack:
         report = options.report
         if options.picture and not report:
             report = stack.enter_context(memory_file())
         machines = None
-        if spare_hosts or not all_here(hosts):
-            machines = stack.enter_context(memory_file(machine_file(hosts)))
-        job = Job(
-            options.num_proc,
-            command,
-            options.on_failure,
-            options.on_restart,
-            report,
-            options.inject,
-            options.spares,
-            machines,
-            hosts,
-            options.topology,
-            spare_hosts=spare_hosts,
-            may_shrink=may_resize,
-            least_in_place=limits(options).least if options.in_place else None,
-            bootstrap=place.bootstrap,
-            network=_network(options),
-            autotune=autotune_environment(options, os.environ),
-            binding=_binding(options),
-            **_resumed(options),
-        )
-        for line in filter(None, (place.why, reordered)):
+        if place.spare_hosts or not all_here(place.hosts):
+            machines = stack.enter_context(memory_file(machine_file(place.hosts)))
+        job = job_of(options, place, report=report, machine_file=machines)
+        for line in place.lines:
             say(line)
-        if may_resize:
+        if job.may_shrink:
             return _run_resizing(options, job, console, live)
         if options.verbose:
             mpirun = mpirun_command(job, job_environment(job))
@@ -290,26 +236,6 @@ def _run(options: argparse.Namespace) -> int:
         if options.picture:
             code = _draw_job(report, options.picture, job.id, code)
     return code
-
-
-def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
-    """Returns the hosts of -H in the order of their ranks, and what is to be said about it."""
-    return ((), "") if text is None else host_order(parse_hosts(text, size), size)
-
-
-def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
-    """Sets what hvdft tune has found for these hosts; what the user has set stays."""
-    if options.host_discovery_script is not None:
-        return  # the hosts are not known yet
-    from hvd_ft.launcher import tuning
-
-    # By flags, which come before the environment.
-    by_flags = {"HOROVOD_FT_TOPOLOGY": options.topology, "FI_TCP_IFACE": options.network_interface}
-    user = {**os.environ, **{name: value for name, value in by_flags.items() if value}}
-    found = tuning.find(options.tuning, hosts, options.num_proc, user)
-    os.environ.update(found.settings)
-    if found.line:
-        say(found.line)
 
 
 def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:
@@ -323,27 +249,6 @@ def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live:
     )
     check_resizing(job, plan.limits)
     return launch_resizing(job, hosts_of(options, job), plan)
-
-
-def _resumed(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns what a job is given of checkpoints, and of an earlier job."""
-    from hvd_ft.job.settings import Settings
-    from hvd_ft.launcher.checkpoints import resumes_job
-
-    given = {
-        "CHECKPOINT_DIR": options.checkpoint_dir and os.path.abspath(options.checkpoint_dir),
-        "CHECKPOINT_INTERVAL_SECONDS": options.checkpoint_interval,
-        "CHECKPOINT_KEEP": options.checkpoint_keep,
-        "GRACE_SECONDS": options.grace,
-    }
-    earlier: dict[str, Any] = {}
-    if options.resume is not None:
-        if resumes_job(options.resume, Settings.from_env(os.environ).arena_dir):
-            earlier = {"id": options.resume, "resume": True}
-        else:
-            given["RESUME_DIR"] = os.path.abspath(options.resume)
-    settings = {f"HOROVOD_FT_{name}": str(value) for name, value in given.items() if value}
-    return {**earlier, "checkpoints": settings}
 
 
 def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:

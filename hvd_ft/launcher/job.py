@@ -43,11 +43,8 @@ class Job:
         id: The job's id; its directory is named after it.
         resume: Whether to resume the job of that id, which was ended because of a lost host.
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
-        checkpoints: What of checkpoints is given for this job: settings by their environment
-            variables.
-        network: What of the network is given for this job: variables of its environment.
-        autotune: What of autotuning is given for this job: variables of its environment.
-        binding: What is given of the ranks' CPUs: variables of its environment.
+        given: What is set for this job alone, by environment variable: of checkpoints, network,
+            CPUs, autotuning.
         may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it goes on with fewer ranks.
         least_in_place: The number of ranks with which it goes on in its processes when others
@@ -69,10 +66,7 @@ class Job:
     id: str = field(default_factory=new_job_id)
     resume: bool = False
     spare_hosts: Sequence[Host] = ()
-    checkpoints: Mapping[str, str] = field(default_factory=dict)
-    network: Mapping[str, str] = field(default_factory=dict)
-    autotune: Mapping[str, str] = field(default_factory=dict)
-    binding: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
     may_shrink: bool = False
     least_in_place: int | None = None
     bootstrap: str | None = None
@@ -114,7 +108,7 @@ def plain_environment(job: Job) -> dict[str, str]:
     """Returns the environment of a job's processes that may listen anywhere."""
     environment = mpi_environment(one_host=job.machine_file is None)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, **_given(job), "HOROVOD_FT_JOB": job.id}
+    own = {**environment, **topology, **job.given, "HOROVOD_FT_JOB": job.id}
     settings = job_settings(job)
     interface = settings.interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
@@ -151,7 +145,7 @@ def network_of(job: Job) -> str:
     Raises:
         HvdFtError: There is no such interface as the user has named.
     """
-    provider = choose_provider({**os.environ, **job.network}, fast_devices())
+    provider = choose_provider({**os.environ, **job.given}, fast_devices())
     address, interface = listens_at(job), job_settings(job).interface
     why = f"HOROVOD_FT_INTERFACE={interface}" if interface else "the way to the other hosts"
     if not address:
@@ -168,12 +162,7 @@ def job_settings(job: Job) -> Settings:
     Raises:
         HvdFtError: One is wrong.
     """
-    return Settings.from_env({**os.environ, **_given(job)})
-
-
-def _given(job: Job) -> dict[str, str]:
-    """Returns what is given for this job, by environment variables."""
-    return {**job.checkpoints, **job.network, **job.autotune, **job.binding}
+    return Settings.from_env({**os.environ, **job.given})
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

@@ -106,7 +106,7 @@ class _Parts:
     def __init__(self, job: Job, hosts: Hosts, plan: Plan) -> None:
         # A change of hosts is a preemption, which has a limit.
         grace = {} if job_settings(job).grace_seconds else {"HOROVOD_FT_GRACE_SECONDS": GRACE}
-        self._job = replace(job, checkpoints={**grace, **job.checkpoints})
+        self._job = replace(job, given={**grace, **job.given})
         self._hosts = hosts
         self._plan = plan
         self._pool = HostPool(plan.limits)
@@ -175,7 +175,7 @@ class _Parts:
                 f"the job's hosts have a directory {directory} each, so nothing can go on on other "
                 "hosts: give --checkpoint-dir one that all hosts share"
             )
-        return replace(part, checkpoints={**part.checkpoints, RESUME_DIR: str(found[-1].path)})
+        return replace(part, given={**part.given, RESUME_DIR: str(found[-1].path)})
 
     def _await_hosts(self, at_least: int) -> tuple[tuple[Host, ...], int]:
         """Waits for enough hosts; returns them, and else the exit code if a signal came."""
@@ -202,7 +202,7 @@ class _Parts:
                 loop.run_once(_LOOK_SECONDS)
 
     def _too_few(self, job: Job) -> int:
-        path = job.checkpoints.get(RESUME_DIR)
+        path = job.given.get(RESUME_DIR)
         least = self._plan.limits.least
         say(
             f"there were not {least} slots within {self._plan.timeout:g} s, so the job was ended"

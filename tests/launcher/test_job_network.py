@@ -22,7 +22,7 @@ def no_choice_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job(several: bool = True, **network: str) -> Job:
-    return Job(2, ["true"], machine_file="machines" if several else None, network=network)
+    return Job(2, ["true"], machine_file="machines" if several else None, given=network)
 
 
 def test_flags_go_to_the_launcher_to_hydra_and_to_mpi() -> None:

@@ -85,7 +85,7 @@ class Made:
             ["python"],
             report="run.jsonl",
             inject=["rank=0,step=1,raise"],
-            checkpoints={"HOROVOD_FT_CHECKPOINT_DIR": str(self.folder)},
+            given={"HOROVOD_FT_CHECKPOINT_DIR": str(self.folder)},
             may_shrink=True,
         )
         plan = Plan(limits or Limits(2, 4), timeout, contextlib.nullcontext)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ class Made:
 
     def parts(self) -> list[tuple[str, str | None]]:
         """Returns hosts, and what it went on from, of each part."""
-        resumed = [job.checkpoints.get("HOROVOD_FT_RESUME_DIR") for job in self.jobs]
+        resumed = [job.given.get("HOROVOD_FT_RESUME_DIR") for job in self.jobs]
         return [
             (host_list(job.hosts), path and Path(path).name)
             for job, path in zip(self.jobs, resumed, strict=True)
@@ -110,7 +110,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Made:
 def test_a_job_that_loses_nothing_is_one_part(made: Made) -> None:
     assert made.run(Ended(0)) == 0
     assert made.parts() == [("n0:2,n1:1,n2:1", None)]
-    assert made.jobs[0].checkpoints["HOROVOD_FT_GRACE_SECONDS"] == "60"
+    assert made.jobs[0].given["HOROVOD_FT_GRACE_SECONDS"] == "60"
 
 
 def test_a_failure_is_not_tried_again(made: Made) -> None:

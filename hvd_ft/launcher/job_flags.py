@@ -1,0 +1,158 @@
+"""From the flags of `hvdft run` to the job that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import Host, parse_hosts
+from hvd_ft.job.ring_order import host_order
+from hvd_ft.launcher.allocated import place_of
+from hvd_ft.launcher.autotune_flags import autotune_environment
+from hvd_ft.launcher.host_names import check_known
+from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.resizing_flags import limits, resizes
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a job is to run.
+
+    Attributes:
+        size: Number of ranks.
+        hosts: In the order of their ranks; none: all ranks are on this host.
+        spare_hosts: As of `Job`.
+        bootstrap: As of `Job`.
+        lines: For the user: how it came to this.
+    """
+
+    size: int
+    hosts: Sequence[Host]
+    spare_hosts: Sequence[Host]
+    bootstrap: str | None
+    lines: Sequence[str]
+
+
+def placed(options: argparse.Namespace) -> Placed:
+    """Finds where the job of these flags is to run, and takes the settings tuned for there.
+
+    Raises:
+        HvdFtError: There is no such place.
+    """
+    place = place_of(
+        options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
+    )
+    hosts, reordered = _hosts(place.hosts, place.size)
+    bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
+    environ = {**bootstrap, **os.environ}
+    check_known(hosts, environ)
+    tuned = _take_tuning(options, hosts, place.size)
+    spare_hosts: Sequence[Host] = ()
+    if options.spare_hosts is not None:
+        from hvd_ft.launcher.spare_hosts import parse_spare_hosts
+
+        spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, place.size, environ)
+    lines = [line for line in (tuned, place.why, reordered) if line]
+    return Placed(place.size, hosts, spare_hosts, place.bootstrap, lines)
+
+
+def job_of(
+    options: argparse.Namespace, place: Placed, *, report: str | None, machine_file: str | None
+) -> Job:
+    """Returns the job of these flags.
+
+    Args:
+        options: Of the command line.
+        place: Where it is to run.
+        report: As of `Job`.
+        machine_file: As of `Job`.
+
+    Raises:
+        HvdFtError: They describe none.
+    """
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise HvdFtError("no command given; give it last, as in: hvdft run -np 4 python train.py")
+    checkpoints, earlier = _resumed(options)
+    autotune = autotune_environment(options, os.environ)
+    return Job(
+        place.size,
+        command,
+        options.on_failure,
+        options.on_restart,
+        report,
+        options.inject,
+        options.spares,
+        machine_file,
+        place.hosts,
+        options.topology,
+        spare_hosts=place.spare_hosts,
+        may_shrink=resizes(options),
+        least_in_place=limits(options).least if options.in_place else None,
+        bootstrap=place.bootstrap,
+        given={**checkpoints, **_network(options), **_binding(options), **autotune},
+        **earlier,
+    )
+
+
+def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
+    """Returns the hosts of -H in the order of their ranks, and what is to be said about it."""
+    return ((), "") if text is None else host_order(parse_hosts(text, size), size)
+
+
+def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> str:
+    """Sets what hvdft tune has found for these hosts; what the user has set stays.
+
+    Returns:
+        What is to be said about it.
+    """
+    if options.host_discovery_script is not None:
+        return ""  # the hosts are not known yet
+    from hvd_ft.launcher import tuning
+
+    # By flags, which come before the environment.
+    by_flags = {"HOROVOD_FT_TOPOLOGY": options.topology, "FI_TCP_IFACE": options.network_interface}
+    user = {**os.environ, **{name: value for name, value in by_flags.items() if value}}
+    found = tuning.find(options.tuning, hosts, size, user)
+    os.environ.update(found.settings)
+    return found.line
+
+
+def _network(options: argparse.Namespace) -> dict[str, str]:
+    """Returns what is given of the network, by environment variables."""
+    given = {
+        "HOROVOD_FT_INTERFACE": options.network_interface,
+        "FI_TCP_IFACE": options.network_interface,
+        "HOROVOD_FT_PORTS": options.ports,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _binding(options: argparse.Namespace) -> dict[str, str]:
+    """Returns what is given of the ranks' CPUs, by environment variables."""
+    given = {"HOROVOD_FT_BIND_TO": options.bind_to, "HOROVOD_FT_MAP_BY": options.map_by}
+    return {name: value for name, value in given.items() if value}
+
+
+def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any]]:
+    """Returns what is given of checkpoints, by environment variables, and of an earlier job."""
+    from hvd_ft.job.settings import Settings
+    from hvd_ft.launcher.checkpoints import resumes_job
+
+    given = {
+        "CHECKPOINT_DIR": options.checkpoint_dir and os.path.abspath(options.checkpoint_dir),
+        "CHECKPOINT_INTERVAL_SECONDS": options.checkpoint_interval,
+        "CHECKPOINT_KEEP": options.checkpoint_keep,
+        "GRACE_SECONDS": options.grace,
+    }
+    earlier: dict[str, Any] = {}
+    if options.resume is not None:
+        if resumes_job(options.resume, Settings.from_env(os.environ).arena_dir):
+            earlier = {"id": options.resume, "resume": True}
+        else:
+            given["RESUME_DIR"] = os.path.abspath(options.resume)
+    return {f"HOROVOD_FT_{name}": str(value) for name, value in given.items() if value}, earlier
