@@ -77,7 +77,7 @@ class Steps:
 
     @classmethod
     def read(cls, folder: Path) -> "Steps":
-        """Reads the folder that was train_digits.py's `--log`."""
+        """Reads the folder that was train_digits.py's `--notes`."""
         done: dict[int, list[tuple[int, int]]] = {}
         killed, accuracy = [], None
         for pid in pids(folder):
@@ -163,7 +163,7 @@ def attempt(
     else:
         spares = ["--spares", str(side.spares)] if side.spares else []
         launch = [*HVDFT, "run", "-np", str(ranks), "--no-live", *spares, sys.executable]
-    script = ["-m", "experiments.train_digits", "--side", side.way, "--log", str(folder)]
+    script = ["-m", "experiments.train_digits", "--side", side.way, "--notes", str(folder)]
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()
     with log.open("ab") as output:

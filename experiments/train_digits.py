@@ -20,7 +20,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side", choices=["stock", "elastic", "ft"], required=True)
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--log", type=Path, required=True, help="folder; a file of each process")
+    parser.add_argument("--notes", type=Path, required=True, help="folder; a file of each process")
     parser.add_argument("--die", action="append", default=[], metavar="RANK:STEP",
                         help="once, by SIGKILL at the end of that step")  # fmt: skip
     parser.add_argument("--step-seconds", type=float, default=0.0,
@@ -52,7 +52,7 @@ class Log:
 
 
 options = parse()
-log = Log(options.log)  # before the imports, which take seconds in which it may be killed too
+log = Log(options.notes)  # before the imports, which take seconds in which it may be killed too
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402

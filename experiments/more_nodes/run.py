@@ -49,7 +49,7 @@ def measure(cluster: str, nodes: int, repeat: int, epochs: int, log: Path) -> Ro
         script = ["-m", "experiments.train_digits", "--side", "ft", "--epochs", str(epochs)]
         begin = time.perf_counter()
         ended = run_to_end(
-            [*enter, *job, *script, "--log", folder],
+            [*enter, *job, *script, "--notes", folder],
             LIMIT_SECONDS,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)},
             stdout=output,
