@@ -28,7 +28,6 @@ from experiments.common import (
 )
 from experiments.endpoints.show import plot, table
 from experiments.endpoints.wire import DEVICE
-from experiments.locality.core import compile_sum
 from hvd_ft.bench.machine import facts
 from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.exec_server import process_behind
@@ -146,18 +145,9 @@ def rings(cell: Cell, launch: Sequence[str], repeats: int) -> list[Row]:
 
 def jobs(cell: Cell, before: Sequence[str], repeats: int) -> list[Row]:
     """Runs jobs of hvdft, one for each side in turn, until each has had its repeats."""
-    library = ROOT / "out" / "core_sum.so"
-    compile_sum(library)
     hosts = ",".join(f"n{host}:1" for host in range(cell.hosts))
     launch = [*before, *HVDFT, "run", "--no-live", "-np", str(cell.hosts), "-H", hosts]
-    core = [
-        "-m",
-        "experiments.locality.core",
-        "--library",
-        str(library),
-        "--bytes",
-        str(cell.bytes),
-    ]
+    core = ["-m", "experiments.locality.core", "--bytes", str(cell.bytes)]
     found: list[Row] = []
     for turn in range(TURNS):
         for side in cell.sides if turn % 2 else cell.sides[::-1]:

@@ -18,7 +18,6 @@ from itertools import product
 from pathlib import Path
 
 from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, run_to_end
-from experiments.locality.core import compile_sum
 from experiments.locality.placements import Placement, parse, parse_list
 from experiments.locality.show import placements_table, plot, plot_placements, table
 from experiments.locality.times import UNSPLIT
@@ -31,7 +30,6 @@ PIPELINED = ("endpoints", "one endpoint")
 SPLIT = ("serial", "irecv_send_wait", *PIPELINED)
 FT = ("hierarchical",)  # not of mpirun but of hvdft run
 CORE = ("core",)  # the same without TensorFlow
-CORE_SUM = ROOT / "out" / "core_sum.so"
 STOCK = ("horovod",)
 # What the explanation is put to the test with: it has to hold for placements it was not made for.
 PLACEMENTS = "4-2-2,4-3-1,6-1-1,3-3-2,round-robin:4-2-2"
@@ -153,7 +151,6 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
             start = ["mpirun", "-n", size, *where]
         if cell.sides == CORE:
             module = ["experiments.locality.core", "--side", *cell.sides]
-            module += ["--library", str(CORE_SUM)]
         elif cell.sides in (FT, STOCK):
             module = ["experiments.locality.hierarchical", "--side", *cell.sides]
         else:
@@ -263,8 +260,6 @@ def main() -> int:
     (ROOT / "out").mkdir(exist_ok=True)
     path = options.output / "results.csv"
     rows = read_csv(path)
-    if options.part == "sizes":
-        compile_sum(CORE_SUM)
     try:
         measure(options, rows, path)
     finally:

@@ -29,7 +29,6 @@ from experiments.common import (
     output_of,
     write_csv,
 )
-from experiments.locality.core import compile_sum
 from experiments.scale.show import plot
 from hvd_ft.errors import HvdFtError
 
@@ -72,14 +71,20 @@ def place(kind: str, size: int) -> Iterator[tuple[list[str], list[str], int]]:
             yield [*cluster, "run", "--name", name, "--"], ["-H", hosts], RANKS_OF_A_NODE * size
 
 
-def run_job(kind: str, size: int, library: Path, options: argparse.Namespace) -> dict[str, Any]:
+def run_job(kind: str, size: int, options: argparse.Namespace) -> dict[str, Any]:
     """Runs a job; returns its row.
 
     Raises:
         HvdFtError: The job failed.
     """
-    script = ["-m", "experiments.scale.worker", "--library", str(library)]
-    script += ["--ops", str(options.ops), "--bytes", str(options.bytes)]
+    script = [
+        "-m",
+        "experiments.scale.worker",
+        "--ops",
+        str(options.ops),
+        "--bytes",
+        str(options.bytes),
+    ]
     script += ["--idle", str(options.idle)]
     with place(kind, size) as (before, flags, ranks), tempfile.TemporaryDirectory() as counts:
         command = [*before, *HVDFT, "run", "-np", str(ranks), *flags, sys.executable, *script]
@@ -187,14 +192,11 @@ def count_jobs(options: argparse.Namespace, path: Path) -> None:
         if row["label"] != options.label or row["kind"] not in options.kinds
     ]
     new: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        library = Path(scratch) / "core_sum.so"
-        compile_sum(library)
-        for kind in options.kinds:
-            for size in KINDS[kind].sizes:
-                if size <= options.most:
-                    new.append(run_job(kind, size, library, options))
-                    write_csv(path, rows + new)
+    for kind in options.kinds:
+        for size in KINDS[kind].sizes:
+            if size <= options.most:
+                new.append(run_job(kind, size, options))
+                write_csv(path, rows + new)
     print_growth(new)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from experiments.locality.core import Worker
 from hvd_ft import native
 from hvd_ft.native import abi, logs
+from hvd_ft.native.sums import Sums
 
 WARM_UPS = 20
 SETTLE_SECONDS = 5.0  # the leader's naps get longer while nothing happens
@@ -93,13 +93,12 @@ def arena_bytes() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", type=Path, required=True, help="core_sum.cc, compiled")
     parser.add_argument("--ops", type=int, required=True, help="sums that are counted")
     parser.add_argument("--bytes", type=int, required=True, help="of each")
     parser.add_argument("--idle", type=float, required=True, help="seconds that are counted")
     parser.add_argument("--output", type=Path, required=True, help="folder of the counts")
     options = parser.parse_args()
-    worker = Worker(options.library)
+    worker = Sums()
     entered = time.time()
     array = np.ones(options.bytes // 4, np.float32)
     worker.sum(array)

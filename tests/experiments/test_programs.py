@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, RunHvdft
 
-from experiments.locality.core import compile_sum
-
 
 @pytest.mark.shows
 def test_localitys_core_sums_without_tensorflow(
-    run_hvdft: RunHvdft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_hvdft: RunHvdft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    library = tmp_path / "core_sum.so"
-    compile_sum(library)
-    module = [sys.executable, "-m", "experiments.locality.core", "--library", str(library)]
+    module = [sys.executable, "-m", "experiments.locality.core"]
     sizes = ["--side", "core", "--bytes", "4000,300000", "--repeats", "2", "--in-a-row", "3"]
     ended = run_hvdft(["run", "--no-live", "-np", "2", *module, *sizes])
     assert ended.code == 0, ended.err
