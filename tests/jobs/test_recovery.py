@@ -112,7 +112,8 @@ DRILLS_OF_ONE = [f"rank=1,{drill}" for drill in ONE_RANK]
 def test_no_point_is_left_out() -> None:
     drills = [*DRILLS_OF_ONE, *(text for texts in DRILLS.values() for text in texts)]
     elsewhere = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED}  # test_p2p.py has these
-    elsewhere.add(Point.MARK)  # and test_shared_snapshots.py has this one
+    # test_shared_snapshots.py has the first of these, test_in_place.py the second.
+    elsewhere |= {Point.MARK, Point.RETURN}
     assert {parse(text).point for text in drills} == set(Point) - elsewhere
 
 

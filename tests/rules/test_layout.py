@@ -214,6 +214,11 @@ def test_every_experiment_says_what_it_asks() -> None:
     assert [str(path) for path in folders if not (path / "README.md").is_file()] == []
 
 
+def test_no_two_test_modules_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert sorted(set(names)) == sorted(names)  # pytest would leave one of them out
+
+
 def test_files_stay_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {lines} lines"
