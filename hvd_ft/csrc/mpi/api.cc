@@ -89,6 +89,7 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const uint64_t* co
   }
   return guarded([&] {
     std::vector<hvdft::RingArray> all;
+    all.reserve(arrays);
     for (uint32_t i = 0; i < arrays; ++i) {
       all.push_back({static_cast<char*>(data[i]), counts[i] * width, dtype, op});
     }

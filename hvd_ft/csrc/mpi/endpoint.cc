@@ -137,9 +137,10 @@ void Endpoint::exchange(const char* from, char* to, uint64_t bytes, int count, i
                       communicator_, &requests[static_cast<size_t>(i)]),
           "MPI_Irecv");
   }
+  MPI_Request* sends = &requests[static_cast<size_t>(count)];
   for (int i = 0; i < count; ++i) {
     check(MPI_Isend_c(from + static_cast<uint64_t>(i) * bytes, size, MPI_BYTE, peer, tag,
-                      communicator_, &requests[static_cast<size_t>(count + i)]),
+                      communicator_, sends + i),
           "MPI_Isend");
   }
   check(MPI_Waitall(2 * count, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");

@@ -71,8 +71,8 @@ Edge Leader::edge(int number, int connections) const {
   int members = endpoints_[0]->members(), colours = edge_colours(members);
   std::vector<Endpoint*> endpoints;
   for (int i = 0; i < connections; ++i) {
-    auto at = static_cast<size_t>(1 + i * colours + colour_of_edge(number, members));
-    endpoints.push_back(endpoints_[at].get());
+    int at = 1 + i * colours + colour_of_edge(number, members);
+    endpoints.push_back(endpoints_[static_cast<size_t>(at)].get());
   }
   return Edge(endpoints);
 }

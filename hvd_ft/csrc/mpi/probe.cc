@@ -77,6 +77,7 @@ Probe::Result Probe::run(uint64_t bytes, uint64_t windows) {
   Start start;
   std::vector<Done> done(threads_);
   std::vector<std::thread> threads;
+  threads.reserve(threads_);
   for (uint64_t thread = 0; thread < threads_; ++thread) {
     threads.emplace_back([&, thread] { done[thread] = exchange(thread, bytes, windows, start); });
   }
