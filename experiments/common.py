@@ -96,6 +96,19 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer.writerows(rows)
 
 
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a file that was written before; none if it is not there."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def json_lines(output: str) -> list[dict[str, Any]]:
+    """Returns the objects that a job has printed, a line each, among others."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
 def run_training(
     job_flags: Sequence[str], script: Path, flags: Sequence[str]
 ) -> tuple[dict[str, Any], Report]:
@@ -154,6 +167,11 @@ def cluster_up(
         # Also when it was being made: its processes outlive the command that makes it.
         if ClusterDir(name).exists():
             _cluster(name, "down")
+
+
+def inside(cluster: str) -> list[str]:
+    """Returns the words that run a command on a cluster's first node."""
+    return [*HVDFT, "cluster", "run", "--name", cluster, "--"]
 
 
 def _cluster(name: str, command: str, *words: str) -> None:

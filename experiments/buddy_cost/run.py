@@ -19,6 +19,7 @@ from experiments.common import (
     cluster_up,
     count,
     end_with,
+    inside,
     output_of,
     write_csv,
 )
@@ -46,7 +47,7 @@ def run_job(rounds: int, steps: int) -> Iterator[dict[str, float]]:
     """
     sizes = ["--kib", *map(str, KIB), "--rounds", str(rounds), "--steps", str(steps)]
     with cluster_up("buddy", RANKS, RATE) as cluster:
-        enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+        enter = inside(cluster)
         job = [*HVDFT, "run", "-np", str(RANKS), "-H", HOSTS]
         script = [sys.executable, "-m", "experiments.buddy_cost.train"]
         output = output_of([*enter, *job, *script, *sizes])

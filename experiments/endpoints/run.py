@@ -5,7 +5,6 @@ flags.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +22,8 @@ from experiments.common import (
     cluster_up,
     count,
     end_with,
+    inside,
+    json_lines,
     output_of,
     write_csv,
 )
@@ -119,11 +120,10 @@ def measure(cell: Cell, repeats: int) -> list[Row]:
         cluster_up("endpoints", cell.hosts, "100gbit") as name,
         tempfile.NamedTemporaryFile("w", dir=ROOT / "out") as machines,
     ):
-        cluster = [*HVDFT, "cluster"]
         for host in range(cell.hosts if cell.send_buffer else 0):
             limit = f"echo 4096 16384 {cell.send_buffer} >/proc/sys/net/ipv4/tcp_wmem"
-            output_of([*cluster, "exec", "--name", name, f"n{host}", "sh", "-c", limit])
-        before = [*cluster, "run", "--name", name, "--"]
+            output_of([*HVDFT, "cluster", "exec", "--name", name, f"n{host}", "sh", "-c", limit])
+        before = inside(name)
         machines.write("".join(f"n{host}:1\n" for host in range(cell.hosts)))
         machines.flush()
         mpirun = ["mpirun", "-np", str(cell.hosts), "-machinefile", machines.name]
@@ -140,33 +140,27 @@ def rings(cell: Cell, launch: Sequence[str], repeats: int) -> list[Row]:
     times = ["-m", "experiments.endpoints.times", "--sides", ",".join(cell.sides)]
     times += ["--bytes", str(cell.bytes), "--arrays", str(cell.arrays), "--repeats", str(repeats)]
     output = output_of([*launch, sys.executable, *times])
-    return [{"cell": cell.name, **row} for row in rows(output)]
+    return [{"cell": cell.name, **row} for row in json_lines(output)]
 
 
 def jobs(cell: Cell, before: Sequence[str], repeats: int) -> list[Row]:
     """Runs jobs of hvdft, one for each side in turn, until each has had its repeats."""
     hosts = ",".join(f"n{host}:1" for host in range(cell.hosts))
-    launch = [*before, *HVDFT, "run", "--no-live", "-np", str(cell.hosts), "-H", hosts]
+    job = [*HVDFT, "run", "--no-live", "-np", str(cell.hosts), "-H", hosts, sys.executable]
     core = ["-m", "experiments.locality.core", "--bytes", str(cell.bytes)]
     found: list[Row] = []
     for turn in range(TURNS):
         for side in cell.sides if turn % 2 else cell.sides[::-1]:
-            env = {"ENDPOINTS": "3", "CONNECTIONS": side.split()[0]}
-            os.environ |= {f"HOROVOD_FT_{name}": value for name, value in env.items()}
-            os.environ["FI_TCP_IFACE"] = DEVICE
+            env = ["env", f"FI_TCP_IFACE={DEVICE}", "HOROVOD_FT_ENDPOINTS=3"]
+            env += [f"HOROVOD_FT_CONNECTIONS={side.split()[0]}"]
             each = -(-repeats // TURNS)
             options = ["--side", side, "--repeats", str(each)]
-            for row in rows(output_of([*launch, sys.executable, *core, *options])):
+            for row in json_lines(output_of([*before, *env, *job, *core, *options])):
                 repeat = turn * each + int(row["repeat"])
                 found.append(
                     {"cell": cell.name, "side": side, "repeat": repeat, "seconds": row["seconds"]}
                 )
     return found
-
-
-def rows(output: str) -> list[Row]:
-    """Returns what a job has printed."""
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def main() -> int:

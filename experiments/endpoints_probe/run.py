@@ -10,7 +10,17 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.common import HVDFT, add_output, cluster_up, count, end_with, run_to_end, write_csv
+from experiments.common import (
+    HVDFT,
+    add_output,
+    cluster_up,
+    count,
+    end_with,
+    inside,
+    read_csv,
+    run_to_end,
+    write_csv,
+)
 from hvd_ft.errors import HvdFtError
 
 HERE = Path(__file__).resolve().parent
@@ -30,7 +40,7 @@ def entered(place: str) -> Iterator[list[str]]:
         yield [*HVDFT, "probe", "--fabric", FABRICS[place]]
         return
     with cluster_up("endpoints-probe", 2, delay=DELAYS[place]) as name:
-        yield [*HVDFT, "cluster", "run", "--name", name, "--", *HVDFT, "probe", "-H", "n0:1,n1:1"]
+        yield [*inside(name), *HVDFT, "probe", "-H", "n0:1,n1:1"]
 
 
 def probe(place: str, options: argparse.Namespace) -> list[dict[str, str]]:
@@ -76,10 +86,7 @@ def main() -> int:
     add_output(parser, HERE)
     options = parser.parse_args()
     path = options.output / "results.csv"
-    rows: list[dict[str, str]] = []
-    if path.exists():
-        with path.open() as file:
-            rows = [row for row in csv.DictReader(file) if row["place"] not in options.places]
+    rows = [row for row in read_csv(path) if row["place"] not in options.places]
     for place in options.places:
         rows += probe(place, options)
         write_csv(path, rows)

@@ -5,7 +5,6 @@ The same training and the same kills. README.md in this folder tells what is mea
 """
 
 import argparse
-import csv
 import itertools
 import statistics
 import tempfile
@@ -13,7 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.common import add_output, count, end_with, write_csv
+from experiments.common import (
+    add_output,
+    count,
+    end_with,
+    read_csv,
+    write_csv,
+)
 from experiments.failures import show
 from experiments.failures.watching import Killer, MemoryOverTime
 from experiments.sides import SIDES, Side, Steps, attempt, available, empty_log
@@ -93,14 +98,6 @@ def losses(kills: Sequence[int], steps: Steps, ranks: int) -> list[dict[str, obj
     return rows
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a file that was written before."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def table(results: Sequence[Mapping[str, str]], lost: Sequence[Mapping[str, str]]) -> str:
     """Returns total times by interval, and the time lost per failure, as a Markdown table."""
     intervals = sorted({float(row["every"]) for row in results})
@@ -139,7 +136,7 @@ def main() -> int:
     check_environment()
     sides, log = available(options.sides), empty_log("failures")
     paths = [options.output / f"{name}.csv" for name in FILES]
-    kept: list[list[Mapping[str, object]]] = [[*read(p)] if options.more else [] for p in paths]
+    kept: list[list[Mapping[str, object]]] = [[*read_csv(p)] if options.more else [] for p in paths]
     for repeat in range(options.repeats):
         for every in options.every:
             # Who goes first changes, so that no side has the warmer machine.
@@ -150,7 +147,7 @@ def main() -> int:
                     rows.extend(new)
                     if rows:
                         write_csv(path, rows)
-    results, lost_rows, memory = (read(path) for path in paths)
+    results, lost_rows, memory = (read_csv(path) for path in paths)
     show.losses(lost_rows).savefig(options.output / "lost.png", dpi=150)
     show.totals(results, lost_rows).savefig(options.output / "totals.png", dpi=150)
     show.memory(memory).savefig(options.output / "memory.png", dpi=150)

@@ -50,8 +50,9 @@ class Killer:
             with contextlib.suppress(psutil.Error):
                 # By age, so that on each side the same ones are struck.
                 if alive := sorted(_alive(pids(self._folder)), key=psutil.Process.create_time):
+                    at = time.monotonic_ns()
                     alive[number % len(alive)].send_signal(signal.SIGKILL)
-                    self.kills.append(time.monotonic_ns())
+                    self.kills.append(at)
             number += 1
 
 

@@ -5,7 +5,6 @@ measured; `python -m experiments.keeping_tensors.run --help` the flags.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -15,7 +14,16 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.common import HVDFT, add_output, count, directory, end_with, output_of, write_csv
+from experiments.common import (
+    HVDFT,
+    add_output,
+    count,
+    directory,
+    end_with,
+    json_lines,
+    output_of,
+    write_csv,
+)
 from hvd_ft.install.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
@@ -44,7 +52,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
         script = ["-m", "experiments.keeping_tensors.keep", "--folder", folder, *sizes]
         job = [*HVDFT, "run", "-np", "1", sys.executable, *script, "--limit", str(options.limit)]
         output = output_of(job)
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return json_lines(output)
 
 
 def times(rows: Sequence[Row], way: str, kib: int, column: str) -> list[float]:

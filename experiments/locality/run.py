@@ -6,7 +6,6 @@ flags.
 
 import argparse
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,17 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 
-from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, run_to_end
+from experiments.common import (
+    HVDFT,
+    ROOT,
+    add_output,
+    cluster_up,
+    count,
+    end_with,
+    inside,
+    json_lines,
+    run_to_end,
+)
 from experiments.locality.placements import Placement, parse, parse_list
 from experiments.locality.show import placements_table, plot, plot_placements, table
 from experiments.locality.times import UNSPLIT
@@ -130,7 +139,7 @@ def cells(
 def cluster(rate: str, nodes: int) -> Iterator[list[str]]:
     """Starts a cluster of so many nodes; yields the words before mpirun on it."""
     with cluster_up("locality", nodes, None if rate == "none" else rate) as name:
-        yield [*HVDFT, "cluster", "run", "--name", name, "--"]
+        yield inside(name)
 
 
 def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float) -> list[Row]:
@@ -162,7 +171,7 @@ def job(cell: Cell, turn: int, before: list[str], hosts: list[str], limit: float
             )
     if ended.returncode:
         raise HvdFtError(f"{cell.name} failed; its output is in {ROOT / 'out' / 'locality.log'}")
-    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    lines = json_lines(ended.stdout)
     if any(line.pop("wrong") for line in lines):
         raise HvdFtError(f"{cell.name} has wrong sums")
     where_from = (cell.name, cell.part, cell.rate, cell.placement)

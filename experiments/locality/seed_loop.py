@@ -6,7 +6,6 @@ Example: .venv/bin/python -m experiments.locality.seed_loop --open-mpi /
 """
 
 import argparse
-import csv
 import os
 import statistics
 import subprocess
@@ -15,7 +14,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.common import HVDFT, add_output, cluster_up, count, end_with, output_of
+from experiments.common import (
+    add_output,
+    cluster_up,
+    count,
+    end_with,
+    inside,
+    output_of,
+    write_csv,
+)
 from experiments.locality.run import HERE
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import machine_file, parse_placement
@@ -118,7 +125,7 @@ def measure(
                 enter = ["env", *(f"{k}={v}" for k, v in mpi.environ.items())]
                 start = mpi.run(machines, ",".join(map(str, hosts)))
                 program = [str(programs[mpi.name]), str(BYTES // 4), str(repeats)]
-                words = [*HVDFT, "cluster", "run", "--name", cluster, "--", *enter, *start]
+                words = [*inside(cluster), *enter, *start]
                 out = output_of([*words, "-n", "8", *program])
                 for line in out.splitlines():
                     if line.startswith("SECONDS "):
@@ -141,10 +148,7 @@ def main() -> int:
         if options.open_mpi is not None:
             mpis.append(OpenMpi(options.open_mpi.resolve(), Path(folder)))
         rows = measure(mpis, options.turns, options.repeats, Path(folder))
-    with (options.output / "seed_loop.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(options.output / "seed_loop.csv", rows)
     print("| MPI | 4-2-2 | 4-3-1 | ratio |\n|---|---|---|---|")
     for mpi in mpis:
         cells, medians = [], []

@@ -27,6 +27,7 @@ from experiments.common import (
     cluster_up,
     count,
     end_with,
+    inside,
     write_csv,
 )
 from hvd_ft.cluster.cluster_dir import ClusterDir
@@ -73,7 +74,7 @@ class Job:
     ) -> None:
         job = [*HVDFT, "run", "--verbose", "-np", str(RANKS), "-H", HOSTS, *flags]
         self._process = subprocess.Popen(
-            [*HVDFT, "cluster", "run", "--name", cluster, "--", *job, *script],
+            [*inside(cluster), *job, *script],
             cwd=ROOT,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
             stdin=subprocess.DEVNULL,

@@ -23,6 +23,7 @@ from experiments.common import (
     cluster_up,
     count,
     end_with,
+    inside,
     run_to_end,
     write_csv,
 )
@@ -44,7 +45,7 @@ def measure(cluster: str, nodes: int, repeat: int, epochs: int, log: Path) -> Ro
     """
     hosts = ",".join(f"n{node}:1" for node in range(nodes))
     with tempfile.TemporaryDirectory() as folder, log.open("ab") as output:
-        enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+        enter = inside(cluster)
         job = [*HVDFT, "run", "--no-live", "-np", str(nodes), "-H", hosts, sys.executable]
         script = ["-m", "experiments.train_digits", "--side", "ft", "--epochs", str(epochs)]
         begin = time.perf_counter()

@@ -10,7 +10,16 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from experiments.common import HVDFT, ROOT, add_output, cluster_up, count, end_with, write_csv
+from experiments.common import (
+    HVDFT,
+    ROOT,
+    add_output,
+    cluster_up,
+    count,
+    end_with,
+    inside,
+    write_csv,
+)
 from experiments.recovery_time.run import HERE, read_times, run_script
 from hvd_ft.job.hosts import host_list, parse_placement
 
@@ -34,7 +43,7 @@ def standstill(cluster: str, placement: str, victim: int, log: Path) -> float:
     drill = ["--inject", f"agent={victim},step={STEP}"]
     job = [*HVDFT, "run", "--no-live", "-np", str(RANKS), "-H", hosts, *drill]
     with tempfile.TemporaryDirectory() as times:
-        run_script([*HVDFT, "cluster", "run", "--name", cluster, "--", *job], [], times, log)
+        run_script([*inside(cluster), *job], [], times, log)
         longest = 0
         for rank in range(RANKS):
             done = [ns for (_, step), ns in sorted(read_times(times, rank).items()) if step > 1]

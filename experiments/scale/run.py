@@ -6,11 +6,9 @@ Example: .venv/bin/python -m experiments.scale.run --kinds flat --label now
 
 import argparse
 import contextlib
-import csv
 import json
 import math
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +25,8 @@ from experiments.common import (
     count,
     end_with,
     output_of,
+    read_csv,
+    run_to_end,
     write_csv,
 )
 from experiments.scale.show import plot
@@ -171,24 +171,16 @@ def simulate(sizes: str, label: str) -> list[dict[str, Any]]:
     Raises:
         HvdFtError: One of them failed.
     """
-    if subprocess.run(["make", "sim-large", f"RANKS={sizes}"], cwd=ROOT, check=False).returncode:
+    if run_to_end(["make", "sim-large", f"RANKS={sizes}"]).returncode:
         raise HvdFtError("the simulation failed, see above")
-    return [{"label": label, **row} for row in read_rows(ROOT / "out" / "sim-large.csv")]
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Returns the rows of a CSV file; none if it is not there."""
-    if not path.exists():
-        return []
-    with path.open() as file:
-        return list(csv.DictReader(file))
+    return [{"label": label, **row} for row in read_csv(ROOT / "out" / "sim-large.csv")]
 
 
 def count_jobs(options: argparse.Namespace, path: Path) -> None:
     """Runs the jobs of each kind; their rows replace those of the same label and kind."""
     rows = [
         row
-        for row in read_rows(path)
+        for row in read_csv(path)
         if row["label"] != options.label or row["kind"] not in options.kinds
     ]
     new: list[dict[str, Any]] = []
@@ -223,9 +215,9 @@ def main() -> int:
     if options.kinds:
         count_jobs(options, path)
     if options.simulate:
-        others = [row for row in read_rows(simulated) if row["label"] != options.label]
+        others = [row for row in read_csv(simulated) if row["label"] != options.label]
         write_csv(simulated, others + simulate(options.simulate, options.label))
-    plot(read_rows(path), read_rows(simulated)).savefig(options.output / "plot.png", dpi=110)
+    plot(read_csv(path), read_csv(simulated)).savefig(options.output / "plot.png", dpi=110)
     return 0
 
 

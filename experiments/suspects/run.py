@@ -19,6 +19,7 @@ from experiments.common import (
     cluster_up,
     count,
     end_with,
+    inside,
     output_of,
     result_of,
     write_csv,
@@ -49,7 +50,7 @@ def run_job(cluster: str, side: str, steps: int) -> dict[str, Any]:
     checkpoints, ablated = SIDES[side]
     hosts = parse_placement(PLACEMENT)
     size = sum(host.slots for host in hosts)
-    enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
+    enter = inside(cluster)
     job = ["env", f"HOROVOD_FT_ABLATE={ablated}", "HOROVOD_FT_ON_DIVERGENCE=off"]
     job += [*HVDFT, "run", "--no-live", "-np", str(size), "-H", host_list(hosts)]
     script = [sys.executable, "-m", "experiments.suspects.train", "--checkpoints", checkpoints]

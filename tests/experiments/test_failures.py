@@ -99,10 +99,12 @@ def test_the_killer_kills_what_has_written(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "600"])
     try:
         with Killer(0.1, tmp_path) as killer:
-            assert sleeper.wait(60) == -signal.SIGKILL
+            os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
             before = time.monotonic_ns()
+            time.sleep(0.35)  # what is tried is that nothing happens in three intervals
         assert len(killer.kills) == 1  # a zombie is not killed again
         assert killer.kills[0] < before
+        assert sleeper.wait(60) == -signal.SIGKILL
         assert other.poll() is None
         with Killer(0, tmp_path) as killer:
             pass
@@ -125,8 +127,9 @@ def test_the_memory_is_that_of_the_marked_processes(monkeypatch: pytest.MonkeyPa
         )
         assert marked.stdout
         marked.stdout.readline()
-        seen = len(memory.samples)
+        seen, deadline = len(memory.samples), time.monotonic() + 60
         while len(memory.samples) < seen + 3:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         marked.communicate(b"\n")
     assert mib <= max(size for _, size in memory.samples) < mib + 60

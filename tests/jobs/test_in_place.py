@@ -112,11 +112,8 @@ def test_two_hosts_one_after_the_other_and_a_death_on_the_way(
 def test_the_ranks_of_a_host_that_is_not_named_any_more_leave(
     nodes: Cluster, tmp_path: Path
 ) -> None:
-    named = tmp_path / "hosts"
-    named.write_text("n0:2\nn1:1\nn2:1\n")
-    hosts = ["-np", "4", "--host-discovery-script", f"cat {named}", "--min-np", "2"]
-    job = InPlace(nodes, tmp_path, *hosts)
-    named.write_text("n0:2\nn2:1\n")
+    job = InPlace(nodes, tmp_path, *named(tmp_path, "n0:2 n1:1 n2:1"))
+    named(tmp_path, "n0:2 n2:1")
     job.running.await_line("the hosts have changed (n1 less); starting generation 1")
     out, err = job.end()
     assert check(out, err, 4, 3).count(4) in (21, 22)
@@ -135,6 +132,16 @@ def named(folder: Path, hosts: str) -> list[str]:
     file = folder / "hosts"
     file.write_text(hosts.replace(" ", "\n"))
     return ["-np", "4", "--host-discovery-script", f"cat {file}", "--min-np", "2"]
+
+
+def given_up_and_named_again(nodes: Cluster, folder: Path, *flags: str) -> InPlace:
+    """Runs a job whose host n1 is given up, and is named again when its rank 2 has left."""
+    job = InPlace(nodes, folder, *named(folder, "n0:2 n1:1 n2:1"), *flags, returns=True)
+    named(folder, "n0:2 n2:1")
+    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
+    job.shrink()
+    named(folder, "n0:2 n1:1 n2:1")
+    return job
 
 
 @pytest.mark.shows
@@ -156,12 +163,7 @@ def test_a_host_that_is_found_takes_the_place_of_the_lost_one(
 
 
 def test_a_host_that_was_given_up_is_named_again(nodes: Cluster, tmp_path: Path) -> None:
-    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
-    job = InPlace(nodes, tmp_path, *hosts, returns=True)
-    named(tmp_path, "n0:2 n2:1")
-    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
-    job.shrink()
-    named(tmp_path, "n0:2 n1:1 n2:1")
+    job = given_up_and_named_again(nodes, tmp_path)
     job.running.await_line("rank 2 returns to the job on host n1 (epoch 2)")
     job.running.await_line("rank 2 is back, and waits for the next step boundary")
     out, err = job.end()
@@ -183,13 +185,8 @@ def test_a_host_that_was_given_up_is_named_again(nodes: Cluster, tmp_path: Path)
     ],
 )
 def test_deaths_while_a_rank_returns(nodes: Cluster, tmp_path: Path, drills: list[str]) -> None:
-    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
     inject = [word for drill in drills for word in ("--inject", drill)]
-    job = InPlace(nodes, tmp_path, *hosts, *inject, returns=True)
-    named(tmp_path, "n0:2 n2:1")
-    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
-    job.shrink()
-    named(tmp_path, "n0:2 n1:1 n2:1")
+    job = given_up_and_named_again(nodes, tmp_path, *inject)
     job.running.await_line("rank 2 is back, and waits for the next step boundary")
     out, err = job.end()
     check_back(out, err)
@@ -198,12 +195,7 @@ def test_deaths_while_a_rank_returns(nodes: Cluster, tmp_path: Path, drills: lis
 
 def test_the_host_of_a_rank_that_returns_is_lost(nodes: Cluster, tmp_path: Path) -> None:
     """The rank stays out, and returns on yet another host."""
-    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
-    job = InPlace(nodes, tmp_path, *hosts, returns=True)
-    named(tmp_path, "n0:2 n2:1")
-    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
-    job.shrink()
-    named(tmp_path, "n0:2 n1:1 n2:1")
+    job = given_up_and_named_again(nodes, tmp_path)
     job.running.await_line("rank 2 returns to the job on host n1 (epoch 2)")
     disturb(nodes, "kill", node="n1")
     job.running.await_line("host n1 is lost; its rank 2 continues on n2 until it leaves the job")
@@ -216,13 +208,8 @@ def test_the_host_of_a_rank_that_returns_is_lost(nodes: Cluster, tmp_path: Path)
 
 
 def test_a_rank_that_comes_back_too_late_stays_out(nodes: Cluster, tmp_path: Path) -> None:
-    hosts = named(tmp_path, "n0:2 n1:1 n2:1")
     drill = ["--inject", "rank=2,incarnation=1,point=attach"]  # it takes a while longer
-    job = InPlace(nodes, tmp_path, *hosts, *drill, returns=True)
-    named(tmp_path, "n0:2 n2:1")
-    job.running.await_line("the hosts have changed (n1 less); starting generation 1")
-    job.shrink()
-    named(tmp_path, "n0:2 n1:1 n2:1")
+    job = given_up_and_named_again(nodes, tmp_path, *drill)
     job.running.await_line("this host is new in the job")
     out, err = job.end()
     assert check(out, err, 4, 3).count(4) in (21, 22)

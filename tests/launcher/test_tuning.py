@@ -69,7 +69,7 @@ def test_what_the_user_has_set_wins(tmp_path: Path) -> None:
     found = tuning.find(path, (), 4, {"I_MPI_PIN": "1"})  # the same as HOROVOD_FT_BIND_TO
     assert found.settings == {"HOROVOD_FT_TOPOLOGY": "flat"}
     assert found.line.endswith("2026-11-26); HOROVOD_FT_BIND_TO: as you have set it")
-    found = tuning.find(path, (), 4, {"HOROVOD_FT_BIND_TO": "1", "HOROVOD_FT_TOPOLOGY": "flat"})
+    found = tuning.find(path, (), 4, {"HOROVOD_FT_BIND_TO": "core", "HOROVOD_FT_TOPOLOGY": "flat"})
     assert found.settings == {} and "sets nothing" in found.line
 
 

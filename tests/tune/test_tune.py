@@ -19,9 +19,9 @@ from hvd_ft.tune.tune import CHECK_ROUNDS, Plan, tune
 from hvd_ft.tune.worker import in_a_row
 
 GATHER = Knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "16K", "64K"), "16K", ordered=True)
-PIN = Knob("pin", "HOROVOD_FT_BIND_TO", ("0", "1"), "1")
-PLAN = Plan((), 4, [4096, 1 << 20], 600.0, [PIN, GATHER])
-HOSTS = Plan((Host("a", 3), Host("b", 3)), 4, [4096], 600.0, [PIN])
+BINDING = Knob("binding", "HOROVOD_FT_BIND_TO", ("auto", "none"), "auto")
+PLAN = Plan((), 4, [4096, 1 << 20], 600.0, [BINDING, GATHER])
+HOSTS = Plan((Host("a", 3), Host("b", 3)), 4, [4096], 600.0, [BINDING])
 
 Speed = Callable[[Mapping[str, str]], float]
 
@@ -75,7 +75,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speed], Jobs]:
 
 
 def better(variables: Mapping[str, str]) -> float:
-    """Pinned is best; gathering less is a quarter faster."""
+    """Bound is best; gathering less is a quarter faster."""
     faster = 1.25 if variables.get("HOROVOD_FT_GATHER_BYTES") == "0" else 1.0
     return faster / (2.0 if "HOROVOD_FT_BIND_TO" in variables else 1.0)
 
@@ -91,7 +91,7 @@ def test_what_is_faster_is_found_checked_and_described(jobs: Callable[[Speed], J
     assert tuned == pytest.approx(default / 1.25)
     assert made.flags == ["-np", "4"] and made.running == [] and made.most == 2
     assert lines[0].startswith(
-        "pin: 1 -> 0: 100% more time in 3 rounds, no gain beyond the noise; "
+        "binding: auto -> none: 100% more time in 3 rounds, no gain beyond the noise; "
     )
     assert "2 more to compare at most, about " in lines[0]
     assert [line.partition(" rounds, ")[0] for line in lines[2:3]] == ["gather: 16K -> 0: 20% less "
@@ -138,7 +138,7 @@ def test_a_value_with_which_no_job_starts_is_passed_over(jobs: Callable[[Speed],
     made = jobs(lambda variables: 0 if "HOROVOD_FT_BIND_TO" in variables else better(variables))
     lines: list[str] = []
     result = tune(PLAN, lines.append)
-    assert "pin: 1 -> 0: not possible (a job failed: no such thing)" in lines[0]
+    assert "binding: auto -> none: not possible (a job failed: no such thing)" in lines[0]
     assert result.tuning.settings == {"HOROVOD_FT_GATHER_BYTES": "0"}
     assert made.running == []
 
@@ -152,7 +152,7 @@ def test_if_the_defaults_do_not_run_that_is_the_error(jobs: Callable[[Speed], Jo
 
 def test_when_the_time_is_over_what_is_known_is_taken(jobs: Callable[[Speed], Jobs]) -> None:
     jobs(better)
-    out_of_time = Plan((), 4, [4096], 0.0, [PIN, GATHER])
+    out_of_time = Plan((), 4, [4096], 0.0, [BINDING, GATHER])
     result = tune(out_of_time, lambda _: None)
     assert not result.in_time and result.tuning.settings == {}
 
