@@ -131,4 +131,9 @@ int main() {
   job.send(2);
   CHECK(receive(2) == HVDFT_OK);
   CHECK(job.waited().size() == 4 && job.waited()[3] <= now_ns() - before);
+
+  // A wait that ends in an error is over, too.
+  CHECK(receive(2) == HVDFT_AGAIN && job.state() == HVDFT_WAITING);
+  job.is(2, HVDFT_DONE);
+  CHECK(receive(2) == HVDFT_EINVAL && job.state() == HVDFT_RUNNING);
 }

@@ -336,7 +336,21 @@ void rosters(Side& zero, Side& one) {
   };
   announce(5, pack_mark(7, 0));
   announce(3, pack_mark(9, -1));
-  ours.mark = theirs.mark = 0;
+
+  // One that never begins is withdrawn there too, and those before it stay as they are.
+  Roster &second = zero.header().rosters[1], &their_second = one.header().rosters[1];
+  second.present[0] = 7;
+  second.mark = pack_mark(12, 0);
+  carry(zero, one);
+  CHECK(their_second.mark == second.mark && their_second.present[0] == 7);
+  second.mark = 0;
+  theirs.present[0] = 99;  // would be overwritten if it were told once more
+  carry(zero, one);
+  carry(zero, one);
+  CHECK(their_second.mark == 0 && theirs.mark == ours.mark && theirs.present[0] == 99);
+  ours.mark = 0;
+  carry(zero, one);
+  CHECK(theirs.mark == 0);
 }
 
 // Who waits to return, and where, and that loops have ended.

@@ -5,7 +5,6 @@
 #define HVD_FT_LOG_WRITER_H
 
 #include <atomic>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -32,6 +31,13 @@ class LogWriter {
   bool step();  // after every notification of log_writer_doorbell; whether there was work
 
  private:
+  // A set of ranks, in the words of a roster.
+  struct Ranks {
+    uint64_t words[kMaxRanks / 64] = {};
+    void add(int r) { words[r / 64] |= uint64_t{1} << r % 64; }
+    bool has(int r) const { return (words[r / 64] >> r % 64 & 1) != 0; }
+  };
+
   void run();
   bool answer_enter_requests();
   bool answer_proposal();
@@ -39,7 +45,7 @@ class LogWriter {
   bool answer_leave_requests();
   bool answer_returns();
   uint64_t next_roster();
-  bool announce(const std::function<bool(int)>& is_in, int loop);
+  bool announce(uint64_t latest, const Ranks& ranks, int loop);
   uint64_t restart_of(const Loop& loop, int rank) const;
   void publish_oldest();
   bool truncate();

@@ -15,14 +15,20 @@ bool is_among(const LeaveRequest& request, int rank) {
 
 }  // namespace
 
+// Other processes go on meanwhile, so what decides is read once: who is in a roster, and after
+// which one it comes.
+
 bool LogWriter::answer_leave_requests() {
   bool any = false;
   for (LeaveRequest& request : node_.header().leave_requests) {
     uint64_t number = request.number.load(std::memory_order_acquire);
     if (number == request.answered.load()) continue;
     uint64_t latest = next_roster() - 1;
-    auto stays = [&](int r) { return is_in_roster(node_, latest, r) && !is_among(request, r); };
-    if (!announce(stays, -1)) continue;
+    Ranks ranks;
+    for (int r = 0; r < node_.size(); ++r) {
+      if (is_in_roster(node_, latest, r) && !is_among(request, r)) ranks.add(r);
+    }
+    if (!announce(latest, ranks, -1)) continue;
     request.answered.store(number, std::memory_order_seq_cst);
     notify(node_.header().snapshot_doorbell);
     any = true;
@@ -36,20 +42,20 @@ bool LogWriter::answer_returns() {
   uint64_t latest = next_roster() - 1;
   if (latest == 0 || latest == kRosters) return false;
   int loop = -1;
-  auto returns = [&](int r) {
-    return !is_in_roster(node_, latest, r) && !is_among(leaving, r) &&
-           node_.rank(r).state.load(std::memory_order_acquire) != HVDFT_DONE &&
-           node_.rank(r).returns.load(std::memory_order_acquire) != 0;
-  };
+  Ranks ranks;
   for (int r = 0; r < node_.size(); ++r) {
-    if (!returns(r)) continue;
-    uint64_t word = node_.rank(r).returns.load(std::memory_order_acquire);
-    if (word == kReturns) return false;
-    loop = loop_waited_in(word);
-    if (is_over(node_, loop)) return false;  // they end by themselves
+    if (!is_in_roster(node_, latest, r)) {
+      const RankBlock& block = node_.rank(r);
+      uint64_t returns = block.returns.load(std::memory_order_acquire);
+      bool ended = block.state.load(std::memory_order_acquire) == HVDFT_DONE;
+      if (returns == 0 || ended || is_among(leaving, r)) continue;
+      if (returns == kReturns) return false;
+      loop = loop_waited_in(returns);
+      if (is_over(node_, loop)) return false;  // they end by themselves
+    }
+    ranks.add(r);
   }
-  if (loop < 0) return false;
-  return announce([&](int r) { return is_in_roster(node_, latest, r) || returns(r); }, loop);
+  return loop >= 0 && announce(latest, ranks, loop);
 }
 
 // The number of the next roster to be announced. One that was announced for a loop that is over
@@ -67,19 +73,14 @@ uint64_t LogWriter::next_roster() {
 
 // Announces a roster of these ranks, if it is another one than the latest. False: not yet, as that
 // has not begun.
-bool LogWriter::announce(const std::function<bool(int)>& is_in, int loop) {
-  uint64_t latest = next_roster() - 1, words[kMaxRanks / 64] = {};
+bool LogWriter::announce(uint64_t latest, const Ranks& ranks, int loop) {
   bool changes = false;
-  for (int r = 0; r < node_.size(); ++r) {
-    bool present = is_in(r);
-    changes |= present != is_in_roster(node_, latest, r);
-    if (present) words[r / 64] |= uint64_t{1} << r % 64;
-  }
+  for (int r = 0; r < node_.size(); ++r) changes |= ranks.has(r) != is_in_roster(node_, latest, r);
   if (!changes || latest == kRosters) return true;
   uint64_t position = sequencer_.announce_roster();
   if (position == 0) return false;
   Roster& roster = node_.header().rosters[latest];
-  for (int i = 0; i < kMaxRanks / 64; ++i) roster.present[i].store(words[i]);
+  for (int i = 0; i < kMaxRanks / 64; ++i) roster.present[i].store(ranks.words[i]);
   // As with marks: a rank that has executed one of the ops that follow it knows of it.
   roster.mark.store(pack_mark(position, loop), std::memory_order_seq_cst);
   return true;

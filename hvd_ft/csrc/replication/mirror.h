@@ -101,9 +101,8 @@ class MirrorSender {
   std::vector<int> due_;                     // ranks of which something is still to be sent
   PartSender parts_;
   MessageMirrorSender messages_;
-  uint64_t term_ = 0, mark_ = 0, rosters_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0,
-           events_ = 0;
-  uint64_t roster_mark_ = 0;  // of the latest roster sent
+  uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
+  std::vector<uint64_t> roster_marks_ = std::vector<uint64_t>(kRosters, UINT64_MAX);  // as sent
   hvdft_memory memory_[2] = {};
   uint64_t oldest_[kMaxLoops] = {};
   bool stop_ = false;

@@ -253,16 +253,17 @@ void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
   if (decided_before != decided_before_) collect_decided(decided_before, out);
 }
 
+// With the first one that is not announced: it may have been, and can never begin.
 void MirrorSender::collect_rosters(std::string* out) {
-  const auto& all = node_.header().rosters;
-  // One that can never begin has made room for another.
-  if (rosters_ > 0 && all[rosters_ - 1].mark.load() != roster_mark_) --rosters_;
-  for (; rosters_ < latest_roster(node_); ++rosters_) {
-    const Roster& roster = all[rosters_];
-    roster_mark_ = roster.mark.load(std::memory_order_seq_cst);
-    RosterFrame frame{rosters_, roster_mark_, {}};
-    for (int i = 0; i < kMaxRanks / 64; ++i) frame.present[i] = roster.present[i].load();
-    put_frame(out, FrameKind::kRoster, 0, frame);
+  for (uint64_t number = 0; number < kRosters; ++number) {
+    const Roster& roster = node_.header().rosters[number];
+    uint64_t mark = roster.mark.load(std::memory_order_seq_cst);
+    if (mark != roster_marks_[number]) {
+      RosterFrame frame{number, roster_marks_[number] = mark, {}};
+      for (int i = 0; i < kMaxRanks / 64; ++i) frame.present[i] = roster.present[i].load();
+      put_frame(out, FrameKind::kRoster, 0, frame);
+    }
+    if (mark == 0) return;
   }
 }
 

@@ -272,7 +272,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     uint32_t ticket = w.messages.ticket(source);
     bool ended = w.node->rank(source).state.load(std::memory_order_acquire) == HVDFT_DONE;
     int code = w.messages.find(source, tag, out);
-    if (code == HVDFT_OK) w.state.progressed(w.messages.wait_for(source));
+    if (code != HVDFT_AGAIN || ended) w.state.progressed(w.messages.wait_for(source));
     if (code != HVDFT_AGAIN) return code;
     catch_up(w);
     if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");

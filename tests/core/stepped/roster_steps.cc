@@ -219,6 +219,48 @@ void who_does_not_return() {
   CHECK(latest_roster(node) == kRosters);
 }
 
+// The loop for which a roster is announced ends at any step of the log writer that is to announce
+// another one: ranks that are out then are not taken into that.
+bool a_loop_ends_while_others_are_to_leave(uint64_t at) {
+  Job job(kRanks);
+  Node& node = *job.node;
+  NodeHeader& h = node.header();
+  LogWriter log_writer(node);
+  log_writer.open();
+  leave(node, log_writer, kOfRank1);
+  comes_to(node, 1, waits_in(0));
+  work(log_writer);
+  CHECK(latest_roster(node) == 2 && is_in_roster(node, 2, 1));
+  ask_to_leave(node, kOfRank2);
+  bool interrupted = interrupted_at(
+      at, [&] { work(log_writer); },
+      [&] {
+        node.rank(0).loops_done = loops_ended(0);
+        node.rank(1).state = HVDFT_DONE;
+      });
+  work(log_writer);
+  if (!interrupted) return false;
+  CHECK(latest_roster(node) == 2 && h.leave_requests[0].answered == 2);
+  CHECK(h.rosters[1].mark == pack_mark(2, -1));
+  CHECK(is_in_roster(node, 2, 0) && !is_in_roster(node, 2, 1) && !is_in_roster(node, 2, 2));
+  return true;
+}
+
+// A rank begins to return at any step of the log writer that announces another one's return: who is
+// on its way is not in a roster.
+bool a_rank_is_on_its_way_while_another_returns(uint64_t at) {
+  Job job(kRanks);
+  Node& node = *job.node;
+  LogWriter log_writer(node);
+  log_writer.open();
+  leave(node, log_writer, kOfRank1 | kOfRank2);
+  comes_to(node, 1, waits_in(0));
+  bool interrupted =
+      interrupted_at(at, [&] { work(log_writer); }, [&] { comes_to(node, 2, kReturns); });
+  CHECK(latest_roster(node) < 2 || !is_in_roster(node, 2, 2));
+  return interrupted;
+}
+
 bool a_log_writer_is_killed_when_ranks_return(uint64_t at) {
   Job job(kRanks);
   Node& node = *job.node;
@@ -262,6 +304,14 @@ int main() {
   uint64_t steps = 0;
   while (a_log_writer_is_killed(steps)) ++steps;
   std::printf("a log writer killed at each of %lu stores\n", steps);
+  CHECK(steps > 10);
+  steps = 0;
+  while (a_loop_ends_while_others_are_to_leave(steps)) ++steps;
+  std::printf("a loop ended at each of %lu steps\n", steps);
+  CHECK(steps > 10);
+  steps = 0;
+  while (a_rank_is_on_its_way_while_another_returns(steps)) ++steps;
+  std::printf("a rank began to return at each of %lu\n", steps);
   CHECK(steps > 10);
   steps = 0;
   while (a_log_writer_is_killed_when_ranks_return(steps)) ++steps;
