@@ -186,6 +186,8 @@ def _build_horovod(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     if options.numa is not None:
+        if options.hosts is not None:
+            raise HvdFtError("-H is for a job's hosts and --numa for this one: give one of them")
         return _check_numa(options.numa)
     from hvd_ft.check.self_check import check_installation
 

@@ -103,15 +103,13 @@ def choose_endpoints(
     """
     why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else lack
     why = why or (few_cpus if asked == "auto" else "")
-    possible = connections_of(available)
-    if not why and possible == 0:
-        why = f"MPI was started with {available} endpoints, and {endpoints_for(1)} are needed"
     if why:
         return Endpoints(True, 1, why)
+    possible = connections_of(available)
     if connections > possible:
         needed = endpoints_for(connections)
         why = f"MPI was started with {available} endpoints, and {needed} are needed"
-    return Endpoints(False, min(connections, possible), why)
+    return Endpoints(possible == 0, max(min(connections, possible), 1), why)
 
 
 def why_few_cpus(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from hvd_ft.check.mpis import mpis_in_path
 from hvd_ft.check.numa_advice import advice
 from hvd_ft.check.placed import WORKER, Placed, look
+from hvd_ft.errors import HvdFtError
 from hvd_ft.job.binding import asked_binding
 from hvd_ft.job.running import find_job, running_jobs
 from hvd_ft.job.settings import Settings
@@ -48,7 +49,13 @@ def check_numa(job: str, console: Console) -> list[str]:
     environ: Mapping[str, str] = os.environ
     jobs = running_jobs(Settings.from_env(os.environ).arena_dir)
     if job or len(jobs) == 1:
-        processes = look(find_job(job or None))
+        directory = find_job(job or None)
+        processes = look(directory)
+        if not processes:
+            raise HvdFtError(
+                f"no process of the job in {directory} can be seen: run this as its user, on its "
+                "host, while it runs"
+            )
         environ = next((p.environ for p in processes if p.role != WORKER), environ)
         of_job = Settings.from_env(environ)
         line(f"the job: {asked_text(of_job.bind_to, of_job.map_by, environ)}")

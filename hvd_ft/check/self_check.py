@@ -33,8 +33,7 @@ def check_installation(say: Callable[[str], None]) -> list[str]:
         try:
             say(f"{name}: {check()}")
         except HvdFtError as error:
-            if str(error) not in wrong:  # a bad setting stops several checks
-                wrong.append(str(error))
+            wrong.append(str(error))
 
     for name, check in CHECKS.items():
         look(name, check)

@@ -61,7 +61,8 @@ def split_threads(environ: Mapping[str, str]) -> dict[str, str]:
     Args:
         environ: The user's settings.
     """
-    needed = endpoints_for(Settings.from_env(environ).connections)
+    # Alone: other settings may wait for what the command line gives.
+    needed = endpoints_for(Settings.alone(environ, "connections"))
     return split_into(1 if why_no_endpoints(environ) else needed)
 
 
@@ -86,39 +87,43 @@ def small_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in _SMALL_ENDPOINTS.items() if name not in environ}
 
 
-def mpi_environment(one_host: bool = True) -> dict[str, str]:
+def mpi_environment(
+    one_host: bool = True, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Returns the variables that mpirun and the agents need: the user sources no script.
 
     Args:
         one_host: Whether all ranks run on this host.
+        environ: What a job is given; None: `os.environ`.
 
     Returns:
-        Variables to put on top of `os.environ`.
+        Variables to put on top of it.
 
     Raises:
         HvdFtError: Intel MPI is absent.
     """
     root = mpi_root()
+    environ = os.environ if environ is None else environ
     return {
         "I_MPI_ROOT": str(root),
-        "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", os.environ.get("PATH"))),
+        "PATH": _before(f"{sys.prefix}/bin", _before(f"{root}/bin", environ.get("PATH"))),
         # Lets a Horovod that was built against an Intel MPI outside the environment find it.
-        "LD_LIBRARY_PATH": _before(f"{root}/lib", os.environ.get("LD_LIBRARY_PATH")),
-        **(_ONE_HOST if one_host else _network()),
-        **split_threads(os.environ),
+        "LD_LIBRARY_PATH": _before(f"{root}/lib", environ.get("LD_LIBRARY_PATH")),
+        **(_ONE_HOST if one_host else _network(environ)),
+        **split_threads(environ),
         # An agent that waits in MPI would poll, and so take a whole CPU from the workers
         # (I_MPI_WAIT_MODE has no effect with split threads) ...
         "I_MPI_THREAD_YIELD": "3",
         # ... and pass its own CPU mask on to its worker, which hvd_ft binds itself.
         "I_MPI_PIN": "0",
-        "HOROVOD_FT_BIND_TO": asked_binding(os.environ),
+        "HOROVOD_FT_BIND_TO": asked_binding(environ),
     }
 
 
-def _network() -> dict[str, str]:
-    provider = choose_provider(os.environ, fast_devices())
+def _network(environ: Mapping[str, str]) -> dict[str, str]:
+    provider = choose_provider(environ, fast_devices())
     chosen = {"FI_PROVIDER": provider.name} if provider.name else {}
-    return chosen | small_endpoints({**os.environ, **chosen})
+    return chosen | small_endpoints({**environ, **chosen})
 
 
 def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:

@@ -60,6 +60,8 @@ def why_no_endpoints(environ: Mapping[str, str]) -> str:
         environ: the user's.
     """
     for variable in _VARIABLES:
-        if _WITHOUT_ENDPOINTS in re.split(r"[^\w.-]+", environ.get(variable, "")):
+        value = environ.get(variable, "")
+        excluded = value.startswith("^")  # libfabric's "all but"
+        if not excluded and _WITHOUT_ENDPOINTS in re.split(r"[^\w.-]+", value):
             return f"the provider {_WITHOUT_ENDPOINTS} of {variable} has none for threads"
     return ""

@@ -32,7 +32,7 @@ def find_job(job: str | None) -> str:
         raise HvdFtError(
             f"there is no job {job}: {directory} has no node.arena; it is there while the job runs"
         )
-    return directory
+    return os.path.realpath(directory)
 
 
 def running_jobs(arena_dir: str) -> list[str]:

@@ -386,6 +386,16 @@ class Settings:
         check_order(settings)
         return settings
 
+    @classmethod
+    def alone(cls, env: Mapping[str, str], name: str) -> Any:
+        """Reads one setting, without a look at what depends on it.
+
+        Raises:
+            HvdFtError: its value is not allowed.
+        """
+        [setting] = (each for each in fields(cls) if each.name == name)
+        return setting.metadata["read"](env, variable(setting), setting.default)
+
     def since(self, rank: int) -> int:
         """Returns the epoch in which the host of a rank took its place in the job."""
         if self.members is None or rank >= self.members.size:

@@ -157,6 +157,11 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     return dict(settings)
 
 
+def is_set(name: str, environ: Mapping[str, str]) -> bool:
+    """Returns whether the user has set what a file may set, by this variable or one like it."""
+    return any(environ.get(each) for each in (name, *TUNABLE[name]))
+
+
 def default_path(hosts: Sequence[str], environ: Mapping[str, str]) -> str:
     """Returns where the file for some hosts lies if the user says nothing.
 

@@ -39,11 +39,11 @@ def change_in_place(
     taken = members.fitting(change.added) if change.added else None
     if taken is None:
         return Done.NO
-    ranks = [rank for number in taken for rank in members.members.places[number].ranks]
-    left = {job.left(rank) for rank in ranks}
-    if Left.FOR_GOOD in left:
+    found = {at: {job.left(rank) for rank in members.members.places[at].ranks} for at in taken}
+    if any(Left.FOR_GOOD in each for each in found.values()):
         return Done.NO
-    if left != {Left.MAY_RETURN} or not members.refill(taken, hosts):
+    left = [at for at, each in found.items() if each == {Left.MAY_RETURN}]
+    if not members.refill(taken, left, hosts):
         return Done.NOT_YET
     resizing.joined(change.added)
     return Done.YES

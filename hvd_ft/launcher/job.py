@@ -106,16 +106,17 @@ def job_environment(job: Job) -> dict[str, str]:
 
 def plain_environment(job: Job) -> dict[str, str]:
     """Returns the environment of a job's processes that may listen anywhere."""
-    environment = mpi_environment(one_host=job.machine_file is None)
+    asked = {**os.environ, **job.given}
+    environment = mpi_environment(job.machine_file is None, asked)
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, **job.given, "HOROVOD_FT_JOB": job.id}
+    own = {**environment, **topology, "HOROVOD_FT_JOB": job.id}
     settings = job_settings(job)
     interface = settings.interface
     named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
     if settings.ports and job.machine_file is not None:
         named |= settings.ports.of_mpi()
     by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
-    given = {name: value for name, value in os.environ.items() if name != _HOST_FILE}
+    given = {name: value for name, value in asked.items() if name != _HOST_FILE}
     return {**named, **by, **_SLURM, **given, **own}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from hvd_ft.launcher.autotune_flags import autotune_environment
 from hvd_ft.launcher.host_names import check_known
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing_flags import limits, resizes
+from hvd_ft.launcher.tuning import Found, find
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Placed:
         hosts: In the order of their ranks; none: all ranks are on this host.
         spare_hosts: As of `Job`.
         bootstrap: As of `Job`.
+        tuned: Settings that hvdft tune has found for there, by environment variable.
         lines: For the user: how it came to this.
     """
 
@@ -34,11 +36,12 @@ class Placed:
     hosts: Sequence[Host]
     spare_hosts: Sequence[Host]
     bootstrap: str | None
+    tuned: Mapping[str, str]
     lines: Sequence[str]
 
 
 def placed(options: argparse.Namespace) -> Placed:
-    """Finds where the job of these flags is to run, and takes the settings tuned for there.
+    """Finds where the job of these flags is to run, and the settings tuned for there.
 
     Raises:
         HvdFtError: There is no such place.
@@ -50,14 +53,14 @@ def placed(options: argparse.Namespace) -> Placed:
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
     environ = {**bootstrap, **os.environ}
     check_known(hosts, environ)
-    tuned = _take_tuning(options, hosts, place.size)
+    tuned = _tuned(options, hosts, place.size)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
         from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 
         spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, place.size, environ)
-    lines = [line for line in (tuned, place.why, reordered) if line]
-    return Placed(place.size, hosts, spare_hosts, place.bootstrap, lines)
+    lines = [line for line in (tuned.line, place.why, reordered) if line]
+    return Placed(place.size, hosts, spare_hosts, place.bootstrap, tuned.settings, lines)
 
 
 def job_of(
@@ -94,7 +97,13 @@ def job_of(
         may_shrink=resizes(options),
         least_in_place=limits(options).least if options.in_place else None,
         bootstrap=place.bootstrap,
-        given={**checkpoints, **_network(options), **_binding(options), **autotune},
+        given={
+            **place.tuned,
+            **checkpoints,
+            **_network(options),
+            **_binding(options),
+            **autotune,
+        },
         **earlier,
     )
 
@@ -104,22 +113,14 @@ def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
     return ((), "") if text is None else host_order(parse_hosts(text, size), size)
 
 
-def _take_tuning(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> str:
-    """Sets what hvdft tune has found for these hosts; what the user has set stays.
-
-    Returns:
-        What is to be said about it.
-    """
+def _tuned(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> Found:
+    """Returns what hvdft tune has found for these hosts; what the user has set stays."""
     if options.host_discovery_script is not None:
-        return ""  # the hosts are not known yet
-    from hvd_ft.launcher import tuning
-
-    # By flags, which come before the environment.
-    by_flags = {"HOROVOD_FT_TOPOLOGY": options.topology, "FI_TCP_IFACE": options.network_interface}
-    user = {**os.environ, **{name: value for name, value in by_flags.items() if value}}
-    found = tuning.find(options.tuning, hosts, size, user)
-    os.environ.update(found.settings)
-    return found.line
+        return Found()  # the hosts are not known yet
+    by_flags = {**_network(options), **_binding(options)}
+    if options.topology:
+        by_flags["HOROVOD_FT_TOPOLOGY"] = options.topology
+    return find(options.tuning, hosts, size, {**os.environ, **by_flags})
 
 
 def _network(options: argparse.Namespace) -> dict[str, str]:

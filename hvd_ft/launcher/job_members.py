@@ -185,14 +185,15 @@ class JobMembers:
         """Returns which places these hosts can take in the running job; None: not for all."""
         return self.rule.fitting(hosts) if self._job.least_in_place is not None else None
 
-    def refill(self, taken: Mapping[int, str], hosts: HostWatch) -> bool:
+    def refill(self, taken: Mapping[int, str], left: Collection[int], hosts: HostWatch) -> bool:
         """Has hosts take places whose ranks have left; returns whether they have.
 
         Args:
             taken: the host of each place.
+            left: places whose ranks have all left.
             hosts: the watch over the job's.
         """
-        rule = self.rule.refill(taken, taken) if self._leads() else self.rule
+        rule = self.rule.refill(taken, left) if self._leads() else self.rule
         if rule is self.rule:
             return False
         self.rule = rule

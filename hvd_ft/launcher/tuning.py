@@ -11,7 +11,7 @@ from hvd_ft.install.fabric import choose_provider, fast_devices
 from hvd_ft.install.horovod_source import version_of
 from hvd_ft.job import tuning_file
 from hvd_ft.job.hosts import Host
-from hvd_ft.job.tuning_file import OFF, TUNABLE, Place
+from hvd_ft.job.tuning_file import OFF, Place, is_set
 from hvd_ft.launcher.host_names import all_here, is_this_host
 
 VARIABLE = "HOROVOD_FT_TUNING_FILE"
@@ -78,7 +78,7 @@ def find(given: str | None, hosts: Sequence[Host], size: int, environ: Mapping[s
         return Found(line=f"{error}; going on without it")
     if why := tuning.place.why_not(here):
         return Found(line=f"the tuning file {path} does not fit ({why}); going on without it")
-    theirs = [name for name in tuning.settings if _is_set(name, environ)]
+    theirs = [name for name in tuning.settings if is_set(name, environ)]
     ours = {name: value for name, value in tuning.settings.items() if name not in theirs}
     words = ", ".join(f"{name}={value}" for name, value in ours.items()) or "nothing"
     stay = f"; {', '.join(theirs)}: as you have set it" if theirs else ""
@@ -92,7 +92,3 @@ def describe(change: float) -> str:
     if abs(change) < 0.005:
         return "as fast as the defaults"
     return f"{abs(change):.0%} {'less' if change < 0 else 'more'} time than with the defaults"
-
-
-def _is_set(name: str, environ: Mapping[str, str]) -> bool:
-    return any(environ.get(each) for each in (name, *TUNABLE[name]))

@@ -4,6 +4,7 @@ import argparse
 import math
 
 from hvd_ft.job.hosts import Host, parse_hosts
+from hvd_ft.job.ring_order import host_order
 from hvd_ft.launcher.host_names import all_here
 from hvd_ft.system.byte_size import parse_bytes
 
@@ -40,10 +41,10 @@ def positive(text: str) -> float:
 
 
 def hosts_of(text: str | None, size: int) -> tuple[Host, ...]:
-    """Returns the hosts of -H; none if all ranks are on this one.
+    """Returns the hosts of -H, each once, as hvdft run orders them; none: all ranks are here.
 
     Raises:
         HvdFtError: They cannot be read, or have too few slots.
     """
-    hosts = parse_hosts(text, size) if text is not None else ()
+    hosts = host_order(parse_hosts(text, size), size)[0] if text is not None else ()
     return () if all_here(hosts) else hosts

@@ -27,7 +27,6 @@ from hvd_ft.tune import referee
 SHARED, ENDPOINTS = "one endpoint", "endpoints"
 SIDES = (SHARED, ENDPOINTS)
 OURS, REFEREE = "hvdft", "IMB-MT"
-FABRICS = ("shm", "ofi")
 START_SECONDS = 120.0  # a job that takes so much longer than its measurements hangs
 _SLOWER = 20  # a measurement takes at most so many times what it is meant to
 _RANKS = 2
@@ -39,7 +38,7 @@ class Plan:
 
     Attributes:
         hosts: Of the two ranks, one each; none: both on this host.
-        fabric: Of `FABRICS`: shared memory, or the network.
+        fabric: `shm`, shared memory; or `ofi`, the network.
         sizes: Bytes of a message.
         threads: Numbers of threads.
         rounds: Of each side.

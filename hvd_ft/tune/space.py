@@ -14,7 +14,7 @@ from hvd_ft.install.fabric import choose_provider, fast_devices
 from hvd_ft.job.binding import BIND_TO, asked_binding
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.settings import ENDPOINT_CHOICES, TOPOLOGIES
-from hvd_ft.job.tuning_file import TUNABLE
+from hvd_ft.job.tuning_file import is_set
 from hvd_ft.tune.search import Knob
 
 # Of those that libfabric offers, the ones between hosts over which Intel MPI can run alone. `mlx`
@@ -34,6 +34,7 @@ class Machine:
         most_ranks: On one host.
         providers: Of libfabric, on this host.
         interfaces: Of this host, but loopback.
+        provider: Of libfabric, if nobody sets it; "": MPI's own choice.
         environ: The user's: what it sets is not tried.
     """
 
@@ -41,6 +42,7 @@ class Machine:
     most_ranks: int
     providers: Sequence[str]
     interfaces: Sequence[str]
+    provider: str
     environ: Mapping[str, str]
 
 
@@ -57,6 +59,7 @@ def look(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Machin
         max([*used, 1]) if hosts else size,
         _providers() if hosts else (),
         _interfaces() if hosts else (),
+        choose_provider(environ, fast_devices()).name or "",
         environ,
     )
 
@@ -67,7 +70,7 @@ def knobs(machine: Machine) -> list[Knob]:
     The first ones matter most: a search that runs out of time has tried them.
     """
     between = machine.members > 1
-    provider = choose_provider(machine.environ, fast_devices()).name or ""
+    provider = machine.provider
     found = [
         _knob("provider", "FI_PROVIDER", _first(provider, machine.providers), provider),
         _knob("interface", "FI_TCP_IFACE", _first("", machine.interfaces), ""),
@@ -96,13 +99,10 @@ def knobs(machine: Machine) -> list[Knob]:
     return [
         knob
         for knob in found
-        if matters[knob.name] and len(knob.values) > 1 and not is_fixed(knob, machine.environ)
+        if matters[knob.name]
+        and len(knob.values) > 1
+        and not is_set(knob.variable, machine.environ)
     ]
-
-
-def is_fixed(knob: Knob, environ: Mapping[str, str]) -> bool:
-    """Returns whether the user has set a knob."""
-    return any(environ.get(name) for name in (knob.variable, *TUNABLE[knob.variable]))
 
 
 def _knob(name: str, variable: str, values: Sequence[str], default: str) -> Knob:

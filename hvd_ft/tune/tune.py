@@ -86,20 +86,15 @@ class Sides:
         """Returns the jobs of these points; ends those of others, starts those that lack.
 
         Raises:
-            HvdFtError: The last point's job does not start, or another one's.
+            HvdFtError: One of the jobs does not start.
         """
-        wanted = {tuple(sorted(self._variables(point).items())): point for point in points}
-        for key in [key for key in self._running if key not in wanted]:
+        keys = [tuple(sorted(self._variables(point).items())) for point in points]
+        for key in self._running.keys() - set(keys):
             self._running.pop(key).end()
-        for key, point in wanted.items():
+        for key in keys:
             if key not in self._running:
-                self._running[key] = self._start(self._variables(point))
-        return [self._running[tuple(sorted(self._variables(point).items()))] for point in points]
-
-    def drop(self, point: Point) -> None:
-        """Ends the job of a point."""
-        if side := self._running.pop(tuple(sorted(self._variables(point).items())), None):
-            side.end()
+                self._running[key] = self._start(dict(key))
+        return [self._running[key] for key in keys]
 
     def end(self) -> None:
         """Ends all."""
@@ -194,7 +189,7 @@ def _search(plan: Plan, search: Search, sides: Sides, show: Callable[[str], None
             pair = sides.of(question.incumbent, question.challenger)
             present, tried = take_turns(pair, plan.sizes, rounds)
         except HvdFtError as error:
-            sides.drop(question.challenger)
+            sides.end()  # either may still be at what it was asked
             sides.of(question.incumbent)[0].measure(plan.sizes)  # raises if that is what failed
             search.tell_failure(str(error))
         else:

@@ -69,8 +69,8 @@ def begin(worker: Worker, number: int, step: int) -> bool:
     worker.await_quiet()
     if _begin is None or not _begin(number):
         raise HvdFtError(
-            "ranks are to leave the job, but Horovod was shut down: call hvd.init() before the "
-            "training loop, and hvd.shutdown() after it"
+            "the ranks of the job change here, but Horovod was shut down: call hvd.init() before "
+            "the training loop, and hvd.shutdown() after it"
         )
     present = worker.present(number)
     if worker.rank not in present:
@@ -81,7 +81,7 @@ def begin(worker: Worker, number: int, step: int) -> bool:
         back = _named(_back(worker, number), "returned")
         say(
             f"from step {step} on the job has {len(present)} ranks instead of {len(before)}: "
-            f"{left or back}"
+            f"{'; '.join(filter(None, (left, back)))}"
         )
     return True
 
@@ -105,7 +105,8 @@ def hand_over(worker: Worker, number: int, contents: Callable[[], Contents]) -> 
         number: of the roster.
         contents: returns the state of this boundary.
     """
-    if _broadcast is not None and _back(worker, number):
+    if _back(worker, number):
+        assert _broadcast is not None  # it comes with what `begin` has called
         _broadcast(b"".join(encode(*contents())) if worker.rank == 0 else b"")
 
 

@@ -14,6 +14,7 @@ from hvd_ft.check.mpis import mpis_in_path
 from hvd_ft.check.numa import megabytes, processes_table, spans, topology_table
 from hvd_ft.check.numa_advice import advice
 from hvd_ft.check.placed import AGENT, WORKER, Placed
+from hvd_ft.job.running import find_job
 from hvd_ft.system.process_placement import Thread
 
 MIB = 1 << 20
@@ -184,6 +185,26 @@ def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path, topology: str) -> No
     assert not [row for row in rows if row[1:2] == ["worker"] and row[-1] == "-"]  # maps the arena
     leaders = [row[0] for row in rows if row[0:1] and row[0].startswith("hvdft-")]
     assert bool(leaders) == (topology == "flat")
+
+
+def test_a_job_may_be_named_by_a_link(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/node.arena").touch()
+    (tmp_path / "link").symlink_to("job")
+    assert find_job(str(tmp_path / "link")) == str(tmp_path.resolve() / "job")
+    ended = run_hvdft(["check", "--numa", str(tmp_path / "link")])
+    assert (ended.code, ended.err) == (
+        2,
+        f"hvdft: no process of the job in {tmp_path.resolve()}/job can be seen: run this as its "
+        "user, on its host, while it runs\n",
+    )
+
+
+def test_it_is_for_this_host(run_hvdft: RunHvdft) -> None:
+    ended = run_hvdft(["check", "--numa", "-H", "a:2"])
+    assert (ended.code, ended.err) == (
+        2, "hvdft: -H is for a job's hosts and --numa for this one: give one of them\n",
+    )  # fmt: skip
 
 
 def test_without_a_job(run_hvdft: RunHvdft) -> None:

@@ -236,6 +236,10 @@ void words() {
   CHECK(loop_waited_in(waits_in(63)) == 63 && waits_in(0) != kReturns);
   CHECK(!is_past(loops_begun(2), 2) && is_past(loops_ended(2), 2) && is_past(loops_begun(3), 2));
   CHECK(!is_past(loops_ended(1), 2));
+  CHECK(latest_loop(0) == -1 && latest_loop(loops_begun(2)) == 2 &&
+        latest_loop(loops_ended(2)) == 2);
+  CHECK(may_return(loops_ended(2), loops_begun(2)) && !may_return(loops_ended(2), loops_ended(2)));
+  CHECK(!may_return(loops_begun(2), loops_begun(2)) && !may_return(loops_ended(1), loops_begun(2)));
   CHECK(begins_roster(pack_mark(6, 1), 1, 6) && !begins_roster(pack_mark(6, 1), 2, 6));
   CHECK(!begins_roster(pack_mark(6, 1), 1, 5) && begins_roster(pack_mark(6, -1), 2, 6));
 }

@@ -35,6 +35,7 @@ def test_the_choice(
         ({}, "1", True),
         ({"FI_PROVIDER": "tcp"}, "1", True),
         ({"FI_PROVIDER": "mlx5"}, "1", True),
+        ({"FI_PROVIDER": "^mlx"}, "1", True),
         ({"FI_PROVIDER": "mlx"}, "0", False),
         ({"I_MPI_OFI_PROVIDER": "tcp,mlx"}, "0", False),
     ],

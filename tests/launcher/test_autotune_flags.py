@@ -34,7 +34,7 @@ def test_they_become_horovods_variables() -> None:
 
 
 def test_the_job_gets_them_before_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda **_: {"PATH": ""})
+    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda *_: {"PATH": ""})
     monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
     job = Job(2, ["true"], given=given("--no-autotune"))
     assert plain_environment(job)["HOROVOD_AUTOTUNE"] == "0"

@@ -24,7 +24,9 @@ class Made:
             members=Membership.parse("1;n0:2@0,n0:2@1-,n2:2@0"),
             withdraw=lambda names: may_withdraw,
             fitting=lambda hosts: {1: "n3"} if fits else None,
-            refill=lambda taken, hosts: not self.told.append(taken),
+            refill=lambda taken, left, hosts: (
+                set(taken) <= set(left) and not self.told.append(taken)
+            ),
         )
         self.resizing: Any = SimpleNamespace(
             left=lambda names, lost: self.told.append((*names, lost)),

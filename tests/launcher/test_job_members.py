@@ -319,7 +319,7 @@ def test_in_place_ranks_return_on_a_host_that_is_found(said: list[str]) -> None:
     assert members.withdraw(["n1"])
     taken = members.fitting([Host("n3", 2)])
     assert taken == {1: "n3"} and members.fitting([Host("n3", 1)]) is None
-    assert members.refill(taken, made.watch)
+    assert members.refill(taken, [*taken], made.watch)
     assert said == ["ranks 2-3 return to the job on host n3 (epoch 2)"]
     assert made.forgotten == ["n1/2"] and made.lines.hosts == NEW
     assert members.environment()["HOROVOD_FT_MEMBERS"] == "2;n0:2@0,n3:2@2"
@@ -334,5 +334,5 @@ def test_in_place_ranks_return_on_a_host_that_is_found(said: list[str]) -> None:
 def test_they_do_not_where_another_launcher_leads_or_ranks_do_not_leave() -> None:
     led = SimpleNamespace(holds=lambda: False, found=None)
     made = Made(leader=led, may_shrink=True, least_in_place=2)
-    assert not made.members.refill({1: "n3"}, made.watch)
+    assert not made.members.refill({1: "n3"}, [1], made.watch)
     assert Made(may_shrink=True).members.fitting([]) is None

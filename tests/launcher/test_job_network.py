@@ -3,6 +3,7 @@
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import split_threads
 from hvd_ft.job.ports import Ports
 from hvd_ft.launcher import job as module
 from hvd_ft.launcher.job import Job, job_environment, job_settings, network_of
@@ -39,6 +40,16 @@ def test_flags_go_to_the_launcher_to_hydra_and_to_mpi() -> None:
 def test_the_users_own_range_of_mpi_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I_MPI_PORT_RANGE", "5000:5009")
     assert job_environment(job(**GIVEN))["I_MPI_PORT_RANGE"] == "5000:5009"
+
+
+def test_settings_may_need_what_a_flag_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_FT_GRACE_SECONDS", "30")
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_CHECKPOINT_DIR"):
+        job_environment(job())
+    given = {"HOROVOD_FT_CHECKPOINT_DIR": "/c", "HOROVOD_FT_CONNECTIONS": "4"}
+    environment = job_environment(job(**given))
+    assert given.items() <= environment.items()
+    assert environment["I_MPI_THREAD_MAX"] == split_threads(given)["I_MPI_THREAD_MAX"]
 
 
 def test_a_job_on_one_host_needs_no_ports() -> None:

@@ -24,7 +24,7 @@ def mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMpirun:
     monkeypatch.setenv("HOROVOD_FT_ARENA_DIR", str(arenas))
     monkeypatch.setenv("OUT", str(tmp_path / "out"))
     path = f"{tmp_path}:{os.environ['PATH']}"
-    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda **_: {"PATH": path})
+    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda *_: {"PATH": path})
     monkeypatch.setattr("hvd_ft.launcher.job.check_environment", lambda: None)
 
     def make(script: str) -> None:
@@ -181,7 +181,7 @@ def test_the_code_is_what_shims_tell_of_the_job(
 def test_without_intel_mpi_nothing_is_started(
     mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda **_: {"PATH": str(tmp_path)})
+    monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda *_: {"PATH": str(tmp_path)})
     with pytest.raises(HvdFtError, match=r"mpiexec\.hydra is not in PATH; run: pip install"):
         launch(Job(1, JOB_COMMAND))
 

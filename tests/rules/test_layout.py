@@ -57,7 +57,7 @@ MAY_INCLUDE = {
     "oplog": "arena protocol base include",
     "replication": "oplog arena protocol base include",
     "agent": "oplog arena base include",
-    "observer": "arena include",
+    "observer": "arena include protocol",
     "preload": "",
     "mpi": "replication oplog arena protocol base include",
 }

@@ -27,13 +27,15 @@ provider: shm
 
 
 def names(
+    *,
     members: int = 2,
     most_ranks: int = 4,
     providers: Sequence[str] = ("tcp",),
     interfaces: Sequence[str] = ("eth0",),
+    provider: str = "tcp",
     environ: Mapping[str, str] | None = None,
 ) -> list[str]:
-    machine = Machine(members, most_ranks, providers, interfaces, environ or {})
+    machine = Machine(members, most_ranks, providers, interfaces, provider, environ or {})
     return [knob.name for knob in space.knobs(machine)]
 
 
@@ -49,7 +51,7 @@ def test_what_can_matter_is_tried() -> None:
     assert names(members=1) == ["topology", "binding"]
     assert names(providers=("tcp", "psm3")) == ["provider", "topology", *between]
     assert names(interfaces=("eth0", "ib0")) == ["interface", "topology", *between]
-    assert "interface" not in names(interfaces=("eth0", "ib0"), environ={"FI_PROVIDER": "psm3"})
+    assert "interface" not in names(interfaces=("eth0", "ib0"), provider="psm3")
 
 
 def test_what_the_user_has_set_is_not_tried() -> None:
@@ -60,7 +62,7 @@ def test_what_the_user_has_set_is_not_tried() -> None:
 
 
 def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> None:
-    machine = Machine(2, 4, ("tcp", "verbs;ofi_rxm"), ("eth0", "ib0"), {})
+    machine = Machine(2, 4, ("tcp", "verbs;ofi_rxm"), ("eth0", "ib0"), "tcp", {})
     knobs = space.knobs(machine)
     assert [knob.variable for knob in knobs] == [
         *("FI_PROVIDER", "FI_TCP_IFACE", "HOROVOD_FT_TOPOLOGY", "HOROVOD_FT_ENDPOINTS"),
@@ -80,7 +82,8 @@ def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> Non
 def test_defaults_are_those_of_the_settings() -> None:
     from hvd_ft.job.settings import Settings
 
-    numbers = {knob.variable: knob.default for knob in space.knobs(Machine(2, 4, (), (), {}))}
+    machine = Machine(2, 4, (), (), "tcp", {})
+    numbers = {knob.variable: knob.default for knob in space.knobs(machine)}
     defaults, given = Settings(), Settings.from_env(numbers)
     for name in (
         *("topology", "endpoints", "ring_segment_bytes", "gather_bytes"),

@@ -14,6 +14,7 @@ from hvd_ft.job import tuning_file
 from hvd_ft.job.hosts import Host
 from hvd_ft.tune import tune as tune_module
 from hvd_ft.tune import tune_output
+from hvd_ft.tune.flags import hosts_of
 from hvd_ft.tune.search import Knob
 from hvd_ft.tune.tune import CHECK_ROUNDS, Plan, tune
 from hvd_ft.tune.worker import in_a_row
@@ -155,6 +156,11 @@ def test_when_the_time_is_over_what_is_known_is_taken(jobs: Callable[[Speed], Jo
     out_of_time = Plan((), 4, [4096], 0.0, [BINDING, GATHER])
     result = tune(out_of_time, lambda _: None)
     assert not result.in_time and result.tuning.settings == {}
+
+
+def test_hosts_are_ordered_as_for_a_job() -> None:
+    assert hosts_of("a:1,b:1,a:1", 3) == (Host("a", 2), Host("b", 1))
+    assert hosts_of("localhost:2", 2) == hosts_of(None, 2) == ()
 
 
 def test_rounds_are_compared_by_ratios_of_sizes() -> None:

@@ -106,10 +106,12 @@ void hvdft_agent_failed(hvdft_agent* agent, int status) {
 }
 
 void hvdft_agent_done(hvdft_agent* agent, int status) {
+  // Before the state: who sees that all are done writes the end of the report.
+  agent->event(HVDFT_EV_DONE, static_cast<uint32_t>(status));
   agent->take_over_dead(HVDFT_DONE);
   agent->node().notify_log_writer();  // if it has left, the log may be truncatable now
   notify(agent->node().header().snapshot_doorbell);
-  agent->event(HVDFT_EV_DONE, static_cast<uint32_t>(status));
+  notify(agent->node().header().event_doorbell);
 }
 
 void hvdft_agent_fatal(hvdft_agent* agent, int exit_code, const char* message) {

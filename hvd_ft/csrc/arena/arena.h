@@ -62,6 +62,12 @@ class Node {
     uint64_t members = record.op.ablated != 0 ? 1 : file_.nodes;
     return {members, record.heap_bytes(), record.op.ring_segment, record.op.gathered != 0};
   }
+  // Of the note of this kind with this number: its id + 1; 0: there is none.
+  uint64_t note(uint32_t kind, uint64_t number) const {
+    if (!is_note(kind) || number >= HVDFT_NOTES) return 0;
+    uint64_t entry = header().notes[note_kind(kind)][number].load(std::memory_order_acquire);
+    return entry <= header().log_length.load(std::memory_order_acquire) ? entry : 0;
+  }
   uint64_t limit() const { return file_.limit_bytes; }
   const std::string& dir() const { return dir_; }
   EventList events() const {

@@ -196,9 +196,11 @@ struct LeaveRequest {
 };
 
 // By an op's kind: whether it is a note; the number of the kind among those of notes.
-constexpr uint32_t kNoteKinds = HVDFT_TUNED - HVDFT_REQUESTS + 1;
-constexpr bool is_note(uint32_t kind) { return kind >= HVDFT_REQUESTS && kind <= HVDFT_TUNED; }
-constexpr uint32_t note_kind(uint32_t kind) { return kind - HVDFT_REQUESTS; }
+constexpr uint32_t kNoteKinds = HVDFT_LAST_NOTE - HVDFT_FIRST_NOTE + 1;
+constexpr bool is_note(uint32_t kind) {
+  return kind >= HVDFT_FIRST_NOTE && kind <= HVDFT_LAST_NOTE;
+}
+constexpr uint32_t note_kind(uint32_t kind) { return kind - HVDFT_FIRST_NOTE; }
 
 struct NodeHeader {
   FileHeader file;

@@ -32,7 +32,7 @@ int bind(int fd, int flags, uint64_t offset, uint64_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE | flags, fd,
                     static_cast<off_t>(offset));
   if (data == MAP_FAILED) return errno;
-  // Linux takes the number of bits as one more than it is.
+  // Linux reads one bit fewer than it is told.
   long code = syscall(SYS_mbind, data, bytes, policy.mode, policy.nodes, kMaxNodes + 1, 0);
   int error = code == 0 ? 0 : errno;
   munmap(data, bytes);
@@ -55,16 +55,15 @@ int hvdft_place_files(const int* nodes, int count) {
   policy = {};
   if (count == 0) return HVDFT_OK;
   policy.mode = count == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE;
-  int error = 0;
   for (int i = 0; i < count; ++i) {
     if (nodes[i] < 0 || nodes[i] >= kMaxNodes) {
-      error = EINVAL;
-    } else {
-      policy.nodes[nodes[i] / kBits] |= 1UL << nodes[i] % kBits;
+      policy = {};
+      return fail(HVDFT_EINVAL, "there is no NUMA node %d; see numactl -H", nodes[i]);
     }
+    policy.nodes[nodes[i] / kBits] |= 1UL << nodes[i] % kBits;
   }
   // Memory that is shared without a file is a file in memory as well.
-  if (error == 0) error = bind(-1, MAP_ANONYMOUS, 0, static_cast<uint64_t>(getpagesize()));
+  int error = bind(-1, MAP_ANONYMOUS, 0, static_cast<uint64_t>(getpagesize()));
   if (error == 0) return HVDFT_OK;
   policy = {};
   return fail(HVDFT_ESYS,

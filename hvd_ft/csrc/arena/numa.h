@@ -9,8 +9,8 @@
 
 namespace hvdft {
 
-// Gives a new file of this size the place that hvdft_place_files() has set. It says whether that is
-// possible; here it is not checked again.
+// Gives a new file of this size the place that hvdft_place_files() has set. A failure is ignored:
+// that function has tried it already, and reported it.
 void place_file(int fd, uint64_t bytes);
 
 }  // namespace hvdft

@@ -50,7 +50,7 @@ struct FtNote {
 
 // Whether the op is a note, and so no rank's.
 inline bool FtIsNote(const hvdft_record& record) {
-  return record.kind == HVDFT_REQUESTS || record.kind == HVDFT_TUNED;
+  return record.kind >= HVDFT_FIRST_NOTE && record.kind <= HVDFT_LAST_NOTE;
 }
 
 } // namespace common

@@ -91,13 +91,13 @@ void FtController::SetRanks(std::vector<int> places, const std::vector<int>& pre
 
 // Another set than the global one ends with its first rank that leaves.
 void FtController::Follow(const std::vector<int>& present) {
+  if (lost_ >= 0) {
+    return; // it stays ended, even if that rank is back
+  }
   auto is_present = [&](int place) {
     return std::find(present.begin(), present.end(), place) != present.end();
   };
   auto lost = std::find_if_not(places_.begin(), places_.end(), is_present);
-  if (lost_ >= 0) {
-    return;
-  }
   if (process_set_ == 0) {
     SetRanks(present, present);
   } else if (lost == places_.end()) {

@@ -38,7 +38,9 @@ enum {
   HVDFT_ROSTER = 4,  // nothing to compute: it begins the roster with the number `root`
   // Notes: nothing to compute, and no rank's; see hvdft_worker_note().
   HVDFT_REQUESTS = 5,  // numbers requests, which are announced by their numbers from then on
-  HVDFT_TUNED = 6      // a parameter that autotuning has changed
+  HVDFT_TUNED = 6,     // a parameter that autotuning has changed
+  HVDFT_FIRST_NOTE = HVDFT_REQUESTS,
+  HVDFT_LAST_NOTE = HVDFT_TUNED
 };
 
 // Horovod's DataType, value for value (horovod/common/message.h).
@@ -61,7 +63,7 @@ enum { HVDFT_SUM = 0, HVDFT_MIN = 1, HVDFT_MAX = 2, HVDFT_PRODUCT = 3 };
 enum {
   HVDFT_STARTING = 0,  // incarnation 0, before it enters the negotiation
   HVDFT_RUNNING = 1,
-  HVDFT_WAITING = 2,     // in a collective that a dead rank still owes
+  HVDFT_WAITING = 2,     // blocked, in a collective or a receive, while another one is down
   HVDFT_RESTARTING = 3,  // its worker died; the next incarnation is on its way
   HVDFT_REPLAYING = 4,   // attached again, being served from the log
   HVDFT_DONE = 5         // its worker ended by itself
@@ -352,8 +354,8 @@ HVDFT_API uint64_t hvdft_worker_roster_due(int loop);
 // Where a loop begins for a rank without a snapshot of it: whether the rank has left the job, and
 // goes on in this loop, where a roster with it begins.
 HVDFT_API int hvdft_worker_returns(int loop);
-// Then: waits for that, and moves the cursor there. 1; 0 if the loop ends before: the cursor is at
-// the end of the log then, where this rank is not present. HVDFT_ESTOPPED.
+// Then: waits for that, and moves the cursor there. 1; 0 if the loop ends without it: the cursor is
+// then at the log's end, and the rank is still not in the roster. HVDFT_ESTOPPED.
 HVDFT_API int hvdft_worker_return(int loop);
 // Rank 0's worker, for a drill: asks that these ranks leave, and waits until a roster without them
 // is announced, or HVDFT_ESTOPPED. Rank r is bit r % 64 of word r / 64, of 64 words. Rank 0 stays.

@@ -45,7 +45,6 @@ typedef struct {
   // Rings that carry large arrays side by side, each with endpoints of its own: 1, but for the
   // variants ENDPOINTS and ONE_ENDPOINT. `both_ways`: every other one goes backwards.
   uint32_t rings, both_ways;
-  uint32_t reserved;
   uint64_t segment_bytes;
   // A wait in which nothing moves for so long fails, and the ring cannot be used afterwards.
   // Variants with whole chunks use MPI's blocking calls and have no timeout.

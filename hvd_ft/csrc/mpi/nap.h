@@ -7,7 +7,10 @@
 
 namespace hvdft {
 
-constexpr uint64_t kYieldNs = 50000;  // how long a thread only yields, before the first nap
+// How long a thread only yields, before the first nap: data from another core comes within this
+// time; a longer wait is for a link, or for a process without a CPU. On a busy machine a thread
+// that only yields has to wait for the time slices of all others.
+constexpr uint64_t kYieldNs = 50000;
 constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
 
 // `idle_ns`: how long nothing has moved. `waits`: something may come over MPI; otherwise only a

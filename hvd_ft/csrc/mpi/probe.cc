@@ -81,11 +81,19 @@ Probe::Result Probe::run(uint64_t bytes, uint64_t windows) {
   for (uint64_t thread = 0; thread < threads_; ++thread) {
     threads.emplace_back([&, thread] { done[thread] = exchange(thread, bytes, windows, start); });
   }
+  auto join_all = [&] {
+    start.go = true;
+    for (auto& thread : threads) thread.join();
+  };
   yield_until([&] { return start.ready.load() == threads_; });
-  char mine = 0, others = 0;
-  control_.exchange(&mine, &others, 1, 1, peer(), 0);  // the other member is ready too
-  start.go = true;
-  for (auto& thread : threads) thread.join();
+  try {
+    char mine = 0, others = 0;
+    control_.exchange(&mine, &others, 1, 1, peer(), 0);  // the other member is ready too
+  } catch (...) {
+    join_all();
+    throw;
+  }
+  join_all();
   uint64_t begin_ns = UINT64_MAX, end_ns = 0, wrong = 0;
   for (const Done& each : done) {
     if (!each.error.empty()) throw RingError(each.error);

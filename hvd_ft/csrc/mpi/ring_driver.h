@@ -7,6 +7,7 @@
 
 #include "mpi/backoff.h"
 #include "mpi/endpoint.h"
+#include "mpi/nap.h"
 
 namespace hvdft {
 
@@ -43,11 +44,6 @@ class RingDriver {
   }
 
  private:
-  // Data from another core comes within this time; a longer wait is for a link, or for a process
-  // without a CPU. On a busy machine a thread that only yields has to wait for the time slices of
-  // all others.
-  static constexpr uint64_t kYieldNs = 50000;
-
   const uint64_t timeout_ns_;
   std::atomic<bool> failed_{false};
   std::atomic<size_t> busy_{0};

@@ -5,6 +5,7 @@
 
 #include "arena/memory.h"
 #include "arena/rosters.h"
+#include "protocol/roster.h"
 
 using hvdft::Node;
 
@@ -56,9 +57,8 @@ int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out) {
 int hvdft_observer_left(hvdft_observer* observer, int rank) {
   const Node& node = *observer->node;
   if (!hvdft::has_left(node, rank)) return 0;
-  uint64_t theirs = node.rank(rank).loops_done.load(), now = node.rank(0).loops_done.load();
-  bool same_loop = theirs == (now | 1) && now != theirs;  // rank 0 has not ended it
-  return same_loop ? HVDFT_MAY_RETURN : HVDFT_HAS_LEFT;
+  uint64_t theirs = node.rank(rank).loops_done.load(), firsts = node.rank(0).loops_done.load();
+  return hvdft::may_return(theirs, firsts) ? HVDFT_MAY_RETURN : HVDFT_HAS_LEFT;
 }
 
 int hvdft_observer_events(hvdft_observer* observer, uint64_t from, hvdft_event* out, int capacity) {

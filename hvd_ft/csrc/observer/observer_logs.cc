@@ -78,11 +78,8 @@ int hvdft_observer_pair(hvdft_observer* observer, int source, int dest, hvdft_pa
 }
 
 int64_t hvdft_observer_note(hvdft_observer* observer, uint32_t kind, uint64_t number) {
-  const NodeHeader& h = observer->node->header();
-  if (number >= HVDFT_NOTES) return HVDFT_AGAIN;
-  uint64_t entry = h.notes[note_kind(kind)][number].load(std::memory_order_acquire);
-  if (entry == 0 || entry > h.log_length.load(std::memory_order_acquire)) return HVDFT_AGAIN;
-  return static_cast<int64_t>(entry - 1);
+  uint64_t entry = observer->node->note(kind, number);
+  return entry == 0 ? int64_t{HVDFT_AGAIN} : static_cast<int64_t>(entry - 1);
 }
 
 int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capacity) {

@@ -47,6 +47,12 @@ inline uint64_t loops_ended(int loop) { return loops_begun(loop) | 1; }
 // Whether one that is so far has left a loop behind.
 inline bool is_past(uint64_t loops, int loop) { return loops > loops_begun(loop); }
 
+inline int latest_loop(uint64_t loops) { return static_cast<int>(loops >> 1) - 1; }
+// Whether one that has left may return: it has ended the loop in which the first rank is.
+inline bool may_return(uint64_t theirs, uint64_t firsts) {
+  return theirs == loops_ended(latest_loop(firsts)) && !is_past(firsts, latest_loop(firsts));
+}
+
 // What a rank that returns tells: that it is on its way, or the loop where it waits. 0: it does not
 // return, or is present again.
 constexpr uint64_t kReturns = 1;

@@ -157,8 +157,7 @@ void renew(Node& node, int rank, Renewal renewal) {
   bool returns = renewal == Renewal::kReturns;
   block.returns.store(returns ? kReturns : 0);
   block.state.store(returns ? HVDFT_RESTARTING : HVDFT_DONE);
-  uint64_t begun = block.loops_done.load() >> 1;
-  for (uint64_t loop = begun > 0 ? begun - 1 : 0; loop < kMaxLoops; ++loop) {
+  for (int loop = std::max(latest_loop(block.loops_done.load()), 0); loop < kMaxLoops; ++loop) {
     forget_progress(block.loops[loop]);
   }
 }

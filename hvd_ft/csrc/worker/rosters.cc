@@ -40,6 +40,9 @@ uint64_t hvdft_worker_roster_due(int loop) {
 
 namespace {
 
+// How often a waiter checks whether the job is stopped, or a notifier was killed.
+constexpr int kLookMs = 1000;
+
 uint64_t returned_at(const Worker& w, int loop) {
   const Node& node = *w.node;
   uint64_t number = hvdft::latest_return(node, w.rank);
@@ -90,7 +93,7 @@ int hvdft_worker_return(int loop) {
       return 1;
     }
     if (w.stopped()) return stopped();
-    hvdft::wait_doorbell(doorbell, ticket, 1000);
+    hvdft::wait_doorbell(doorbell, ticket, kLookMs);
   }
 }
 
@@ -104,7 +107,7 @@ int hvdft_worker_ask_to_leave(const uint64_t* leaving) {
     uint32_t ticket = h.snapshot_doorbell.load(std::memory_order_seq_cst);
     if (request.answered.load(std::memory_order_seq_cst) == request.number.load()) return HVDFT_OK;
     if (w.stopped()) return HVDFT_ESTOPPED;
-    hvdft::wait_doorbell(h.snapshot_doorbell, ticket, 1000);
+    hvdft::wait_doorbell(h.snapshot_doorbell, ticket, kLookMs);
   }
 }
 

@@ -184,9 +184,7 @@ int hvdft_worker_record(uint64_t id, hvdft_record* out) {
 }
 
 int hvdft_worker_note(uint32_t kind, uint64_t number, hvdft_record* out) {
-  if (number >= HVDFT_NOTES) return HVDFT_AGAIN;
-  const auto& notes = the_worker()->node->header().notes[hvdft::note_kind(kind)];
-  uint64_t entry = notes[number].load(std::memory_order_acquire);
+  uint64_t entry = the_worker()->node->note(kind, number);
   return entry == 0 ? HVDFT_AGAIN : hvdft_worker_record(entry - 1, out);
 }
 

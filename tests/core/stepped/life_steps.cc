@@ -8,6 +8,8 @@
 
 namespace {
 
+using hvdft::Node;
+
 constexpr int kRanks = 2;
 constexpr uint64_t kOps =
     3 * kTogether;  // the prologue's, the loop's, and more behind its snapshot
@@ -18,6 +20,37 @@ void work(const Job& job, int rank, int incarnation) {
   script.ops = kOps;
   script.snapshot_ops = kTogether;
   CHECK(script.run() == 0);
+}
+
+int ends_told(const Node& node) {
+  hvdft_event events[2 * kRanks];
+  int told = 0, count = node.report().read(0, events, 2 * kRanks);
+  for (int i = 0; i < count; ++i) told += events[i].type == HVDFT_EV_DONE;
+  return told;
+}
+
+// The last worker ends. Who sees at any time that all are done finds the events of all, and who
+// waits for an event is woken afterwards.
+void the_end_is_told() {
+  Job job(kRanks);
+  const Node& node = *job.node;
+  hvdft_agent* agents[kRanks];
+  for (int r = 0; r < kRanks; ++r) {
+    agents[r] = hvdft_agent_open(job.dir.c_str(), "steps", r, 0);
+    CHECK(agents[r] != nullptr);
+  }
+  hvdft_agent_done(agents[0], 0);
+  bool over = false;
+  uint32_t ticket = 0;
+  watched([&] { hvdft_agent_done(agents[1], 0); },
+          [&] {
+            if (over || hvdft_agent_wait(agents[0], UINT64_MAX, 0) != 2) return;
+            over = true;
+            ticket = node.header().event_doorbell.load();
+            CHECK(ends_told(node) == kRanks);
+          });
+  CHECK(over && node.header().event_doorbell.load() != ticket);
+  for (hvdft_agent* agent : agents) hvdft_agent_close(agent);
 }
 
 bool survives_a_kill(int victim, uint64_t at) {
@@ -51,6 +84,7 @@ bool survives_a_kill(int victim, uint64_t at) {
 
 int main(int argc, char**) {
   uint64_t stride = argc > 1 ? 5 : 1;
+  the_end_is_told();
   for (int victim = 0; victim < kRanks; ++victim) {
     uint64_t steps = 0;
     while (survives_a_kill(victim, steps)) steps += stride;

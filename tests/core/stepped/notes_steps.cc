@@ -35,10 +35,7 @@ void propose(Node& node, const std::vector<uint32_t>& kinds, char first) {
 // As hvdft_worker_note() reads them: the first byte of each response.
 std::string readable(const Node& node, uint32_t kind) {
   std::string seen;
-  const NodeHeader& h = node.header();
-  for (const auto& entry : h.notes[note_kind(kind)]) {
-    uint64_t after = entry.load();
-    if (after == 0 || after > h.log_length.load()) break;
+  for (uint64_t number = 0; uint64_t after = node.note(kind, number); ++number) {
     const Record* record = node.record(after - 1);
     CHECK(record != nullptr && record->id == after - 1 && record->op.kind == kind);
     seen += *reinterpret_cast<const char*>(record + 1);
