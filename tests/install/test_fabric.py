@@ -49,6 +49,12 @@ def test_a_provider_without_endpoints_is_known(
     assert environment.split_threads(environ)["I_MPI_THREAD_SPLIT"] == split
 
 
+def test_endpoints_do_not_wait_for_other_settings() -> None:
+    """A job may give later what this one needs: --checkpoint-dir."""
+    environ = {"HOROVOD_FT_GRACE_SECONDS": "30"}
+    assert environment.split_threads(environ) == environment.split_threads({})
+
+
 def test_devices(tmp_path: Path) -> None:
     assert fast_devices(tmp_path / "none") == []
     for name in ("mlx5_1", "mlx5_0"):
