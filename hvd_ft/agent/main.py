@@ -21,6 +21,7 @@ from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
 from hvd_ft.agent.node_leader import finalize, lead, node_facts
+from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.resuming import Resumed, resume
@@ -252,7 +253,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 ablated=plan.settings.ablate if ablated else "",
                 generation=plan.settings.generation,
             )
-        agent.start()
+        agent.start(op_rules(plan.settings))
         if context.rank == 0 and (members := plan.settings.members):
             agent.ask_to_leave(members.leaving)
         leader = lead(rendezvous, context)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hvd_ft.agent.ablation import ablates_network
 from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.install.environment import connections_of, endpoints_for
 from hvd_ft.job.placement import Nodes
@@ -16,7 +16,7 @@ from hvd_ft.native.observer import Observer
 if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader
 
-_THREADS = 3  # of a leader, unless one serves for everything
+_THREADS = 3  # of a leader, unless fewer are asked for
 _LEAVE_SECONDS = 10.0
 
 
@@ -25,19 +25,20 @@ class Endpoints:
     """What leaders use.
 
     Attributes:
-        one: whether one thread and endpoint does everything.
+        threads: 3: for sending, receiving and the mirror; 2: for the ring and the mirror; 1: for
+            everything.
         connections: of each edge of the ring, with an endpoint each.
-        why: it is one, or there are fewer connections than asked for; otherwise "".
+        why: there are fewer threads than 3, or fewer connections than asked for; otherwise "".
     """
 
-    one: bool
+    threads: int
     connections: int
     why: str
 
     @property
     def in_use(self) -> int:
         """Those that a leader calls: of its edges, of the mirror, of gathered ops."""
-        return 1 if self.one else 2 * self.connections + 2
+        return self.threads if self.threads < _THREADS else 2 * self.connections + 2
 
 
 def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
@@ -79,13 +80,15 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         context.rank,
         nodes.firsts,
         communicator,
-        one_endpoint=endpoints.one,
-        connections=endpoints.connections,
-        most_gathered=settings.gather_bytes,
-        ring_segment=settings.ring_segment_bytes,
-        ablates_network=ablates_network(settings),
+        options=mpi.LeaderOptions(
+            endpoints.threads,
+            endpoints.connections,
+            settings.transfers,
+            round(settings.yield_seconds * 1e9),
+            round(settings.nap_seconds * 1e9),
+        ),
+        rules=op_rules(settings),
     )
-    leader.set_waits(settings.yield_seconds, settings.nap_seconds)
     return leader
 
 
@@ -104,12 +107,14 @@ def choose_endpoints(
     why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else lack
     why = why or (few_cpus if asked == "auto" else "")
     if why:
-        return Endpoints(True, 1, why)
+        return Endpoints(1, 1, why)
     possible = connections_of(available)
+    if asked == "2" and possible:
+        return Endpoints(2, 1, "HOROVOD_FT_ENDPOINTS is 2")
     if connections > possible:
         needed = endpoints_for(connections)
         why = f"MPI was started with {available} endpoints, and {needed} are needed"
-    return Endpoints(possible == 0, max(min(connections, possible), 1), why)
+    return Endpoints(_THREADS if possible else 1, max(min(connections, possible), 1), why)
 
 
 def why_few_cpus(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:

@@ -44,9 +44,13 @@ def byte_count(
     *,
     least: int = MINIMUM_ARENA_BYTES,
     most: int = (1 << 63) - 1,
+    power: bool = False,
     allowed: str = "a number of bytes of at least 64M, with or without a suffix K, M or G",
 ) -> int | Number:
-    """Reads a number of bytes, with or without a suffix; `allowed` says what the bounds mean."""
+    """Reads a number of bytes, with or without a suffix; `allowed` says what the bounds mean.
+
+    With `power` it has to be a power of two.
+    """
     value = env.get(name)
     if not value:
         return default
@@ -54,7 +58,7 @@ def byte_count(
     if match is None:
         raise _wrong(name, value, allowed)
     count = int(match[1]) * _UNITS[match[2]]
-    if not least <= count <= most:
+    if not least <= count <= most or (power and count.bit_count() != 1):
         raise _wrong(name, value, allowed)
     return count
 

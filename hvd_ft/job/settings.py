@@ -17,7 +17,8 @@ from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 MOST_CONNECTIONS = 8
-ENDPOINT_CHOICES = ("auto", "1", "3")  # for a node's leader; the first one is the default
+MOST_TRANSFERS = 16
+ENDPOINT_CHOICES = ("auto", "1", "2", "3")  # for a node's leader; the first one is the default
 ABLATIONS = ("nothing", "network")  # the first one is the default
 ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 # Variables that are no settings: launcher, agents, workers and hook commands are given them.
@@ -209,7 +210,8 @@ class Settings:
         ENDPOINT_CHOICES[0],
         "MPI endpoints of the agent that speaks for its node. `3`: a thread and an endpoint each "
         "for sending, for receiving and for what nodes tell each other (the one that receives has "
-        "another for small ops). `1`: one for everything. "
+        "another for small ops). `2`: one for the ring, one for what nodes tell each other. `1`: "
+        "one for everything. "
         "`auto`: 3 where every host has a CPU for each of its ranks and for these three. Rank 0's "
         "value counts; the job says at its start which it uses, and why if only one.",
         shown="`auto`",
@@ -220,7 +222,13 @@ class Settings:
         "Connections between the agents of neighbouring nodes, each with an endpoint, over which "
         "the messages of large ops take turns: 1 to 8. More than one where a single connection "
         "cannot fill the link ([several connections](../how-to/tuning.md#several-connections)). "
-        "With one endpoint for everything there is one. The same on all hosts.",
+        "With fewer than 3 threads there is one. The same on all hosts.",
+    )
+    transfers: int = _setting(
+        functools.partial(values.count, least=1, most=MOST_TRANSFERS),
+        4,
+        "Messages of large ops that may be under way over a connection at a time, in each "
+        "direction: 1 to 16. Each agent has its own.",
     )
     gather_bytes: int = _setting(
         functools.partial(
@@ -248,6 +256,20 @@ class Settings:
         "received, the one before is added, and the one before that sent on. From 16K to 1M. Rank "
         "0's value counts; the op log has it for each op.",
         shown="256K",
+    )
+    node_segment_bytes: int = _setting(
+        functools.partial(
+            values.byte_count,
+            least=16 << 10,
+            most=512 << 10,
+            power=True,
+            allowed="16K, 32K, 64K, 128K, 256K or 512K",
+        ),
+        128 << 10,
+        "The ranks of a node sum large ops so many bytes at a time: while a segment is summed, "
+        "the next one is copied in. Up to 1 MiB of each rank is under way. A power of two from "
+        "16K to 512K. Rank 0's value counts; the op log has it for each op.",
+        shown="128K",
     )
     yield_seconds: float = _setting(
         functools.partial(values.seconds, zero="no yielding", most=1.0),

@@ -5,12 +5,13 @@ Every name here stands for one in ``include/hvd_ft.h``, which documents it; fail
 """
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.rank_words import rank_words
-from hvd_ft.native.types import WaitResult
+from hvd_ft.native.types import OpRules, WaitResult
 
 
 def create_node(
@@ -50,8 +51,9 @@ class Agent:
         if not self._handle:
             raise HvdFtError(abi.error())
 
-    def start(self) -> None:
-        abi.checked(abi.library().hvdft_agent_start(self._handle))
+    def start(self, rules: OpRules) -> None:
+        given = ffi.new("hvdft_op_rules *", asdict(rules))
+        abi.checked(abi.library().hvdft_agent_start(self._handle, given))
 
     def close(self) -> None:
         """Ends the engine's thread. No other thread may be in :meth:`wait`."""

@@ -12,6 +12,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi, mpi_library
 from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
+from hvd_ft.native.types import OpRules
 
 _KINDS = {
     abi.constant("HVDFT_LINK_MIRROR"): MIRROR,
@@ -122,6 +123,26 @@ class Member:
             self._handle = None
 
 
+@dataclass(frozen=True)
+class LeaderOptions:
+    """What the leader of a node works with.
+
+    Attributes:
+        threads: 3: for sending, receiving and the mirror; 2: for the ring and the mirror; 1: for
+            everything. Each has endpoints of its own. The same for all leaders.
+        connections: that carry each edge of the ring, with an endpoint each; the same for all.
+        transfers: that may be under way over a connection.
+        yield_ns: how long a thread that waits for MPI only yields before it naps.
+        busy_nap_ns: how long such a nap is at most in an ordinary wait.
+    """
+
+    threads: int
+    connections: int
+    transfers: int
+    yield_ns: int
+    busy_nap_ns: int
+
+
 class Leader:
     """The leader of a node: its mirror and its member of the ring. Creating it is collective.
 
@@ -131,11 +152,8 @@ class Leader:
         rank: of the agent that leads.
         firsts: the first rank of every node, and the number of ranks.
         communicator: MPI's handle of the leaders' communicator.
-        one_endpoint: whether one thread and endpoint does everything; the same for all leaders.
-        connections: that carry each edge of the ring, with an endpoint each; the same for all.
-        most_gathered: bytes of the largest op that is gathered; that of rank 0's leader counts.
-        ring_segment: bytes of the largest message of the ring, for others; likewise.
-        ablates_network: whether sums stay on their nodes, for measurements; likewise.
+        options: its own.
+        rules: those of rank 0's leader count.
     """
 
     def __init__(
@@ -146,11 +164,8 @@ class Leader:
         firsts: Sequence[int],
         communicator: int,
         *,
-        one_endpoint: bool,
-        connections: int,
-        most_gathered: int,
-        ring_segment: int,
-        ablates_network: bool,
+        options: LeaderOptions,
+        rules: OpRules,
     ) -> None:
         handle = ffi.new("hvdft_leader **")
         _checked(
@@ -161,11 +176,8 @@ class Leader:
                 list(firsts),
                 len(firsts) - 1,
                 _handle(communicator),
-                one_endpoint,
-                connections,
-                most_gathered,
-                ring_segment,
-                ablates_network,
+                ffi.new("hvdft_leader_options *", asdict(options)),
+                ffi.new("hvdft_op_rules *", asdict(rules)),
                 handle,
             )
         )
@@ -173,11 +185,6 @@ class Leader:
         self._node = list(firsts).index(rank)
         # The mirror's, the ring's two, those of gathered ops.
         self._links = ffi.new("hvdft_link[]", 2 * len(firsts))
-
-    def set_waits(self, yield_seconds: float, nap_seconds: float) -> None:
-        """Sets how long its threads yield before they nap, and their longest nap in a wait."""
-        times = (round(seconds * 1e9) for seconds in (yield_seconds, nap_seconds))
-        mpi_library().hvdft_leader_set_waits(self._handle, *times)
 
     def links(self) -> dict[End, Counts]:
         """Returns the counts of this node's links; not after `close`."""

@@ -20,6 +20,23 @@ class State(IntEnum):
     DONE = constant("HVDFT_DONE")
 
 
+@dataclass(frozen=True)
+class OpRules:
+    """How ops are done: what rank 0's agent writes into the op log with each.
+
+    Attributes:
+        node_segment: bytes that a node's ranks sum at a time; a power of two.
+        most_gathered: bytes of the largest op that nodes gather.
+        ring_segment: bytes of the largest message of the ring, for others.
+        ablates_network: whether sums stay on their nodes, for measurements.
+    """
+
+    node_segment: int
+    most_gathered: int
+    ring_segment: int
+    ablates_network: bool
+
+
 class EventType(IntEnum):
     """What happened to a rank; ``include/hvd_ft.h`` documents each type's detail."""
 

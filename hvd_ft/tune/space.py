@@ -21,7 +21,8 @@ from hvd_ft.tune.search import Knob
 # has no endpoints, so there the leaders' are one (ring/mpi_facts.py).
 _PROVIDERS = ("tcp", "psm2", "psm3", "verbs;ofi_rxm", "efa", "mlx")
 _SEGMENTS = ("32K", "64K", "128K", "256K", "512K", "1M")
-_ORDERED = ("connections", "segment", "gather", "yield", "nap")
+_NODE_SEGMENTS = _SEGMENTS[:-1]
+_ORDERED = ("connections", "window", "segment", "node-segment", "gather", "yield", "nap")
 _FI_INFO_SECONDS = 30.0
 
 
@@ -77,6 +78,8 @@ def knobs(machine: Machine) -> list[Knob]:
         _knob("topology", "HOROVOD_FT_TOPOLOGY", TOPOLOGIES, TOPOLOGIES[0]),
         _knob("endpoints", "HOROVOD_FT_ENDPOINTS", ENDPOINT_CHOICES, ENDPOINT_CHOICES[0]),
         _knob("connections", "HOROVOD_FT_CONNECTIONS", ("1", "2", "4", "8"), "1"),
+        _knob("node-segment", "HOROVOD_FT_NODE_SEGMENT_BYTES", _NODE_SEGMENTS, "128K"),
+        _knob("window", "HOROVOD_FT_TRANSFERS", ("1", "2", "4", "8", "16"), "4"),
         _knob("segment", "HOROVOD_FT_RING_SEGMENT_BYTES", _SEGMENTS, "256K"),
         _knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "4K", "16K", "64K", "256K"), "16K"),
         _knob("yield", "HOROVOD_FT_YIELD_SECONDS", ("0", "0.00005", "0.0005", "0.005"), "0.00005"),
@@ -90,6 +93,8 @@ def knobs(machine: Machine) -> list[Knob]:
         "topology": machine.most_ranks > 1,
         "endpoints": between,
         "connections": between,
+        "node-segment": machine.most_ranks > 1,
+        "window": between,
         "segment": between,
         "gather": between,
         "yield": between,

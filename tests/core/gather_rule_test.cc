@@ -1,5 +1,5 @@
 // Which ops the log writer has gathered, of which the network is left out, and in which segments
-// others travel; that the log says so, and has memory for it.
+// they are summed and travel; that the log says so, and has memory for it.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -13,7 +13,8 @@ using namespace hvdft;
 
 namespace {
 
-constexpr uint64_t kLimit = 64 << 20, kMost = 4096, kRingSegment = 64 << 10;
+constexpr uint64_t kLimit = 64 << 20, kMost = 4096, kRingSegment = 64 << 10,
+                   kNodeSegment = 32 << 10;
 const std::vector<uint64_t> kBytes = {0, 4, kMost, kMost + 1, 3, 1 << 20};
 
 // Ops of these sizes, agreed by the log writer of a job on so many nodes.
@@ -22,7 +23,7 @@ std::unique_ptr<Node> agree(const std::string& dir, int nodes, uint64_t most_gat
   CHECK(Node::create(dir, "rule", nodes, nodes, 0, 0, 1, kLimit) == HVDFT_OK);
   auto node = Node::open(dir, "rule", Node::kAgent);
   CHECK(node != nullptr);
-  LogWriter writer(*node, {most_gathered, kRingSegment, ablates});
+  LogWriter writer(*node, {kNodeSegment, most_gathered, kRingSegment, ablates});
   writer.open();
   char* at = node->proposal();
   for (uint64_t bytes : kBytes) {
@@ -54,7 +55,8 @@ void check(int nodes, uint64_t most_gathered) {
     uint64_t bytes = record.heap_bytes();
     bool gathered = nodes > 1 && bytes <= most_gathered;
     CHECK((record.op.gathered == 1) == gathered && node->plan(record).gathered() == gathered);
-    CHECK(record.op.ring_segment == kRingSegment);
+    CHECK(record.op.ring_segment == kRingSegment && record.op.node_segment == kNodeSegment);
+    CHECK(record.segments() == segments_of(kBytes[id], kNodeSegment));
     CHECK(node->plan(record).segment_bytes() == kRingSegment);
     taken.push_back({record.result_offset, record.result_offset + bytes});
     if (nodes == 1) continue;
@@ -92,9 +94,24 @@ void check_ablated(int nodes, uint32_t kind) {
   CHECK(std::system(("rm -r " + dir).c_str()) == 0);
 }
 
+void check_refused() {
+  auto refuses = [](uint64_t node, uint64_t ring) {
+    return check_rules({node, 0, ring, 0}) == HVDFT_EINVAL;
+  };
+  CHECK(!refuses(kLeastNodeSegment, kLeastRingSegment));
+  CHECK(!refuses(kMostNodeSegment, kMostRingSegment));
+  for (uint64_t node : {uint64_t{0}, kLeastNodeSegment / 2, uint64_t{48 << 10}, kInputBytes}) {
+    CHECK(refuses(node, kRingSegment));
+  }
+  for (uint64_t ring : {kLeastRingSegment - 1, kMostRingSegment + 1}) {
+    CHECK(refuses(kNodeSegment, ring));
+  }
+}
+
 }  // namespace
 
 int main() {
+  check_refused();
   for (int nodes : {1, 3}) {
     for (uint32_t kind : {HVDFT_REDUCE, HVDFT_COPY}) check_ablated(nodes, kind);
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "op_rules.h"
 #include "base/doorbell.h"
 #include "fresh_directory.h"
 #include "hvd_ft_logs.h"
@@ -66,7 +67,7 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
   for (int r = 0; r < size; ++r) {
     job.agents.push_back(hvdft_agent_open(name, "kill-test", r, 0));
     CHECK(job.agents.back() != nullptr);
-    hvdft_agent_start(job.agents.back());
+    hvdft_agent_start(job.agents.back(), &kOpRules);
   }
   for (int r = 0; r < size; ++r) job.start(r);
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "op_rules.h"
 #include "base/doorbell.h"
 #include "check.h"
 #include "fresh_directory.h"
@@ -60,7 +61,7 @@ void run(const char* dir) {
   CHECK(hvdft_create_node(dir, "room-test", 1, 1, 0, 0, 1, 64 * kMiB) == HVDFT_OK);
   CHECK(hvdft_create_rank(dir, "room-test", 0, 64 * kMiB) == HVDFT_OK);
   hvdft_agent* agent = hvdft_agent_open(dir, "room-test", 0, 0);
-  CHECK(agent != nullptr && hvdft_agent_start(agent) == HVDFT_OK);
+  CHECK(agent != nullptr && hvdft_agent_start(agent, &kOpRules) == HVDFT_OK);
   setenv("HOROVOD_FT_DIR", dir, 1);
   setenv("HOROVOD_FT_JOB", "room-test", 1);
   setenv("HOROVOD_RANK", "0", 1);

@@ -98,7 +98,7 @@ void has_the_log(const Node& node, const Node& other) {
   for (uint64_t id = 2; id < kOps.size(); ++id) {
     const Record &mine = *node.record(id), &its = *other.record(id);
     RingPlan plan = node.plan(mine);
-    NodeOrder order(plan, 1);
+    NodeOrder order = node.order(mine, plan);
     CHECK(mine.id == id && mine.first_segment == its.first_segment);
     CHECK(mine.first_given == order.first_given && mine.first_taken == order.first_taken);
     CHECK(plan.gathered() == (kOps[id] <= 16 << 10) && mine.partial_offset == its.partial_offset);

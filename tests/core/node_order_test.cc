@@ -10,8 +10,8 @@ using namespace hvdft;
 namespace {
 
 // The complete part of segment `number` in `bytes`; `done` has one flag per cache line.
-bool whole(uint64_t number, uint64_t bytes, const std::vector<bool>& done) {
-  ByteRange range = segment_range(number, bytes);
+bool whole(const NodeOrder& order, uint64_t number, uint64_t bytes, const std::vector<bool>& done) {
+  ByteRange range = segment_range(number, bytes, order.segment_bytes);
   for (uint64_t at = range.from; at < range.to; at += kCacheLine) {
     if (!done[at / kCacheLine]) return false;
   }
@@ -33,7 +33,7 @@ void check_giving(const RingPlan& plan, uint64_t member, const NodeOrder& order)
     ByteRange input = plan.input(member, i);
     uint64_t needed = 0;
     for (uint64_t at = input.from; at < input.to; at += kCacheLine) {
-      needed = std::max(needed, turn[at / kSegmentBytes] + 1);
+      needed = std::max(needed, turn[at / order.segment_bytes] + 1);
     }
     CHECK(order.given_for(input) == needed);
   }
@@ -49,7 +49,7 @@ void check_taking(const RingPlan& plan, uint64_t member, const NodeOrder& order)
     uint64_t count = order.final_at(plan, member, position);
     CHECK(count >= before && count <= order.segments);
     auto is_final = [&](uint64_t p) {
-      return whole((order.first_taken + p) % order.segments, plan.bytes(), final);
+      return whole(order, (order.first_taken + p) % order.segments, plan.bytes(), final);
     };
     for (uint64_t p = before; p < count; ++p) CHECK(is_final(p));
     bool more = false;  // empty results do not travel, so the ring does not stop between them
@@ -62,18 +62,20 @@ void check_taking(const RingPlan& plan, uint64_t member, const NodeOrder& order)
 
 void check(const RingPlan& plan) {
   for (uint64_t member = 0; member < plan.members(); ++member) {
-    NodeOrder order(plan, member);
-    CHECK(order.first_given < order.segments && order.first_taken < order.segments);
-    CHECK(plan.members() > 1 || (order.first_given == 0 && order.first_taken == 0));
-    check_giving(plan, member, order);
-    check_taking(plan, member, order);
+    for (uint64_t bytes : {kLeastNodeSegment, kNodeSegmentBytes}) {
+      NodeOrder order(plan, member, bytes);
+      CHECK(order.first_given < order.segments && order.first_taken < order.segments);
+      CHECK(plan.members() > 1 || (order.first_given == 0 && order.first_taken == 0));
+      check_giving(plan, member, order);
+      check_taking(plan, member, order);
+    }
   }
 }
 
 }  // namespace
 
 int main() {
-  const uint64_t s = kSegmentBytes;
+  const uint64_t s = kNodeSegmentBytes;
   for (uint64_t members = 1; members <= 5; ++members) {
     for (uint64_t bytes : {kCacheLine, 3 * kCacheLine, s - 8, s, s + 8, 3 * s, 7 * s + 200, 16 * s,
                            20 * s + kCacheLine, 33 * s + 4}) {

@@ -196,26 +196,32 @@ size_t explore(const World& world) {
   return seen.size();
 }
 
+// Numbers, and the bytes of them, with segments of this size.
+void check_numbers(uint64_t s) {
+  CHECK(segments_of(0, s) == 1 && segments_of(1, s) == 1);
+  CHECK(segments_of(s, s) == 1 && segments_of(s + 1, s) == 2);
+  CHECK(segment_range(1, s + 5, s).bytes() == 5);
+  uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
+  CHECK(op_of(position(1, segments_of(huge, s))) == 1);
+  CHECK(segment_range(segments_of(huge, s) - 1, huge, s).to == huge);
+  CHECK(kInputBytes % s == 0 && kInputBytes / s <= kClaims);
+  uint64_t at = 0;
+  for (uint64_t bytes : {0, 64, 1 << 20, 4096, 128 << 10, 70000, 70000, 1, 200000, 0, 50000}) {
+    uint64_t begin = input_begin(at, bytes, s), first = std::min(bytes, s);
+    CHECK(begin >= at && begin - at < s);
+    CHECK(first == 0 || begin / s == (begin + first - 1) / s);
+    CHECK(bytes <= s || begin % s == 0);
+    at = (begin + bytes + 63) / 64 * 64;
+  }
+}
+
 }  // namespace
 
 // An argument leaves out the larger worlds, for sanitizers.
 int main(int argc, char**) {
   CHECK(position_after(7, 0, 1) == position(8, 0));
   CHECK(position_after(7, 3, 9) == position(7, 4));
-  CHECK(segments_of(0) == 1 && segments_of(1) == 1);
-  CHECK(segments_of(kSegmentBytes) == 1 && segments_of(kSegmentBytes + 1) == 2);
-  CHECK(segment_range(1, kSegmentBytes + 5).bytes() == 5);
-  uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
-  CHECK(op_of(position(1, segments_of(huge))) == 1);
-  CHECK(segment_range(segments_of(huge) - 1, huge).to == huge);
-  uint64_t at = 0;
-  for (uint64_t bytes : {0, 64, 1 << 20, 4096, 128 << 10, 70000, 70000, 1, 200000, 0, 50000}) {
-    uint64_t begin = input_begin(at, bytes), first = std::min(bytes, kSegmentBytes);
-    CHECK(begin >= at && begin - at < kSegmentBytes);
-    CHECK(first == 0 || begin / kSegmentBytes == (begin + first - 1) / kSegmentBytes);
-    CHECK(bytes <= kSegmentBytes || begin % kSegmentBytes == 0);
-    at = (begin + bytes + 63) / 64 * 64;
-  }
+  for (uint64_t s = kLeastNodeSegment; s <= kMostNodeSegment; s *= 2) check_numbers(s);
   for (int owner : {0, 255}) {
     uint64_t word = claim_word(uint64_t{1} << 45, owner, false);
     CHECK(in_work(word) && owner_of(word) == owner && claimed_end(word) == (uint64_t{1} << 45) + 1);

@@ -38,3 +38,26 @@ def test_one_endpoint_has_one_connection(run_hvdft: RunHvdft) -> None:
     ended = run_hvdft([*flags, *SUMS], env=settings)
     assert ended.code == 0, ended
     assert "1 endpoint in use, MPI has 12 (HOROVOD_FT_ENDPOINTS is 1)" in ended.err, ended.err
+
+
+@pytest.mark.parametrize("transfers", [pytest.param(1, marks=pytest.mark.shows), 16])
+def test_the_ring_has_a_thread_and_the_mirror_another(run_hvdft: RunHvdft, transfers: int) -> None:
+    settings = {"HOROVOD_FT_ENDPOINTS": "2", "HOROVOD_FT_TRANSFERS": str(transfers)}
+    inject = ["--inject", "agent=2,op=3,point=contribute"]
+    flags = ["run", "--no-live", "-np", "3", "--topology", "flat", *inject]
+    ended = run_hvdft([*flags, *SUMS], env=settings)
+    assert ended.code == 0, ended
+    assert len(re.findall(r"SUMS \d 0 \w+", ended.out)) == 3
+    assert ended.err.count("; starting generation") == 1
+    assert "2 endpoints in use, MPI has 6 (HOROVOD_FT_ENDPOINTS is 2)" in ended.err, ended.err
+
+
+@pytest.mark.parametrize("segment", [pytest.param("16K", marks=pytest.mark.shows), "512K"])
+def test_segments_within_a_node_have_any_size(run_hvdft: RunHvdft, segment: str) -> None:
+    """And a rank that has died in the middle of one comes back."""
+    settings = {"HOROVOD_FT_NODE_SEGMENT_BYTES": segment}
+    inject = ["--inject", "rank=1,op=3,point=copy_in", "--inject", "rank=0,op=5,point=reduce"]
+    ended = run_hvdft(["run", "--no-live", "-np", "3", *inject, *SUMS], env=settings)
+    assert ended.code == 0, ended
+    assert len(re.findall(r"SUMS \d [01] \w+", ended.out)) == 3
+    assert ended.err.count("; restarting as incarnation 1") == 2, ended.err

@@ -55,20 +55,22 @@ def test_a_leader_has_endpoints_as_there_are_cpus(
 @pytest.mark.parametrize(
     ("asked", "given", "chosen"),
     [
-        (("auto", 1), (6, "", ""), Endpoints(False, 1, "")),
-        (("auto", 1), (6, "", "few"), Endpoints(True, 1, "few")),
-        (("3", 4), (15, "", "few"), Endpoints(False, 4, "")),
-        (("3", 1), (1, "no split", ""), Endpoints(True, 1, "no split")),
-        (("1", 4), (15, "", ""), Endpoints(True, 1, "HOROVOD_FT_ENDPOINTS is 1")),
+        (("auto", 1), (6, "", ""), Endpoints(3, 1, "")),
+        (("auto", 1), (6, "", "few"), Endpoints(1, 1, "few")),
+        (("3", 4), (15, "", "few"), Endpoints(3, 4, "")),
+        (("3", 1), (1, "no split", ""), Endpoints(1, 1, "no split")),
+        (("1", 4), (15, "", ""), Endpoints(1, 1, "HOROVOD_FT_ENDPOINTS is 1")),
+        (("2", 4), (6, "", "few"), Endpoints(2, 1, "HOROVOD_FT_ENDPOINTS is 2")),
+        (("2", 1), (1, "no split", ""), Endpoints(1, 1, "no split")),
         (
             ("3", 1),
             (5, "", ""),
-            Endpoints(True, 1, "MPI was started with 5 endpoints, and 6 are needed"),
+            Endpoints(1, 1, "MPI was started with 5 endpoints, and 6 are needed"),
         ),
         (
             ("3", 4),
             (14, "", ""),
-            Endpoints(False, 3, "MPI was started with 14 endpoints, and 15 are needed"),
+            Endpoints(3, 3, "MPI was started with 14 endpoints, and 15 are needed"),
         ),
     ],
 )
@@ -84,13 +86,13 @@ def test_mpi_is_started_with_as_many_endpoints_as_connections_need(connections: 
     split = split_threads({"HOROVOD_FT_CONNECTIONS": str(connections)})
     available = int(split["I_MPI_THREAD_MAX"])
     chosen = choose_endpoints("3", connections, available=available, lack="", few_cpus="")
-    assert chosen == Endpoints(False, connections, "")
+    assert chosen == Endpoints(3, connections, "")
     assert chosen.in_use < available  # one is the main thread's
 
 
 def test_endpoints_that_are_not_known() -> None:
-    with pytest.raises(HvdFtError, match="HOROVOD_FT_ENDPOINTS='2' is not allowed: give auto or 1"):
-        Settings.from_env({"HOROVOD_FT_ENDPOINTS": "2"})
+    with pytest.raises(HvdFtError, match="HOROVOD_FT_ENDPOINTS='4' is not allowed: give auto or 1"):
+        Settings.from_env({"HOROVOD_FT_ENDPOINTS": "4"})
     with pytest.raises(HvdFtError, match="CONNECTIONS='9' is not allowed: give a whole"):
         Settings.from_env({"HOROVOD_FT_CONNECTIONS": "9"})
 

@@ -45,12 +45,14 @@ def ethernet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_can_matter_is_tried() -> None:
-    between = ["endpoints", "connections", "segment", "gather", "yield", "nap", "binding"]
-    assert names() == ["topology", *between]
-    assert names(most_ranks=1) == between
-    assert names(members=1) == ["topology", "binding"]
-    assert names(providers=("tcp", "psm3")) == ["provider", "topology", *between]
-    assert names(interfaces=("eth0", "ib0")) == ["interface", "topology", *between]
+    first, within = ["endpoints", "connections"], ["node-segment"]
+    rest = ["window", "segment", "gather", "yield", "nap", "binding"]
+    all_ = ["topology", *first, *within, *rest]
+    assert names() == all_
+    assert names(most_ranks=1) == [*first, *rest]
+    assert names(members=1) == ["topology", *within, "binding"]
+    assert names(providers=("tcp", "psm3")) == ["provider", *all_]
+    assert names(interfaces=("eth0", "ib0")) == ["interface", *all_]
     assert "interface" not in names(interfaces=("eth0", "ib0"), provider="psm3")
 
 
@@ -66,7 +68,7 @@ def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> Non
     knobs = space.knobs(machine)
     assert [knob.variable for knob in knobs] == [
         *("FI_PROVIDER", "FI_TCP_IFACE", "HOROVOD_FT_TOPOLOGY", "HOROVOD_FT_ENDPOINTS"),
-        "HOROVOD_FT_CONNECTIONS",
+        *("HOROVOD_FT_CONNECTIONS", "HOROVOD_FT_NODE_SEGMENT_BYTES", "HOROVOD_FT_TRANSFERS"),
         *("HOROVOD_FT_RING_SEGMENT_BYTES", "HOROVOD_FT_GATHER_BYTES"),
         *("HOROVOD_FT_YIELD_SECONDS", "HOROVOD_FT_NAP_SECONDS", "HOROVOD_FT_BIND_TO"),
     ]
@@ -87,7 +89,7 @@ def test_defaults_are_those_of_the_settings() -> None:
     defaults, given = Settings(), Settings.from_env(numbers)
     for name in (
         *("topology", "endpoints", "ring_segment_bytes", "gather_bytes"),
-        *("yield_seconds", "nap_seconds"),
+        *("connections", "node_segment_bytes", "transfers", "yield_seconds", "nap_seconds"),
     ):
         assert getattr(defaults, name) == getattr(given, name), name
 

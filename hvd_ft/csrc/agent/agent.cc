@@ -74,15 +74,16 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
                 before, generation);
     return nullptr;
   }
-  bool keeps = rank == 0 && !arenas->node().several();
-  auto log_writer = keeps ? std::make_unique<LogWriter>(arenas->node()) : nullptr;
-  auto* agent = new hvdft_agent{rank, std::move(arenas), std::move(log_writer)};
+  auto* agent = new hvdft_agent{rank, std::move(arenas), nullptr};
   if (generation > 0) agent->event(HVDFT_EV_ADOPTED, generation);
   return agent;
 }
 
-int hvdft_agent_start(hvdft_agent* agent) {
-  if (agent->log_writer) agent->log_writer->start();
+int hvdft_agent_start(hvdft_agent* agent, const hvdft_op_rules* rules) {
+  if (agent->rank != 0 || agent->node().several()) return HVDFT_OK;
+  if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
+  agent->log_writer = std::make_unique<LogWriter>(agent->node(), *rules);
+  agent->log_writer->start();
   return HVDFT_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "arena/event_list.h"
 #include "arena/layout.h"
+#include "protocol/node_order.h"
 
 namespace hvdft {
 
@@ -61,6 +62,9 @@ class Node {
   RingPlan plan(const Record& record) const {
     uint64_t members = record.op.ablated != 0 ? 1 : file_.nodes;
     return {members, record.heap_bytes(), record.op.ring_segment, record.op.gathered != 0};
+  }
+  NodeOrder order(const Record& record, const RingPlan& plan) const {
+    return {plan, number(), record.op.node_segment};
   }
   // Of the note of this kind with this number: its id + 1; 0: there is none.
   uint64_t note(uint32_t kind, uint64_t number) const {

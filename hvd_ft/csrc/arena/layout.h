@@ -24,7 +24,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 22;
+constexpr uint32_t kLayoutVersion = 23;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -290,6 +290,7 @@ struct OpHead {
   // the ring.
   uint64_t gathered = 0;
   uint64_t ring_segment = kRingSegmentBytes;  // of the ring between nodes; likewise
+  uint64_t node_segment = kNodeSegmentBytes;  // in which a node's ranks sum it; likewise
   // 1 or 0, decided by the log writer: the network is left out for measurements, and every node's
   // result is the sum of its own ranks.
   uint64_t ablated = 0;
@@ -317,23 +318,24 @@ struct Record {
   // The last segment may be short, and be contributed in the middle; it then takes the room of a
   // whole one.
   uint64_t end_input() const {
-    uint64_t bytes = first_given > 0 ? segments() * kSegmentBytes : op.result_bytes;
+    uint64_t bytes = first_given > 0 ? segments() * op.node_segment : op.result_bytes;
     return align_up(first_input + bytes, kCacheLine);
   }
-  uint64_t segments() const { return segments_of(op.result_bytes); }
+  uint64_t segments() const { return segments_of(op.result_bytes, op.node_segment); }
   // The segment that is contributed, and the one that is taken, under a number.
   ByteRange given(uint64_t number) const { return range_of(first_given, number); }
   ByteRange taken(uint64_t number) const { return range_of(first_taken, number); }
   // The bytes of a segment's input, by the segment's number.
   uint64_t input_of(uint64_t number) const {
-    return first_input + (number - first_segment) * kSegmentBytes;
+    return first_input + (number - first_segment) * op.node_segment;
   }
   uint64_t bytes() const { return sizeof(Record) + op.tail_bytes(); }
   uint64_t heap_bytes() const { return op.heap_bytes(); }
 
  private:
   ByteRange range_of(uint64_t first, uint64_t number) const {
-    return segment_range((first + number - first_segment) % segments(), op.result_bytes);
+    uint64_t segment = (first + number - first_segment) % segments();
+    return segment_range(segment, op.result_bytes, op.node_segment);
   }
 };
 

@@ -244,7 +244,16 @@ typedef struct hvdft_agent hvdft_agent;
 // those of older agents, and are refused if an agent of a later generation has been there.
 HVDFT_API hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank,
                                         uint64_t generation);
-HVDFT_API int hvdft_agent_start(hvdft_agent* agent);  // rank 0's on one node: the log's thread
+// How ops are done. The log says it of each op, so all nodes do the same, in later generations too,
+// whatever these are given.
+typedef struct {
+  uint64_t node_segment;   // bytes that a node's ranks sum at a time: a power of two
+  uint64_t most_gathered;  // between nodes ops of up to so many bytes are gathered (gather_plan.h)
+  uint64_t ring_segment;   // the largest message of the ring between nodes, for others
+  uint64_t ablates_network;  // 1 or 0, for measurements: no node's sums leave it
+} hvdft_op_rules;
+// Rank 0's on one node: the log's thread. The others need no rules. HVDFT_EINVAL.
+HVDFT_API int hvdft_agent_start(hvdft_agent* agent, const hvdft_op_rules* rules);
 HVDFT_API void hvdft_agent_close(hvdft_agent* agent);
 HVDFT_API void hvdft_agent_started(hvdft_agent* agent, int incarnation, uint64_t pid);
 HVDFT_API void hvdft_agent_failed(hvdft_agent* agent, int status);

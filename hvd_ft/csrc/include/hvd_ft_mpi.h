@@ -64,22 +64,25 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const ui
 
 // The leader of a node in a job on several nodes: it opens the node's arenas, mirrors their
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
-// the `nodes`, and the number of ranks. `one_endpoint`: whether one thread and endpoint does
-// everything. `connections`: so many, each with an endpoint, carry each edge of the ring. Both are
-// the same for all leaders. `most_gathered`: ops of up to so many bytes are gathered
-// (gather_plan.h); `ring_segment`: the largest message of the ring, for others; `ablates_network`:
-// for measurements, no node's sums leave it. Of these three the values of rank 0's leader count.
-// Collective over `communicator`, which has the leaders in the order of nodes.
-enum { HVDFT_MOST_CONNECTIONS = 8 };
+// the `nodes`, and the number of ranks. `rules`: those of rank 0's leader count. Collective over
+// `communicator`, which has the leaders in the order of nodes.
+enum { HVDFT_MOST_CONNECTIONS = 8, HVDFT_MOST_TRANSFERS = 16 };
+typedef struct {
+  // What has a thread and endpoints of its own: 3: sending, receiving, the mirror; 2: the ring, the
+  // mirror; 1: nothing, one thread and one endpoint do everything. The same for all leaders.
+  uint32_t threads;
+  // So many, each with an endpoint (but 1 with fewer threads than 3), carry each edge of the ring.
+  // The same for all leaders.
+  uint32_t connections;
+  uint32_t transfers;  // so many are under way over a connection, at most
+  // How long threads that wait for MPI only yield before they nap between two looks, and how long
+  // such a nap is at most in an ordinary wait (mpi/nap.h).
+  uint64_t yield_ns, busy_nap_ns;
+} hvdft_leader_options;
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,
-                                int nodes, int communicator, int one_endpoint, int connections,
-                                uint64_t most_gathered, uint64_t ring_segment, int ablates_network,
-                                hvdft_leader** out);
-// How long its threads that wait for MPI only yield before they nap between two looks, and how long
-// such a nap is at most in an ordinary wait (mpi/nap.h). At any time, from any thread.
-HVDFT_API void hvdft_leader_set_waits(hvdft_leader* leader, uint64_t yield_ns,
-                                      uint64_t busy_nap_ns);
+                                int nodes, int communicator, const hvdft_leader_options* options,
+                                const hvdft_op_rules* rules, hvdft_leader** out);
 // Waits until all leaders have called this and have exchanged everything: HVDFT_AGAIN if they have
 // not within timeout_ns. The leader does nothing afterwards.
 HVDFT_API int hvdft_leader_close(hvdft_leader* leader, uint64_t timeout_ns);

@@ -98,25 +98,24 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const uint64_t* co
 }
 
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
-                      int communicator, int one_endpoint, int connections, uint64_t most_gathered,
-                      uint64_t ring_segment, int ablates_network, hvdft_leader** out) {
-  if (connections < 1 || connections > HVDFT_MOST_CONNECTIONS) {
-    return fail(HVDFT_EINVAL, "an edge cannot have %d connections", connections);
+                      int communicator, const hvdft_leader_options* options,
+                      const hvdft_op_rules* rules, hvdft_leader** out) {
+  const auto& [threads, connections, transfers, yield_ns, busy_nap_ns] = *options;
+  if (threads < 1 || threads > 3) return fail(HVDFT_EINVAL, "a leader has no %u threads", threads);
+  if (connections < 1 || connections > (threads == 3 ? HVDFT_MOST_CONNECTIONS : 1)) {
+    return fail(HVDFT_EINVAL, "with %u threads an edge cannot have %u connections", threads,
+                connections);
   }
+  if (transfers < 1 || transfers > HVDFT_MOST_TRANSFERS) {
+    return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way", transfers);
+  }
+  if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   return guarded([&] {
-    *out = new hvdft_leader{{std::move(arenas),
-                             communicator,
-                             {firsts, firsts + nodes + 1},
-                             one_endpoint != 0,
-                             connections,
-                             {most_gathered, ring_segment, ablates_network != 0}}};
+    *out = new hvdft_leader{
+        {std::move(arenas), communicator, {firsts, firsts + nodes + 1}, *options, *rules}};
   });
-}
-
-void hvdft_leader_set_waits(hvdft_leader* leader, uint64_t yield_ns, uint64_t busy_nap_ns) {
-  leader->leader.set_waits(yield_ns, busy_nap_ns);
 }
 
 int hvdft_leader_links(hvdft_leader* leader, hvdft_link* out, int capacity) {

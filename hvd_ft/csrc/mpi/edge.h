@@ -9,17 +9,18 @@
 #include <vector>
 
 #include "mpi/endpoint.h"
-#include "mpi/pipelined.h"
+#include "protocol/ring.h"
 
 namespace hvdft {
 
 class Edge {
  public:
-  explicit Edge(std::vector<Endpoint*> endpoints) : endpoints_(std::move(endpoints)) {}
+  Edge(std::vector<Endpoint*> endpoints, uint64_t transfers)
+      : endpoints_(std::move(endpoints)), transfers_(transfers) {}
 
   uint64_t size() const { return endpoints_.size(); }
   // So many transfers may be under way.
-  uint64_t transfers() const { return kTransfers * size(); }
+  uint64_t transfers() const { return transfers_ * size(); }
   const std::vector<Endpoint*>& endpoints() const { return endpoints_; }
   // Both ends know a message's connection from its position.
   Endpoint& of(EdgePosition at) const { return *endpoints_[number_of(at)]; }
@@ -36,6 +37,7 @@ class Edge {
   uint64_t number_of(EdgePosition at) const { return at.position % size(); }
 
   std::vector<Endpoint*> endpoints_;
+  uint64_t transfers_;
 };
 
 }  // namespace hvdft

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "base/doorbell.h"
-#include "hvd_ft_mpi.h"
+#include "mpi/nap.h"
 
 namespace hvdft {
 
@@ -25,12 +25,13 @@ constexpr uint64_t kLeavingNapNs = 1000000, kLastNs = 500000000;
 }  // namespace
 
 Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vector<int>& firsts,
-               bool one_endpoint, int connections, TravelRules rules)
-    : arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
+               const hvdft_leader_options& options, const hvdft_op_rules& rules)
+    : options_(options), arenas_(std::move(arenas)), member_{*arenas_, firsts.size() - 1} {
   Node& node = arenas_->node();
-  // With one endpoint there are still as many communicators, so that messages are not confused.
+  // With fewer endpoints there are still as many communicators, so that messages are not confused.
   auto add = [&](int number) -> Endpoint& {
-    int thread_id = one_endpoint ? kFirstRingEndpoint : number;
+    bool own = options.threads == 3 || (options.threads == 2 && number == kMirrorEndpoint);
+    int thread_id = own ? number : kFirstRingEndpoint;
     return *endpoints_.emplace_back(std::make_unique<Endpoint>(communicator, thread_id));
   };
   std::vector<LeaderPart*> parts;
@@ -42,39 +43,38 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   parts.push_back(
       &mirror_.emplace(node, store_ ? &*store_ : nullptr, add(kMirrorEndpoint), firsts));
   int members = endpoints_[0]->members(), member = endpoints_[0]->member();
-  int colours = edge_colours(members);
+  int colours = edge_colours(members), connections = static_cast<int>(options.connections);
   for (int i = 0; i < connections * colours; ++i) {
     add(i < colours ? kFirstRingEndpoint + i : kMoreRingEndpoints + i - colours);
   }
-  Edge out = edge(member, connections), in = edge((member + members - 1) % members, connections);
+  Edge out = edge(member), in = edge((member + members - 1) % members);
   out_ = out.endpoints();
   in_ = in.endpoints();
   gather_ = &add(kGatherEndpoint);
   sender_.emplace(member_, out);
   receiver_.emplace(member_, in, *gather_);
-  if (one_endpoint) {
+  if (options.threads == 1) {
     parts.insert(parts.end(), {&*sender_, &*receiver_});
     start("hvdft-leader", kMirrorRole | kRingRole, parts);
+    return;
+  }
+  start("hvdft-mirror", kMirrorRole, parts);
+  if (options.threads == 2) {
+    start("hvdft-ring", kRingRole, {&*sender_, &*receiver_});
   } else {
-    start("hvdft-mirror", kMirrorRole, parts);
     start("hvdft-send", kRingRole, {&*sender_});
     start("hvdft-receive", kRingRole, {&*receiver_});
   }
 }
 
-void Leader::set_waits(uint64_t yield_ns, uint64_t busy_nap_ns) {
-  yield_ns_ = yield_ns;
-  busy_nap_ns_ = std::min(busy_nap_ns, kIdleNs);
-}
-
-Edge Leader::edge(int number, int connections) const {
+Edge Leader::edge(int number) const {
   int members = endpoints_[0]->members(), colours = edge_colours(members);
   std::vector<Endpoint*> endpoints;
-  for (int i = 0; i < connections; ++i) {
+  for (int i = 0; i < static_cast<int>(options_.connections); ++i) {
     int at = 1 + i * colours + colour_of_edge(number, members);
     endpoints.push_back(endpoints_[static_cast<size_t>(at)].get());
   }
-  return Edge(endpoints);
+  return Edge(endpoints, options_.transfers);
 }
 
 bool Leader::close(uint64_t timeout_ns) {
@@ -147,10 +147,10 @@ void Leader::work(uint32_t roles, const std::vector<LeaderPart*>& parts) {
     }
     if (idle_since == 0) idle_since = now;
     uint64_t idle_ns = now - idle_since;
-    if (idle_ns < yield_ns_.load(std::memory_order_relaxed)) {
+    if (idle_ns < options_.yield_ns) {
       sched_yield();
     } else {
-      nap(roles, ticket, nap_ns(idle_ns, waits(), busy_nap_ns_.load(std::memory_order_relaxed)));
+      nap(roles, ticket, nap_ns(idle_ns, waits(), std::min(options_.busy_nap_ns, kIdleNs)));
     }
   }
 }

@@ -24,7 +24,7 @@ class LeaderPart {
 // The log writer, on rank 0's node.
 class LogWriterPart : public LeaderPart {
  public:
-  LogWriterPart(Node& node, TravelRules rules)
+  LogWriterPart(Node& node, const hvdft_op_rules& rules)
       : doorbell_(node.header().log_writer_doorbell),
         log_writer_(node, rules),
         seen_(doorbell_.load() - 1) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "protocol/node_order.h"
-
 namespace hvdft {
 
 const Record* NodeMember::record(uint64_t op) const {
@@ -18,7 +16,7 @@ uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, cons
     count_ = 0;
     reduced_ = std::max(reduced_, record.first_segment);
   }
-  NodeOrder order(plan, member.number());
+  NodeOrder order = member.node().order(record, plan);
   for (; count_ < plan.inputs(); ++count_) {
     uint64_t end = record.first_segment + order.given_for(plan.input(member.number(), count_));
     while (reduced_ < end && member.arenas.is_input_ready(record, reduced_)) ++reduced_;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/doorbell.h"
-#include "protocol/node_order.h"
 #include "base/reduce.h"
 
 namespace hvdft {
@@ -280,7 +279,7 @@ void NodeReceiver::publish_final(EdgePosition at) {
   uint64_t end = 0;
   if (const Record* record = at.position > 0 ? member_.record(at.op) : nullptr) {
     RingPlan plan = member_.plan(*record);
-    NodeOrder order(plan, member_.number());
+    NodeOrder order = member_.node().order(*record, plan);
     end = record->first_segment + order.final_at(plan, member_.number(), at.position);
   } else if (const Record* before = at.op > 0 ? member_.record(at.op - 1) : nullptr) {
     end = before->end_segment();

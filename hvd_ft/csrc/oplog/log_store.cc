@@ -121,9 +121,10 @@ int LogStore::append(const OpHead& op, const char* tail) {
                 "snapshots (FaultTolerance callback or state.commit())",
                 kIndexEntries);
   }
-  Record record{id, segments_, input_begin(inputs_, op.result_bytes), 0, 0, 0, 0, op, 0};
+  Record record{id, segments_, input_begin(inputs_, op.result_bytes, op.node_segment), 0, 0, 0, 0,
+                op, 0};
   RingPlan plan = node_.plan(record);
-  NodeOrder order(plan, node_.number());
+  NodeOrder order = node_.order(record, plan);
   record.first_given = order.first_given;
   record.first_taken = order.first_taken;
   const char* what = "the result of the next op";

@@ -4,6 +4,7 @@
 
 #include "arena/rosters.h"
 #include "base/doorbell.h"
+#include "base/error.h"
 #include "oplog/log_writer.h"
 
 namespace hvdft {
@@ -16,7 +17,18 @@ uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 
 }  // namespace
 
-LogWriter::LogWriter(Node& node, TravelRules rules)
+int check_rules(const hvdft_op_rules& rules) {
+  uint64_t node = rules.node_segment, ring = rules.ring_segment;
+  if (node < kLeastNodeSegment || node > kMostNodeSegment || (node & (node - 1)) != 0) {
+    return fail(HVDFT_EINVAL, "ops cannot be summed %lu bytes at a time", node);
+  }
+  if (ring < kLeastRingSegment || ring > kMostRingSegment) {
+    return fail(HVDFT_EINVAL, "the ring cannot have messages of %lu bytes", ring);
+  }
+  return HVDFT_OK;
+}
+
+LogWriter::LogWriter(Node& node, const hvdft_op_rules& rules)
     : node_(node),
       rules_(rules),
       store_(node),
@@ -121,11 +133,12 @@ int LogWriter::append(uint64_t count) {
     at += sizeof op;
     // What has no data, as a barrier, and broadcasts go on to all nodes: ranks stay in step, and
     // begin with the same variables.
-    op.ablated =
-        rules_.ablates_network && node_.several() && op.kind == HVDFT_REDUCE && op.result_bytes > 0;
+    op.ablated = rules_.ablates_network != 0 && node_.several() && op.kind == HVDFT_REDUCE &&
+                 op.result_bytes > 0;
     op.gathered =
         op.ablated == 0 && is_gathered(node_.file().nodes, op.heap_bytes(), rules_.most_gathered);
-    op.ring_segment = std::clamp(rules_.ring_segment, kLeastRingSegment, kMostRingSegment);
+    op.ring_segment = rules_.ring_segment;
+    op.node_segment = rules_.node_segment;
     int code = store_.append(op, at);
     if (code != HVDFT_OK) return code;
     at += align_up(op.tail_bytes(), 8);

@@ -14,17 +14,12 @@
 
 namespace hvdft {
 
-// How ops travel between nodes. The log says it of each op, so all nodes do the same, in later
-// generations too, whatever these are given.
-struct TravelRules {
-  uint64_t most_gathered = 0;                 // ops of up to so many bytes are gathered
-  uint64_t ring_segment = kRingSegmentBytes;  // the largest message of the ring, for others
-  bool ablates_network = false;               // for measurements: sums stay on their nodes
-};
+// HVDFT_EINVAL, with a text: an op cannot be done so.
+int check_rules(const hvdft_op_rules& rules);
 
 class LogWriter {
  public:
-  explicit LogWriter(Node& node, TravelRules rules = {});
+  LogWriter(Node& node, const hvdft_op_rules& rules);
   ~LogWriter();
   void start();  // with a thread; else:
   void open();
@@ -52,7 +47,7 @@ class LogWriter {
   int append(uint64_t count);
 
   Node& node_;
-  const TravelRules rules_;
+  const hvdft_op_rules rules_;
   LogStore store_;
   Sequencer sequencer_;
   std::vector<uint64_t> seen_;  // per rank: the join request answered last

@@ -15,13 +15,14 @@
 namespace hvdft {
 
 struct NodeOrder {
-  uint64_t segments;
+  uint64_t segment_bytes, segments;
   uint64_t first_given, first_taken;  // segments, …
 
-  NodeOrder(const RingPlan& plan, uint64_t member)
-      : segments(segments_of(plan.bytes())),
+  NodeOrder(const RingPlan& plan, uint64_t member, uint64_t of_bytes)
+      : segment_bytes(of_bytes),
+        segments(segments_of(plan.bytes(), of_bytes)),
         // … the segment where the first input begins, …
-        first_given(plan.input(member, 0).from / kSegmentBytes % segments),
+        first_given(plan.input(member, 0).from / segment_bytes % segments),
         // … and the first segment that has results of the first chunk only: the one before it also
         // has some of the last chunk.
         first_taken(whole_after(plan.result(member, 0).from) % segments) {}
@@ -29,8 +30,8 @@ struct NodeOrder {
   // The number of segments, in the order of contributing, that this stretch of the input needs.
   uint64_t given_for(ByteRange input) const {
     if (input.bytes() == 0) return 0;
-    uint64_t first = index_of(input.from / kSegmentBytes, first_given);
-    uint64_t last = index_of((input.to - 1) / kSegmentBytes, first_given);
+    uint64_t first = index_of(input.from / segment_bytes, first_given);
+    uint64_t last = index_of((input.to - 1) / segment_bytes, first_given);
     return first <= last ? last + 1 : segments;
   }
 
@@ -42,7 +43,7 @@ struct NodeOrder {
     if (results == plan.inputs()) return segments;
     uint64_t begin = plan.result(member, 0).from, end = plan.result(member, results - 1).to;
     uint64_t before = whole_after(begin);
-    uint64_t after = end == plan.bytes() ? segments : end / kSegmentBytes;
+    uint64_t after = end == plan.bytes() ? segments : end / segment_bytes;
     uint64_t first_chunk = plan.members() - 1 - member;
     bool round = first_chunk + (results - 1) / plan.segments() >= plan.members();
     if (round) return segments - before + after;
@@ -53,8 +54,8 @@ struct NodeOrder {
   uint64_t index_of(uint64_t segment, uint64_t first) const {
     return (segment + segments - first) % segments;
   }
-  static uint64_t whole_after(uint64_t byte) {
-    return byte / kSegmentBytes + (byte % kSegmentBytes != 0);
+  uint64_t whole_after(uint64_t byte) const {
+    return byte / segment_bytes + (byte % segment_bytes != 0);
   }
 };
 

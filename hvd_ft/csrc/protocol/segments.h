@@ -19,21 +19,24 @@
 
 namespace hvdft {
 
-constexpr uint64_t kSegmentBytes = 128 << 10;        // measured: docs/performance.md
-constexpr uint64_t kInputBytes = 8 * kSegmentBytes;  // how far a rank may be ahead, …
-constexpr uint64_t kClaims = 64;                     // … in bytes, and in segments
+// Bytes of a segment: what jobs use unless told otherwise (measured: docs/performance.md), within
+// these; powers of two. The op log has it of each op.
+constexpr uint64_t kNodeSegmentBytes = 128 << 10;
+constexpr uint64_t kLeastNodeSegment = 16 << 10, kMostNodeSegment = 512 << 10;
+constexpr uint64_t kInputBytes = 1 << 20;  // how far a rank may be ahead, …
+constexpr uint64_t kClaims = 64;           // … in bytes, and in segments
 
 // A *position*: an op's id and a segment of it, packed into one word. How far a rank has
 // contributed.
-constexpr uint64_t kSegmentBits = 28;  // of a position; 16 TiB in one op
+constexpr uint64_t kSegmentBits = 28;  // of a position; 4 TiB in one op, and more
 
 constexpr uint64_t position(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
 constexpr uint64_t op_of(uint64_t position) { return position >> kSegmentBits; }
 constexpr uint64_t segment_of(uint64_t position) { return position & ((1 << kSegmentBits) - 1); }
 
 // An op without data has one segment too, so that it can be complete.
-constexpr uint64_t segments_of(uint64_t bytes) {
-  return bytes == 0 ? 1 : (bytes + kSegmentBytes - 1) / kSegmentBytes;
+constexpr uint64_t segments_of(uint64_t bytes, uint64_t segment_bytes) {
+  return bytes == 0 ? 1 : (bytes + segment_bytes - 1) / segment_bytes;
 }
 
 // The position after segment `segment` of `segments` of op `op`.
@@ -41,15 +44,15 @@ constexpr uint64_t position_after(uint64_t op, uint64_t segment, uint64_t segmen
   return segment + 1 < segments ? position(op, segment + 1) : position(op + 1, 0);
 }
 
-constexpr ByteRange segment_range(uint64_t segment, uint64_t bytes) {
-  return overlap({segment * kSegmentBytes, (segment + 1) * kSegmentBytes}, {0, bytes});
+constexpr ByteRange segment_range(uint64_t segment, uint64_t bytes, uint64_t segment_bytes) {
+  return overlap({segment * segment_bytes, (segment + 1) * segment_bytes}, {0, bytes});
 }
 
 // Where the input of an op begins if those before it end at byte `at`: its segments do not straddle
 // multiples of their size, so the window's end tears none of them.
-constexpr uint64_t input_begin(uint64_t at, uint64_t bytes) {
-  uint64_t room = kSegmentBytes - at % kSegmentBytes;
-  return bytes <= room || room == kSegmentBytes ? at : at + room;
+constexpr uint64_t input_begin(uint64_t at, uint64_t bytes, uint64_t segment_bytes) {
+  uint64_t room = segment_bytes - at % segment_bytes;
+  return bytes <= room || room == segment_bytes ? at : at + room;
 }
 
 // ---------------------------------------------------------------- claims

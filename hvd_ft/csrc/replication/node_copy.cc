@@ -102,7 +102,7 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
   if (int code = check_log(node); code != HVDFT_OK) return code;
   each_record(node, [&](Record& record) {
     RingPlan plan = node.plan(record);
-    NodeOrder order(plan, node.number());
+    NodeOrder order = node.order(record, plan);
     record.first_given = order.first_given;
     record.first_taken = order.first_taken;
     record.checksum = checksum_of(record, &record + 1);

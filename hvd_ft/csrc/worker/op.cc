@@ -89,7 +89,7 @@ int hvdft_worker_advance(void) {
     Step step = schedule.next(stage, final, fits);
     // Little data: this worker reduces it sooner than another worker would be awake.
     bool help_wanted = given && step == Step::kReduce &&
-                       bytes(schedule.looked, schedule.given - 1) > hvdft::kSegmentBytes;
+                       bytes(schedule.looked, schedule.given - 1) > hvdft::kNodeSegmentBytes;
     bool news = reduced && (step == Step::kTake || step == Step::kWait);
     if (help_wanted || news) ring_others(w);
     if (step != Step::kContribute) given = false;

@@ -143,8 +143,10 @@ class Fleet : public Progress {
             hvdft::Arenas::open(dir_of(node), kJob, hvdft::Node::kAgent, node * case_.per_node);
         must(arenas != nullptr ? HVDFT_OK : HVDFT_EINVAL);
         // Never closed: its thread may be killed.
-        new hvdft::Leader(std::move(arenas), network_.communicator(node, generation_), firsts, true,
-                          case_.connections, {kMostGathered, hvdft::kRingSegmentBytes});
+        new hvdft::Leader(
+            std::move(arenas), network_.communicator(node, generation_), firsts,
+            {1, static_cast<uint32_t>(case_.connections), 4, hvdft::kYieldNs, hvdft::kBusyNs},
+            {hvdft::kNodeSegmentBytes, kMostGathered, hvdft::kRingSegmentBytes, 0});
       }));
     }
   }

@@ -14,7 +14,7 @@ namespace large {
 
 // All that decides a run, as values and as a line of text:
 //   ranks=1024 per_node=8 connections=1 seed=1 deaths=0 latency_ns=20000 message_ns=1000 mbit=10000
-//   uneven=0
+//   uneven=0 free_mirror=0
 struct Case {
   int ranks = 64, per_node = 8;
   int connections = 1;  // of each edge of the ring
@@ -49,6 +49,8 @@ inline Case parse(const std::string& line) {
       made.model.mbit = value;
     } else if (name == "uneven") {
       made.model.uneven = value != 0;
+    } else if (name == "free_mirror") {
+      made.model.free_mirror = value != 0;
     } else {
       throw std::invalid_argument("not known: " + name);
     }
@@ -64,7 +66,8 @@ inline std::string text_of(const Case& made) {
   out << "ranks=" << made.ranks << " per_node=" << made.per_node
       << " connections=" << made.connections << " seed=" << made.seed << " deaths=" << made.deaths
       << " latency_ns=" << made.model.latency_ns << " message_ns=" << made.model.message_ns
-      << " mbit=" << made.model.mbit << " uneven=" << made.model.uneven;
+      << " mbit=" << made.model.mbit << " uneven=" << made.model.uneven
+      << " free_mirror=" << made.model.free_mirror;
   return out.str();
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "../op_rules.h"
 #include "hvd_ft_checkpoints.h"
 #include "oplog/log_writer.h"
 #include "steps.h"
@@ -74,7 +75,7 @@ void interrupt_the_writer(hvdft_checkpointer* checkpointer, uint64_t* cut) {
 }
 
 void ask_for_marks(const Job& job, hvdft_checkpointer* checkpointer) {
-  LogWriter writer(*job.node);
+  LogWriter writer(*job.node, kOpRules);
   writer.open();
   while (writer.step()) {
   }

@@ -3,6 +3,7 @@
 // An argument makes it every fifth store.
 #include <cstdio>
 
+#include "../op_rules.h"
 #include "../small_script.h"
 #include "steps.h"
 
@@ -66,7 +67,7 @@ bool survives_a_kill(int victim, uint64_t at) {
     pids[r] = start_mortal(r == victim ? at : kNever, [&] { work(job, r, 0); });
     hvdft_agent_started(agents[r], 0, static_cast<uint64_t>(pids[r]));
   }
-  for (hvdft_agent* agent : agents) hvdft_agent_start(agent);
+  for (hvdft_agent* agent : agents) hvdft_agent_start(agent, &kOpRules);
   bool killed = was_killed(pids[victim]);
   if (killed) {
     hvdft_agent_failed(agents[victim], SIGKILL);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "../op_rules.h"
 #include "oplog/log_writer.h"
 #include "protocol/segments.h"
 #include "steps.h"
@@ -61,7 +62,7 @@ void check_places(const Node& node) {
 
 void who_sees_the_term_sees_who_has_joined() {
   Job job(2);
-  LogWriter log_writer(*job.node);
+  LogWriter log_writer(*job.node, kOpRules);
   log_writer.open();
   NodeHeader& h = job.node->header();
   RankBlock &zero = job.node->rank(0), &one = job.node->rank(1);
@@ -79,7 +80,7 @@ void who_sees_the_term_sees_who_has_joined() {
           [&] { CHECK(h.term == before || (one.entered == second && zero.entered == first)); });
   CHECK(h.term == before + 1 && one.entered == second && zero.entered == first);
   // What an older log writer has granted without a word is void.
-  LogWriter next(*job.node);
+  LogWriter next(*job.node, kOpRules);
   next.open();
   CHECK(h.term == before + 2);
 }
@@ -87,7 +88,7 @@ void who_sees_the_term_sees_who_has_joined() {
 // The coordinator may write the next proposal over one that is answered, and looks for its ops.
 void what_is_answered_is_in_the_log() {
   Job job(2);
-  LogWriter log_writer(*job.node);
+  LogWriter log_writer(*job.node, kOpRules);
   log_writer.open();
   NodeHeader& h = job.node->header();
   propose(*job.node, h.term, {1000, 70});
@@ -139,7 +140,7 @@ bool a_log_writer_is_killed(uint64_t at) {
   uint64_t request = uint64_t{1} << 40 | 4;
   node.rank(1).enter_request = request;
   bool killed = killed_at(at, [&] {
-    LogWriter log_writer(node);
+    LogWriter log_writer(node, kOpRules);
     log_writer.open();
     log_writer.step();
     propose(node, node.header().term, {2000, 200000});
@@ -147,7 +148,7 @@ bool a_log_writer_is_killed(uint64_t at) {
     }
   });
   NodeHeader& h = node.header();
-  LogWriter next(node);
+  LogWriter next(node, kOpRules);
   next.open();
   while (next.step()) {
   }

@@ -1,4 +1,5 @@
 // Announcements and proposals, with another rank acting between any two accesses to memory.
+#include "../op_rules.h"
 #include "oplog/log_writer.h"
 #include "steps.h"
 #include "worker/negotiation.h"
@@ -49,7 +50,7 @@ void what_is_overwritten_while_it_is_taken_does_not_count() {
 // It lies in one place, and the log writer has to read it first: an earlier incarnation's as well.
 void a_proposal_waits_for_the_answer_to_the_one_before() {
   Job job(1);
-  LogWriter log_writer(*job.node);
+  LogWriter log_writer(*job.node, kOpRules);
   log_writer.open();
   Rank first(job, 0, 0), next(job, 0, 1);
   hvdft_op op{};

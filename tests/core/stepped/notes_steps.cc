@@ -2,6 +2,7 @@
 // note that was readable once stays so and says the same, whatever is truncated.
 #include <cstring>
 
+#include "../op_rules.h"
 #include "oplog/log_writer.h"
 #include "steps.h"
 
@@ -78,7 +79,7 @@ void what_was_readable_stays_so() {
   Job job(2);
   Node& node = *job.node;
   node.header().term = 5;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   std::vector<std::string> seen = {" "};
   watched(
@@ -102,14 +103,14 @@ bool a_log_writer_is_killed(uint64_t at) {
   Node& node = *job.node;
   node.header().term = 5;
   bool killed = killed_at(at, [&] {
-    LogWriter log_writer(node);
+    LogWriter log_writer(node, kOpRules);
     log_writer.open();
     propose(node, kKinds, 'a');
     work(log_writer);
     take_snapshots(node);
     work(log_writer);
   });
-  LogWriter next(node);
+  LogWriter next(node, kOpRules);
   next.open();
   work(next);
   if (node.header().log_length == 0) {  // what it had not published is as if it had not been

@@ -1,6 +1,7 @@
 // What a restarted worker sees, and does not see, until it has caught up.
 #include <cstring>
 
+#include "../op_rules.h"
 #include "oplog/log_writer.h"
 #include "steps.h"
 
@@ -12,7 +13,7 @@ namespace {
 // announcements that the new one has not made.
 void a_join_is_granted_to_the_incarnation_that_asked() {
   Job job(2);
-  LogWriter log_writer(*job.node);
+  LogWriter log_writer(*job.node, kOpRules);
   log_writer.open();
   auto join = [&](int incarnation) {
     CHECK(!killed_at(kNever, [&] {

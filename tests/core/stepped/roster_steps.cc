@@ -2,6 +2,7 @@
 // stores, and killed at each: the next one goes on.
 #include <cstring>
 
+#include "../op_rules.h"
 #include "arena/rosters.h"
 #include "oplog/log_writer.h"
 #include "protocol/roster.h"
@@ -47,7 +48,7 @@ void check_whole(const Node& node) {
 void what_is_seen_is_whole() {
   Job job(kRanks);
   Node& node = *job.node;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   uint64_t term = node.header().term;
   watched(
@@ -73,13 +74,13 @@ bool a_log_writer_is_killed(uint64_t at) {
   h.term = 5;  // ranks have entered: in term 0 nothing is proposed
   ask_to_leave(node, kOfRank1);
   bool killed = killed_at(at, [&] {
-    LogWriter log_writer(node);
+    LogWriter log_writer(node, kOpRules);
     log_writer.open();
     work(log_writer);
     propose_roster(node, 1);
     work(log_writer);
   });
-  LogWriter next(node);
+  LogWriter next(node, kOpRules);
   next.open();
   work(next);
   check_whole(node);
@@ -102,7 +103,7 @@ bool a_log_writer_is_killed(uint64_t at) {
 void what_changes_nothing_is_answered() {
   Job job(kRanks);
   Node& node = *job.node;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   ask_to_leave(node, 1);
   work(log_writer);
@@ -124,7 +125,7 @@ void what_changes_nothing_is_answered() {
 void the_log_is_truncated_without_ranks_that_have_left() {
   Job job(kRanks);
   Node& node = *job.node;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   ask_to_leave(node, kOfRank1 | kOfRank2);
   work(log_writer);
@@ -160,7 +161,7 @@ void ranks_return() {
   Job job(kRanks);
   Node& node = *job.node;
   NodeHeader& h = node.header();
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   node.rank(0).loops_done = loops_begun(1);
   leave(node, log_writer, kOfRank1 | kOfRank2);
@@ -200,7 +201,7 @@ void ranks_return() {
 void who_does_not_return() {
   Job job(kRanks);
   Node& node = *job.node;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   leave(node, log_writer, kOfRank1 | kOfRank2);
   comes_to(node, 1, waits_in(0));
@@ -225,7 +226,7 @@ bool a_loop_ends_while_others_are_to_leave(uint64_t at) {
   Job job(kRanks);
   Node& node = *job.node;
   NodeHeader& h = node.header();
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   leave(node, log_writer, kOfRank1);
   comes_to(node, 1, waits_in(0));
@@ -251,7 +252,7 @@ bool a_loop_ends_while_others_are_to_leave(uint64_t at) {
 bool a_rank_is_on_its_way_while_another_returns(uint64_t at) {
   Job job(kRanks);
   Node& node = *job.node;
-  LogWriter log_writer(node);
+  LogWriter log_writer(node, kOpRules);
   log_writer.open();
   leave(node, log_writer, kOfRank1 | kOfRank2);
   comes_to(node, 1, waits_in(0));
@@ -267,13 +268,13 @@ bool a_log_writer_is_killed_when_ranks_return(uint64_t at) {
   NodeHeader& h = node.header();
   h.term = 5;
   {
-    LogWriter log_writer(node);
+    LogWriter log_writer(node, kOpRules);
     log_writer.open();
     leave(node, log_writer, kOfRank1);
   }
   comes_to(node, 1, waits_in(0));
   bool killed = killed_at(at, [&] {
-    LogWriter log_writer(node);
+    LogWriter log_writer(node, kOpRules);
     log_writer.open();
     work(log_writer);
     node.rank(0).loops_done = loops_ended(0);  // too late
@@ -283,7 +284,7 @@ bool a_log_writer_is_killed_when_ranks_return(uint64_t at) {
   });
   node.rank(0).loops_done = loops_ended(0);
   node.rank(1).state = HVDFT_DONE;
-  LogWriter next(node);
+  LogWriter next(node, kOpRules);
   next.open();
   if (h.leave_requests[0].number == 1) ask_to_leave(node, kOfRank2);
   work(next);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <random>
 
+#include "../op_rules.h"
 #include "../shared_script.h"
 #include "protocol/shared_snapshot.h"
 #include "steps.h"
@@ -123,7 +124,7 @@ class Run {
       for (const Kill& kill : kills_) at = kill.rank == r ? kill.store : at;
       begin(r, at);
     }
-    for (hvdft_agent* agent : agents_) hvdft_agent_start(agent);
+    for (hvdft_agent* agent : agents_) hvdft_agent_start(agent, &kOpRules);
     for (int left = ranks; left > 0;) {
       int r = await_end();
       if (!killed_) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "../op_rules.h"
 #include "../fresh_directory.h"
 #include "../small_script.h"
 #include "hvd_ft_logs.h"
@@ -71,7 +72,7 @@ int main() {
   for (int r = 0; r < kRanks; ++r) {
     agents.push_back(hvdft_agent_open(dir.c_str(), "threads", r, 0));
     CHECK(agents.back() != nullptr);
-    hvdft_agent_start(agents.back());
+    hvdft_agent_start(agents.back(), &kOpRules);
   }
   std::atomic<bool> end{false};
   std::thread viewer(look, dir.c_str(), std::cref(end));
