@@ -24,6 +24,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
+from hvd_ft.system.signal_wakeups import signals_wake
 from hvd_ft.system.stop_signals import END_SIGNAL
 
 ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
@@ -79,9 +80,10 @@ class Writer:
         signal.signal(ASK_SIGNAL, self._on_ask)
         signal.signal(END_SIGNAL, self._on_end)
         try:
-            self._prepare()
-            while not self._ending:
-                self._step()
+            with signals_wake(self._native.wake):
+                self._prepare()
+                while not self._ending:
+                    self._step()
             # The shim kills this process when all of the time is over.
             if drain(self._native, self._origin, self._patience * _FOR_OTHERS):
                 self._attempt(self._prune)

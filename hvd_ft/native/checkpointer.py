@@ -161,7 +161,7 @@ class Checkpointer:
         return abi.read(Event, out)
 
     def wait(self, seconds: float, *, any_event: bool = False) -> None:
-        """Waits for an event of checkpoint writers, or any event, or a signal.
+        """Waits for an event of checkpoint writers, or any event, or a call of `wake`.
 
         Args:
             seconds: the longest time.
@@ -173,6 +173,10 @@ class Checkpointer:
             self._handle, start, any_event, ceil(max(seconds, 0) * 1000)
         )
         self._all_seen = self.event_count
+
+    def wake(self) -> None:
+        """Ends the wait that another thread is in, or its next one."""
+        self._library.hvdft_checkpointer_wake(self._handle)
 
     @property
     def event_count(self) -> int:

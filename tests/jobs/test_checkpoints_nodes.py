@@ -60,7 +60,7 @@ def test_nodes_that_share_a_directory(
     assert "no checkpoint was written" not in broken.err
     monkeypatch.setenv("PLAN", "")
     found = find(folder)
-    assert {each.state for each in found} == {"complete"}
+    assert {each.state for each in found} == {"complete"}, broken.err
     assert found[-1].manifest is not None
     files = found[-1].manifest.files
     assert not {"loop1-node1.safetensors", "loop1-node2.safetensors"} & files.keys(), files

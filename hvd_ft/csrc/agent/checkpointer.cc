@@ -15,6 +15,7 @@ using namespace hvdft;
 struct hvdft_checkpointer {
   std::unique_ptr<Node> node;
   std::vector<std::unique_ptr<RankFile>> files;  // of this node's ranks
+  std::atomic<bool> woken{false};
   const RankFile& file(int rank) const {
     return *files[static_cast<size_t>(rank - node->first_local())];
   }
@@ -145,6 +146,7 @@ void hvdft_checkpointer_wait(hvdft_checkpointer* checkpointer, uint64_t from, in
   uint64_t end = now_ns() + static_cast<uint64_t>(timeout_ms) * 1000000;
   for (;;) {
     uint32_t ticket = doorbell.load(std::memory_order_seq_cst);
+    if (checkpointer->woken.exchange(false)) return;
     hvdft_event event;
     if (any != 0 ? h.event_count.load() > from
                  : hvdft_checkpointer_next(checkpointer, &from, &event) == 1) {
@@ -152,9 +154,13 @@ void hvdft_checkpointer_wait(hvdft_checkpointer* checkpointer, uint64_t from, in
     }
     uint64_t now = now_ns();
     if (now >= end) return;
-    // Woken neither by an event nor by the time: by a signal, which Python has to see.
-    if (!wait_doorbell(doorbell, ticket, static_cast<int>((end - now + 999999) / 1000000))) return;
+    wait_doorbell(doorbell, ticket, static_cast<int>((end - now + 999999) / 1000000));
   }
+}
+
+void hvdft_checkpointer_wake(hvdft_checkpointer* checkpointer) {
+  checkpointer->woken = true;
+  notify(checkpointer->node->header().event_doorbell);
 }
 
 uint64_t hvdft_checkpointer_event_count(hvdft_checkpointer* checkpointer) {

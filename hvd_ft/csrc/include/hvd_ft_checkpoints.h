@@ -51,9 +51,10 @@ HVDFT_API void hvdft_checkpointer_event(hvdft_checkpointer* checkpointer, uint32
 HVDFT_API int hvdft_checkpointer_next(hvdft_checkpointer* checkpointer, uint64_t* from,
                                       hvdft_event* out);
 // Waits for such an event, or with `any` for any event, from number `from` on; or for the time to
-// be over, or for a signal.
+// be over; or for another thread to call hvdft_checkpointer_wake(), after the latest wait or in it.
 HVDFT_API void hvdft_checkpointer_wait(hvdft_checkpointer* checkpointer, uint64_t from, int any,
                                        int timeout_ms);
+HVDFT_API void hvdft_checkpointer_wake(hvdft_checkpointer* checkpointer);
 HVDFT_API uint64_t hvdft_checkpointer_event_count(hvdft_checkpointer* checkpointer);
 // Whether all ranks are done, and the job was not stopped.
 HVDFT_API int hvdft_checkpointer_ended_well(hvdft_checkpointer* checkpointer);

@@ -14,6 +14,7 @@
 
 #include "fleet_script.h"
 #include "mpi/leader.h"
+#include "mpi/nap.h"
 #include "plan.h"
 
 namespace large {
