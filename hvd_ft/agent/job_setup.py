@@ -13,6 +13,7 @@ from hvd_ft.agent.node_rejoin import rejoin
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
+from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.directory import KEPT_NAME, JobDirectory, job_path, new_job_id, sweep_stale
 from hvd_ft.job.member_file import is_current, write_members
 from hvd_ft.job.placement import Nodes
@@ -115,7 +116,7 @@ def _make_fresh(
     def find_or_make_directory() -> int:
         if not fresh or context.is_guest:
             _join(context, shim, stack)
-            return context.settings.arena_limit_bytes() if fresh else 0
+            return arena_limit_bytes(context.settings) if fresh else 0
         return _make_directory(context, shim, stack) if rank in hosts.firsts else 0
 
     rendezvous.agree("clearing what hosts have of an older epoch", clear_old)
@@ -195,7 +196,7 @@ def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.Exi
     for dead in sweep_stale(settings.arena_dir):
         say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
     mpi_files.sweep()
-    limit = settings.arena_limit_bytes()
+    limit = arena_limit_bytes(settings)
     _enter(JobDirectory.create(settings.arena_dir, context.job), shim, stack)
     return limit
 

@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -13,7 +12,6 @@ from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_order import check_order
-from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 MOST_CONNECTIONS = 8
@@ -435,41 +433,6 @@ class Settings:
         """Returns whether a rank leaves the job, or has left it: its place has no own host."""
         return self.members is not None and rank in self.members.leaving
 
-    def arena_limit_bytes(self) -> int:
-        """Returns the limit of the job's arenas on this node, in bytes.
-
-        Raises:
-            HvdFtError: the arena directory is missing, not writable, full or too small.
-        """
-        if not os.path.isdir(self.arena_dir):
-            raise HvdFtError(
-                f"the arena directory {self.arena_dir} was not found: "
-                "set HOROVOD_FT_ARENA_DIR to a directory in memory or on a fast disk"
-            )
-        if not os.access(self.arena_dir, os.W_OK | os.X_OK):
-            raise HvdFtError(
-                f"the arena directory {self.arena_dir} is not writable for you: "
-                "set HOROVOD_FT_ARENA_DIR to one that is"
-            )
-        stat = os.statvfs(self.arena_dir)
-        return self._limit_within(stat.f_bavail * stat.f_frsize)
-
-    def _limit_within(self, free: int) -> int:
-        limit = free * 3 // 4 if self.arena_bytes is None else self.arena_bytes
-        if limit > free:
-            raise HvdFtError(
-                f"HOROVOD_FT_ARENA_BYTES asks for {_mib(limit)}, but {self.arena_dir} has only "
-                f"{_mib(free)} free: free some, enlarge it or ask for less"
-            )
-        if limit < MINIMUM_ARENA_BYTES:
-            # Only the default can be below the minimum: the parser refuses smaller settings.
-            raise HvdFtError(
-                f"{self.arena_dir} has only {_mib(free)} free and hvd_ft takes 3/4 of it, at least "
-                f"{_mib(MINIMUM_ARENA_BYTES)}: free some, enlarge it (docker: --shm-size) or set "
-                "HOROVOD_FT_ARENA_DIR to another directory"
-            )
-        return limit
-
 
 class _Read(Mapping[str, str]):
     """An environment that records which variables were read."""
@@ -500,7 +463,3 @@ def _refuse_unknown(env: _Read) -> None:
             raise HvdFtError(
                 f"{name} is not a setting of hvd_ft: {remedy} (docs/reference/settings.md has them)"
             )
-
-
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):.0f} MiB"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import check_environment, mpi_environment, mpiexec_command
 from hvd_ft.install.fabric import choose_provider, fast_devices
+from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.job.drills import check_ranks, parse
 from hvd_ft.job.hosts import Host
@@ -96,7 +97,7 @@ def check_job(job: Job) -> None:
     if job.spares:
         PythonCommand.parse([found or job.command[0], *job.command[1:]])
     check_environment()
-    job_settings(job).arena_limit_bytes()
+    arena_limit_bytes(job_settings(job))
 
 
 def job_environment(job: Job) -> dict[str, str]:

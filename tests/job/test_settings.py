@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
 from hvd_ft.job.settings import INTERNAL, Settings
 
@@ -124,13 +125,13 @@ def test_the_limit_is_three_quarters_of_what_is_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     free(monkeypatch, 1000 * MIB)
-    assert Settings(arena_dir=str(tmp_path)).arena_limit_bytes() == 750 * MIB
+    assert arena_limit_bytes(Settings(arena_dir=str(tmp_path))) == 750 * MIB
 
 
 def test_the_limit_may_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     free(monkeypatch, 1000 * MIB)
     given = Settings(arena_dir=str(tmp_path), arena_bytes=999 * MIB)
-    assert given.arena_limit_bytes() == 999 * MIB
+    assert arena_limit_bytes(given) == 999 * MIB
 
 
 @pytest.mark.parametrize("available", [0, MINIMUM_ARENA_BYTES])
@@ -139,7 +140,7 @@ def test_a_full_or_small_filesystem_is_an_error(
 ) -> None:
     free(monkeypatch, available)
     with pytest.raises(HvdFtError, match=f"has only {available // MIB} MiB free"):
-        Settings(arena_dir=str(tmp_path)).arena_limit_bytes()
+        arena_limit_bytes(Settings(arena_dir=str(tmp_path)))
 
 
 def test_asking_for_more_than_is_free_is_an_error(
@@ -147,12 +148,12 @@ def test_asking_for_more_than_is_free_is_an_error(
 ) -> None:
     free(monkeypatch, 100 * MIB)
     with pytest.raises(HvdFtError, match=r"HOROVOD_FT_ARENA_BYTES asks for 101 MiB.*100 MiB"):
-        Settings(arena_dir=str(tmp_path), arena_bytes=101 * MIB).arena_limit_bytes()
+        arena_limit_bytes(Settings(arena_dir=str(tmp_path), arena_bytes=101 * MIB))
 
 
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HvdFtError, match=r"nowhere was not found: set HOROVOD_FT_ARENA_DIR"):
-        Settings(arena_dir=str(tmp_path / "nowhere")).arena_limit_bytes()
+        arena_limit_bytes(Settings(arena_dir=str(tmp_path / "nowhere")))
 
 
 def test_a_directory_that_is_not_writable_is_an_error(
@@ -160,7 +161,7 @@ def test_a_directory_that_is_not_writable_is_an_error(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
     with pytest.raises(HvdFtError, match="not writable"):
-        Settings(arena_dir=str(tmp_path)).arena_limit_bytes()
+        arena_limit_bytes(Settings(arena_dir=str(tmp_path)))
 
 
 def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
