@@ -29,7 +29,7 @@ from hvd_ft.shim.children import CHECKPOINTS, SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import PREEMPTION, StopSignals
+from hvd_ft.system.stop_signals import ASK_SIGNAL, PREEMPTION, StopSignals
 from hvd_ft.system.wait_status import describe
 
 EXIT_LOST = 1
@@ -299,7 +299,7 @@ class SupervisorLoop:
         self._grace.set(self._loop.now() + seconds)
         if self._rank == 0:
             say(f"preempted: a checkpoint is written, and the job ends within {seconds:g} s")
-            self._shim.signal(CHECKPOINTS, signal.SIGUSR1)
+            self._shim.signal(CHECKPOINTS, ASK_SIGNAL)
 
     def _end_grace(self) -> None:
         text = "preempted: there is no checkpoint of this moment, as the grace is over"

@@ -25,9 +25,8 @@ from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_wakeups import signals_wake
-from hvd_ft.system.stop_signals import END_SIGNAL
+from hvd_ft.system.stop_signals import ASK_SIGNAL, END_SIGNAL, HELD_SIGNALS
 
-ASK_SIGNAL = signal.SIGUSR1  # a checkpoint is wanted now
 _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
 _LONG_SECONDS = 60.0
 _BEFORE_LOOPS_SECONDS = 600.0  # a script may prepare its data for as long
@@ -80,6 +79,7 @@ class Writer:
         signal.signal(ASK_SIGNAL, self._on_ask)
         signal.signal(END_SIGNAL, self._on_end)
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
             with signals_wake(self._native.wake):
                 self._prepare()
                 while not self._ending:

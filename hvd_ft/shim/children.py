@@ -26,7 +26,7 @@ from hvd_ft.spares.taken_spare import TakenSpare
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.reaper import kill_descendants
-from hvd_ft.system.stop_signals import END_SIGNAL
+from hvd_ft.system.stop_signals import END_SIGNAL, HELD_SIGNALS
 
 WORKER = "worker"
 SPARES = "spares"  # the spare manager
@@ -134,6 +134,8 @@ class Children:
 
         def begin() -> None:
             begin_child()
+            if order.end_seconds > 0:
+                signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
             if name == WORKER:
                 bind_worker(order.env)
                 if preemptible:

@@ -12,6 +12,9 @@ PREEMPTION = (signal.SIGTERM, signal.SIGUSR1)  # with a grace: see Settings.grac
 # From a shim to a child that has something to do before it ends. Not SIGTERM, which a scheduler may
 # send to all processes of a job that is to write a checkpoint.
 END_SIGNAL = signal.SIGUSR2
+ASK_SIGNAL = signal.SIGUSR1  # to a checkpoint writer: a checkpoint is wanted now
+# Blocked until such a child has its handlers: its imports take longer than a job may last.
+HELD_SIGNALS = (END_SIGNAL, ASK_SIGNAL)
 
 
 class StopSignals:

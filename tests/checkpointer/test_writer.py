@@ -5,23 +5,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import HANG_SECONDS
 
 from hvd_ft import native
 from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpointer import writer as module
 from hvd_ft.checkpointer.drain import drain
 from hvd_ft.checkpointer.origin import Origin
-from hvd_ft.checkpointer.writer import ASK_SIGNAL, Writer
+from hvd_ft.checkpointer.writer import Writer
 from hvd_ft.job.settings import Settings
 from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.native.types import EventType
-from hvd_ft.system.stop_signals import END_SIGNAL
+from hvd_ft.system.stop_signals import END_SIGNAL, HELD_SIGNALS
 
 # A rank: takes the snapshots that it is told to, by lines of "loop cut".
 RANK = """\
@@ -53,6 +53,7 @@ for line in sys.stdin:
 
 
 LIMIT = 64 << 20  # of an arena
+_LONG_SECONDS = 60.0
 
 
 class Rank:
@@ -368,13 +369,15 @@ def test_a_directory_that_goes_is_no_end(world: World, capsys: pytest.CaptureFix
 
 def test_a_signal_just_before_a_wait_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen as a node that wrote nothing at the end of its job, as it was still waiting."""
+    waiting = threading.Thread(target=world.native.wait, args=[1e6], daemon=True)
     world.native.wake()
-    world.native.wait(HANG_SECONDS)
-    world.native.wait(0.0)  # it does not count twice
+    waiting.start()
+    waiting.join(_LONG_SECONDS)
+    assert not waiting.is_alive()
     woken: list[int] = []
     monkeypatch.setattr(world.native, "wake", lambda: woken.append(1))
     world.writer._wait = lambda now: signal.raise_signal(END_SIGNAL)  # type: ignore[method-assign]
-    before = {number: signal.getsignal(number) for number in (ASK_SIGNAL, END_SIGNAL)}
+    before = {number: signal.getsignal(number) for number in HELD_SIGNALS}
     try:
         world.writer.run()
     finally:

@@ -13,9 +13,11 @@ import psutil
 import pytest
 
 from hvd_ft.job import directory as jobdir
+from hvd_ft.shim.children import CHECKPOINTS
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import Exited, Refused, Report, Started
 from hvd_ft.shim.shim import WORKER
+from hvd_ft.system.stop_signals import ASK_SIGNAL, END_SIGNAL
 
 TIMEOUT_SECONDS = 20.0
 
@@ -191,6 +193,17 @@ def test_signals_go_to_the_whole_group(shim: ShimClient, fifo: Fifo) -> None:
     shim.kill(WORKER, signal.SIGTERM)
     assert report(shim).status == signal.SIGTERM
     assert_gone(*pids)
+
+
+def test_one_that_ends_by_a_signal_gets_it_when_it_can(shim: ShimClient, fifo: Fifo) -> None:
+    """A checkpoint writer that is still importing must not die of it."""
+    script = f"import signal; signal.sigwait([{ASK_SIGNAL:d}]); signal.sigwait([{END_SIGNAL:d}])"
+    script += f"; open({fifo.path!r}, 'w').write('both\\n')"
+    shim.start(CHECKPOINTS, [sys.executable, "-c", script], dict(os.environ), "/", end_seconds=60)
+    assert isinstance(report(shim), Started)
+    shim.signal(CHECKPOINTS, ASK_SIGNAL)
+    assert shim.end(TIMEOUT_SECONDS)
+    assert fifo.line() == "both"
 
 
 def test_a_signal_for_nobody_is_ignored(shim: ShimClient) -> None:

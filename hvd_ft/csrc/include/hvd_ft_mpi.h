@@ -68,11 +68,11 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const ui
 // `communicator`, which has the leaders in the order of nodes.
 enum { HVDFT_MOST_CONNECTIONS = 8, HVDFT_MOST_TRANSFERS = 16 };
 typedef struct {
-  // What has a thread and endpoints of its own: 3: sending, receiving, the mirror; 2: the ring, the
-  // mirror; 1: nothing, one thread and one endpoint do everything. The same for all leaders.
+  // 3: for sending, receiving and the mirror, each with endpoints of its own; 2: for the ring and
+  // the mirror, with an endpoint each; 1: one thread and endpoint for all. As all leaders have it.
   uint32_t threads;
-  // So many, each with an endpoint (but 1 with fewer threads than 3), carry each edge of the ring.
-  // The same for all leaders.
+  // Of each edge of the ring, with an endpoint each; 1 if there are fewer threads than 3. As all
+  // leaders have it.
   uint32_t connections;
   uint32_t transfers;  // so many are under way over a connection, at most
   // How long threads that wait for MPI only yield before they nap between two looks, and how long

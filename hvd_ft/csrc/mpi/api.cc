@@ -101,13 +101,17 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                       int communicator, const hvdft_leader_options* options,
                       const hvdft_op_rules* rules, hvdft_leader** out) {
   const auto& [threads, connections, transfers, yield_ns, busy_nap_ns] = *options;
-  if (threads < 1 || threads > 3) return fail(HVDFT_EINVAL, "a leader has no %u threads", threads);
+  if (threads < 1 || threads > 3) {
+    return fail(HVDFT_EINVAL, "a leader cannot have %u threads: give 1 to 3", threads);
+  }
   if (connections < 1 || connections > (threads == 3 ? HVDFT_MOST_CONNECTIONS : 1)) {
-    return fail(HVDFT_EINVAL, "with %u threads an edge cannot have %u connections", threads,
-                connections);
+    return fail(HVDFT_EINVAL,
+                "an edge cannot have %u connections: give 1, or with 3 threads up to %d",
+                connections, HVDFT_MOST_CONNECTIONS);
   }
   if (transfers < 1 || transfers > HVDFT_MOST_TRANSFERS) {
-    return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way", transfers);
+    return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way: give 1 to %d",
+                transfers, HVDFT_MOST_TRANSFERS);
   }
   if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);

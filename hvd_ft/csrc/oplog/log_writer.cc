@@ -20,10 +20,13 @@ uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 int check_rules(const hvdft_op_rules& rules) {
   uint64_t node = rules.node_segment, ring = rules.ring_segment;
   if (node < kLeastNodeSegment || node > kMostNodeSegment || (node & (node - 1)) != 0) {
-    return fail(HVDFT_EINVAL, "ops cannot be summed %lu bytes at a time", node);
+    return fail(HVDFT_EINVAL,
+                "ops cannot be summed %lu bytes at a time: give a power of two from %lu to %lu",
+                node, kLeastNodeSegment, kMostNodeSegment);
   }
   if (ring < kLeastRingSegment || ring > kMostRingSegment) {
-    return fail(HVDFT_EINVAL, "the ring cannot have messages of %lu bytes", ring);
+    return fail(HVDFT_EINVAL, "the ring cannot have messages of %lu bytes: give %lu to %lu", ring,
+                kLeastRingSegment, kMostRingSegment);
   }
   return HVDFT_OK;
 }

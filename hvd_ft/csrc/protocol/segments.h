@@ -28,7 +28,7 @@ constexpr uint64_t kClaims = 64;           // … in bytes, and in segments
 
 // A *position*: an op's id and a segment of it, packed into one word. How far a rank has
 // contributed.
-constexpr uint64_t kSegmentBits = 28;  // of a position; 4 TiB in one op, and more
+constexpr uint64_t kSegmentBits = 28;  // of a position: an op of 4 TiB in the smallest segments
 
 constexpr uint64_t position(uint64_t op, uint64_t segment) { return op << kSegmentBits | segment; }
 constexpr uint64_t op_of(uint64_t position) { return position >> kSegmentBits; }
