@@ -27,7 +27,7 @@ Prints = dict[int, dict[int, str]]  # by loop, and by number of the array
 
 
 class AbandonedError(HvdFtError):
-    """What was being written has been removed: another node has begun a later checkpoint."""
+    """What was being written is needless: a later checkpoint has begun, or the job ends."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ def write_share(
     *,
     began: Began,
     await_seconds: float,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> None:
     """Writes this node's share of a checkpoint.
 
@@ -64,15 +65,16 @@ def write_share(
         present: the job's ranks at that cut, which the checkpoint numbers anew.
         began: when the snapshots began to be copied.
         await_seconds: how long to wait for the fingerprints of the group's first node.
+        given_up: whether the share has become needless; asked while this waits.
 
     Raises:
         OSError: it cannot be written.
-        AbandonedError: nobody needs it any more.
+        AbandonedError: it was given up, or another node has removed it.
     """
     partial = origin.partial(latest)
     try:
         partial.mkdir(0o700, exist_ok=True)
-        writer = _ShareWriter(origin, latest, await_seconds)
+        writer = _ShareWriter(origin, latest, await_seconds, given_up)
         numbers = {rank: number for number, rank in enumerate(present)}
         there = {
             cut: {rank: each for rank, each in ranks.items() if rank in numbers}
@@ -115,16 +117,19 @@ class _ShareWriter:
     Args:
         origin: of the checkpoint.
         latest: its cut.
-        await_seconds: as for `write_share`.
+        await_seconds, given_up: as for `write_share`.
 
     Attributes:
         files: those written, by name.
     """
 
-    def __init__(self, origin: Origin, latest: Cut, await_seconds: float) -> None:
+    def __init__(
+        self, origin: Origin, latest: Cut, await_seconds: float, given_up: Callable[[], bool]
+    ) -> None:
         self._origin = origin
         self._latest = latest
         self._await_seconds = await_seconds
+        self._given_up = given_up
         self.files: dict[str, File] = {}
 
     def write(self, captured: Mapping[Cut, Mapping[int, Captured]]) -> list[Part]:
@@ -147,7 +152,10 @@ class _ShareWriter:
             if len(self._origin.group) > 1:
                 write_file(path, msgspec.json.encode(mine))
             return {}
-        if not wait_until(path.exists, self._await_seconds):
+        wait_until(lambda: path.exists() or self._given_up(), self._await_seconds)
+        if not path.exists():
+            if self._given_up():
+                raise AbandonedError(f"{path} is not awaited any more")
             return {}
         return msgspec.json.decode(path.read_bytes(), type=Prints)
 

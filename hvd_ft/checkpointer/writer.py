@@ -7,14 +7,22 @@ checkpoint. At the end of a job that has not ended well it writes the latest sta
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 from hvd_ft.checkpoint import catalogue
+from hvd_ft.checkpoint.manifest import Messages
 from hvd_ft.checkpoint.rules import Complaints, Schedule, to_delete
-from hvd_ft.checkpointer.capture import capture, held, messages
+from hvd_ft.checkpointer.capture import Captured, capture, held, messages
 from hvd_ft.checkpointer.completion import complete
-from hvd_ft.checkpointer.cuts import common, first_behind, position_of, with_earlier_loops
+from hvd_ft.checkpointer.cuts import (
+    Cut,
+    Parts,
+    common,
+    first_behind,
+    position_of,
+    with_earlier_loops,
+)
 from hvd_ft.checkpointer.drain import drain
 from hvd_ft.checkpointer.origin import Origin
 from hvd_ft.checkpointer.round import Round, share_detail
@@ -113,8 +121,7 @@ class Writer:
 
     def _step(self) -> None:
         """Does what there is to do, then waits."""
-        while event := self._native.next_event():
-            self._on_event(event)
+        self._hear()
         now = self._clock()
         due = self._round is None and now >= self._schedule.due_at
         if self._coordinates and (due or self._asked):
@@ -125,6 +132,10 @@ class Writer:
             if round_.failed and self._coordinates and self._round is round_:
                 self._round = None
         self._wait(now)
+
+    def _hear(self) -> None:
+        while event := self._native.next_event():
+            self._on_event(event)
 
     def _on_event(self, event: Event) -> None:
         round_ = self._round
@@ -145,8 +156,7 @@ class Writer:
         self._attempt(self._tidy)
         self._marked_loops = self._native.loops
         self._native.request()
-        while event := self._native.next_event():
-            self._on_event(event)
+        self._hear()
 
     def _follow(self, round_: Round, now: float) -> None:
         if round_.waits_for_snapshot:
@@ -191,49 +201,57 @@ class Writer:
         if cut is None:
             self._await_snapshot()
             return
-        if idle and not self._origin.is_complete(cut):
-            write_share(
-                self._origin,
-                cut,
-                {},
-                ([], []),
-                self._native.present(),
-                began=Began.now(),
-                await_seconds=self._patience,
-            )
-        elif not self._origin.is_complete(cut):
-            wanted = with_earlier_loops(cuts, cut)
-            began = Began.now()
-            self._write_since = self._clock()
-            told = messages(self._native, wanted[cut])
-            present = self._native.present(position_of(wanted[cut]))
-            captured = capture(self._native, wanted)
-            if captured is None:  # it has been overwritten: the next one serves as well
-                return
-            try:
-                write_share(
-                    self._origin,
-                    cut,
-                    captured,
-                    told,
-                    present,
-                    began=began,
-                    await_seconds=self._patience,
-                )
-            except AbandonedError:
-                round_.failed = True
-                return
+        if not self._origin.is_complete(cut) and not self._write_cut(round_, cuts, cut):
+            return
         round_.cut = cut
         self._share_since = self._clock()
         self._native.event(EventType.SHARE, share_detail(round_.position, cut))
-        while event := self._native.next_event():
-            self._on_event(event)
+        self._hear()
+
+    def _write_cut(self, round_: Round, cuts: Mapping[Cut, Parts], cut: Cut) -> bool:
+        """Writes the share; returns whether it is written, else the next cut serves as well."""
+        captured: dict[Cut, dict[int, Captured]] = {}
+        told: tuple[list[Messages], list[Messages]] = ([], [])
+        present = self._native.present()
+        began = Began.now()
+        if self._native.has_ranks:
+            wanted = with_earlier_loops(cuts, cut)
+            self._write_since = self._clock()
+            told = messages(self._native, wanted[cut])
+            present = self._native.present(position_of(wanted[cut]))
+            copies = capture(self._native, wanted)
+            if copies is None:  # they have been overwritten
+                return False
+            captured = copies
+        write_share(
+            self._origin,
+            cut,
+            captured,
+            told,
+            present,
+            began=began,
+            await_seconds=self._patience,
+            given_up=lambda: self._given_up(round_),
+        )
+        return True
+
+    def _given_up(self, round_: Round) -> bool:
+        """Whether the job ends, or the next round has begun."""
+        self._hear()
+        return self._ending or not (self._round is None or self._round is round_)
 
     def _complete(self, round_: Round) -> None:
         cut = next(iter(round_.shares.values()))
         origin = self._origin
         if not origin.is_complete(cut):
-            if not wait_until(lambda: len(origin.shares(cut)) == len(origin.group), self._patience):
+
+            def seen() -> bool:
+                return len(origin.shares(cut)) == len(origin.group)
+
+            wait_until(lambda: seen() or self._given_up(round_), self._patience)
+            if not seen():
+                if self._given_up(round_):
+                    raise AbandonedError(f"the shares of {origin.path(cut)} are not awaited")
                 raise HvdFtError("the share of another node is not seen here")
             complete(origin, cut, origin.group)
         self._prune()
@@ -273,6 +291,8 @@ class Writer:
         except OSError as error:
             place = f" ({error.filename})" if error.filename else ""
             self._complain(f"{error.strerror or error}{place}")
+        except AbandonedError:
+            return False
         except HvdFtError as error:
             self._complain(str(error))
         else:

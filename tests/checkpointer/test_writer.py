@@ -1,5 +1,6 @@
 """The writer's loop, step by step, over real arenas of two nodes whose ranks are played here."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from hvd_ft import native
 from hvd_ft.checkpoint import catalogue
+from hvd_ft.checkpointer import share
 from hvd_ft.checkpointer import writer as module
 from hvd_ft.checkpointer.drain import drain
 from hvd_ft.checkpointer.origin import Origin
@@ -229,6 +231,49 @@ def test_a_snapshot_that_is_overwritten_is_left_for_the_next_one(
     world.take(0, 5)
     world.steps()
     assert world.checkpoints() == ["loop0-step00000002"]
+
+
+@pytest.mark.parametrize("why", ["the job ends", "the next round begins"])
+def test_what_the_first_node_writes_is_not_awaited_for_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], why: str
+) -> None:
+    """The first node had no such cut: the others waited for it, and wrote nothing at the end."""
+    place = dataclasses.replace(world.native.place, node=1, nodes=2)
+    origin = dataclasses.replace(world.origin, place=place, group=[0, 1])
+    settings = Settings(checkpoint_dir=str(world.folder), checkpoint_timeout_seconds=30.0)
+    writer = Writer(world.native, origin, settings, None)
+    writer._wait = lambda now: None  # type: ignore[method-assign]
+    looks: list[float] = []
+
+    def later(seconds: float) -> None:
+        looks.append(seconds)
+        if why == "the job ends":
+            writer._ending = True
+        else:
+            world.native.request()
+
+    monkeypatch.setattr(share.time, "sleep", later)
+    world.take(0, 3)
+    world.native.request()
+    writer._step()
+    assert len(looks) == 1
+    assert not list(world.folder.glob("**/share-1.json"))
+    assert capsys.readouterr().err == ""
+
+
+def test_shares_that_are_not_seen_are_not_awaited_when_the_job_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends(_seconds: float) -> None:
+        world.writer._ending = True
+
+    monkeypatch.setattr(share.time, "sleep", ends)
+    monkeypatch.setattr(Origin, "shares", lambda *_: [])
+    world.take(0, 3)
+    world.pass_time(600)
+    world.steps(2)
+    assert world.writer._ending
+    assert capsys.readouterr().err == ""
 
 
 def test_a_new_loop_gets_a_mark_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
