@@ -4,7 +4,8 @@ There may be no agents any more, so nodes do not hear of each other but by the d
 have the latest snapshot while another one has only the one before. So each writes its share of
 both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
 have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
-left out in the end, and the checkpoint says so. Nodes that have a directory each do not hear of
+left out in the end, and the checkpoint says so: when one node has waited long enough, the others
+need not. Nodes that have a directory each do not hear of
 each other: they complete both, and the job that goes on takes the newest that is everywhere.
 """
 
@@ -105,7 +106,12 @@ def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = Fal
     told = None if idle else [(cut.loop, cut.number) for cut in written]
     write_file(said / f"{origin.place.node}.json", msgspec.json.encode(told))
     there = [(node, said / f"{node}.json") for node in origin.group]
-    wait_until(lambda: all(path.exists() for _, path in there), until - time.monotonic())
+
+    def all_have_said() -> bool:
+        decided = any((said / f"{node}.done").exists() for node in origin.group)
+        return decided or all(path.exists() for _, path in there)
+
+    wait_until(all_have_said, until - time.monotonic())
     of_nodes = {
         node: [Cut(*each) for each in cuts]
         for node, path in there

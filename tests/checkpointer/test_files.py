@@ -1,6 +1,7 @@
 """What writers leave on the disk, whenever they are killed, and what is stored once."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.manifest import Manifest, Messages
 from hvd_ft.checkpoint.rules import to_delete
+from hvd_ft.checkpointer import share as module
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
@@ -211,6 +213,22 @@ def test_a_node_that_says_nothing_is_left_out(tmp_path: Path) -> None:
         share(origin(tmp_path, 1, 2), step)
     assert settle(origin(tmp_path, 1, 2), [Cut(0, 9), Cut(0, 7)], 0.0) == Cut(0, 9)
     assert manifest_of(tmp_path, 4).missing == [0, 1]
+
+
+def test_one_node_waits_long_enough_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_wait(seconds: float) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(module.time, "sleep", no_wait)
+    mine = origin(tmp_path, 1, 3)
+    share(mine, 3)
+    mine.drained.mkdir()
+    (mine.drained / "0.json").write_text("[[0, 7]]")
+    (mine.drained / "0.done").touch()
+    checkpoint(tmp_path, 3, nodes=3)
+    assert settle(mine, [Cut(0, 7)], time.monotonic() + 60.0) is None
 
 
 def test_a_node_that_has_nothing_newer_is_not_lost(tmp_path: Path) -> None:
