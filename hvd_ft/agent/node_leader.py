@@ -59,14 +59,15 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
 
     facts = mpi.facts()
     lack = mpi_facts.why_no_endpoints(facts)
-    asked = [settings.endpoints, settings.connections]
-    mine = [*asked, facts.endpoints, lack, sorted(os.sched_getaffinity(0))]
+    asked = [settings.endpoints, settings.connections, settings.nodes_below]
+    mine = [asked, facts.endpoints, lack, sorted(os.sched_getaffinity(0))]
     told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
     # All take rank 0's settings, whatever their own, and what MPI has everywhere.
+    *of_endpoints, nodes_below = told[0][0]
     endpoints = choose_endpoints(
-        *told[0][:2],
-        available=min(has for _, _, has, _, _ in told),
-        lack=next((lack for _, _, _, lack, _ in told if lack), ""),
+        *of_endpoints,
+        available=min(has for _, has, _, _ in told),
+        lack=next((lack for _, _, lack, _ in told if lack), ""),
         few_cpus=why_few_cpus(context.hosts, nodes, [cpus for *_, cpus in told]),
     )
     communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
@@ -86,6 +87,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
             settings.transfers,
             round(settings.yield_seconds * 1e9),
             round(settings.nap_seconds * 1e9),
+            nodes_below,
         ),
         rules=op_rules(settings),
     )

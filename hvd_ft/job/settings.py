@@ -228,6 +228,13 @@ class Settings:
         "Messages of large ops that may be under way over a connection at a time, in each "
         "direction: 1 to 16. Each agent has its own.",
     )
+    nodes_below: int = _setting(
+        functools.partial(values.count, least=1, most=4096),
+        32,
+        "With many nodes these tell each other how their ranks fare, and what the op log has, over "
+        "a tree: so many nodes are joined to one at most, from rank 0's node on. Rank 0's value "
+        "counts.",
+    )
     gather_bytes: int = _setting(
         functools.partial(
             values.byte_count,

@@ -134,6 +134,8 @@ class LeaderOptions:
         transfers: that may be under way over a connection.
         yield_ns: how long a thread that waits for MPI only yields before it naps.
         busy_nap_ns: how long such a nap is at most in an ordinary wait.
+        nodes_below: a node at most, in the tree by which nodes tell each other how their ranks
+            fare. The same for all leaders.
     """
 
     threads: int
@@ -141,6 +143,7 @@ class LeaderOptions:
     transfers: int
     yield_ns: int
     busy_nap_ns: int
+    nodes_below: int
 
 
 class Leader:

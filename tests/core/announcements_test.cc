@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "horovod/ft_numbers.h"
-#include "star.h"
+#include "joined_nodes.h"
 
 using namespace hvdft;
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kTerm = 3;
 
-void announce(Star& star, int rank, const std::string& what, uint64_t term = kTerm) {
-  Node& node = star.node_of(rank);
+void announce(JoinedNodes& job, int rank, const std::string& what, uint64_t term = kTerm) {
+  Node& node = job.node_of(rank);
   RankBlock& block = node.rank(rank);
   uint64_t sequence = block.mail_sequence;
   block.mail_sequence = sequence + 1;
@@ -24,56 +24,56 @@ void announce(Star& star, int rank, const std::string& what, uint64_t term = kTe
 }
 
 // As the coordinator sees it, which then takes it.
-std::string taken(Star& star, int rank, uint64_t term = kTerm) {
-  RankBlock& block = star.node(0).rank(rank);
+std::string taken(JoinedNodes& job, int rank, uint64_t term = kTerm) {
+  RankBlock& block = job.node(0).rank(rank);
   if (block.mail_taken == block.mail_sequence) return "";
   CHECK(block.mail_term == term);
   block.mail_taken = block.mail_sequence.load();
-  return {star.node(0).mail(rank), block.mail_bytes};
+  return {job.node(0).mail(rank), block.mail_bytes};
 }
 
-uint64_t frames(Star& star) {
-  Star::Arrived before = star.arrived;
-  star.carry();
-  return star.arrived.of_kind[FrameKind::kMail] - before.of_kind[FrameKind::kMail];
+uint64_t frames(JoinedNodes& job) {
+  JoinedNodes::Arrived before = job.arrived;
+  job.carry();
+  return job.arrived.of_kind[FrameKind::kMail] - before.of_kind[FrameKind::kMail];
 }
 
 void what_is_alike_goes_once() {
-  Star star(2, 4);  // ranks 4 to 7 are elsewhere
-  star.carry();
-  for (int r : {4, 5, 7}) announce(star, r, "alike");
-  announce(star, 6, "other");
-  CHECK(frames(star) == 2);
-  for (int r : {4, 5, 7}) CHECK(taken(star, r) == "alike");
-  CHECK(taken(star, 6) == "other");
-  uint64_t answers = star.told[FrameKind::kTaken];
-  CHECK(frames(star) == 0);
+  JoinedNodes job(2, 4);  // ranks 4 to 7 are elsewhere
+  job.carry();
+  for (int r : {4, 5, 7}) announce(job, r, "alike");
+  announce(job, 6, "other");
+  CHECK(frames(job) == 2);
+  for (int r : {4, 5, 7}) CHECK(taken(job, r) == "alike");
+  CHECK(taken(job, 6) == "other");
+  uint64_t answers = job.told[FrameKind::kTaken];
+  CHECK(frames(job) == 0);
   for (int r = 4; r < 8; ++r) {
-    RankBlock& block = star.node(1).rank(r);
+    RankBlock& block = job.node(1).rank(r);
     CHECK(block.mail_taken == block.mail_sequence);
   }
-  CHECK(star.told[FrameKind::kTaken] - answers == 1);  // they are alike
+  CHECK(job.told[FrameKind::kTaken] - answers == 1);  // they are alike
   // A rank that is behind, and one that has announced in another term.
-  announce(star, 4, "alike");
-  announce(star, 5, "alike", kTerm + 1);
-  CHECK(frames(star) == 2);
-  CHECK(taken(star, 4) == "alike" && taken(star, 5, kTerm + 1) == "alike");
-  CHECK(taken(star, 6).empty() && taken(star, 7).empty());
+  announce(job, 4, "alike");
+  announce(job, 5, "alike", kTerm + 1);
+  CHECK(frames(job) == 2);
+  CHECK(taken(job, 4) == "alike" && taken(job, 5, kTerm + 1) == "alike");
+  CHECK(taken(job, 6).empty() && taken(job, 7).empty());
 }
 
 // Ranks that follow each other get one answer, if it is the same; others are not told again.
 void what_is_answered() {
-  Star star(2, 4);
-  star.carry();
-  Node &zero = star.node(0), &one = star.node(1);
+  JoinedNodes job(2, 4);
+  job.carry();
+  Node &zero = job.node(0), &one = job.node(1);
   auto answer = [&](const std::vector<uint64_t>& sequences) {
     for (int i = 0; i < 4; ++i) zero.rank(4 + i).mail_taken = sequences[static_cast<size_t>(i)];
-    uint64_t before = star.told[FrameKind::kTaken];
-    star.carry();
+    uint64_t before = job.told[FrameKind::kTaken];
+    job.carry();
     for (int i = 0; i < 4; ++i) {
       CHECK(one.rank(4 + i).mail_taken == sequences[static_cast<size_t>(i)]);
     }
-    return star.told[FrameKind::kTaken] - before;
+    return job.told[FrameKind::kTaken] - before;
   };
   CHECK(answer({2, 2, 2, 2}) == 1);
   CHECK(answer({2, 2, 2, 2}) == 0);
@@ -89,9 +89,9 @@ void what_is_answered() {
   for (int r : {4, 5, 7}) zero.rank(r).entered = 70;
   zero.rank(6).entered = 71;
   for (int i = 0; i < 4; ++i) doorbells[i] = one.rank(4 + i).worker_doorbell;
-  uint64_t before = star.told[FrameKind::kJoined];
-  star.carry();
-  CHECK(star.told[FrameKind::kJoined] - before == 3);
+  uint64_t before = job.told[FrameKind::kJoined];
+  job.carry();
+  CHECK(job.told[FrameKind::kJoined] - before == 3);
   for (int i = 0; i < 4; ++i) {
     CHECK(one.rank(4 + i).entered == (i == 2 ? 71 : 70));
     CHECK(one.rank(4 + i).worker_doorbell != doorbells[i]);
@@ -109,19 +109,19 @@ void what_a_step_costs() {
     for (int ranks : {4, 8, 16, 32}) {
       int nodes = ranks / of_node;
       if (nodes < 2) continue;
-      Star star(nodes, of_node);
-      star.carry();
+      JoinedNodes job(nodes, of_node);
+      job.carry();
       auto step = [&](bool by_name) {
-        Star::Arrived before = star.arrived;
+        JoinedNodes::Arrived before = job.arrived;
         for (int r = of_node; r < ranks; ++r) {
           std::string names(kTensors * kOfName, static_cast<char>('a' + r));  // each has its rank
-          announce(star, r, by_name ? names : numbers);
+          announce(job, r, by_name ? names : numbers);
         }
-        star.carry();
-        for (int r = of_node; r < ranks; ++r) CHECK(!taken(star, r).empty());
-        star.carry();
-        return std::pair(star.arrived.of_kind[FrameKind::kMail] - before.of_kind[FrameKind::kMail],
-                         star.arrived.bytes - before.bytes);
+        job.carry();
+        for (int r = of_node; r < ranks; ++r) CHECK(!taken(job, r).empty());
+        job.carry();
+        return std::pair(job.arrived.of_kind[FrameKind::kMail] - before.of_kind[FrameKind::kMail],
+                         job.arrived.bytes - before.bytes);
       };
       auto [name_frames, name_bytes] = step(true);
       auto [number_frames, number_bytes] = step(false);

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "hvd_ft_checkpoints.h"
-#include "star.h"
+#include "joined_nodes.h"
 
 using namespace hvdft;
 
@@ -25,11 +25,11 @@ uint64_t lost(const EventList& list, uint64_t count) {
   return lost;
 }
 
-void start(Star& star, int size) {
+void start(JoinedNodes& job, int size) {
   for (int r = 0; r < size; ++r) {
-    star.node_of(r).push_event(event_of(r, HVDFT_EV_STARTED, 0));
-    star.node_of(r).push_event(event_of(r, HVDFT_EV_ATTACHED, 0));
-    star.node_of(r).push_event(event_of(r, HVDFT_EV_JOINED, 0));
+    job.node_of(r).push_event(event_of(r, HVDFT_EV_STARTED, 0));
+    job.node_of(r).push_event(event_of(r, HVDFT_EV_ATTACHED, 0));
+    job.node_of(r).push_event(event_of(r, HVDFT_EV_JOINED, 0));
   }
 }
 
@@ -38,75 +38,75 @@ void what_a_node_keeps_does_not_grow_with_the_job() {
   constexpr int kSnapshots = 20;
   for (int nodes : {2, 4, 8, 16}) {
     int size = nodes * kOfNode, last = size - 1;
-    Star star(nodes, kOfNode);
-    start(star, size);
+    JoinedNodes job(nodes, kOfNode);
+    start(job, size);
     for (int i = 0; i < kSnapshots; ++i) {
       for (int r = 0; r < size; ++r) {
-        star.node_of(r).push_event(event_of(r, HVDFT_EV_SNAPSHOT, 0, static_cast<uint64_t>(i)));
+        job.node_of(r).push_event(event_of(r, HVDFT_EV_SNAPSHOT, 0, static_cast<uint64_t>(i)));
       }
-      star.carry();
+      job.carry();
     }
-    star.node_of(last).push_event(event_of(last, HVDFT_EV_FAILED, 0));
-    star.node_of(last).push_event(event_of(last, HVDFT_EV_STARTED, 1));
-    star.node_of(last).push_event(event_of(last, HVDFT_EV_JOINED, 1));
-    star.carry();
-    CHECK(star.told[FrameKind::kEvent] == 2 * static_cast<uint64_t>(nodes - 2));
+    job.node_of(last).push_event(event_of(last, HVDFT_EV_FAILED, 0));
+    job.node_of(last).push_event(event_of(last, HVDFT_EV_STARTED, 1));
+    job.node_of(last).push_event(event_of(last, HVDFT_EV_JOINED, 1));
+    job.carry();
+    CHECK(job.told[FrameKind::kEvent] == 2 * static_cast<uint64_t>(nodes - 2));
     uint64_t own = kOfNode * (3 + kSnapshots);
     for (int n = 0; n < nodes; ++n) {
       uint64_t more = n == nodes - 1 ? 3 : 2;  // its own, or those for all
-      CHECK(star.node(n).header().event_count == own + more);
-      CHECK(star.node(n).header().report_count == (n == 0 ? nodes * own + 3 : 0));
+      CHECK(job.node(n).header().event_count == own + more);
+      CHECK(job.node(n).header().report_count == (n == 0 ? nodes * own + 3 : 0));
     }
     std::printf("%d ranks: %lu events on a node, %lu in the report\n", size, own + 2,
-                star.node(0).header().report_count.load());
+                job.node(0).header().report_count.load());
   }
 }
 
 // The types that processes elsewhere act on: hvd_ft/worker/peer_hooks.py, hvd_ft/checkpointer.
 void those_for_all_go_to_all() {
-  Star star(3, kOfNode);
+  JoinedNodes job(3, kOfNode);
   uint64_t for_all = 0;
   for (uint32_t type : {HVDFT_EV_FAILED, HVDFT_EV_JOINED, HVDFT_EV_DIVERGED}) {
-    star.node(1).push_event(event_of(2, type, 1, ++for_all));
+    job.node(1).push_event(event_of(2, type, 1, ++for_all));
   }
   for (uint32_t type : {HVDFT_EV_CHECKPOINT, HVDFT_EV_SHARE, HVDFT_EV_CHECKPOINTED}) {
-    star.node(1).push_event(event_of(2, type, 0, ++for_all));
+    job.node(1).push_event(event_of(2, type, 0, ++for_all));
   }
-  star.node(0).push_event(event_of(0, HVDFT_EV_CHECKPOINT, 0, ++for_all));
-  star.carry();
+  job.node(0).push_event(event_of(0, HVDFT_EV_CHECKPOINT, 0, ++for_all));
+  job.carry();
   hvdft_event events[8];
   for (int n : {0, 2}) {
-    CHECK(star.node(n).events().read(0, events, 8) == static_cast<int>(for_all));
+    CHECK(job.node(n).events().read(0, events, 8) == static_cast<int>(for_all));
   }
   CHECK(events[1].type == HVDFT_EV_FAILED && events[1].rank == 2 && events[1].detail == 1);
 }
 
 // The report of many ranks is longer than a list, but rank 0's node looks back to its own ranks'.
 void the_report_does_not_overwrite_what_a_node_looks_back_to() {
-  Star star(3, kOfNode);
-  start(star, 3 * kOfNode);
+  JoinedNodes job(3, kOfNode);
+  start(job, 3 * kOfNode);
   for (uint64_t i = 0; i < kEvents; ++i) {
-    star.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0, i));
-    if (i % 1000 == 0) star.carry();
+    job.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0, i));
+    if (i % 1000 == 0) job.carry();
   }
-  star.carry();
-  const NodeHeader& h = star.node(0).header();
-  CHECK(h.event_count == 3 * kOfNode && lost(star.node(0).events(), h.event_count) == 0);
+  job.carry();
+  const NodeHeader& h = job.node(0).header();
+  CHECK(h.event_count == 3 * kOfNode && lost(job.node(0).events(), h.event_count) == 0);
   CHECK(h.report_count == kEvents + 9 * kOfNode);
-  CHECK(lost(star.node(0).report(), h.report_count) == 9 * kOfNode);
+  CHECK(lost(job.node(0).report(), h.report_count) == 9 * kOfNode);
 }
 
 // Rank 0's agent writes the report: it wakes for events that are only there, and no other agent.
 void who_wakes_for_the_report() {
-  Star star(2, kOfNode);
-  const char* dir = star.node(0).dir().c_str();
-  for (int r : {0, 1}) CHECK(hvdft_create_rank(dir, "star", r, star.node(0).limit()) == HVDFT_OK);
+  JoinedNodes job(2, kOfNode);
+  const char* dir = job.node(0).dir().c_str();
+  for (int r : {0, 1}) CHECK(hvdft_create_rank(dir, "nodes", r, job.node(0).limit()) == HVDFT_OK);
   for (int r : {0, 1}) {
-    hvdft_agent* agent = hvdft_agent_open(dir, "star", r, 0);
+    hvdft_agent* agent = hvdft_agent_open(dir, "nodes", r, 0);
     CHECK(agent != nullptr);
     uint64_t seen = hvdft_agent_event_count(agent);
-    star.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0));
-    star.carry();
+    job.node(1).push_event(event_of(2, HVDFT_EV_SNAPSHOT, 0));
+    job.carry();
     CHECK(hvdft_agent_wait(agent, seen, 0) == (r == 0 ? 3 : 0));
     hvdft_agent_close(agent);
   }

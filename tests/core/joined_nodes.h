@@ -1,12 +1,13 @@
-// All nodes of a job in one process, joined by the mirror: a star around rank 0's node, which
-// counts what arrives there.
-#ifndef HVD_FT_TESTS_STAR_H
-#define HVD_FT_TESTS_STAR_H
+// All nodes of a job in one process, joined by the mirror. What arrives at rank 0's node is
+// counted.
+#ifndef HVD_FT_TESTS_JOINED_NODES_H
+#define HVD_FT_TESTS_JOINED_NODES_H
 
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -15,27 +16,102 @@
 
 namespace hvdft {
 
-class Star {
+class JoinedNodes {
  public:
-  Star(int nodes, int of_node) {
+  // `below`: so many nodes are joined to one, at most.
+  JoinedNodes(int nodes, int of_node, int below = kMaxRanks) : tree_(nodes, below) {
+    for (int n = 0; n <= nodes; ++n) firsts_.push_back(n * of_node);
     for (int n = 0; n < nodes; ++n) {
       places_.push_back(std::make_unique<Place>(nodes, of_node, n));
-      if (n > 0) {
-        Node& node = *places_[n]->node;
-        places_[n]->store = std::make_unique<LogStore>(node);
-        edges_.push_back(std::make_unique<End>(*places_[n], places_[n]->store.get(), 0, of_node));
-        int first = node.first_local(), end = node.end_local();
-        spokes_.push_back(std::make_unique<End>(*places_[0], nullptr, first, end));
+      begin(n);
+    }
+  }
+
+  int nodes() const { return tree_.nodes(); }
+  const MirrorTree& tree() const { return tree_; }
+  LogStore& log(int number) { return *places_[static_cast<size_t>(number)]->store; }
+  Node& node(int number) { return *places_[static_cast<size_t>(number)]->node; }
+  Node& node_of(int rank) { return node(rank / static_cast<int>(node(0).file().locals)); }
+
+  // The agents' next generation: what they had in mind is gone, and they say hello.
+  void renew() {
+    ends_.clear();
+    for (int n = 0; n < nodes(); ++n) {
+      node(n).header().generation.fetch_add(1);
+      begin(n);
+    }
+    std::vector<EventsHeard> all;
+    for (int n = 0; n < nodes(); ++n) {
+      all.push_back({static_cast<uint64_t>(firsts_[static_cast<size_t>(n)]),
+                     node(0).rank(firsts_[static_cast<size_t>(n)]).events_heard.load()});
+    }
+    for (int n = 1; n < nodes(); ++n) {
+      int parent = tree_.parent(n);
+      greet(parent, n,
+            parent == 0 ? all : ends_.at({parent, tree_.parent(parent)})->receiver.heard());
+      greet(n, parent, {});
+      for (auto edge : {std::pair(n, parent), std::pair(parent, n)}) {
+        End& end = *ends_.at(edge);
+        end.sender.resume(*end.receiver.hello());
       }
     }
   }
 
-  Node& node(int number) { return *places_[static_cast<size_t>(number)]->node; }
-  Node& node_of(int rank) { return node(rank / static_cast<int>(node(0).file().locals)); }
-
   // What is new goes to where it is sent, until nothing is.
   void carry() {
     while (carry_once()) {
+    }
+  }
+
+  bool carry_once() {
+    now_ += 1000000000;
+    bool any = false;
+    for (int n = nodes() - 1; n > 0; --n) any |= pass(n, tree_.parent(n));
+    for (int n = 1; n < nodes(); ++n) any |= pass(tree_.parent(n), n);
+    for (auto& [edge, end] : ends_) end->receiver.settle();
+    return any;
+  }
+
+  // What is new goes over one edge.
+  bool pass(int from, int to) {
+    std::string stream = collected(*ends_.at({from, to}));
+    if (to == 0) {
+      arrived.streams += stream.empty() ? 0 : 1;
+      arrived.bytes += stream.size();
+      each_frame(stream, [&](FrameKind kind) { ++arrived.of_kind[kind]; });
+    }
+    if (from == 0) each_frame(stream, [&](FrameKind kind) { ++told[kind]; });
+    ends_.at({to, from})->receiver.feed(now_, stream.data(), stream.size());
+    return !stream.empty();
+  }
+
+  // What is new on rank 0's node, before and after `act`, arrives in one message.
+  template <typename Act>
+  void carry_at_once(Act act) {
+    std::map<int, std::string> streams;
+    for (int child : tree_.children(0)) streams[child] = collected(*ends_.at({0, child}));
+    act();
+    for (auto& [child, stream] : streams) {
+      stream += collected(*ends_.at({0, child}));
+      ends_.at({child, 0})->receiver.feed(now_, stream.data(), stream.size());
+    }
+    carry();
+  }
+
+  // What a node says last over an edge, when this has come to it from another one.
+  std::string last_words(int from, int to, int coming) {
+    std::string stream = collected(*ends_.at({coming, from})), last;
+    ends_.at({from, coming})->receiver.feed(now_, stream.data(), stream.size());
+    ends_.at({from, to})->sender.bye(&last);
+    return last;
+  }
+
+  template <typename Act>
+  static void each_frame(const std::string& stream, Act act) {
+    for (size_t at = 0; at < stream.size();) {
+      auto head = get<FrameHead>(stream.data() + at);
+      act(head.kind);
+      at += sizeof head + head.bytes;
     }
   }
 
@@ -51,10 +127,9 @@ class Star {
  private:
   struct Place {
     Place(int nodes, int of_node, int number) : dir(fresh_directory()) {
-      CHECK(Node::create(dir, "star", nodes * of_node, nodes, number, number * of_node, of_node,
+      CHECK(Node::create(dir, "nodes", nodes * of_node, nodes, number, number * of_node, of_node,
                          uint64_t{1} << 28) == HVDFT_OK);
-      node = Node::open(dir, "star", Node::kAgent);
-      news = std::make_unique<MirrorNews>(*node);
+      node = Node::open(dir, "nodes", Node::kAgent);
     }
     ~Place() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
     std::string dir;
@@ -63,33 +138,31 @@ class Star {
     std::unique_ptr<LogStore> store;
   };
 
-  // One node's end of an edge to the node with the ranks [first, end).
+  // One node's end of an edge.
   struct End {
-    End(Place& place, LogStore* store, int first, int end)
+    End(Place& place, const MirrorEdge& edge)
         : place(place),
-          sender(*place.node, *place.news, first, end),
-          receiver(*place.node, *place.news, store, first) {}
+          sender(*place.node, *place.news, edge),
+          receiver(*place.node, *place.news, place.node->is_local(0) ? nullptr : &*place.store,
+                   edge) {}
     Place& place;
     MirrorSender sender;
     MirrorReceiver receiver;
   };
 
-  bool carry_once() {
-    now_ += 1000000000;
-    bool any = false;
-    for (size_t i = 0; i < spokes_.size(); ++i) {
-      End &there = *edges_[i], &here = *spokes_[i];
-      std::string stream = collected(there);
-      arrived.streams += stream.empty() ? 0 : 1;
-      arrived.bytes += stream.size();
-      each_frame(stream, [&](FrameKind kind) { ++arrived.of_kind[kind]; });
-      here.receiver.feed(now_, stream.data(), stream.size());
-      std::string back = collected(here);
-      each_frame(back, [&](FrameKind kind) { ++told[kind]; });
-      there.receiver.feed(now_, back.data(), back.size());
-      any |= !stream.empty() || !back.empty();
+  void begin(int number) {
+    Place& place = *places_[static_cast<size_t>(number)];
+    place.news = std::make_unique<MirrorNews>(*place.node);
+    place.store = std::make_unique<LogStore>(*place.node);
+    for (const MirrorEdge& edge : mirror_edges(tree_, number, firsts_)) {
+      ends_[{number, edge.node}] = std::make_unique<End>(place, edge);
     }
-    return any;
+  }
+
+  void greet(int from, int to, const std::vector<EventsHeard>& heard) {
+    std::string hello;
+    ends_.at({from, to})->receiver.say_hello(&hello, heard);
+    ends_.at({to, from})->receiver.feed(now_, hello.data(), hello.size());
   }
 
   std::string collected(End& end) {
@@ -99,21 +172,13 @@ class Star {
     return stream;
   }
 
-  template <typename Act>
-  static void each_frame(const std::string& stream, Act act) {
-    for (size_t at = 0; at < stream.size();) {
-      auto head = get<FrameHead>(stream.data() + at);
-      act(head.kind);
-      at += sizeof head + head.bytes;
-    }
-  }
-
+  const MirrorTree tree_;
+  std::vector<int> firsts_;
   std::vector<std::unique_ptr<Place>> places_;
-  // Of each other node: its end of its edge, and that of rank 0's node.
-  std::vector<std::unique_ptr<End>> edges_, spokes_;
+  std::map<std::pair<int, int>, std::unique_ptr<End>> ends_;  // by a node and the other end
   uint64_t now_ = 1000000000;
 };
 
 }  // namespace hvdft
 
-#endif  // HVD_FT_TESTS_STAR_H
+#endif  // HVD_FT_TESTS_JOINED_NODES_H

@@ -24,9 +24,11 @@ struct Side {
     renew = [=] {
       store = std::make_unique<LogStore>(*node);
       news = std::make_unique<MirrorNews>(*node);
-      sender = std::make_unique<MirrorSender>(*node, *news, peer_first, peer_end);
+      bool down = first == 0;
+      MirrorEdge edge{down, down, peer_first, peer_end, first + locals, down ? locals : peer_end};
+      sender = std::make_unique<MirrorSender>(*node, *news, edge);
       LogStore* written = first == 0 ? nullptr : store.get();
-      receiver = std::make_unique<MirrorReceiver>(*node, *news, written, peer_first);
+      receiver = std::make_unique<MirrorReceiver>(*node, *news, written, edge);
     };
     renew();
   }
@@ -62,7 +64,7 @@ inline void renew(Side& zero, Side& one) {
   zero.header().generation = one.header().generation = zero.header().generation + 1;
   for (Side* side : {&zero, &one}) side->renew();
   std::string to_one, to_zero;
-  zero.receiver->say_hello(&to_one);
+  zero.receiver->say_hello(&to_one, {{2, zero.node->rank(2).events_heard.load()}});
   one.receiver->say_hello(&to_zero);
   one.feed(to_one);
   zero.feed(to_zero);

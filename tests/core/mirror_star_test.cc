@@ -1,4 +1,4 @@
-// The mirror at the centre of a star with many ranks: what one node has told goes to the others,
+// The mirror of rank 0's node, joined to many others: what one node has told goes to the others,
 // and an end of an edge looks at what has changed, not at all ranks.
 #include <cstdlib>
 #include <map>
@@ -24,8 +24,9 @@ struct Centre {
     node = Node::open(dir, "star", Node::kAgent);
     news = std::make_unique<MirrorNews>(*node);
     for (int first : {2, 4, 6}) {
-      senders.push_back(std::make_unique<MirrorSender>(*node, *news, first, first + kOfNode));
-      receivers.push_back(std::make_unique<MirrorReceiver>(*node, *news, nullptr, first));
+      MirrorEdge edge{first / kOfNode, true, first, first + kOfNode, kSize, kOfNode};
+      senders.push_back(std::make_unique<MirrorSender>(*node, *news, edge));
+      receivers.push_back(std::make_unique<MirrorReceiver>(*node, *news, nullptr, edge));
     }
     for (size_t end = 0; end < senders.size(); ++end) collect(end);
   }

@@ -266,6 +266,25 @@ void a_new_generation(Side& zero, Side& one) {
   zero.header().stop = zero.header().stop_claimed = 0;
 }
 
+// The log's node has been replaced by one that knew less of what is truncated.
+void one_that_has_decided_more(Side& zero, Side& one) {
+  OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 300, 4, 4, 0};
+  for (Side* side : {&zero, &one}) {
+    for (int i = 0; i < 5; ++i) CHECK(side->store->append(op, "respsig") == HVDFT_OK);
+    side->store->publish();
+  }
+  for (uint64_t id : {0, 1}) CHECK(one.store->keep(id) == HVDFT_OK);
+  one.store->decided(2);
+  renew(zero, one);
+  for (uint64_t id : {0, 1}) CHECK(zero.store->keep(id) == HVDFT_OK);
+  zero.store->drop(2);
+  CHECK(zero.store->keep(3) == HVDFT_OK);
+  zero.store->decided(4);
+  carry(zero, one);
+  CHECK(one.header().kept == 3 && one.store->gone() == 4 && one.header().stop == 0);
+  CHECK(one.node->record(2) == nullptr && one.node->record(3) != nullptr);
+}
+
 void snapshots(Side& zero, Side& one) {
   Loop &theirs = one.node->rank(2).loops[0], &seen = zero.node->rank(2).loops[0];
   theirs.begin = 4;
@@ -406,6 +425,9 @@ int main() {
   Side again_zero(0, 2, 2, 3), again_one(2, 1, 0, 2);
   the_log(again_zero, again_one);
   a_new_generation(again_zero, again_one);
+
+  Side less(0, 2, 2, 3), more(2, 1, 0, 2);
+  one_that_has_decided_more(less, more);
 
   Side zero_memory(0, 2, 2, 3), one_memory(2, 1, 0, 2);
   memory(zero_memory, one_memory);

@@ -130,6 +130,22 @@ def test_large_jobs_give_the_same_bits_through_deaths(run_test: RunTest, tmp_pat
     assert float(rows["64", "1 MiB"]["virtual_us"]) < 10000
 
 
+@pytest.mark.parametrize("below", [1, 2])
+def test_a_tree_of_nodes_gives_the_same_bits_through_deaths(run_test: RunTest, below: int) -> None:
+    """Every node on the way to rank 0's passes on what others tell."""
+    out = run_test("sim_large", "--replay", f"ranks=32 per_node=4 deaths=9 below={below}")
+    found = re.search(r"^(\d+) workers died, and all agents 3 times", out, re.MULTILINE)
+    assert found and int(found[1]) > 6, out
+
+
+@pytest.mark.parametrize("transfers", [1, 4, 16])
+def test_so_many_messages_are_under_way_as_the_setting_says(
+    run_test: RunTest, transfers: int
+) -> None:
+    out = run_test("sim_large", "--replay", f"ranks=16 per_node=1 transfers={transfers}")
+    assert f"; {transfers} messages under way at most" in out
+
+
 def test_a_large_job_is_the_same_again(run_test: RunTest) -> None:
     case = "ranks=16 deaths=5 seed=3"
     assert run_test("sim_large", "--replay", case) == run_test("sim_large", "--replay", case)

@@ -51,6 +51,17 @@ def generations(ended: Ended) -> int:
 
 
 @pytest.mark.shows
+def test_an_agent_through_which_others_tell_and_hear(run_hvdft: RunHvdft) -> None:
+    """Nodes are a chain, so what the last ones tell passes through the others."""
+    drills = ["--inject", "agent=2,op=10", "--inject", "rank=3,op=40,kill"]
+    chain = {"HOROVOD_FT_NODES_BELOW": "1"}
+    job = ["run", "-np", "4", "--topology", "flat", *drills, *SUMS, "80", str(MEGABYTE), "5"]
+    ended = run_hvdft(job, env=chain)
+    assert sums(ended, 4) == {0: 0, 1: 0, 2: 0, 3: 1}
+    assert generations(ended) == 1
+
+
+@pytest.mark.shows
 @pytest.mark.parametrize("drill", ["agent=0,op=31", "mpirun,step=20"])
 def test_the_weights_are_those_of_an_undisturbed_run(
     run_hvdft: RunHvdft, once: Once, tmp_path: Path, drill: str

@@ -79,8 +79,10 @@ class Node {
   }
   Event* event_slots() const { return reinterpret_cast<Event*>(control_.data() + offsets_.events); }
   EventList report() const {  // on rank 0's node
-    auto* slots = reinterpret_cast<Event*>(control_.data() + offsets_.report);
-    return {slots, header().report_count, header().event_doorbell};
+    return {report_slots(), header().report_count, header().event_doorbell};
+  }
+  Event* report_slots() const {
+    return reinterpret_cast<Event*>(control_.data() + offsets_.report);
   }
   Divergence* divergences() const {
     return reinterpret_cast<Divergence*>(control_.data() + offsets_.divergences);

@@ -100,7 +100,8 @@ int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const uint64_t* co
 int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts, int nodes,
                       int communicator, const hvdft_leader_options* options,
                       const hvdft_op_rules* rules, hvdft_leader** out) {
-  const auto& [threads, connections, transfers, yield_ns, busy_nap_ns] = *options;
+  uint32_t threads = options->threads, connections = options->connections;
+  uint32_t transfers = options->transfers;
   if (threads < 1 || threads > 3) {
     return fail(HVDFT_EINVAL, "a leader cannot have %u threads: give 1 to 3", threads);
   }
@@ -113,6 +114,7 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
     return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way: give 1 to %d",
                 transfers, HVDFT_MOST_TRANSFERS);
   }
+  if (options->nodes_below < 1) return fail(HVDFT_EINVAL, "a node has 1 or more nodes below it");
   if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;

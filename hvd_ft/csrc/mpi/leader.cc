@@ -40,9 +40,12 @@ Leader::Leader(std::unique_ptr<Arenas> arenas, int communicator, const std::vect
   } else {
     store_.emplace(node);
   }
+  Endpoint& mirror = add(kMirrorEndpoint);
+  int members = mirror.members(), member = mirror.member();
+  MirrorTree tree(members, static_cast<int>(options.nodes_below));
+  mirror_edges_ = mirror_edges(tree, member, firsts);
   parts.push_back(
-      &mirror_.emplace(node, store_ ? &*store_ : nullptr, add(kMirrorEndpoint), firsts));
-  int members = endpoints_[0]->members(), member = endpoints_[0]->member();
+      &mirror_.emplace(node, store_ ? &*store_ : nullptr, mirror, firsts, mirror_edges_));
   int colours = edge_colours(members), connections = static_cast<int>(options.connections);
   for (int i = 0; i < connections * colours; ++i) {
     add(i < colours ? kFirstRingEndpoint + i : kMoreRingEndpoints + i - colours);
@@ -105,8 +108,8 @@ std::vector<Leader::Link> Leader::links() const {
     }
     links.push_back(link);
   };
-  for (int peer = 0; peer < members; ++peer) {
-    if (peer != me && (peer == 0 || me == 0)) add({endpoints_[0].get()}, peer, HVDFT_LINK_MIRROR);
+  for (const MirrorEdge& edge : mirror_edges_) {
+    add({endpoints_[0].get()}, edge.node, HVDFT_LINK_MIRROR);
   }
   add(out_, (me + 1) % members, HVDFT_LINK_SUCCESSOR);
   add(in_, (me + members - 1) % members, HVDFT_LINK_PREDECESSOR);

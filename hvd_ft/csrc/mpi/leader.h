@@ -53,6 +53,7 @@ class Leader {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<Endpoint*> out_, in_;  // of the ring's two edges
   Endpoint* gather_ = nullptr;       // of the receiving half
+  std::vector<MirrorEdge> mirror_edges_;
   std::optional<MirrorPart> mirror_;
   std::optional<RingPart<NodeSender>> sender_;
   std::optional<RingPart<NodeReceiver>> receiver_;

@@ -20,14 +20,14 @@ bool LogWriterPart::step(uint64_t) {
 }
 
 MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
-                       const std::vector<int>& firsts)
+                       const std::vector<int>& firsts, const std::vector<MirrorEdge>& edges)
     : header_(node.header()), store_(store), news_(node) {
-  int me = endpoint.member();
-  for (int peer = 0; peer < endpoint.members(); ++peer) {
-    if (peer == me || (me != 0 && peer != 0)) continue;
-    auto at = static_cast<size_t>(peer);
-    links_.push_back(std::make_unique<MirrorLink>(node, news_, store, endpoint, peer, firsts[at],
-                                                  firsts[at + 1]));
+  for (const MirrorEdge& edge : edges) {
+    links_.push_back(std::make_unique<MirrorLink>(node, news_, store, endpoint, edge));
+  }
+  for (size_t number = 0; store == nullptr && number + 1 < firsts.size(); ++number) {
+    heard_.push_back(
+        {static_cast<uint64_t>(firsts[number]), node.rank(firsts[number]).events_heard.load()});
   }
 }
 
@@ -40,22 +40,44 @@ bool MirrorPart::is_news(uint64_t now_ns) {
   return true;
 }
 
-// When the job is over the nodes say goodbye to rank 0's node, and it to them: so all have received
-// everything.
 bool MirrorPart::step(uint64_t now_ns) {
+  greet();
+  bool arrived = false;
+  for (auto& link : links_) arrived |= link->receive(now_ns);
+  moved_ |= arrived;
   bool news = is_news(now_ns);
   if (news) news_.look();
-  moved_ = false;
-  for (auto& link : links_) moved_ |= link->step(now_ns, news);
-  auto all = [&](bool (MirrorLink::*is)() const) {
-    return std::all_of(links_.begin(), links_.end(), [&](auto& link) { return (*link.*is)(); });
-  };
-  if (leaving_ && (store_ || all(&MirrorLink::peer_said_bye))) {
-    news_.look();
-    for (auto& link : links_) link->say_bye(now_ns);
-    all_said_ = all(&MirrorLink::closed);
-  }
+  moved_ = arrived;
+  for (auto& link : links_) moved_ |= link->send(now_ns, news);
+  for (auto& link : links_) link->settle();
+  if (leaving_) part(now_ns);
   return moved_;
+}
+
+// A node greets those below when it knows what rank 0's node has heard of them.
+void MirrorPart::greet() {
+  const std::vector<EventsHeard>* heard = &heard_;
+  for (auto& link : links_) {
+    if (link->down()) {
+      link->say_hello(*heard);
+    } else {
+      link->say_hello({});
+      if (!link->receiver().hello()) return;
+      heard = &link->receiver().heard();
+    }
+  }
+}
+
+// When the job is over a node says goodbye upwards when those below have, and downwards when the
+// one above has: so all have received everything.
+void MirrorPart::part(uint64_t now_ns) {
+  auto said = [](auto& link) { return link->peer_said_bye(); };
+  auto below = links_.begin() + (store_ != nullptr ? 1 : 0);
+  news_.look();
+  if (store_ != nullptr && std::all_of(below, links_.end(), said)) links_[0]->say_bye(now_ns);
+  bool last = store_ != nullptr ? said(links_[0]) : std::all_of(below, links_.end(), said);
+  for (auto link = below; last && link != links_.end(); ++link) (*link)->say_bye(now_ns);
+  all_said_ = std::all_of(links_.begin(), links_.end(), [](auto& link) { return link->closed(); });
 }
 
 }  // namespace hvdft

@@ -43,7 +43,8 @@ class LogWriterPart : public LeaderPart {
 class MirrorPart : public LeaderPart {
  public:
   // `store`: nullptr on rank 0's node.
-  MirrorPart(Node& node, LogStore* store, Endpoint& endpoint, const std::vector<int>& firsts);
+  MirrorPart(Node& node, LogStore* store, Endpoint& endpoint, const std::vector<int>& firsts,
+             const std::vector<MirrorEdge>& edges);
   bool step(uint64_t now_ns) override;
   bool waits_for_mpi() const override { return !all_said_; }
 
@@ -52,11 +53,14 @@ class MirrorPart : public LeaderPart {
 
  private:
   bool is_news(uint64_t now_ns);
+  void greet();
+  void part(uint64_t now_ns);
 
   const NodeHeader& header_;
   LogStore* store_;
   MirrorNews news_;
-  std::vector<std::unique_ptr<MirrorLink>> links_;
+  std::vector<std::unique_ptr<MirrorLink>> links_;  // the one upwards first, if there is one
+  std::vector<EventsHeard> heard_;                  // on rank 0's node
   uint32_t ticket_ = 0;
   uint64_t looked_ns_ = 0;
   bool moved_ = true;

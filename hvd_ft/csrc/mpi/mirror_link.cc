@@ -2,30 +2,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hvdft {
 
-bool MirrorLink::step(uint64_t now_ns, bool news) {
-  if (news && !said_bye_) collect(now_ns);
-  bool sent = send();
-  return receive(now_ns) || sent;
+void MirrorLink::say_hello(const std::vector<EventsHeard>& heard) {
+  if (std::exchange(said_hello_, true)) return;
+  receiver_.say_hello(&out_, heard);
 }
 
 void MirrorLink::say_bye(uint64_t now_ns) {
-  if (said_bye_ || !receiver_.hello()) return;
+  if (said_bye_ || !said_hello_ || !receiver_.hello()) return;
   collect(now_ns);
   sender_.bye(&out_);
   said_bye_ = true;
 }
 
 void MirrorLink::collect(uint64_t now_ns) {
-  if (!receiver_.hello()) return;
+  if (!said_hello_ || !receiver_.hello()) return;
   if (!resumed_) sender_.resume(*receiver_.hello());
   resumed_ = true;
   sender_.collect(now_ns, &out_);
 }
 
-bool MirrorLink::send() {
+bool MirrorLink::send(uint64_t now_ns, bool news) {
+  if (news && !said_bye_) collect(now_ns);
   bool moved = false;
   if (sending_ && endpoint_.complete(&sending_transfer_)) {
     sending_ = false;
@@ -36,14 +37,15 @@ bool MirrorLink::send() {
   std::memcpy(sent_.data(), &bytes, sizeof bytes);
   std::memcpy(sent_.data() + sizeof bytes, out_.data(), bytes);
   out_.erase(0, bytes);
-  sending_transfer_ = endpoint_.begin_send(sent_.data(), sizeof bytes + bytes, peer_);
+  sending_transfer_ = endpoint_.begin_send(sent_.data(), sizeof bytes + bytes, edge_.node);
   return sending_ = true;
 }
 
 bool MirrorLink::receive(uint64_t now_ns) {
   if (receiver_.bye()) return false;
   if (!receiving_) {
-    receiving_transfer_ = endpoint_.begin_receive(received_.data(), kMessageBytes, peer_);
+    if (edge_.down && news_.congested()) return false;
+    receiving_transfer_ = endpoint_.begin_receive(received_.data(), kMessageBytes, edge_.node);
     receiving_ = true;
   }
   if (!endpoint_.complete(&receiving_transfer_)) return false;

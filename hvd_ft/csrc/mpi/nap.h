@@ -17,11 +17,13 @@ constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
 // doorbell matters, which ends the nap. `busy_ns`: the longest nap of an ordinary wait, up to
 // kIdleNs.
 //
-// What comes is seen late by half a nap. So naps grow with the time that is lost anyway: of a wait
-// of more than a quarter of a second they are 1/256, and what comes then is late by 0.2 % of it.
+// What comes is seen late by half a nap. So naps grow with the time that is lost anyway: they are
+// an eighth of the wait at most, as what passes several nodes is late at each of them; and of a
+// wait of more than a quarter of a second they are 1/256, so that what comes then is late by 0.2 %
+// of it.
 constexpr uint64_t nap_ns(uint64_t idle_ns, bool waits, uint64_t busy_ns = kBusyNs) {
   uint64_t longest = waits ? std::clamp(idle_ns / 256, busy_ns, kIdleNs) : kIdleNs;
-  return std::min(idle_ns / 2, longest);
+  return std::min(idle_ns / 8, longest);
 }
 
 }  // namespace hvdft

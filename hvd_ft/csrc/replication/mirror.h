@@ -1,18 +1,22 @@
 // The mirror: copies what agents and workers publish in their node's arena to the arenas of the
 // other nodes, so that each process finds everything in its own.
 //
-// The nodes form a star around that of rank 0, where the log is kept. There and back over each of
-// its edges goes a stream of frames. What a node sends:
+// The nodes form a tree below that of rank 0, where the log is kept (protocol/mirror_tree.h). There
+// and back over each of its edges goes a stream of frames. What a node sends:
 //
-//   to rank 0's node     how its own ranks fare (facts, events), their announcements, join
-//                        requests and snapshots' positions, its memory, and that the job is to stop
-//   from rank 0's node the states of all other ranks, the log's records and how far it is
-//                      truncated, who has entered, the term, and that the job is to stop
+//   up    how its own ranks fare (facts, events), their announcements, join requests and snapshots'
+//         positions, its memory, and that the job is to stop; and what has come from below
+//   down  the states of all ranks that are not there, the log's records and how far it is
+//         truncated, who has entered, the term, and that the job is to stop
+//
+// Frames from below pass up as they are: so rank 0's node gets the same stream of each node as if
+// it was joined to it. Down goes what a node's own arena has, as it comes from above and from other
+// nodes below; only what rank 0 compares passes as it is.
 //
 // Order matters. What a rank has contributed is read after its state, and applied before it: a rank
 // that is seen to be done has contributed what is seen. The term is read before the log, and
 // applied after it (see hvd_ft.h). Fingerprints are read after that, and applied before that, which
-// says that none will come.
+// says that none will come. Ops leave a node's log when the nodes below have been sent them.
 //
 // Messages between workers (mirror_messages.h) go both ways, to wherever their dest is. So do the
 // private parts of snapshots (private_parts.h).
@@ -33,6 +37,7 @@
 
 #include "arena/arena.h"
 #include "oplog/log_store.h"
+#include "protocol/mirror_tree.h"
 #include "replication/mirror_frames.h"
 #include "replication/mirror_messages.h"
 #include "replication/mirror_news.h"
@@ -42,8 +47,7 @@ namespace hvdft {
 
 class MirrorSender {
  public:
-  // The sending end of an edge to the node with the ranks [first, end).
-  MirrorSender(const Node& node, const MirrorNews& news, int first, int end);
+  MirrorSender(const Node& node, MirrorNews& news, const MirrorEdge& edge);
 
   // Whether the other end's hello has arrived.
   void resume(const HelloFrame& theirs);
@@ -55,6 +59,8 @@ class MirrorSender {
 
  private:
   bool tells_of(int rank) const;
+  bool is_beyond(int rank) const;
+  void collect_passing(size_t most, std::string* out);
   uint64_t kept_id(uint64_t number) const;
   bool is_time_for_counters(uint64_t now_ns);
   void collect_ranks(bool counters, std::string* out);
@@ -92,9 +98,9 @@ class MirrorSender {
 
   const Node& node_;
   const MirrorNews& news_;
-  const int first_, end_;
-  const bool keeps_log_;
-  const bool to_buddy_;  // the other end is the buddy of this node's ranks
+  const MirrorEdge edge_;
+  const bool to_buddy_;  // the other end has, or passes on to, the buddy of this node's ranks
+  std::string& passing_;
   std::vector<Sent> sent_;
   uint64_t counters_at_ns_ = 0;              // when they are sent
   uint64_t seen_all_ = 0, seen_urgent_ = 0;  // of the news
@@ -110,30 +116,36 @@ class MirrorSender {
 
 class MirrorReceiver {
  public:
-  // From the node whose first rank is `peer`. `store`: the log of this node, if it is not rank 0's.
-  MirrorReceiver(Node& node, MirrorNews& news, LogStore* store, int peer)
+  // `store`: the log of this node, if it is not rank 0's.
+  MirrorReceiver(Node& node, MirrorNews& news, LogStore* store, const MirrorEdge& edge)
       : node_(node),
         news_(news),
         store_(store),
         messages_(node, news),
         parts_(node),
-        peer_(node.rank(peer)),
+        edge_(edge),
         gone_(store ? store->gone() : 0) {}
 
-  // The first frame for the other end.
-  void say_hello(std::string* out) const;
-  const std::optional<HelloFrame>& hello() const { return hello_; }  // of the other end
+  // The first frame for the other end. Downwards it needs what rank 0's node has heard of the nodes
+  // there, and perhaps others.
+  void say_hello(std::string* out, const std::vector<EventsHeard>& heard = {}) const;
+  const std::optional<HelloFrame>& hello() const { return hello_; }  // of the other end, …
+  const std::vector<EventsHeard>& heard() const { return heard_; }   // … with what it has said
 
   // The next bytes of the stream, cut anywhere.
   void feed(uint64_t now_ns, const char* data, uint64_t bytes);
   bool bye() const { return bye_; }
+  // Does what had to wait until the ends downwards have collected.
+  void settle();
 
  private:
+  bool relays() const { return edge_.down && store_ != nullptr; }
+  bool pass_on(const FrameHead& frame, const char* payload);
   void apply(const FrameHead& frame, const char* payload);
-  void apply_hello(const HelloFrame& theirs);
-  void apply_event(const char* payload, uint64_t bytes);
-  void apply_changes(const char* payload, uint64_t bytes);
-  void apply_facts(int rank, const RankFacts& before, const RankFacts& facts);
+  void apply_hello(const char* payload, uint64_t bytes);
+  void apply_event(int first, const char* payload, uint64_t bytes);
+  void apply_changes(int first, const char* payload, uint64_t bytes);
+  void apply_facts(int first, int rank, const RankFacts& before, const RankFacts& facts);
   void apply_mails(const char* payload, uint64_t bytes);
   void apply_mail(int rank, uint64_t sequence, uint64_t term, const char* data, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
@@ -141,7 +153,7 @@ class MirrorReceiver {
   void apply_record(const char* payload);
   void apply_decided(const char* payload, uint64_t bytes);
   void check(int code);
-  uint64_t local_time(uint64_t theirs) const;
+  uint64_t local_time(int first, uint64_t theirs) const;
   void ring_whom_it_concerns();
 
   Node& node_;
@@ -149,14 +161,17 @@ class MirrorReceiver {
   LogStore* store_;
   MessageMirrorReceiver messages_;
   PartReceiver parts_;
-  RankBlock& peer_;
+  const MirrorEdge edge_;
   std::optional<HelloFrame> hello_;
+  std::vector<EventsHeard> heard_;
   std::string rest_;  // of a frame that is not complete
   uint64_t now_ns_ = 0;
-  int64_t clocks_differ_ns_ = INT64_MAX;  // clock minus theirs, shortest time on the way
+  // By a node's first rank: this clock minus its clock, shortest time on the way.
+  std::unordered_map<int, int64_t> clocks_differ_ns_;
   uint64_t gone_;
+  std::vector<std::string> decided_;  // frames that wait for settle()
   // By rank. Not the arena's state: an agent that was killed there may not have notified of it.
-  std::unordered_map<int, RankFacts> heard_;
+  std::unordered_map<int, RankFacts> facts_;
   // To be notified: a needless wake-up costs more than everything else here.
   bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false,
        snapshots_ = false;

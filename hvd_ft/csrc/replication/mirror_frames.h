@@ -13,11 +13,12 @@ namespace hvdft {
 
 enum class FrameKind : uint32_t {
   kHello,    // HelloFrame
-  kNow,      // the sender's clock
-  kFacts,    // of some ranks: see put_changes()
+  kNow,      // the clock of the node with this first rank
+  kFacts,    // of some ranks, by that clock: see put_changes()
   kLoop,     // LoopFrame
   kMail,     // MailHead, a MailRun for each run of ranks that have announced this, then what it is
-  kEvent,    // EventFrame, then the hvdft_divergence if it tells of one
+  kEvent,    // EventFrame, of the list of the node with this first rank, then the
+             // hvdft_divergence if it tells of one
   kStop,     // StopHead, then the text
   kRecord,   // OpHead and its tail
   kDecided,  // op id: those before are truncated, except the ids that follow
@@ -45,9 +46,13 @@ struct FrameHead {
 };
 
 // The first frame: the generation, and how much of the other end's log and events has already
-// arrived.
+// arrived. Downwards an EventsHeard follows for each node of the other end's subtree.
 struct HelloFrame {
   uint64_t generation, log_length, gone, events;
+};
+// So many events of the node with this first rank have arrived on rank 0's node.
+struct EventsHeard {
+  uint64_t first, events;
 };
 struct LoopFrame {
   uint64_t loop, begin, published, ended;
@@ -105,6 +110,11 @@ void put_runs(std::string* out, FrameKind kind, int first, int end, News news) {
     }
     if (any) run = {run.ranks + 1, word};
   }
+}
+
+inline void put_frame(std::string* out, const FrameHead& frame, const char* payload) {
+  out->append(reinterpret_cast<const char*>(&frame), sizeof frame);
+  out->append(payload, frame.bytes);
 }
 
 // Reads a value from a payload, at any alignment.

@@ -56,7 +56,7 @@ MessageMirrorSender::Pair& MessageMirrorSender::pair(int source, int dest) {
 
 void MessageMirrorSender::collect(std::string* out) {
   for (int r : news_.with_messages()) {
-    if (beyond_(r)) continue;
+    if (!mine_(r)) continue;
     for_each_peer(r, true, [&](int dest) {
       collect_marks(r, dest, true, out);
       collect_piece(r, dest, out);
@@ -116,6 +116,11 @@ void MessageMirrorSender::collect_piece(int source, int dest, std::string* out) 
 }
 
 // ---------------------------------------------------------------- receiving
+
+// Each of them begins with the dest.
+std::pair<int, int> ends_of(const FrameHead& frame, const char* payload) {
+  return {static_cast<int>(frame.rank), static_cast<int>(get<uint64_t>(payload))};
+}
 
 // The end on the other side is known from now on, here and to the nodes beyond.
 MessageMirrorReceiver::Pair* MessageMirrorReceiver::pair(int source, int dest, bool sender) {

@@ -1,6 +1,7 @@
 // The mirror's part for message logs (message_file.h). It brings messages to the node of their
 // dest, the progress of receives to the node of the source, and both ends' published snapshot marks
-// to all copies, so that each is truncated. Rank 0's node, which relays them, has a copy too.
+// to all copies, so that each is truncated. The nodes on the way, which relay them, have copies
+// too.
 #ifndef HVD_FT_MIRROR_MESSAGES_H
 #define HVD_FT_MIRROR_MESSAGES_H
 
@@ -18,9 +19,11 @@ namespace hvdft {
 
 class MessageMirrorSender {
  public:
-  // The sending end of an edge; `beyond` says which ranks are on its other side.
-  MessageMirrorSender(const Node& node, const MirrorNews& news, std::function<bool(int)> beyond)
-      : node_(node), news_(news), beyond_(std::move(beyond)) {}
+  // The sending end of an edge: `mine` says of which ranks' messages it tells, and `beyond` which
+  // ranks are on its other side.
+  MessageMirrorSender(const Node& node, const MirrorNews& news, std::function<bool(int)> mine,
+                      std::function<bool(int)> beyond)
+      : node_(node), news_(news), mine_(std::move(mine)), beyond_(std::move(beyond)) {}
 
   // Appends the news; messages only a piece at a time, so that other frames do not wait for them.
   void collect(std::string* out);
@@ -42,9 +45,12 @@ class MessageMirrorSender {
 
   const Node& node_;
   const MirrorNews& news_;
-  const std::function<bool(int)> beyond_;
+  const std::function<bool(int)> mine_, beyond_;
   std::map<std::pair<int, int>, Pair> pairs_;
 };
+
+// The two ranks of a frame for message logs.
+std::pair<int, int> ends_of(const FrameHead& frame, const char* payload);
 
 class MessageMirrorReceiver {
  public:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "arena/memory.h"
 #include "base/doorbell.h"
@@ -14,6 +15,10 @@ void each_of_run(int first, const char* payload, Act act) {
   for (int r = first; r < first + static_cast<int>(run.ranks); ++r) act(r, run.word);
 }
 
+bool is_of_messages(FrameKind kind) {
+  return kind == FrameKind::kPiece || kind == FrameKind::kPairMark || kind == FrameKind::kReceived;
+}
+
 }  // namespace
 
 void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
@@ -23,12 +28,37 @@ void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
   while (rest_.size() - at >= sizeof(FrameHead)) {
     auto frame = get<FrameHead>(rest_.data() + at);
     if (rest_.size() - at - sizeof frame < frame.bytes) break;
-    apply(frame, rest_.data() + at + sizeof frame);
+    const char* payload = rest_.data() + at + sizeof frame;
+    if (pass_on(frame, payload)) apply(frame, payload);
     at += sizeof frame + frame.bytes;
   }
   rest_.erase(0, at);
   if (store_ != nullptr) store_->publish_room();
   ring_whom_it_concerns();
+}
+
+// Lets a frame pass through this node; returns whether it concerns this node, too.
+bool MirrorReceiver::pass_on(const FrameHead& frame, const char* payload) {
+  FrameKind kind = frame.kind;
+  if (!edge_.down) {
+    // Of rank 0, with which all compare their variables.
+    if (kind == FrameKind::kFingerprints || kind == FrameKind::kCuts) {
+      news_.pass_down(frame, payload);
+    }
+    return true;
+  }
+  if (!relays() || kind == FrameKind::kHello || kind == FrameKind::kBye ||
+      kind == FrameKind::kStop) {
+    return true;
+  }
+  if (is_of_messages(kind)) {
+    auto [source, dest] = ends_of(frame, payload);
+    auto below = [&](int r) { return r >= node_.first_local() && r < edge_.mine_end; };
+    if (!below(source) || !below(dest)) news_.pass_up(frame, payload);
+    return true;
+  }
+  news_.pass_up(frame, payload);
+  return kind == FrameKind::kNow || kind == FrameKind::kFacts || kind == FrameKind::kEvent;
 }
 
 void MirrorReceiver::ring_whom_it_concerns() {
@@ -48,14 +78,15 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
   RankBlock& block = node_.rank(rank);
   switch (frame.kind) {
     case FrameKind::kHello:
-      return apply_hello(get<HelloFrame>(payload));
+      return apply_hello(payload, frame.bytes);
     case FrameKind::kNow: {
       auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
-      clocks_differ_ns_ = std::min(clocks_differ_ns_, differ);
+      auto known = clocks_differ_ns_.emplace(rank, differ).first;
+      known->second = std::min(known->second, differ);
       return;
     }
     case FrameKind::kFacts:
-      return apply_changes(payload, frame.bytes);
+      return apply_changes(rank, payload, frame.bytes);
     case FrameKind::kLoop: {
       auto loop = get<LoopFrame>(payload);
       uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
@@ -71,7 +102,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       coordinator_ = true;
       return apply_mails(payload, frame.bytes);
     case FrameKind::kEvent:
-      return apply_event(payload, frame.bytes);
+      return apply_event(rank, payload, frame.bytes);
     case FrameKind::kStop:
       return node_.stop(rank, get<int32_t>(payload), payload + sizeof(int32_t));
     case FrameKind::kRecord:
@@ -79,7 +110,9 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       snapshots_ |= get<OpHead>(payload).kind == HVDFT_ROSTER;  // ranks that return wait for it
       return apply_record(payload);
     case FrameKind::kDecided:
-      return apply_decided(payload, frame.bytes);
+      decided_.emplace_back(payload, frame.bytes);
+      if (!news_.any_below()) settle();
+      return;
     case FrameKind::kJoined:
       return each_of_run(rank, payload, [&](int r, uint64_t request) {
         node_.rank(r).entered.store(request, std::memory_order_release);
@@ -140,45 +173,60 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
   }
 }
 
-void MirrorReceiver::say_hello(std::string* out) const {
+void MirrorReceiver::say_hello(std::string* out, const std::vector<EventsHeard>& heard) const {
   const NodeHeader& h = node_.header();
-  HelloFrame hello{h.generation.load(), h.log_length.load(), gone_, peer_.events_heard.load()};
-  put_frame(out, FrameKind::kHello, 0, hello);
+  HelloFrame hello{h.generation.load(), h.log_length.load(), gone_,
+                   node_.rank(edge_.peer).events_heard.load()};
+  std::vector<EventsHeard> there;
+  for (const EventsHeard& of : heard) {
+    auto first = static_cast<int>(of.first);
+    if (first == edge_.peer) hello.events = of.events;
+    if (first >= edge_.peer && first < edge_.end) there.push_back(of);
+  }
+  put_frame(out, FrameKind::kHello, 0, &hello, sizeof hello, there.data(),
+            there.size() * sizeof(EventsHeard));
 }
 
-void MirrorReceiver::apply_hello(const HelloFrame& theirs) {
+void MirrorReceiver::apply_hello(const char* payload, uint64_t bytes) {
+  auto theirs = get<HelloFrame>(payload);
   if (theirs.generation == node_.header().generation.load()) {
     hello_ = theirs;
+    for (uint64_t at = sizeof theirs; at < bytes; at += sizeof(EventsHeard)) {
+      heard_.push_back(get<EventsHeard>(payload + at));
+    }
   } else {
     node_.stop(node_.first_local(), 1,
                "an agent of another generation speaks; start the job again");
   }
 }
 
-// If killed in between, the event is written twice: better than never.
-void MirrorReceiver::apply_event(const char* payload, uint64_t bytes) {
+// If killed in between, the event is written twice: better than never. A node on the way may have
+// heard what rank 0's node has not, and so is told again.
+void MirrorReceiver::apply_event(int first, const char* payload, uint64_t bytes) {
   auto frame = get<EventFrame>(payload);
+  auto& heard = node_.rank(first).events_heard;
+  if (frame.number < heard.load()) return;
   if (bytes > sizeof frame) {
     node_.put_divergence(frame.event.detail, get<hvdft_divergence>(payload + sizeof frame));
   }
-  frame.event.time_ns = local_time(frame.event.time_ns);
+  frame.event.time_ns = local_time(first, frame.event.time_ns);
   node_.hear_event(frame.event);
-  peer_.events_heard.store(frame.number + 1);
+  heard.store(frame.number + 1);
 }
 
-void MirrorReceiver::apply_changes(const char* payload, uint64_t bytes) {
+void MirrorReceiver::apply_changes(int first, const char* payload, uint64_t bytes) {
   for (const char* at = payload; at < payload + bytes;) {
     FactsChange change(at);
-    RankFacts& facts = heard_[change.rank];
+    RankFacts& facts = facts_[change.rank];
     RankFacts before = facts;
     change.apply(&facts);
-    apply_facts(change.rank, before, facts);
+    apply_facts(first, change.rank, before, facts);
     at = change.end();
   }
 }
 
 // `state` and `sessions` last: see mirror.h.
-void MirrorReceiver::apply_facts(int rank, const RankFacts& before, const RankFacts& f) {
+void MirrorReceiver::apply_facts(int first, int rank, const RankFacts& before, const RankFacts& f) {
   RankBlock& block = node_.rank(rank);
   bool is_urgent = urgent(before, f);
   if (is_urgent) workers_ = agents_ = true;
@@ -194,8 +242,8 @@ void MirrorReceiver::apply_facts(int rank, const RankFacts& before, const RankFa
   block.step.store(f.step);
   block.pending.store(static_cast<int64_t>(f.pending));
   block.asleep.store(f.asleep != 0 ? uint64_t{1} << 32 | block.worker_doorbell.load() : 0);
-  block.since_ns.store(local_time(f.since_ns));
-  block.left_ns.store(local_time(f.left_ns));
+  block.since_ns.store(local_time(first, f.since_ns));
+  block.left_ns.store(local_time(first, f.left_ns));
   block.left_at.store(f.left_at);
   block.pid.store(f.pid);
   block.snapshot_count.store(f.snapshot_count);
@@ -259,9 +307,17 @@ void MirrorReceiver::apply_record(const char* payload) {
   store_->publish();
 }
 
+void MirrorReceiver::settle() {
+  for (const std::string& frame : std::exchange(decided_, {})) {
+    apply_decided(frame.data(), frame.size());
+  }
+}
+
 void MirrorReceiver::apply_decided(const char* payload, uint64_t bytes) {
   auto end = get<uint64_t>(payload);
   uint64_t at = sizeof end;
+  // Those that this node has kept already: one that replaces the other end may not know.
+  while (at < bytes && get<uint64_t>(payload + at) < gone_) at += sizeof(uint64_t);
   for (; gone_ < end; ++gone_) {
     if (at < bytes && get<uint64_t>(payload + at) == gone_) {
       check(store_->keep(gone_));
@@ -277,8 +333,9 @@ void MirrorReceiver::check(int code) {
   if (code != HVDFT_OK) node_.stop(node_.first_local(), 1, hvdft_error());
 }
 
-uint64_t MirrorReceiver::local_time(uint64_t theirs) const {
-  return theirs == 0 ? 0 : theirs + static_cast<uint64_t>(clocks_differ_ns_);
+// `theirs`: of the clock of the node with this first rank, which has told the time before.
+uint64_t MirrorReceiver::local_time(int first, uint64_t theirs) const {
+  return theirs == 0 ? 0 : theirs + static_cast<uint64_t>(clocks_differ_ns_.at(first));
 }
 
 }  // namespace hvdft

@@ -9,16 +9,23 @@
 
 namespace hvdft {
 
-MirrorSender::MirrorSender(const Node& node, const MirrorNews& news, int first, int end)
+namespace {
+
+constexpr size_t kMostOnItsWay = 1 << 20;  // while more waits to be sent nothing passes
+
+}  // namespace
+
+MirrorSender::MirrorSender(const Node& node, MirrorNews& news, const MirrorEdge& edge)
     : node_(node),
       news_(news),
-      first_(first),
-      end_(end),
-      keeps_log_(node.is_local(0)),
-      to_buddy_(!keeps_log_ || first == node.end_local()),
+      edge_(edge),
+      to_buddy_(!edge.down || (node.is_local(0) && edge.peer == node.end_local())),
+      passing_(news.passing(edge.down)),
       sent_(static_cast<size_t>(node.size())),
       parts_(node),
-      messages_(node, news, [this](int rank) { return !tells_of(rank); }) {}
+      messages_(
+          node, news, [this](int rank) { return tells_of(rank); },
+          [this](int rank) { return is_beyond(rank); }) {}
 
 void MirrorSender::resume(const HelloFrame& theirs) {
   log_length_ = theirs.log_length;
@@ -32,49 +39,65 @@ uint64_t MirrorSender::kept_id(uint64_t number) const {
   return get<uint64_t>(node_.heap() + node_.kept()[number].load() - 1);
 }
 
+// Upwards: what others tell of theirs passes as it is.
 bool MirrorSender::tells_of(int rank) const {
-  return keeps_log_ ? rank < first_ || rank >= end_ : node_.is_local(rank);
+  return edge_.down ? !is_beyond(rank) : node_.is_local(rank);
+}
+
+bool MirrorSender::is_beyond(int rank) const {
+  if (edge_.down) return rank >= edge_.peer && rank < edge_.end;
+  return rank < node_.first_local() || rank >= edge_.mine_end;
+}
+
+void MirrorSender::collect_passing(size_t most, std::string* out) {
+  if (out->size() > most) return;
+  out->append(passing_);
+  passing_.clear();
 }
 
 void MirrorSender::collect(uint64_t now_ns, std::string* out) {
+  bool idle = out->empty();
   std::string news;
   uint64_t term = node_.header().term.load(std::memory_order_seq_cst);
   uint64_t decided_before = node_.header().decided_before.load(std::memory_order_seq_cst);
-  if (keeps_log_) {
+  if (edge_.down) {
     collect_log(decided_before, &news);
     collect_answers(&news);
     if (term != term_) put_frame(&news, FrameKind::kTerm, 0, term_ = term);
     collect_oldest(&news);
+    collect_passing(SIZE_MAX, &news);
+  } else {
+    collect_passing(kMostOnItsWay, out);
   }
   bool counters = is_time_for_counters(now_ns);
   std::string rest;  // of ranks: goes behind their fingerprints, which are read later
   collect_ranks(counters, &rest);
   for (int r = node_.first_local(); r < node_.end_local(); ++r) {
-    if (to_buddy_) collect_loops(r, out->empty(), &rest);
+    if (to_buddy_) collect_loops(r, idle, &rest);
     if (waits_for(r)) collect_cuts(r, &rest);
-    if (!keeps_log_ || waits_for(r)) collect_fingerprints(r, &news);
+    if (!edge_.down || waits_for(r)) collect_fingerprints(r, &news);
   }
-  if (!keeps_log_) collect_mails(&rest);
+  if (!edge_.down) collect_mails(&rest);
   news.append(rest);
-  if (!keeps_log_ && counters) collect_memory(&news);
-  if (!keeps_log_ && node_.first_local() == end_) collect_held(&news);
+  if (!edge_.down && counters) collect_memory(&news);
+  if (!edge_.down && node_.first_local() == edge_.zero_end) collect_held(&news);
   collect_events(&news);
   collect_stop(&news);
-  if (out->empty()) messages_.collect(&news);
+  if (idle) messages_.collect(&news);
   if (news.empty()) return;
-  put_frame(out, FrameKind::kNow, 0, now_ns);
+  put_frame(out, FrameKind::kNow, node_.first_local(), now_ns);
   out->append(news);
 }
 
 void MirrorSender::bye(std::string* out) {
-  if (!keeps_log_) collect_memory(out);  // the report has the last figures
+  collect_passing(SIZE_MAX, out);
+  if (!edge_.down) collect_memory(out);  // the report has the last figures
   put_frame(out, FrameKind::kBye, 0, nullptr, 0);
 }
 
 bool MirrorSender::is_time_for_counters(uint64_t now_ns) {
   if (now_ns < counters_at_ns_) return false;
-  // One of the two ends is rank 0's node.
-  auto turn = static_cast<uint64_t>(std::max(first_, node_.first_local()));
+  auto turn = static_cast<uint64_t>(edge_.down ? edge_.peer : node_.first_local());
   counters_at_ns_ = next_counters_ns(now_ns, node_.file().nodes, turn, node_.file().size);
   return true;
 }
@@ -96,7 +119,8 @@ void MirrorSender::collect_ranks(bool counters, std::string* out) {
     if (!told) due_[left++] = rank;
   }
   due_.resize(left);
-  if (!changes.empty()) put_frame(out, FrameKind::kFacts, 0, changes.data(), changes.size());
+  if (changes.empty()) return;
+  put_frame(out, FrameKind::kFacts, node_.first_local(), changes.data(), changes.size());
 }
 
 // Whether the other end has been told everything.
@@ -134,9 +158,9 @@ void MirrorSender::collect_loops(int rank, bool may_send_parts, std::string* out
 // Ranks of the other end compare their variables with one rank elsewhere: with rank 0, and those
 // of its node with the first one of the next node. Rank 0's worker compares those of all.
 bool MirrorSender::waits_for(int rank) const {
-  if (keeps_log_) return rank == 0;
+  if (edge_.down) return rank == 0;
   uint64_t length = node_.header().log_length.load(std::memory_order_acquire);
-  return rank == first_present_outside(node_, roster_at(node_, length), 0, end_);
+  return rank == first_present_outside(node_, roster_at(node_, length), 0, edge_.zero_end);
 }
 
 void MirrorSender::collect_cuts(int rank, std::string* out) {
@@ -154,7 +178,7 @@ void MirrorSender::collect_cuts(int rank, std::string* out) {
 
 // Of rank 0's node, whose ranks' parts are here.
 void MirrorSender::collect_held(std::string* out) {
-  for (int r = first_; r < end_; ++r) {
+  for (int r = 0; r < edge_.zero_end; ++r) {
     for (uint64_t i = 0; i < kMaxLoops; ++i) {
       const Loop& loop = node_.rank(r).loops[i];
       uint64_t published = loop.published.load(std::memory_order_acquire);
@@ -283,11 +307,11 @@ void MirrorSender::collect_answers(std::string* out) {
   auto news = [](uint64_t now, uint64_t* sent) {
     return std::exchange(*sent, now) == now ? std::nullopt : std::optional(now);
   };
-  put_runs(out, FrameKind::kJoined, first_, end_, [&](int r) {
+  put_runs(out, FrameKind::kJoined, edge_.peer, edge_.end, [&](int r) {
     uint64_t entered = node_.rank(r).entered.load(std::memory_order_acquire);
     return news(entered, &sent_[static_cast<size_t>(r)].entered);
   });
-  put_runs(out, FrameKind::kTaken, first_, end_, [&](int r) {
+  put_runs(out, FrameKind::kTaken, edge_.peer, edge_.end, [&](int r) {
     uint64_t taken = node_.rank(r).mail_taken.load(std::memory_order_seq_cst);
     auto word = news(taken, &sent_[static_cast<size_t>(r)].mail_taken);
     if (word && taken == node_.rank(r).mail_sequence.load()) shrink_mail(node_, r);
@@ -302,12 +326,12 @@ void MirrorSender::collect_events(std::string* out) {
     for (int i = 0; i < count; ++i, ++events_) {
       int rank = static_cast<int>(events[i].rank);
       if (events[i].type == HVDFT_EV_LOST || !tells_of(rank)) continue;
-      if (keeps_log_ && !is_for_all(events[i])) continue;  // they are in the report
+      if (edge_.down && !is_for_all(events[i])) continue;  // they are in the report
       EventFrame frame{events_, events[i]};
       hvdft_divergence found;
       bool known = events[i].type == HVDFT_EV_DIVERGED &&
                    node_.read_divergence(events[i].detail, &found) == HVDFT_OK;
-      put_frame(out, FrameKind::kEvent, rank, &frame, sizeof frame, &found,
+      put_frame(out, FrameKind::kEvent, node_.first_local(), &frame, sizeof frame, &found,
                 known ? sizeof found : 0);
     }
   }

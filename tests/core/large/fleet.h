@@ -51,6 +51,7 @@ class Fleet : public Progress {
     struct stat info{};
     CHECK(stat((dir_of(case_.nodes() - 1) + "/node.arena").c_str(), &info) == 0);
     outcome_.arena_bytes = static_cast<double>(info.st_blocks) * 512;
+    outcome_.most_under_way = network_.most_under_way();
     outcome_.well = true;
     return outcome_;
   }
@@ -146,7 +147,8 @@ class Fleet : public Progress {
         // Never closed: its thread may be killed.
         new hvdft::Leader(
             std::move(arenas), network_.communicator(node, generation_), firsts,
-            {1, static_cast<uint32_t>(case_.connections), 4, hvdft::kYieldNs, hvdft::kBusyNs},
+            {1, static_cast<uint32_t>(case_.connections), static_cast<uint32_t>(case_.transfers),
+             hvdft::kYieldNs, hvdft::kBusyNs, static_cast<uint32_t>(case_.below), 0},
             {hvdft::kNodeSegmentBytes, kMostGathered, hvdft::kRingSegmentBytes, 0});
       }));
     }

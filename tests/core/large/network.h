@@ -43,6 +43,7 @@ class Network {
 
   int nodes() const { return nodes_; }
   const Traffic& sent_by(int node) const { return ports_[at(node)].sent; }
+  uint64_t most_under_way() const { return most_under_way_; }
   // The longest chain of messages, each sent after the one before it had arrived, that has reached
   // a node so far.
   uint64_t depth(int node, Part part) const { return ports_[at(node)].depth[part]; }
@@ -81,6 +82,9 @@ class Network {
   hvdft::Transfer receive(const Place& at_place, int from, void* data, uint64_t bytes) {
     kernel_.point();
     Channel& source = channel(at_place, from, at_place.node);
+    if (at_place.part() == kRing) {
+      most_under_way_ = std::max(most_under_way_, source.posted + 1 - source.taken);
+    }
     return begun({&source, source.posted++, static_cast<char*>(data), 0}, bytes, from);
   }
 
@@ -165,6 +169,7 @@ class Network {
   std::map<std::tuple<int, int, int, int>, Channel> channels_;
   std::vector<Request> requests_;
   std::vector<int> unused_;
+  uint64_t most_under_way_ = 0;
 };
 
 }  // namespace large

@@ -14,10 +14,12 @@ namespace large {
 
 // All that decides a run, as values and as a line of text:
 //   ranks=1024 per_node=8 connections=1 seed=1 deaths=0 latency_ns=20000 message_ns=1000 mbit=10000
-//   uneven=0 free_mirror=0
+//   uneven=0 free_mirror=0 below=32 transfers=4
 struct Case {
   int ranks = 64, per_node = 8;
   int connections = 1;  // of each edge of the ring
+  int below = 32;       // nodes below one in the mirror's tree
+  int transfers = 4;    // under way over a connection
   uint64_t seed = 1;
   int deaths = 0;
   LinkModel model;
@@ -37,6 +39,10 @@ inline Case parse(const std::string& line) {
       made.per_node = static_cast<int>(value);
     } else if (name == "connections") {
       made.connections = static_cast<int>(value);
+    } else if (name == "below") {
+      made.below = static_cast<int>(value);
+    } else if (name == "transfers") {
+      made.transfers = static_cast<int>(value);
     } else if (name == "seed") {
       made.seed = value;
     } else if (name == "deaths") {
@@ -67,7 +73,8 @@ inline std::string text_of(const Case& made) {
       << " connections=" << made.connections << " seed=" << made.seed << " deaths=" << made.deaths
       << " latency_ns=" << made.model.latency_ns << " message_ns=" << made.model.message_ns
       << " mbit=" << made.model.mbit << " uneven=" << made.model.uneven
-      << " free_mirror=" << made.model.free_mirror;
+      << " free_mirror=" << made.model.free_mirror << " below=" << made.below
+      << " transfers=" << made.transfers;
   return out.str();
 }
 
@@ -122,7 +129,8 @@ struct Outcome {
   Counts idle;                 // for a second
   double arena_bytes = 0;      // of a node that is not rank 0's, without its ranks' files
   uint64_t worker_deaths = 0, generations = 0;
-  uint64_t hashes[kOps] = {};  // of the results
+  uint64_t most_under_way = 0;  // messages of the ring that a node was ready for, over a connection
+  uint64_t hashes[kOps] = {};   // of the results
 };
 
 }  // namespace large

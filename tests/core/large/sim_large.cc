@@ -106,8 +106,8 @@ int replay(const char* text) {
   Outcome outcome = run(made);
   if (!outcome.well) return 1;
   print_report({{made, outcome}});
-  std::printf("%lu workers died, and all agents %lu times\n", outcome.worker_deaths,
-              outcome.generations);
+  std::printf("%lu workers died, and all agents %lu times; %lu messages under way at most\n",
+              outcome.worker_deaths, outcome.generations, outcome.most_under_way);
   return 0;
 }
 
