@@ -125,7 +125,7 @@ def test_a_lost_host_leaves_what_the_others_have(nodes: Cluster, tmp_path: Path)
         assert time.monotonic() < deadline
         time.sleep(0.1)
     states = [each.state for each in find(folder)]
-    assert len(states) == 1, (states, err)
+    assert len(states) == 1, f"{states}\n{err}"
     [found] = find(folder)
     assert found.manifest is not None
     assert (found.state, found.manifest.step) == ("without rank 2", 8)
