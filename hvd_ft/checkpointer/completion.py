@@ -18,7 +18,7 @@ from hvd_ft.checkpoint.manifest import (
     messages_under_way,
 )
 from hvd_ft.checkpointer.cuts import Cut
-from hvd_ft.checkpointer.origin import Origin, sync, write_file
+from hvd_ft.checkpointer.origin import Origin, draft_of, sync, write_file
 from hvd_ft.errors import HvdFtError
 
 
@@ -38,7 +38,7 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
     try:
         paths = [origin.share(cut, node) for node in nodes]
         shares = [msgspec.json.decode(path.read_bytes(), type=Share) for path in paths]
-        write_file(partial / MANIFEST, encode(_manifest(origin, cut, shares)))
+        write_file(partial / MANIFEST, encode(_manifest(origin, cut, shares)), origin.place.node)
         sync(partial)
         os.rename(partial, origin.path(cut))
         # Not before: another node that does the same sees all shares, or the checkpoint.
@@ -47,6 +47,8 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
     except OSError:
         if not origin.is_complete(cut):  # by another node
             raise
+        draft = draft_of(partial / MANIFEST, origin.place.node)
+        (origin.path(cut) / draft.name).unlink(missing_ok=True)
     sync(origin.directory)
 
 

@@ -71,9 +71,15 @@ class Origin:
         return [node for node in self.group if self.share(cut, node).exists()]
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Writes a small file, for its owner only, that is there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}")
+def write_file(path: Path, data: bytes, by: int = 0) -> None:
+    """Writes a small file, for its owner only, that is there as a whole or not at all.
+
+    Args:
+        path: of the file.
+        data: its contents.
+        by: number of the node, where several may write it at the same time.
+    """
+    draft = draft_of(path, by)
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(draft, flags, 0o600), "wb") as file:
@@ -81,6 +87,11 @@ def write_file(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
+
+
+def draft_of(path: Path, by: int = 0) -> Path:
+    """Returns where a file of `write_file` is until it is there."""
+    return path.with_name(f".{path.name}.{by}")
 
 
 def sync(directory: Path) -> None:

@@ -1,8 +1,11 @@
 """What writers leave on the disk, whenever they are killed, and what is stored once."""
 
 import os
+import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +186,33 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
     assert at > 8
 
 
+def test_two_nodes_may_both_be_in_the_middle_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One had replaced the other's draft of the manifest: that one's end was not tidied up."""
+    template = tmp_path / "template"
+    template.mkdir()
+    for node in (0, 1):
+        cut = share(origin(template, node, 2), 3)
+    times = 0
+    for at in range(100):
+        for until in range(100):
+            folder = tmp_path / f"{at}-{until}"
+            shutil.copytree(template, folder)
+            acts = [partial(complete, origin(folder, node, 2), cut, [0, 1]) for node in (0, 1)]
+            with monkeypatch.context() as patch:
+                paused = _in_turn(patch, acts, at, until)
+            assert manifest(folder).missing == []
+            files = os.listdir(folder / "job1-loop0-step00000003")
+            assert not [name for name in files if name[0] == "." or "share" in name], (at, until)
+            times += 1
+            if not paused[1]:
+                break
+        if not paused[0]:
+            break
+    assert times > 100
+
+
 def test_the_newest_cut_that_all_nodes_have_is_completed(tmp_path: Path) -> None:
     origins = [origin(tmp_path, node, 2) for node in (0, 1)]
     for node, steps in ((0, (2, 3)), (1, (3, 4))):
@@ -265,6 +295,56 @@ def _at_call(patch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) 
     for name in (*CALLS, "stat"):
         patch.setattr(os, name, interrupted(getattr(os, name)))
     return done
+
+
+def _in_turn(
+    patch: pytest.MonkeyPatch, acts: Sequence[Callable[[], object]], first: int, second: int
+) -> list[bool]:
+    """Does two things in threads; returns which of them came to their pause.
+
+    The first one runs up to its call number `first` of the operating system, the second one up to
+    its call number `second`; then the first one to its end, and the second one.
+    """
+    left, paused = [first, second], [False, False]
+    may = [threading.Event(), threading.Event()]
+    goes_on = [threading.Event(), threading.Event()]
+    threads: dict[int, int] = {}
+    errors: list[BaseException] = []
+
+    def stopping(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **named: object) -> object:
+            me = threads.get(threading.get_ident())
+            if me is not None:
+                left[me] -= 1
+                if left[me] == -1:
+                    paused[me] = True
+                    (may[1] if me == 0 else goes_on[0]).set()
+                    goes_on[me].wait()
+            return real(*args, **named)
+
+        return call
+
+    def run(me: int) -> None:
+        threads[threading.get_ident()] = me
+        may[me].wait()
+        try:
+            acts[me]()
+        except BaseException as error:
+            errors.append(error)
+        may[1].set()
+        goes_on[1 - me].set()
+
+    for name in (*CALLS, "stat"):
+        patch.setattr(os, name, stopping(getattr(os, name)))
+    both = [threading.Thread(target=run, args=(me,)) for me in (0, 1)]
+    for thread in both:
+        thread.start()
+    may[0].set()
+    for thread in both:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return paused
 
 
 def test_a_share_that_nobody_needs_any_more(
