@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test promises full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -40,8 +40,11 @@ mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.
 quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: a few minutes
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick
 
-test: setup ## all tests without a job, and of those with one what shows each promise (a quarter of an hour)
+test: setup ## all tests without a job, and of those with one what shows a promise soon (ten minutes)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal --short
+
+promises: setup ## the tests with a job that show a promise and take longer (some minutes)
+	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal

@@ -76,12 +76,17 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--quick` and `--short`."""
+    """Adds `--quick`, `--short` and `--promises`."""
     parser.addoption(
         "--quick", action="store_true", help="only tests that need neither a job nor TensorFlow"
     )
     parser.addoption(
-        "--short", action="store_true", help="of those that start jobs only what shows a promise"
+        "--short",
+        action="store_true",
+        help="of those that start jobs only what shows a promise, and does it soon",
+    )
+    parser.addoption(
+        "--promises", action="store_true", help="only what shows a promise, and takes longer"
     )
 
 
@@ -93,19 +98,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what starts jobs, for `--quick`; for `--short` all but the promises."""
-    quick, short = config.getoption("quick"), config.getoption("short")
-    if not quick and not short:
+    """Leaves out what starts jobs, for `--quick`; for `--short` and `--promises` all but those."""
+    quick, short, promises = map(config.getoption, ("quick", "short", "promises"))
+    if not quick and not short and not promises:
         return
     shown: set[object] = set()
     kept: list[pytest.Item] = []
     for item in items:
         function = getattr(item, "function", item)
+        shows = item.get_closest_marker("shows")
         if not _starts_jobs(item):
-            kept.append(item)
-        elif short and item.get_closest_marker("shows") and function not in shown:
-            shown.add(function)  # its first case
-            kept.append(item)
+            if not promises:
+                kept.append(item)
+        elif shows and not quick and shows.kwargs.get("later", False) is promises:
+            if function not in shown:  # its first case
+                kept.append(item)
+            shown.add(function)
     config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
     items[:] = _dealt(kept)
 

@@ -85,7 +85,7 @@ def test_every_allreduce_of_a_row_takes_place(run_hvdft: RunHvdft, tmp_path: Pat
     assert "3 tensors: 25 ops" in ended.out  # 8 in a row of each, and the one at the end
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_both_backends_in_one_run(run_hvdft: RunHvdft, tmp_path: Path, temporary: Path) -> None:
     table, picture = tmp_path / "a.csv", tmp_path / "a.png"
     ended = run_hvdft(

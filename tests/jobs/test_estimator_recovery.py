@@ -41,7 +41,7 @@ def train(
     return results
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_killed_ranks_change_nothing(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     """And in train_and_evaluate, rank 0 alone writes if each rank has a directory."""
     expected = train(run_hvdft, STYLES, [])

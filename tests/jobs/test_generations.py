@@ -53,7 +53,7 @@ def generations(ended: Ended) -> int:
 @pytest.mark.shows
 def test_an_agent_through_which_others_tell_and_hear(run_hvdft: RunHvdft) -> None:
     """Nodes are a chain, so what the last ones tell passes through the others."""
-    drills = ["--inject", "agent=2,op=10", "--inject", "rank=3,op=40,kill"]
+    drills = ["--inject", "agent=2,op=10", "--inject", "rank=3,op=40"]
     chain = {"HOROVOD_FT_NODES_BELOW": "1"}
     job = ["run", "-np", "4", "--topology", "flat", *drills, *SUMS, "80", str(MEGABYTE), "5"]
     ended = run_hvdft(job, env=chain)

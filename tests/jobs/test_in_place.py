@@ -144,7 +144,7 @@ def given_up_and_named_again(nodes: Cluster, folder: Path, *flags: str) -> InPla
     return job
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_host_that_is_found_takes_the_place_of_the_lost_one(
     nodes: Cluster, tmp_path: Path
 ) -> None:

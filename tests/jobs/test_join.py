@@ -15,7 +15,7 @@ RANKS = "3"
 DRILLS = ("rank=0,point=copy_in,op=7", "rank=1,op=9", "rank=2,op=22", "rank=1,incarnation=1,op=25")
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_joined_ranks_that_die_give_zeros_again(run_hvdft: RunHvdft) -> None:
     command = [sys.executable, SCRIPT]
     environment = {**os.environ, **mpi_environment()}

@@ -70,7 +70,7 @@ def expect_clear(cluster: Cluster, *names: str, seconds: float = 20.0) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize(
     ("hosts", "lost"), [("n0:2,n1:1,n2:1", "2"), ("n1:2,n0:1,n2:1", "0-1"), ("n0:1,n1:3", "1-3")]
 )

@@ -256,7 +256,7 @@ def test_a_link_that_is_slow_for_20_seconds(nodes: Cluster, work: tuple[int, int
     await_clear(nodes, 10, "".join(running.err))
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_host_that_dies_ends_the_job_at_once_and_is_named(nodes: Cluster) -> None:
     running = start(nodes, LARGE)
     disturb(nodes, "kill")

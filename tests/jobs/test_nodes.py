@@ -219,7 +219,7 @@ def test_a_host_that_is_named_several_times_has_its_ranks_together(
     assert len({hashed for _, hashed in found}) == 1
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_worker_dies_and_the_weights_are_the_same(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def compared(name: str, mpi: np.ndarray, ft: np.ndarray) -> str | None:
     return None if same(mpi, ft) else f"{name}: mpi {mpi}, ft {ft}"
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("run", ["ft", "nodes"])
 def test_results_are_those_of_mpi(run: str, results_of: Callable[[str], Results]) -> None:
     differences = []

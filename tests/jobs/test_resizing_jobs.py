@@ -49,7 +49,7 @@ def ends(out: str) -> list[str]:
     return sorted(line for line in out.splitlines() if line.startswith("END"))
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_job_goes_on_with_fewer_ranks_exactly_from_the_last_cut(
     nodes: Cluster, tmp_path: Path
 ) -> None:

@@ -93,6 +93,8 @@ def test_each_remaining_sample_is_dealt_to_another_number_of_ranks(
     ends(ended.out, 4)
 
 
+@pytest.mark.job
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("style", ["fit", "state"])
 def test_a_lost_hosts_samples_are_dealt_to_the_others(tmp_path: Path, style: str) -> None:
     """Those since the last snapshot, which the lost rank had as well as the others."""

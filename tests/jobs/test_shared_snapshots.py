@@ -87,7 +87,7 @@ DRILLS = {
 }
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("name", DRILLS)
 def test_killed_ranks_change_nothing(run_hvdft: RunHvdft, script: Path, name: str) -> None:
     undisturbed, _, _ = run(run_hvdft, script, [])

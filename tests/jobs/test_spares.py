@@ -22,7 +22,7 @@ def run(run_hvdft: RunHvdft, what: str, env: dict[str, str] | None = None) -> En
     return run_hvdft(arguments, program=SHELL, env={"PYTHONPATH": QUICK, **(env or {})})
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_two_ranks_killed_one_after_the_other(
     run_hvdft: RunHvdft, once: Once, tmp_path: Path
 ) -> None:

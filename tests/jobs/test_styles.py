@@ -61,7 +61,7 @@ def drawn(seed: int) -> tuple[str, list[int]]:
     return " ".join(kills), [deaths[rank] for rank in range(RANKS)]
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_every_way_to_train_survives_a_kill(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     expected, _ = train(run_hvdft, tmp_path / "undisturbed")
     for way in STEPS:

@@ -15,7 +15,7 @@ from hvd_ft.job.settings import Settings
 FLAT = ("--topology", "flat")
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_ranks_of_one_host_in_a_ring(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     undisturbed = train(run_hvdft, tmp_path, "keras", flags=FLAT).results
     assert len({result.weights for result in undisturbed.values()}) == 1

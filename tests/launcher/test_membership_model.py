@@ -9,8 +9,10 @@ CASES = {
     "two ranks a host": Bounds((2,), (2,), faults=1, wire=0, epochs=1),
     "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
     "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
-    "in place": Bounds((1, 1), (), faults=1, wire=0, epochs=2, least=1),
     "in place and back": Bounds((1, 1), (), faults=0, wire=0, epochs=2, least=1, found=True),
+}
+SLOWER = {
+    "in place": Bounds((1, 1), (), faults=1, wire=0, epochs=2, least=1),
     "in place after a spare": Bounds((1, 1), (1,), faults=0, wire=0, epochs=2, least=1),
 }
 LONG = {
@@ -36,3 +38,10 @@ LONG = {
 def test_no_rank_acts_twice_and_the_job_goes_on(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found["replaced"] > 0
+
+
+@pytest.mark.job  # takes as long
+@pytest.mark.shows(later=True)
+@pytest.mark.parametrize("name", SLOWER)
+def test_ranks_that_leave_do_not_act_any_more(name: str) -> None:
+    assert explore(SLOWER[name])["replaced"] > 0
