@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -114,6 +115,8 @@ void small(const Node& node, const Ops& ops) {
 void account(const Node& node, uint64_t window) {
   hvdft_memory memory = memory_now(node);
   CHECK(memory.input_areas == 2 * window);
+  uint64_t last = slot_offset(kLimit, kMaxLoops - 1, 1), end = last + kLimit + window;
+  CHECK(std::filesystem::file_size(node.dir() + "/rank-1.arena") == end);  // behind all slots
   CHECK(node.limit() + 2 * window + node.control_bytes() == kLimit && memory.limit == kLimit);
   hvdft_observer* observer = hvdft_observer_open(node.dir().c_str());
   CHECK(observer != nullptr && hvdft_observer_window_bytes(observer) == window);
