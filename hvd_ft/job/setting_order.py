@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.setting_values import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from hvd_ft.job.settings import Settings
@@ -54,7 +55,8 @@ def check_order(settings: "Settings") -> None:
             "directory for the checkpoint: give --checkpoint-dir, or HOROVOD_FT_CHECKPOINT_DIR"
         )
     segment = settings.node_segment_bytes
-    least, most = _LEAST_SEGMENTS * segment, _MOST_SEGMENTS * segment
+    least = max(_LEAST_SEGMENTS * segment, LEAST_WINDOW_BYTES)
+    most = min(_MOST_SEGMENTS * segment, MOST_WINDOW_BYTES)
     if not least <= settings.node_window_bytes <= most:
         raise HvdFtError(
             f"HOROVOD_FT_NODE_WINDOW_BYTES is {settings.node_window_bytes >> 10}K and "

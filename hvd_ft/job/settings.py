@@ -279,8 +279,8 @@ class Settings:
     node_window_bytes: int = _setting(
         functools.partial(
             values.byte_count,
-            least=256 << 10,
-            most=16 << 20,
+            least=values.LEAST_WINDOW_BYTES,
+            most=values.MOST_WINDOW_BYTES,
             power=True,
             allowed="256K, 512K, 1M, 2M, 4M, 8M or 16M",
         ),

@@ -113,7 +113,7 @@ void check_refused() {
   const char* both =
       "HOROVOD_FT_NODE_SEGMENT_BYTES is 524288, and the job was started with "
       "HOROVOD_FT_NODE_WINDOW_BYTES=524288, which holds 2 to 128 segments: give the first one from "
-      "4096 to 262144";
+      "16384 to 262144";
   CHECK(std::string(hvdft_error()) == both);
   CHECK(!refuses(kMostNodeWindow / kClaims, kRingSegment, kMostNodeWindow));
   CHECK(refuses(kMostNodeWindow / kClaims / 2, kRingSegment, kMostNodeWindow));

@@ -29,7 +29,8 @@ int check_rules(const hvdft_op_rules& rules, uint64_t window) {
                 "HOROVOD_FT_NODE_SEGMENT_BYTES is %lu, and the job was started with "
                 "HOROVOD_FT_NODE_WINDOW_BYTES=%lu, which holds 2 to %lu segments: give the first "
                 "one from %lu to %lu",
-                node, window, kClaims, window / kClaims, window / 2);
+                node, window, kClaims, std::max(window / kClaims, kLeastNodeSegment),
+                std::min(window / 2, kMostNodeSegment));
   }
   if (ring < kLeastRingSegment || ring > kMostRingSegment) {
     return fail(HVDFT_EINVAL, "the ring cannot have messages of %lu bytes: give %lu to %lu", ring,
