@@ -63,7 +63,7 @@ def run_job(asked: Asked, hosts: Sequence[subprocess.Popen[bytes]]) -> None:
         everywhere = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {min(everywhere)})
         for context in contexts:
-            make_rank_arenas(context, RANKS, LIMIT)
+            make_rank_arenas(context, RANKS, LIMIT, 1 << 20)
         grow_results()
         os.sched_setaffinity(0, everywhere)
         for host in hosts:

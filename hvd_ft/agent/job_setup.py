@@ -122,14 +122,28 @@ def _make_fresh(
     rendezvous.agree("clearing what hosts have of an older epoch", clear_old)
     made = rendezvous.agree("making the directories of new hosts", find_or_make_directory)
     limit = made[hosts.ranks(hosts.node_of(rank)).start]
+    # The op log may have segments that a window by the setting, if it is another one now, is too
+    # small for.
+    windows = rendezvous.agree(
+        "finding how far ranks may be ahead", lambda: 0 if fresh else _window(context)
+    )
 
     def make_arenas() -> None:
         if fresh:
             if rank not in hosts.firsts and not context.is_guest:
                 _enter(JobDirectory.join(context.directory), shim, stack)
-            make_rank_arenas(context, rendezvous.size, limit)
+            make_rank_arenas(context, rendezvous.size, limit, max(windows))
 
     rendezvous.agree("making the arenas of new hosts", make_arenas)
+
+
+def _window(context: JobContext) -> int:
+    """Returns the bytes of the input areas on this node."""
+    observer = native.Observer(context.arenas)
+    try:
+        return observer.window_bytes
+    finally:
+        observer.close()
 
 
 def _clear_former_guests(context: JobContext) -> None:
@@ -165,7 +179,8 @@ def make_files(
     """
 
     job = settings.job or new_job_id()
-    job = rendezvous.exchange("rank 0's choice of the job's id", job)[0]
+    what = "rank 0's choice of the job's id and window"
+    job, window = rendezvous.exchange(what, [job, settings.node_window_bytes])[0]
     path = job_path(settings.arena_dir, job)
     context = JobContext(rendezvous.rank, settings, hosts, job, path)
     first = hosts.ranks(hosts.node_of(rendezvous.rank)).start
@@ -178,7 +193,7 @@ def make_files(
     def make_arenas() -> None:
         if rendezvous.rank != first:
             _enter(JobDirectory.join(path), shim, stack)
-        make_rank_arenas(context, rendezvous.size, limit)
+        make_rank_arenas(context, rendezvous.size, limit, window)
 
     rendezvous.agree("making the arenas", make_arenas)
     note_complete(rendezvous, context)
@@ -201,13 +216,14 @@ def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.Exi
     return limit
 
 
-def make_rank_arenas(context: JobContext, size: int, host_limit: int) -> None:
+def make_rank_arenas(context: JobContext, size: int, host_limit: int, window: int) -> None:
     """Makes this rank's arena, and as the node's first rank the node's.
 
     Args:
         context: this agent's place in the job.
         size: ranks of the job.
         host_limit: of the arenas on this host, in bytes.
+        window: of each rank's input area, in bytes.
     """
     nodes, rank, arenas = context.nodes, context.rank, context.arenas
     node = nodes.node_of(rank)
@@ -219,9 +235,13 @@ def make_rank_arenas(context: JobContext, size: int, host_limit: int) -> None:
         # Every rank reads every result, so no node is nearer to all of them than another one.
         with native.files_on(context.memory_of(local)) as problem:
             native.create_node(
-                arenas, context.job, size, limit, nodes=len(nodes), node=node, local=local
+                *(arenas, context.job, size, limit),
+                window_bytes=window,
+                nodes=len(nodes),
+                node=node,
+                local=local,
             )
         if problem and rank == host.start:
             say(problem)
     with native.files_on(context.place.memory):
-        native.create_rank(arenas, context.job, rank, limit)
+        native.create_rank(arenas, context.job, rank, limit, window_bytes=window)

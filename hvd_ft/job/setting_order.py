@@ -1,17 +1,19 @@
-"""Which limits depend on each other: a part of a wait is shorter than the whole. Pure."""
+"""Which settings depend on each other, as a part of a wait is shorter than the whole. Pure."""
 
 from typing import TYPE_CHECKING
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.setting_values import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from hvd_ft.job.settings import Settings
 
 MINIMUM_SUSPECT_SECONDS = 2.0
+_LEAST_SEGMENTS, _MOST_SEGMENTS = 2, 128  # of a window: holds() in protocol/segments.h
 
 
 def check_order(settings: "Settings") -> None:
-    """Checks that the limits that depend on each other fit together.
+    """Checks that the settings that depend on each other fit together.
 
     Args:
         settings: each within its range.
@@ -51,6 +53,15 @@ def check_order(settings: "Settings") -> None:
         raise HvdFtError(
             f"HOROVOD_FT_GRACE_SECONDS (--grace) is {settings.grace_seconds:g}, but there is no "
             "directory for the checkpoint: give --checkpoint-dir, or HOROVOD_FT_CHECKPOINT_DIR"
+        )
+    segment = settings.node_segment_bytes
+    least = max(_LEAST_SEGMENTS * segment, LEAST_WINDOW_BYTES)
+    most = min(_MOST_SEGMENTS * segment, MOST_WINDOW_BYTES)
+    if not least <= settings.node_window_bytes <= most:
+        raise HvdFtError(
+            f"HOROVOD_FT_NODE_WINDOW_BYTES is {settings.node_window_bytes >> 10}K and "
+            f"HOROVOD_FT_NODE_SEGMENT_BYTES {segment >> 10}K: a window holds {_LEAST_SEGMENTS} to "
+            f"{_MOST_SEGMENTS} segments, so give the first one {least >> 10}K to {most >> 10}K"
         )
     hang, window = settings.hang_timeout_seconds, settings.failure_window_seconds
     if hang and settings.snapshot_timeout_seconds >= hang:

@@ -14,6 +14,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.membership import Membership
 
 MINIMUM_ARENA_BYTES = 64 << 20
+LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 256 << 10, 16 << 20
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

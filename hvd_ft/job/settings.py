@@ -272,9 +272,24 @@ class Settings:
         ),
         128 << 10,
         "The ranks of a node sum large ops so many bytes at a time: while a segment is summed, "
-        "the next one is copied in. Up to 1 MiB of each rank is under way. A power of two from "
-        "16K to 512K. Rank 0's value counts; the op log has it for each op.",
+        "the next one is copied in. A power of two from 16K to 512K. Rank 0's value counts; the op "
+        "log has it for each op.",
         shown="128K",
+    )
+    node_window_bytes: int = _setting(
+        functools.partial(
+            values.byte_count,
+            least=values.LEAST_WINDOW_BYTES,
+            most=values.MOST_WINDOW_BYTES,
+            power=True,
+            allowed="256K, 512K, 1M, 2M, 4M, 8M or 16M",
+        ),
+        1 << 20,
+        "How far a rank may be ahead of the others of its node: so much of large ops is copied in "
+        "before it is summed, and each rank takes so much memory. A power of two from 256K to 16M, "
+        "2 to 128 times `HOROVOD_FT_NODE_SEGMENT_BYTES`. Rank 0's value counts, when the job "
+        "starts; the same for all nodes and generations.",
+        shown="1M",
     )
     yield_seconds: float = _setting(
         functools.partial(values.seconds, zero="no yielding", most=1.0),

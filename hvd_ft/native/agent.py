@@ -13,6 +13,8 @@ from hvd_ft.native.abi import ffi
 from hvd_ft.native.rank_words import rank_words
 from hvd_ft.native.types import OpRules, WaitResult
 
+WINDOW_BYTES = 1 << 20  # of an input area, unless told otherwise
+
 
 def create_node(
     directory: str,
@@ -20,25 +22,27 @@ def create_node(
     size: int,
     limit_bytes: int,
     *,
+    window_bytes: int = WINDOW_BYTES,
     nodes: int = 1,
     node: int = 0,
     local: range | None = None,
 ) -> None:
     """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
 
-    ``nodes``: how many the job has; ``node``: which of them this is; ``local``: the ranks on it,
-    all by default.
+    ``window_bytes``: of each rank's input area; ``nodes``: how many the job has; ``node``: which of
+    them this is; ``local``: the ranks on it, all by default.
     """
     here = range(size) if local is None else local
     place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
-    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes))
+    abi.checked(abi.library().hvdft_create_node(*place, limit_bytes, window_bytes))
 
 
-def create_rank(directory: str, job: str, rank: int, limit_bytes: int) -> None:
-    """Makes ``rank-<rank>.arena``."""
-    abi.checked(
-        abi.library().hvdft_create_rank(directory.encode(), job.encode(), rank, limit_bytes)
-    )
+def create_rank(
+    directory: str, job: str, rank: int, limit_bytes: int, *, window_bytes: int = WINDOW_BYTES
+) -> None:
+    """Makes ``rank-<rank>.arena``; its window is that of its node."""
+    place = (directory.encode(), job.encode(), rank)
+    abi.checked(abi.library().hvdft_create_rank(*place, limit_bytes, window_bytes))
 
 
 class Agent:

@@ -59,6 +59,10 @@ class Observer:
         return int(abi.library().hvdft_observer_limit_bytes(self._handle))
 
     @property
+    def window_bytes(self) -> int:
+        return int(abi.library().hvdft_observer_window_bytes(self._handle))
+
+    @property
     def generation(self) -> int:
         return int(abi.library().hvdft_observer_generation(self._handle))
 

@@ -22,7 +22,10 @@ from hvd_ft.tune.search import Knob
 _PROVIDERS = ("tcp", "psm2", "psm3", "verbs;ofi_rxm", "efa", "mlx")
 _SEGMENTS = ("32K", "64K", "128K", "256K", "512K", "1M")
 _NODE_SEGMENTS = _SEGMENTS[:-1]
-_ORDERED = ("connections", "window", "segment", "node-segment", "gather", "yield", "nap")
+_NODE_WINDOWS = ("512K", "1M", "2M", "4M")
+_ORDERED = frozenset(
+    ("connections", "window", "segment", "node-segment", "node-window", "gather", "yield", "nap")
+)
 _FI_INFO_SECONDS = 30.0
 
 
@@ -79,6 +82,7 @@ def knobs(machine: Machine) -> list[Knob]:
         _knob("endpoints", "HOROVOD_FT_ENDPOINTS", ENDPOINT_CHOICES, ENDPOINT_CHOICES[0]),
         _knob("connections", "HOROVOD_FT_CONNECTIONS", ("1", "2", "4", "8"), "1"),
         _knob("node-segment", "HOROVOD_FT_NODE_SEGMENT_BYTES", _NODE_SEGMENTS, "128K"),
+        _knob("node-window", "HOROVOD_FT_NODE_WINDOW_BYTES", _NODE_WINDOWS, "1M"),
         _knob("window", "HOROVOD_FT_TRANSFERS", ("1", "2", "4", "8", "16"), "4"),
         _knob("segment", "HOROVOD_FT_RING_SEGMENT_BYTES", _SEGMENTS, "256K"),
         _knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "4K", "16K", "64K", "256K"), "16K"),
@@ -94,6 +98,7 @@ def knobs(machine: Machine) -> list[Knob]:
         "endpoints": between,
         "connections": between,
         "node-segment": machine.most_ranks > 1,
+        "node-window": machine.most_ranks > 1,
         "window": between,
         "segment": between,
         "gather": between,

@@ -60,7 +60,7 @@ def test_a_rank_has_its_memory_and_the_node_that_of_all(
     bound(monkeypatch, Place(), Place(memory=(node,)), Place())
     for rank in (1, 2):  # the first host has rank 0 only
         context = JobContext(rank, Settings(), Nodes((0, 1, 4)), "places", str(arena_dir))
-        make_rank_arenas(context, 4, LIMIT)
+        make_rank_arenas(context, 4, LIMIT, 1 << 20)
     paths = [str(arena_dir / f"{name}.arena") for name in ("node", "rank-1", "rank-2")]
     told = subprocess.run(
         [sys.executable, "-c", POLICIES, *paths], capture_output=True, check=True, text=True

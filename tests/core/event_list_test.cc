@@ -100,7 +100,10 @@ void the_report_does_not_overwrite_what_a_node_looks_back_to() {
 void who_wakes_for_the_report() {
   JoinedNodes job(2, kOfNode);
   const char* dir = job.node(0).dir().c_str();
-  for (int r : {0, 1}) CHECK(hvdft_create_rank(dir, "nodes", r, job.node(0).limit()) == HVDFT_OK);
+  const Node& node = job.node(0);
+  for (int r : {0, 1}) {
+    CHECK(hvdft_create_rank(dir, "nodes", r, node.limit(), node.window()) == HVDFT_OK);
+  }
   for (int r : {0, 1}) {
     hvdft_agent* agent = hvdft_agent_open(dir, "nodes", r, 0);
     CHECK(agent != nullptr);

@@ -95,17 +95,28 @@ void check_ablated(int nodes, uint32_t kind) {
 }
 
 void check_refused() {
-  auto refuses = [](uint64_t node, uint64_t ring) {
-    return check_rules({node, 0, ring, 0}) == HVDFT_EINVAL;
+  auto refuses = [](uint64_t node, uint64_t ring, uint64_t window = kNodeWindowBytes) {
+    return check_rules({node, 0, ring, 0}, window) == HVDFT_EINVAL;
   };
   CHECK(!refuses(kLeastNodeSegment, kLeastRingSegment));
   CHECK(!refuses(kMostNodeSegment, kMostRingSegment));
-  for (uint64_t node : {uint64_t{0}, kLeastNodeSegment / 2, uint64_t{48 << 10}, kInputBytes}) {
+  for (uint64_t node :
+       {uint64_t{0}, kLeastNodeSegment / 2, uint64_t{48 << 10}, uint64_t{1} << 20}) {
     CHECK(refuses(node, kRingSegment));
   }
   for (uint64_t ring : {kLeastRingSegment - 1, kMostRingSegment + 1}) {
     CHECK(refuses(kNodeSegment, ring));
   }
+  // A window holds 2 to kClaims segments.
+  CHECK(!refuses(256 << 10, kRingSegment, 512 << 10));
+  CHECK(refuses(512 << 10, kRingSegment, 512 << 10));
+  const char* both =
+      "HOROVOD_FT_NODE_SEGMENT_BYTES is 524288, and the job was started with "
+      "HOROVOD_FT_NODE_WINDOW_BYTES=524288, which holds 2 to 128 segments: give the first one from "
+      "16384 to 262144";
+  CHECK(std::string(hvdft_error()) == both);
+  CHECK(!refuses(kMostNodeWindow / kClaims, kRingSegment, kMostNodeWindow));
+  CHECK(refuses(kMostNodeWindow / kClaims / 2, kRingSegment, kMostNodeWindow));
 }
 
 }  // namespace

@@ -59,10 +59,10 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
   std::string dir = fresh_directory();
   const char* name = dir.c_str();
   Job job{dir, program, ops, size, {}, std::vector<pid_t>(size), std::vector<int>(size)};
-  uint64_t limit = 64 << 20;
-  CHECK(hvdft_create_node(name, "kill-test", size, 1, 0, 0, size, limit) == HVDFT_OK);
+  uint64_t limit = 64 << 20, window = hvdft::kLeastNodeWindow << size % 3 * 2;
+  CHECK(hvdft_create_node(name, "kill-test", size, 1, 0, 0, size, limit, window) == HVDFT_OK);
   for (int r = 0; r < size; ++r) {
-    CHECK(hvdft_create_rank(name, "kill-test", r, limit) == HVDFT_OK);
+    CHECK(hvdft_create_rank(name, "kill-test", r, limit, window) == HVDFT_OK);
   }
   for (int r = 0; r < size; ++r) {
     job.agents.push_back(hvdft_agent_open(name, "kill-test", r, 0));

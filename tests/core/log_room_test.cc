@@ -58,8 +58,8 @@ void publish_snapshot() {
 }
 
 void run(const char* dir) {
-  CHECK(hvdft_create_node(dir, "room-test", 1, 1, 0, 0, 1, 64 * kMiB) == HVDFT_OK);
-  CHECK(hvdft_create_rank(dir, "room-test", 0, 64 * kMiB) == HVDFT_OK);
+  CHECK(hvdft_create_node(dir, "room-test", 1, 1, 0, 0, 1, 64 * kMiB, kMiB) == HVDFT_OK);
+  CHECK(hvdft_create_rank(dir, "room-test", 0, 64 * kMiB, kMiB) == HVDFT_OK);
   hvdft_agent* agent = hvdft_agent_open(dir, "room-test", 0, 0);
   CHECK(agent != nullptr && hvdft_agent_start(agent, &kOpRules) == HVDFT_OK);
   setenv("HOROVOD_FT_DIR", dir, 1);

@@ -25,7 +25,7 @@
 namespace {
 
 constexpr uint64_t kPrologue = 3, kSnapshotSteps = 5;
-constexpr uint64_t kLimit = 24 << 20;
+constexpr uint64_t kLimit = 24 << 20, kWindow = 1 << 20;
 
 struct Carried {
   uint64_t step, state;
@@ -172,9 +172,9 @@ int main(int argc, char** argv) {
   const char* dir = parent.dir.c_str();
   setenv("HOROVOD_FT_DIR", dir, 1);
   setenv("HOROVOD_FT_JOB", "messages", 1);
-  CHECK(hvdft_create_node(dir, "messages", ranks, 1, 0, 0, ranks, kLimit) == HVDFT_OK);
+  CHECK(hvdft_create_node(dir, "messages", ranks, 1, 0, 0, ranks, kLimit, kWindow) == HVDFT_OK);
   for (int r = 0; r < ranks; ++r) {
-    CHECK(hvdft_create_rank(dir, "messages", r, kLimit) == HVDFT_OK);
+    CHECK(hvdft_create_rank(dir, "messages", r, kLimit, kWindow) == HVDFT_OK);
   }
   for (int r = 0; r < ranks; ++r) {
     parent.agents.push_back(hvdft_agent_open(dir, "messages", r, 0));

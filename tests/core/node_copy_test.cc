@@ -42,7 +42,7 @@ struct Place {
 };
 
 // Ops of these sizes: gathered ones, and others; the result of op i is full of bytes i + 1.
-const std::vector<uint64_t> kOps = {40, 3 << 20, 16 << 10, 200000, 0, 5 << 20, 96, 300000, 0};
+const std::vector<uint64_t> kOps = {40, 12 << 20, 16 << 10, 200000, 0, 5 << 20, 96, 300000, 0};
 constexpr uint64_t kComplete = 6;  // ops; the next is under way
 
 void append_all(Node& node, LogStore& store) {

@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kMaxNodes = 1024, kBits = 8 * sizeof(unsigned long);
 constexpr uint64_t kLimit = uint64_t{1} << 36;  // so that a rank's file is mapped piece by piece
+constexpr uint64_t kWindow = kMostNodeWindow, kInput = input_offset(kLimit);
 constexpr char kJob[] = "numa";
 
 struct Mask {
@@ -69,11 +70,11 @@ struct Job {
   Job() : dir(fresh_directory()) {}
   ~Job() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
   std::string rank(int number) const {
-    CHECK(hvdft_create_rank(dir.c_str(), kJob, number, kLimit) == HVDFT_OK);
+    CHECK(hvdft_create_rank(dir.c_str(), kJob, number, kLimit, kWindow) == HVDFT_OK);
     return dir + "/rank-" + std::to_string(number) + ".arena";
   }
   std::string node() const {
-    CHECK(hvdft_create_node(dir.c_str(), kJob, 1, 1, 0, 0, 1, kLimit) == HVDFT_OK);
+    CHECK(hvdft_create_node(dir.c_str(), kJob, 1, 1, 0, 0, 1, kLimit, kWindow) == HVDFT_OK);
     return dir + "/node.arena";
   }
   std::string dir;
@@ -83,14 +84,14 @@ void a_rank_has_its_node(int node) {
   Job job;
   CHECK(hvdft_place_files(&node, 1) == HVDFT_OK);
   std::string path = job.rank(0);
-  for (uint64_t at : {uint64_t{0}, kInputOffset, slot_offset(kLimit, 0, 0),
-                      slot_offset(kLimit, kMaxLoops, 0) - kPage}) {
+  for (uint64_t at :
+       {uint64_t{0}, slot_offset(kLimit, 0, 0), kInput - kPage, kInput, kInput + kWindow - kPage}) {
     Policy policy = policy_at(path, at);
     CHECK(policy.mode == MPOL_PREFERRED && policy.nodes.has(node) && policy.nodes.count() == 1);
   }
   CHECK(hvdft_place_files(nullptr, 0) == HVDFT_OK);
-  CHECK(policy_at(job.rank(1), kInputOffset).mode == MPOL_DEFAULT);
-  CHECK(policy_at(path, kInputOffset).mode == MPOL_PREFERRED);
+  CHECK(policy_at(job.rank(1), kInput).mode == MPOL_DEFAULT);
+  CHECK(policy_at(path, kInput).mode == MPOL_PREFERRED);
 }
 
 void results_are_spread(int node) {
@@ -109,8 +110,8 @@ void another_thread_makes_files_elsewhere(int node) {
   CHECK(hvdft_place_files(&node, 1) == HVDFT_OK);
   std::string path;
   std::thread([&] { path = job.rank(0); }).join();
-  CHECK(policy_at(path, kInputOffset).mode == MPOL_DEFAULT);
-  CHECK(policy_at(job.rank(1), kInputOffset).mode == MPOL_PREFERRED);
+  CHECK(policy_at(path, kInput).mode == MPOL_DEFAULT);
+  CHECK(policy_at(job.rank(1), kInput).mode == MPOL_PREFERRED);
 }
 
 // Also where there is no NUMA at all.
@@ -124,7 +125,7 @@ void what_cannot_be_is_said(int node) {
     const char* why = possible ? "cannot be bound to NUMA nodes: " : "there is no NUMA node ";
     CHECK(std::strstr(hvdft_error(), why) != nullptr);
     std::string path = job.rank(number++);
-    CHECK(node < 0 || policy_at(path, kInputOffset).mode == MPOL_DEFAULT);
+    CHECK(node < 0 || policy_at(path, kInput).mode == MPOL_DEFAULT);
   }
 }
 

@@ -48,6 +48,7 @@ void check_known(Side& side, int rank, uint64_t own) {
   CHECK(cut_of(loop.slots[slot]) == cut && loop.bytes[slot] == own);
   CHECK(loop.positions[slot] == 10 * cut);
   auto file = RankFile::open(side.dir, "mirror", rank, false, RankFile::kParts);
+  CHECK(file->window() == 0);  // only parts
   std::string data(own, '\0');
   CHECK(pread(file->fd(), data.data(), own,
               static_cast<off_t>(slot_offset(file->limit(), 0, static_cast<int>(slot)))) ==

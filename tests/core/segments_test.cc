@@ -4,6 +4,7 @@
 // ends.
 #include "protocol/segments.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <set>
@@ -18,7 +19,7 @@ using namespace hvdft;
 namespace {
 
 constexpr uint64_t kOps = 2;
-constexpr uint64_t kMostSegments = 6;
+constexpr uint64_t kMostSegments = 10, kMostSlots = 8;
 
 struct World {
   uint64_t size, window, claims;
@@ -34,8 +35,8 @@ struct World {
 };
 
 struct Rank {
-  uint64_t contributed = 0;         // a position, as in shared memory; outlives the worker
-  std::array<uint64_t, 3> slots{};  // the window: the segment whose input lies there, + 1
+  uint64_t contributed = 0;                  // a position, as in shared memory; outlives the worker
+  std::array<uint64_t, kMostSlots> slots{};  // the window: the segment whose input lies there, + 1
   // Of its worker.
   bool alive = true;
   SegmentSchedule schedule;
@@ -53,7 +54,7 @@ struct Rank {
 
 struct State {
   std::vector<Rank> ranks;
-  std::array<uint64_t, 3> claims{};
+  std::array<uint64_t, kMostSlots> claims{};
   std::array<bool, kMostSegments> results{};
   int deaths = 1, agent_deaths = 1;  // that may still happen
   bool operator<(const State& o) const {
@@ -204,7 +205,13 @@ void check_numbers(uint64_t s) {
   uint64_t huge = uint64_t{3} << 40;  // counts beyond 2^31
   CHECK(op_of(position(1, segments_of(huge, s))) == 1);
   CHECK(segment_range(segments_of(huge, s) - 1, huge, s).to == huge);
-  CHECK(kInputBytes % s == 0 && kInputBytes / s <= kClaims);
+  for (uint64_t window = kLeastNodeWindow; window <= kMostNodeWindow; window *= 2) {
+    CHECK(is_node_window(window));
+    bool good = window / s >= 2 && window / s <= kClaims;
+    CHECK(holds(window, s) == good && (!good || window % s == 0));
+    CHECK(s != kNodeSegmentBytes || good);      // every window goes with the usual segments, ...
+    CHECK(window != kNodeWindowBytes || good);  // ... and the usual one with all of these
+  }
   uint64_t at = 0;
   for (uint64_t bytes : {0, 64, 1 << 20, 4096, 128 << 10, 70000, 70000, 1, 200000, 0, 50000}) {
     uint64_t begin = input_begin(at, bytes, s), first = std::min(bytes, s);
@@ -226,6 +233,9 @@ int main(int argc, char**) {
     uint64_t word = claim_word(uint64_t{1} << 45, owner, false);
     CHECK(in_work(word) && owner_of(word) == owner && claimed_end(word) == (uint64_t{1} << 45) + 1);
   }
+  for (uint64_t bytes : {kLeastNodeWindow / 2, 3 * kLeastNodeWindow, 2 * kMostNodeWindow}) {
+    CHECK(!is_node_window(bytes));
+  }
   size_t states = 0;
   // Ranks, slots of the window, claims.
   using Case = std::tuple<uint64_t, uint64_t, uint64_t>;
@@ -236,10 +246,12 @@ int main(int argc, char**) {
                                       {2, 1, 2},
                                       {2, 2, 1},
                                       {2, 2, 2},
+                                      {1, 8, 8},
+                                      {2, 3, 3},
                                       {3, 1, 1},
                                       {3, 2, 2}}) {
-    if (argc > 1 && size * window > 2) continue;
-    uint64_t most = size == 3 ? 2 : size == 2 ? 4 : kMostSegments;
+    if (argc > 1 && size * window > 2 && size > 1) continue;
+    uint64_t most = size == 3 ? 2 : size == 2 ? 4 : std::max<uint64_t>(6, window + 2);
     for (uint64_t first = 1; first < most; ++first) {
       size_t now = explore({size, window, claims, false, {first, most - first}});
       if (size < 3) now += explore({size, window, claims, true, {first, most - first}});

@@ -20,7 +20,7 @@ constexpr uint64_t kSnapshotOps = 6;
 // Some ops have one segment, some more than the window: kills strike between segments too.
 inline uint64_t elements(uint64_t op) {
   constexpr uint64_t segment = hvdft::kNodeSegmentBytes / sizeof(uint64_t);
-  return op % 5 == 0 ? hvdft::kInputBytes / sizeof(uint64_t) + 2 * segment + 1
+  return op % 5 == 0 ? hvdft::kNodeWindowBytes / sizeof(uint64_t) + 2 * segment + 1
                      : op % 5 * segment / 3 + 1;
 }
 

@@ -23,11 +23,11 @@ using hvdft::Views;
 
 namespace {
 
-constexpr uint64_t kBytes = 64 * kPage;
+constexpr uint64_t kBytes = 64 * kPage, kWindow = hvdft::kNodeWindowBytes;
 
 struct Log {
   explicit Log(const std::string& dir) {
-    CHECK(hvdft_create_node(dir.c_str(), "views", 1, 1, 0, 0, 1, 64 << 20) == HVDFT_OK);
+    CHECK(hvdft_create_node(dir.c_str(), "views", 1, 1, 0, 0, 1, 64 << 20, kWindow) == HVDFT_OK);
     node = Node::open(dir, "views", Node::kWorker);
     CHECK(node && hvdft::grow_heap(*node, kBytes, "it") == HVDFT_OK);
     CHECK(views.open(*node) == HVDFT_OK);

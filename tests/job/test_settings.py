@@ -98,6 +98,9 @@ def test_no_op_has_to_be_gathered(text: str, count: int) -> None:
         ("NODE_SEGMENT_BYTES", "8K", "give 16K, 32K"),
         ("NODE_SEGMENT_BYTES", "48K", "give 16K, 32K"),
         ("NODE_SEGMENT_BYTES", "1M", "or 512K"),
+        ("NODE_WINDOW_BYTES", "128K", "give 256K, 512K"),
+        ("NODE_WINDOW_BYTES", "768K", "give 256K, 512K"),
+        ("NODE_WINDOW_BYTES", "32M", "or 16M"),
         ("TRANSFERS", "0", "whole number"),
         ("TRANSFERS", "17", "whole number"),
         ("YIELD_SECONDS", "2", "at most 1)"),
@@ -183,6 +186,28 @@ def test_a_worker_that_waits_to_share_a_snapshot_is_not_stuck() -> None:
     hang = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "10"}
     with pytest.raises(HvdFtError, match="HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS is 10"):
         Settings.from_env({**hang, "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "10"})
+
+
+@pytest.mark.parametrize(
+    ("segment", "window", "good"),
+    [
+        *[("256K", "512K", True), ("512K", "512K", False), ("256K", "256K", False)],
+        *[("", "256K", True), ("", "16M", True), ("512K", "", True), ("16K", "", True)],
+        *[("128K", "16M", True), ("64K", "16M", False), ("16K", "2M", True), ("16K", "4M", False)],
+    ],
+)
+def test_a_window_holds_some_segments(segment: str, window: str, good: bool) -> None:
+    env = {"HOROVOD_FT_NODE_SEGMENT_BYTES": segment, "HOROVOD_FT_NODE_WINDOW_BYTES": window}
+    if good:
+        Settings.from_env(env)
+        return
+    with pytest.raises(HvdFtError) as error:
+        Settings.from_env(env)
+    for named in (segment, "HOROVOD_FT_NODE_WINDOW_BYTES", "HOROVOD_FT_NODE_SEGMENT_BYTES"):
+        assert named in str(error.value)
+    kib = int(segment[:-1])
+    least, most = max(2 * kib, 256), min(128 * kib, 16384)
+    assert str(error.value).endswith(f"so give the first one {least}K to {most}K")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, RunHvdft
+
+from hvd_ft.reports.report import read_report
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py"), "8", "8000000"]
 
@@ -61,3 +64,25 @@ def test_segments_within_a_node_have_any_size(run_hvdft: RunHvdft, segment: str)
     assert ended.code == 0, ended
     assert len(re.findall(r"SUMS \d [01] \w+", ended.out)) == 3
     assert ended.err.count("; restarting as incarnation 1") == 2, ended.err
+
+
+@pytest.mark.parametrize(
+    ("window", "kib"), [pytest.param("256K", 256, marks=pytest.mark.shows), ("4M", 4096)]
+)
+def test_windows_within_a_node_have_any_size(
+    run_hvdft: RunHvdft, tmp_path: Path, window: str, kib: int
+) -> None:
+    """And all is as with the usual one, through the deaths of two ranks."""
+    report, hashes = tmp_path / "run.jsonl", set()
+    inject = ["--inject", "rank=1,op=3,point=copy_in", "--inject", "rank=0,op=5,point=reduce"]
+    for value, size, drill in ((window, kib << 10, inject), ("", 1 << 20, [])):
+        flags = ["run", "--no-live", "-np", "3", "--report", str(report), *drill]
+        ended = run_hvdft([*flags, *SUMS], env={"HOROVOD_FT_NODE_WINDOW_BYTES": value})
+        assert ended.code == 0, ended
+        found = re.findall(r"SUMS \d [01] (\w+)", ended.out)
+        assert len(found) == 3
+        hashes |= set(found)
+        assert ended.err.count("; restarting as incarnation 1") == len(drill) // 2, ended.err
+        assert read_report(report).facts["nodes"][0]["most"]["input_areas"] == 3 * size
+        report.unlink()
+    assert len(hashes) == 1

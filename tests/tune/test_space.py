@@ -45,7 +45,7 @@ def ethernet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_can_matter_is_tried() -> None:
-    first, within = ["endpoints", "connections"], ["node-segment"]
+    first, within = ["endpoints", "connections"], ["node-segment", "node-window"]
     rest = ["window", "segment", "gather", "yield", "nap", "binding"]
     all_ = ["topology", *first, *within, *rest]
     assert names() == all_
@@ -59,6 +59,9 @@ def test_what_can_matter_is_tried() -> None:
 def test_what_the_user_has_set_is_not_tried() -> None:
     assert "gather" not in names(environ={"HOROVOD_FT_GATHER_BYTES": "4K"})
     assert "binding" not in names(environ={"I_MPI_PIN": "0"})
+    # What fits one segment is too small a window for another.
+    assert "node-window" not in names(environ={"HOROVOD_FT_NODE_SEGMENT_BYTES": "512K"})
+    assert "node-segment" not in names(environ={"HOROVOD_FT_NODE_WINDOW_BYTES": "256K"})
     both = {"environ": {"I_MPI_OFI_PROVIDER": "tcp"}, "providers": ("tcp", "psm3")}
     assert "provider" not in names(**both)  # type: ignore[arg-type]
 
@@ -68,7 +71,8 @@ def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> Non
     knobs = space.knobs(machine)
     assert [knob.variable for knob in knobs] == [
         *("FI_PROVIDER", "FI_TCP_IFACE", "HOROVOD_FT_TOPOLOGY", "HOROVOD_FT_ENDPOINTS"),
-        *("HOROVOD_FT_CONNECTIONS", "HOROVOD_FT_NODE_SEGMENT_BYTES", "HOROVOD_FT_TRANSFERS"),
+        *("HOROVOD_FT_CONNECTIONS", "HOROVOD_FT_NODE_SEGMENT_BYTES"),
+        *("HOROVOD_FT_NODE_WINDOW_BYTES", "HOROVOD_FT_TRANSFERS"),
         *("HOROVOD_FT_RING_SEGMENT_BYTES", "HOROVOD_FT_GATHER_BYTES"),
         *("HOROVOD_FT_YIELD_SECONDS", "HOROVOD_FT_NAP_SECONDS", "HOROVOD_FT_BIND_TO"),
     ]
@@ -89,7 +93,8 @@ def test_defaults_are_those_of_the_settings() -> None:
     defaults, given = Settings(), Settings.from_env(numbers)
     for name in (
         *("topology", "endpoints", "ring_segment_bytes", "gather_bytes"),
-        *("connections", "node_segment_bytes", "transfers", "yield_seconds", "nap_seconds"),
+        *("connections", "node_segment_bytes", "node_window_bytes", "transfers"),
+        *("yield_seconds", "nap_seconds"),
     ):
         assert getattr(defaults, name) == getattr(given, name), name
 

@@ -41,12 +41,14 @@ struct hvdft_agent {
 };
 
 int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
-                      int first_local, int locals, uint64_t limit_bytes) {
-  return Node::create(dir, job, size, nodes, node, first_local, locals, limit_bytes);
+                      int first_local, int locals, uint64_t limit_bytes, uint64_t window_bytes) {
+  return Node::create(dir, job, size, nodes, node, first_local, locals, limit_bytes, window_bytes);
 }
 
-int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes) {
-  return hvdft::RankFile::create(dir, job, rank, limit_bytes);
+int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes,
+                      uint64_t window_bytes) {
+  return hvdft::RankFile::create(dir, job, rank, limit_bytes, hvdft::RankFile::kLocal,
+                                 window_bytes);
 }
 
 hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64_t generation) {
@@ -81,7 +83,7 @@ hvdft_agent* hvdft_agent_open(const char* dir, const char* job, int rank, uint64
 
 int hvdft_agent_start(hvdft_agent* agent, const hvdft_op_rules* rules) {
   if (agent->rank != 0 || agent->node().several()) return HVDFT_OK;
-  if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
+  if (int code = hvdft::check_rules(*rules, agent->node().window()); code != HVDFT_OK) return code;
   agent->log_writer = std::make_unique<LogWriter>(agent->node(), *rules);
   agent->log_writer->start();
   return HVDFT_OK;

@@ -152,23 +152,31 @@ Node::~Node() {
 }
 
 int Node::create(const std::string& dir, const char* job, int size, int nodes, int node,
-                 int first_local, int locals, uint64_t limit) {
+                 int first_local, int locals, uint64_t limit, uint64_t window) {
   if (size < 1 || size > kMaxRanks) {
     return fail(HVDFT_EINVAL, "a job takes 1 to %d ranks, not %d; start fewer", kMaxRanks, size);
   }
+  if (!is_node_window(window)) {
+    return fail(HVDFT_EINVAL,
+                "a rank's window cannot have %" PRIu64 " bytes: give a power of two from %" PRIu64
+                " to %" PRIu64 " as HOROVOD_FT_NODE_WINDOW_BYTES",
+                window, kLeastNodeWindow, kMostNodeWindow);
+  }
   FileHeader header = header_for(kNodeMagic, job, 0, 0);
+  header.window_bytes = window;
   header.size = static_cast<uint32_t>(size);
   header.nodes = static_cast<uint32_t>(nodes);
   header.node = static_cast<uint32_t>(node);
   header.first_local = static_cast<uint32_t>(first_local);
   header.locals = static_cast<uint32_t>(locals);
-  uint64_t control = control_bytes_of(header) + kInputBytes * static_cast<uint64_t>(locals);
+  uint64_t control = control_bytes_of(header) + window * static_cast<uint64_t>(locals);
   if (limit <= control) {
     return fail(HVDFT_ENOSPACE,
                 "the arena's limit of %" PRIu64
-                " bytes is too small, its control "
-                "area alone takes %" PRIu64 "; raise HOROVOD_FT_ARENA_BYTES",
-                limit, control);
+                " bytes is too small, its control area and windows of %" PRIu64
+                " bytes take %" PRIu64
+                "; raise HOROVOD_FT_ARENA_BYTES, or lower HOROVOD_FT_NODE_WINDOW_BYTES",
+                limit, window, control);
   }
   // The control area and the input areas are charged to the limit by lowering it.
   header.limit_bytes = limit - control;
@@ -303,10 +311,12 @@ std::string RankFile::path(const std::string& dir, int rank, Kind kind) {
   return dir + (kind == kLocal ? "/rank-" : "/parts-") + std::to_string(rank) + ".arena";
 }
 
-int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit, Kind kind) {
-  return make_file(path(dir, rank, kind), slot_offset(limit, kMaxLoops, 0),
-                   {{0, kind == kLocal ? kInputOffset + kInputBytes : kInputOffset}},
-                   header_for(kRankMagic, job, rank, limit));
+int RankFile::create(const std::string& dir, const char* job, int rank, uint64_t limit, Kind kind,
+                     uint64_t window) {
+  FileHeader header = header_for(kRankMagic, job, rank, limit);
+  header.window_bytes = kind == kLocal ? window : 0;
+  uint64_t input = input_offset(limit), end = input + header.window_bytes;
+  return make_file(path(dir, rank, kind), end, {{0, kPage}, {input, end}}, header);
 }
 
 std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job, int rank,
@@ -319,14 +329,15 @@ std::unique_ptr<RankFile> RankFile::open(const std::string& dir, const char* job
   file->fd_ = fd;
   file->rank_ = header.rank;
   file->limit_ = header.limit_bytes;
+  file->window_ = header.window_bytes;
   if (header.rank != static_cast<uint32_t>(rank)) {
     fail(HVDFT_EINVAL, "arena %s belongs to rank %u, not %d; start the job again", name.c_str(),
          header.rank, rank);
     return nullptr;
   }
-  uint64_t bytes = slot_offset(header.limit_bytes, kMaxLoops, 0);
-  if (check_length(fd, name, bytes) != HVDFT_OK ||
-      file->input_.map(fd, kInputOffset, kInputBytes, writable) != HVDFT_OK) {
+  uint64_t input = input_offset(header.limit_bytes), window = header.window_bytes;
+  if (check_length(fd, name, input + window) != HVDFT_OK ||
+      (window > 0 && file->input_.map(fd, input, window, writable) != HVDFT_OK)) {
     return nullptr;
   }
   return file;

@@ -33,7 +33,8 @@ class Node {
  public:
   ~Node();
   static int create(const std::string& dir, const char* job, int size, int nodes, int node,
-                    int first_local, int locals, uint64_t limit);
+                    int first_local, int locals, uint64_t limit,
+                    uint64_t window = kNodeWindowBytes);
 
   enum Role { kObserver, kWorker, kAgent };
   // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
@@ -73,6 +74,7 @@ class Node {
     return entry <= header().log_length.load(std::memory_order_acquire) ? entry : 0;
   }
   uint64_t limit() const { return file_.limit_bytes; }
+  uint64_t window() const { return file_.window_bytes; }  // of each rank's input area
   const std::string& dir() const { return dir_; }
   EventList events() const {
     return {event_slots(), header().event_count, header().event_doorbell};
@@ -150,13 +152,14 @@ class RankFile {
   // Of a rank of this node; or only the private parts of snapshots of a rank elsewhere.
   enum Kind { kLocal, kParts };
   static int create(const std::string& dir, const char* job, int rank, uint64_t limit,
-                    Kind kind = kLocal);
-  // Its input area is mapped; only the rank's own worker can write to it.
+                    Kind kind = kLocal, uint64_t window = kNodeWindowBytes);
+  // Its input area is mapped, if it has one; only the rank's own worker can write to it.
   static std::unique_ptr<RankFile> open(const std::string& dir, const char* job, int rank,
                                         bool writable, Kind kind = kLocal);
   char* input() const { return input_.data(); }
   int fd() const { return fd_; }
   uint64_t limit() const { return limit_; }
+  uint64_t window() const { return window_; }
   // Whether a slot can be what node.arena says of it: mapped without a check, it might lie behind
   // the file's end.
   int check_slot(uint64_t bytes, uint64_t stripe) const;
@@ -166,7 +169,7 @@ class RankFile {
 
   int fd_ = -1;
   uint32_t rank_ = 0;
-  uint64_t limit_ = 0;
+  uint64_t limit_ = 0, window_ = 0;
   Mapping input_;
 };
 

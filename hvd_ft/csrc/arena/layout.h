@@ -1,8 +1,8 @@
 // The layout of a job's shared files (except those of pairs of ranks: message_file.h).
 //
 // node.arena, one per node: header, one block per rank, events, the log's index, mailboxes, the
-// report, and a heap that holds log records and results. rank-<r>.arena, one per rank: its input
-// area and the snapshot slots. Both are sparse: the sizes below are address space, not memory.
+// report, and a heap that holds log records and results. rank-<r>.arena, one per rank: the snapshot
+// slots and its input area. Both are sparse: the sizes below are address space, not memory.
 // Mailboxes and fingerprints of ranks elsewhere have memory only on the nodes that read them, and
 // only as much as has arrived (grow_mail(), grow_fingerprints() in memory.h).
 //
@@ -24,7 +24,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 23;
+constexpr uint32_t kLayoutVersion = 24;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -55,6 +55,7 @@ struct FileHeader {
   uint32_t size, nodes, node, first_local, locals;
   uint32_t uid;
   uint64_t limit_bytes;
+  uint64_t window_bytes;  // of an input area; 0: the file has none
   char job[64];
   uint64_t checksum;  // of what is before it
 };
@@ -378,12 +379,11 @@ constexpr NodeOffsets node_offsets(int size) {
   return o;
 }
 
-// rank.arena: header page, input area, then two slots per loop, each with room for the limit.
-constexpr uint64_t kInputOffset = kPage;
+// rank.arena: header page, two slots per loop, each with room for the limit, then the input area.
 constexpr uint64_t slot_offset(uint64_t limit, int loop, int slot) {
-  return kInputOffset + kInputBytes +
-         align_up(limit, kPage) * static_cast<uint64_t>(2 * loop + slot);
+  return kPage + align_up(limit, kPage) * static_cast<uint64_t>(2 * loop + slot);
 }
+constexpr uint64_t input_offset(uint64_t limit) { return slot_offset(limit, kMaxLoops, 0); }
 
 }  // namespace hvdft
 

@@ -90,7 +90,7 @@ hvdft_memory memory_now(const Node& node) {
   m.log = h.log_bytes.load();
   m.kept = h.kept_bytes.load();
   m.messages = h.message_bytes.load();
-  m.input_areas = kInputBytes * h.file.locals;
+  m.input_areas = node.window() * h.file.locals;
   m.control = node.control_bytes() + elsewhere;
   m.total = m.slots + m.heap + m.messages + m.input_areas + m.control;
   m.limit = node.limit() + m.input_areas + node.control_bytes();

@@ -3,10 +3,19 @@
 #include <cstring>
 
 #include "arena/rosters.h"
+#include "base/error.h"
 #include "base/failpoint.h"
 #include "base/reduce.h"
 
 namespace hvdft {
+
+namespace {
+
+// A result of so many bytes is written past the cache; a smaller one is still in it when ranks read
+// it.
+constexpr uint64_t kStreamedBytes = 1 << 20;
+
+}  // namespace
 
 std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, Node::Role role,
                                      int rank) {
@@ -20,6 +29,12 @@ std::unique_ptr<Arenas> Arenas::open(const std::string& dir, const char* job, No
     auto& file = arenas->files_[static_cast<size_t>(r)];
     file = RankFile::open(dir, job, r, mine);
     if (!file) return nullptr;
+    if (file->window() != node.window()) {
+      fail(HVDFT_EINVAL,
+           "arena %s: rank %d's window has %lu bytes, its node's have %lu; start the job again",
+           dir.c_str(), r, file->window(), node.window());
+      return nullptr;
+    }
   }
   return arenas;
 }
@@ -90,7 +105,7 @@ const Record& Arenas::record_of(uint64_t number) const {
 void Arenas::reduce_segment(const Record& record, uint64_t number) const {
   const OpHead& op = record.op;
   ByteRange range = record.given(number);
-  uint64_t offset = record.input_of(number) % kInputBytes;
+  uint64_t offset = record.input_of(number) % node_->window();
   char* result = node_->heap() + record.partial_offset + range.from;
   auto input = [&](int rank) { return files_[static_cast<size_t>(rank)]->input() + offset; };
   int first = node_->first_local(), end = node_->end_local();
@@ -101,8 +116,7 @@ void Arenas::reduce_segment(const Record& record, uint64_t number) const {
       if (contribution(record, r).bytes() > 0) inputs.push_back(input(r));
     }
     Finish finish;
-    // A smaller result is still in the cache when ranks read it.
-    if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kInputBytes};
+    if (op.viewed != 0) finish = {op.factor, op.result_bytes >= kStreamedBytes};
     uint64_t elements = range.bytes() / element_bytes(op.dtype);
     reduce(op.dtype, op.reduce, inputs.data(), static_cast<int>(inputs.size()), result, elements,
            finish);

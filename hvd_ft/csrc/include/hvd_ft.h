@@ -197,10 +197,13 @@ HVDFT_API int hvdft_become_subreaper(void);
 // part: local rank 0 makes node.arena, each agent its own rank-<r>.arena, all 0600.
 
 // Of the job's `size` ranks, on `nodes` nodes, `locals` are on this node, number `node`, from
-// `first_local` on.
+// `first_local` on. `window_bytes`: of each rank's input area, the same for all of a node; a power
+// of two.
 HVDFT_API int hvdft_create_node(const char* dir, const char* job, int size, int nodes, int node,
-                                int first_local, int locals, uint64_t limit_bytes);
-HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes);
+                                int first_local, int locals, uint64_t limit_bytes,
+                                uint64_t window_bytes);
+HVDFT_API int hvdft_create_rank(const char* dir, const char* job, int rank, uint64_t limit_bytes,
+                                uint64_t window_bytes);
 
 // A read-only look at a job: launcher, live display, reports.
 typedef struct hvdft_observer hvdft_observer;
@@ -234,7 +237,8 @@ HVDFT_API int hvdft_observer_memory(hvdft_observer* observer, int rank, int most
 // Bytes that count against the limit: without the input areas and the control area.
 HVDFT_API uint64_t hvdft_observer_used_bytes(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer);
-HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);  // of the newest agents
+HVDFT_API uint64_t hvdft_observer_window_bytes(hvdft_observer* observer);  // of an input area
+HVDFT_API uint64_t hvdft_observer_generation(hvdft_observer* observer);    // of the newest agents
 HVDFT_API uint64_t hvdft_observer_log_length(hvdft_observer* observer);
 HVDFT_API uint64_t hvdft_observer_log_records(hvdft_observer* observer);  // not truncated
 

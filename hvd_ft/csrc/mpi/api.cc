@@ -115,9 +115,9 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                 transfers, HVDFT_MOST_TRANSFERS);
   }
   if (options->nodes_below < 1) return fail(HVDFT_EINVAL, "a node has 1 or more nodes below it");
-  if (int code = hvdft::check_rules(*rules); code != HVDFT_OK) return code;
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
+  if (int code = hvdft::check_rules(*rules, arenas->node().window()); code != HVDFT_OK) return code;
   return guarded([&] {
     *out = new hvdft_leader{
         {std::move(arenas), communicator, {firsts, firsts + nodes + 1}, *options, *rules}};

@@ -94,6 +94,7 @@ uint64_t hvdft_observer_used_bytes(hvdft_observer* observer) {
   return hvdft::used_bytes(*observer->node);
 }
 uint64_t hvdft_observer_limit_bytes(hvdft_observer* observer) { return observer->node->limit(); }
+uint64_t hvdft_observer_window_bytes(hvdft_observer* observer) { return observer->node->window(); }
 uint64_t hvdft_observer_generation(hvdft_observer* observer) {
   return observer->node->header().generation.load();
 }

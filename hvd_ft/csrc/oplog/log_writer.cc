@@ -17,12 +17,20 @@ uint64_t first_term(const NodeHeader& h) { return h.term.load() + 1; }
 
 }  // namespace
 
-int check_rules(const hvdft_op_rules& rules) {
+int check_rules(const hvdft_op_rules& rules, uint64_t window) {
   uint64_t node = rules.node_segment, ring = rules.ring_segment;
   if (node < kLeastNodeSegment || node > kMostNodeSegment || (node & (node - 1)) != 0) {
     return fail(HVDFT_EINVAL,
                 "ops cannot be summed %lu bytes at a time: give a power of two from %lu to %lu",
                 node, kLeastNodeSegment, kMostNodeSegment);
+  }
+  if (!holds(window, node)) {
+    return fail(HVDFT_EINVAL,
+                "HOROVOD_FT_NODE_SEGMENT_BYTES is %lu, and the job was started with "
+                "HOROVOD_FT_NODE_WINDOW_BYTES=%lu, which holds 2 to %lu segments: give the first "
+                "one from %lu to %lu",
+                node, window, kClaims, std::max(window / kClaims, kLeastNodeSegment),
+                std::min(window / 2, kMostNodeSegment));
   }
   if (ring < kLeastRingSegment || ring > kMostRingSegment) {
     return fail(HVDFT_EINVAL, "the ring cannot have messages of %lu bytes: give %lu to %lu", ring,

@@ -15,7 +15,7 @@
 namespace hvdft {
 
 // HVDFT_EINVAL, with a text: an op cannot be done so.
-int check_rules(const hvdft_op_rules& rules);
+int check_rules(const hvdft_op_rules& rules, uint64_t window);
 
 class LogWriter {
  public:

@@ -2,8 +2,8 @@
 //
 // The segments of all ops, one op after the other, are numbered through, and so are the bytes of
 // their inputs. A rank's input area is a window that is reused, so that its contents are still in
-// the processor's cache when they are read; byte b lies at b % kInputBytes. When all ranks have
-// contributed to a segment any worker may *claim* it and reduce it: a worker that is already
+// the processor's cache when they are read; byte b lies at b % the window's bytes. When all ranks
+// have contributed to a segment any worker may *claim* it and reduce it: a worker that is already
 // running does the work, and none has to be woken. The claim is one word in shared memory and names
 // its owner, so an agent can repeat what its dead worker had claimed.
 //
@@ -23,8 +23,21 @@ namespace hvdft {
 // these; powers of two. The op log has it of each op.
 constexpr uint64_t kNodeSegmentBytes = 128 << 10;
 constexpr uint64_t kLeastNodeSegment = 16 << 10, kMostNodeSegment = 512 << 10;
-constexpr uint64_t kInputBytes = 1 << 20;  // how far a rank may be ahead, …
-constexpr uint64_t kClaims = 64;           // … in bytes, and in segments
+// Bytes of a node's windows, by which a rank may be ahead of the others; likewise. Its arenas have
+// it.
+constexpr uint64_t kNodeWindowBytes = 1 << 20;
+constexpr uint64_t kLeastNodeWindow = 256 << 10, kMostNodeWindow = 16 << 20;
+constexpr uint64_t kClaims = 128;  // how far it may be ahead in segments
+
+constexpr bool is_node_window(uint64_t bytes) {
+  return bytes >= kLeastNodeWindow && bytes <= kMostNodeWindow && (bytes & (bytes - 1)) == 0;
+}
+
+// Whether a window is good for segments of this size: one is copied in while another is summed, and
+// there are claims for all that lie in it.
+constexpr bool holds(uint64_t window, uint64_t segment_bytes) {
+  return window >= 2 * segment_bytes && window <= kClaims * segment_bytes;
+}
 
 // A *position*: an op's id and a segment of it, packed into one word. How far a rank has
 // contributed.
@@ -102,8 +115,8 @@ bool take_over(Word&& word, int rank, Reduce reduce) {
 
 // How far a rank may be ahead.
 struct Window {
-  uint64_t claims = kClaims;
-  uint64_t bytes = kInputBytes;
+  uint64_t claims;
+  uint64_t bytes;
 
   // Whether there is room for segment n while those from `from` on are in use; `bytes_of(from, n)`
   // is the size of all of these.

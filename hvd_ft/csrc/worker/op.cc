@@ -40,7 +40,7 @@ struct Segment {
 void give(Worker& w, const Segment& s) {
   ByteRange range = s.record.given(s.number), part = overlap(range, s.op.mine);
   if (part.bytes() > 0) {
-    char* input = w.file->input() + s.input() % hvdft::kInputBytes;
+    char* input = w.file->input() + s.input() % w.node->window();
     s.op.copies.copy_in(s.op.copies.context, part.from - s.op.mine.from, part.bytes(),
                         input + (part.from - range.from));
   }
@@ -83,7 +83,8 @@ int hvdft_worker_advance(void) {
   auto bytes = [&](uint64_t from, uint64_t last) {
     return Segment(w, last).input_end() - Segment(w, from).input();
   };
-  auto fits = [&](uint64_t from, uint64_t n) { return hvdft::Window{}.fits(from, n, bytes); };
+  hvdft::Window window{hvdft::kClaims, w.node->window()};
+  auto fits = [&](uint64_t from, uint64_t n) { return window.fits(from, n, bytes); };
   bool given = false, reduced = false;  // and no one has been notified
   for (;;) {
     Step step = schedule.next(stage, final, fits);

@@ -99,9 +99,9 @@ class Fleet : public Progress {
       std::string dir = dir_of(node);
       int first = node * case_.per_node;
       must(hvdft_create_node(dir.c_str(), kJob, case_.ranks, case_.nodes(), node, first,
-                             case_.per_node, kLimit));
+                             case_.per_node, kLimit, hvdft::kNodeWindowBytes));
       for (int r = first; r < first + case_.per_node; ++r) {
-        must(hvdft_create_rank(dir.c_str(), kJob, r, kLimit));
+        must(hvdft_create_rank(dir.c_str(), kJob, r, kLimit, hvdft::kNodeWindowBytes));
       }
       nodes_.push_back(hvdft::Node::open(dir, kJob, hvdft::Node::kAgent));
     }

@@ -14,7 +14,7 @@
 namespace {
 
 constexpr int kRanks = 3;
-constexpr uint64_t kOps = 60;
+constexpr uint64_t kOps = 60, kWindow = hvdft::kNodeWindowBytes;
 constexpr uint64_t kMessages = 200;
 
 void become(int rank) {
@@ -64,9 +64,10 @@ int main() {
   setenv("HOROVOD_FT_JOB", "threads", 1);
   setenv("HOROVOD_FT_INCARNATION", "0", 1);
   constexpr uint64_t limit = 64 << 20;
-  CHECK(hvdft_create_node(dir.c_str(), "threads", kRanks, 1, 0, 0, kRanks, limit) == HVDFT_OK);
+  CHECK(hvdft_create_node(dir.c_str(), "threads", kRanks, 1, 0, 0, kRanks, limit, kWindow) ==
+        HVDFT_OK);
   for (int r = 0; r < kRanks; ++r) {
-    CHECK(hvdft_create_rank(dir.c_str(), "threads", r, limit) == HVDFT_OK);
+    CHECK(hvdft_create_rank(dir.c_str(), "threads", r, limit, kWindow) == HVDFT_OK);
   }
   std::vector<hvdft_agent*> agents;
   for (int r = 0; r < kRanks; ++r) {
