@@ -121,7 +121,7 @@ class World:
         """Flips a bit of a rank's snapshot, in its first array."""
         [slot] = [slot for slot, found in self.native.slots(rank, 0) if found.cut == cut]
         with (self.arenas / f"rank-{rank}.arena").open("r+b") as file:
-            begin = 4096 + (1 << 20) + slot * LIMIT
+            begin = 4096 + slot * LIMIT
             file.seek(begin)
             at = begin + file.read(4096).index(np.full(9, (cut - 1) // 2).tobytes())
             file.seek(at)

@@ -14,7 +14,7 @@ from conftest import SCRIPTS, Ended, RunHvdft
 from hvd_ft.checkpoint.catalogue import find
 
 DAMAGE = [sys.executable, "-W", "ignore", str(SCRIPTS / "damage_script.py")]
-INPUT_AREA = 4096 + (1 << 20)  # of a rank's file; its snapshots are behind it
+HEADER = 4096  # of a rank's file; its snapshots are behind it
 MESSAGES = 1 << 37  # in the log of a pair: heads are before it
 REMEDY = "start the job again, from its last checkpoint if it has one"
 pytestmark = pytest.mark.timeout(150)
@@ -64,7 +64,7 @@ def test_a_damaged_arena(run_hvdft: RunHvdft, tmp_path: Path, what: str, said: s
 @pytest.mark.shows
 def test_a_damaged_snapshot(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     """Neither a worker nor a checkpoint goes on from it."""
-    ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{INPUT_AREA}")
+    ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{HEADER}")
     for said in (
         f"rank 1: the snapshot of training loop 0 cannot be used: .* damaged; .*; {REMEDY}",
         "the snapshot of training loop 0 of rank 1 cannot be used: .* an older one is looked for",

@@ -17,7 +17,7 @@ import psutil
 
 from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
 
-INPUT_AREA = 4096 + (1 << 20)  # of a rank's file; its snapshots are behind it
+HEADER, WINDOW = 4096, 1 << 20  # of a rank's file; its snapshots are between them
 
 
 def flip(file: int, at: int) -> None:
@@ -41,7 +41,8 @@ def newest(file: int) -> Iterator[int]:
     native = Checkpointer(os.environ["HOROVOD_FT_DIR"], os.environ["HOROVOD_FT_JOB"])
     slot, snapshot = max(native.slots(1, 0), key=lambda found: found[1].cut)
     native.close()
-    begin = INPUT_AREA + slot * ((os.fstat(file).st_size - INPUT_AREA) // (2 * MAX_LOOPS))
+    slots = os.fstat(file).st_size - HEADER - WINDOW
+    begin = HEADER + slot * (slots // (2 * MAX_LOOPS))
     yield from range(begin, begin + snapshot.bytes, 4096)
 
 
