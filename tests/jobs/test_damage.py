@@ -115,15 +115,16 @@ def test_a_damaged_snapshot_that_was_not_published(
     assert re.search(f"^{said} used: .* damaged$", ended.err, re.M), ended.err
 
 
+@pytest.mark.shows
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("flip messages-0-1.log behind:12288", "the head of message"),
-        (f"flip messages-0-1.log behind:{MESSAGES}", "the data of message"),
         # Rank 0 may send another message meanwhile, with which the file ends where it did.
         (f"truncate messages-0-1.log {MESSAGES}", r"it has \d+ of its|the data of message"),
+        ("flip messages-0-1.log behind:12288", "the head of message"),
+        (f"flip messages-0-1.log behind:{MESSAGES}", "the data of message"),
     ],
-    ids=["head", "data", "truncated"],
+    ids=["truncated", "head", "data"],
 )
 def test_a_damaged_log_of_messages(run_hvdft: RunHvdft, what: str, said: str) -> None:
     script = [str(SCRIPTS / "p2p_script.py"), "loop"]

@@ -268,11 +268,13 @@ int hvdft_worker_send(int dest, int32_t tag, const char* form, const void* data,
 int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_message* out) {
   Worker& w = *the_worker();
   uint64_t end = hvdft::now_ns() + static_cast<uint64_t>(timeout_ms) * 1000000;
+  auto* wait = w.messages.wait_for(source);
+  if (wait == nullptr) return HVDFT_ESYS;
   for (;;) {
     uint32_t ticket = w.messages.ticket(source);
     bool ended = w.node->rank(source).state.load(std::memory_order_acquire) == HVDFT_DONE;
     int code = w.messages.find(source, tag, out);
-    if (code != HVDFT_AGAIN || ended) w.state.progressed(w.messages.wait_for(source));
+    if (code != HVDFT_AGAIN || ended) w.state.progressed(*wait);
     if (code != HVDFT_AGAIN) return code;
     catch_up(w);
     if (w.stopped()) return fail(HVDFT_ESTOPPED, "the job is being stopped");
@@ -284,7 +286,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     }
     uint64_t now = hvdft::now_ns();
     if (now >= end) return HVDFT_AGAIN;
-    w.state.about_to_wait(w.messages.wait_for(source));
+    w.state.about_to_wait(*wait);
     auto left = static_cast<int>((end - now + 999999) / 1000000);
     w.messages.wait(source, ticket, std::min(left, hvdft::kLookMs));
   }

@@ -23,8 +23,12 @@ class Messages {
   bool wait(int source, uint32_t ticket, int timeout_ms);
   uint32_t ticket(int source);
   int take(int source, uint64_t number, char* to);
-  // For the rank's state: whether it is blocked in a receive from this rank.
-  RankState::Wait& wait_for(int source) { return end(kIn, source)->wait; }
+  // For the rank's state: whether it is blocked in a receive from this rank. nullptr, and an error:
+  // their messages cannot be read.
+  RankState::Wait* wait_for(int source) {
+    End* end = this->end(kIn, source);
+    return end != nullptr ? &end->wait : nullptr;
+  }
   uint64_t bytes_since_snapshot() const { return bytes_.load(); }
 
   // A training loop begins: the first time, or again at the same place. A snapshot of it is begun
