@@ -85,9 +85,9 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
             endpoints.threads,
             endpoints.connections,
             settings.transfers,
+            nodes_below,
             round(settings.yield_seconds * 1e9),
             round(settings.nap_seconds * 1e9),
-            nodes_below,
         ),
         rules=op_rules(settings),
     )

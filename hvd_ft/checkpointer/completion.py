@@ -47,8 +47,7 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
     except OSError:
         if not origin.is_complete(cut):  # by another node
             raise
-        draft = draft_of(partial / MANIFEST, origin.place.node)
-        (origin.path(cut) / draft.name).unlink(missing_ok=True)
+        draft_of(origin.path(cut) / MANIFEST, origin.place.node).unlink(missing_ok=True)
     sync(origin.directory)
 
 

@@ -5,8 +5,8 @@ have the latest snapshot while another one has only the one before. So each writ
 both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
 have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
 left out in the end, and the checkpoint says so: when one node has waited long enough, the others
-need not. Nodes that have a directory each do not hear of
-each other: they complete both, and the job that goes on takes the newest that is everywhere.
+need not. Nodes that have a directory each do not hear of each other: they complete both, and the
+job that goes on takes the newest that is everywhere.
 """
 
 import shutil

@@ -30,6 +30,11 @@ class AbandonedError(HvdFtError):
     """What was being written is needless: a later checkpoint has begun, or the job ends."""
 
 
+def never() -> bool:
+    """Nothing is given up."""
+    return False
+
+
 @dataclass(frozen=True)
 class Began:
     """When this process began to work on a share, by two clocks, in seconds."""
@@ -52,7 +57,7 @@ def write_share(
     *,
     began: Began,
     await_seconds: float,
-    given_up: Callable[[], bool] = lambda: False,
+    given_up: Callable[[], bool] = never,
 ) -> None:
     """Writes this node's share of a checkpoint.
 
@@ -152,10 +157,7 @@ class _ShareWriter:
             if len(self._origin.group) > 1:
                 write_file(path, msgspec.json.encode(mine))
             return {}
-        wait_until(lambda: path.exists() or self._given_up(), self._await_seconds)
-        if not path.exists():
-            if self._given_up():
-                raise AbandonedError(f"{path} is not awaited any more")
+        if not wait_until(path.exists, self._await_seconds, self._given_up):
             return {}
         return msgspec.json.decode(path.read_bytes(), type=Prints)
 
@@ -195,10 +197,23 @@ class _ShareWriter:
         self.files[name] = write_tensors(path, tensors, metadata)
 
 
-def wait_until(there: Callable[[], bool], seconds: float) -> bool:
-    """Waits for something on a disk that other hosts share; returns whether it is there."""
+def wait_until(
+    there: Callable[[], bool], seconds: float, given_up: Callable[[], bool] = never
+) -> bool:
+    """Waits for something on a disk that other hosts share; returns whether it is there.
+
+    Args:
+        there: whether it is.
+        seconds: how long to wait.
+        given_up: whether it has become needless.
+
+    Raises:
+        AbandonedError: it was given up.
+    """
     until = time.monotonic() + seconds
     while not there():
+        if given_up():
+            raise AbandonedError("what another node would write is not awaited any more")
         if time.monotonic() > until:
             return False
         time.sleep(_LOOK_SECONDS)  # a network filesystem does not notify of changes

@@ -248,10 +248,7 @@ class Writer:
             def seen() -> bool:
                 return len(origin.shares(cut)) == len(origin.group)
 
-            wait_until(lambda: seen() or self._given_up(round_), self._patience)
-            if not seen():
-                if self._given_up(round_):
-                    raise AbandonedError(f"the shares of {origin.path(cut)} are not awaited")
+            if not wait_until(seen, self._patience, lambda: self._given_up(round_)):
                 raise HvdFtError("the share of another node is not seen here")
             complete(origin, cut, origin.group)
         self._prune()

@@ -231,9 +231,9 @@ class Settings:
     nodes_below: int = _setting(
         functools.partial(values.count, least=1, most=4096),
         32,
-        "With many nodes these tell each other how their ranks fare, and what the op log has, over "
-        "a tree: so many nodes are joined to one at most, from rank 0's node on. Rank 0's value "
-        "counts.",
+        "What nodes tell each other (how their ranks fare, what the op log has) goes over a tree "
+        "with rank 0's node on top: so many nodes are joined to the one above them, at most. Rank "
+        "0's value counts.",
     )
     gather_bytes: int = _setting(
         functools.partial(

@@ -132,18 +132,18 @@ class LeaderOptions:
             everything. Each has endpoints of its own. The same for all leaders.
         connections: that carry each edge of the ring, with an endpoint each; the same for all.
         transfers: that may be under way over a connection.
+        nodes_below: a node at most, in the tree by which nodes tell each other how their ranks
+            fare; the same for all leaders.
         yield_ns: how long a thread that waits for MPI only yields before it naps.
         busy_nap_ns: how long such a nap is at most in an ordinary wait.
-        nodes_below: a node at most, in the tree by which nodes tell each other how their ranks
-            fare. The same for all leaders.
     """
 
     threads: int
     connections: int
     transfers: int
+    nodes_below: int
     yield_ns: int
     busy_nap_ns: int
-    nodes_below: int
 
 
 class Leader:

@@ -75,12 +75,12 @@ typedef struct {
   // leaders have it.
   uint32_t connections;
   uint32_t transfers;  // so many are under way over a connection, at most
+  // So many nodes are below a node at most in the tree by which nodes tell each other how their
+  // ranks fare. As all leaders have it.
+  uint32_t nodes_below;
   // How long threads that wait for MPI only yield before they nap between two looks, and how long
   // such a nap is at most in an ordinary wait (mpi/nap.h).
   uint64_t yield_ns, busy_nap_ns;
-  // So many nodes are below a node at most in the tree by which nodes tell each other how their
-  // ranks fare. As all leaders have it.
-  uint32_t nodes_below, reserved;
 } hvdft_leader_options;
 typedef struct hvdft_leader hvdft_leader;
 HVDFT_API int hvdft_leader_open(const char* dir, const char* job, int rank, const int* firsts,

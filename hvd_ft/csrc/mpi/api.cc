@@ -114,7 +114,9 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
     return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way: give 1 to %d",
                 transfers, HVDFT_MOST_TRANSFERS);
   }
-  if (options->nodes_below < 1) return fail(HVDFT_EINVAL, "a node has 1 or more nodes below it");
+  if (options->nodes_below < 1) {
+    return fail(HVDFT_EINVAL, "a node cannot have 0 nodes below it: give 1 or more");
+  }
   auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
   if (!arenas) return HVDFT_EINVAL;
   if (int code = hvdft::check_rules(*rules, arenas->node().window()); code != HVDFT_OK) return code;

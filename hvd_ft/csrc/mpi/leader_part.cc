@@ -41,7 +41,7 @@ bool MirrorPart::is_news(uint64_t now_ns) {
 }
 
 bool MirrorPart::step(uint64_t now_ns) {
-  greet();
+  if (!greeted_) greeted_ = greet();
   bool arrived = false;
   for (auto& link : links_) arrived |= link->receive(now_ns);
   moved_ |= arrived;
@@ -49,23 +49,25 @@ bool MirrorPart::step(uint64_t now_ns) {
   if (news) news_.look();
   moved_ = arrived;
   for (auto& link : links_) moved_ |= link->send(now_ns, news);
-  for (auto& link : links_) link->settle();
+  if (store_ != nullptr) links_[0]->settle();
   if (leaving_) part(now_ns);
   return moved_;
 }
 
-// A node greets those below when it knows what rank 0's node has heard of them.
-void MirrorPart::greet() {
+// A node greets those below when it knows what rank 0's node has heard of them. Returns whether it
+// has.
+bool MirrorPart::greet() {
   const std::vector<EventsHeard>* heard = &heard_;
   for (auto& link : links_) {
     if (link->down()) {
       link->say_hello(*heard);
     } else {
       link->say_hello({});
-      if (!link->receiver().hello()) return;
+      if (!link->receiver().hello()) return false;
       heard = &link->receiver().heard();
     }
   }
+  return true;
 }
 
 // When the job is over a node says goodbye upwards when those below have, and downwards when the

@@ -53,7 +53,7 @@ class MirrorPart : public LeaderPart {
 
  private:
   bool is_news(uint64_t now_ns);
-  void greet();
+  bool greet();
   void part(uint64_t now_ns);
 
   const NodeHeader& header_;
@@ -63,7 +63,7 @@ class MirrorPart : public LeaderPart {
   std::vector<EventsHeard> heard_;                  // on rank 0's node
   uint32_t ticket_ = 0;
   uint64_t looked_ns_ = 0;
-  bool moved_ = true;
+  bool moved_ = true, greeted_ = false;
   std::atomic<bool> leaving_{false}, all_said_{false};
 };
 

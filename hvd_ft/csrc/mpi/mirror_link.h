@@ -28,7 +28,7 @@ class MirrorLink {
   bool receive(uint64_t now_ns);
   // `news`: whether there may be something to send.
   bool send(uint64_t now_ns, bool news);
-  // After all links of the node have collected what is new.
+  // Of the link upwards: after all links of the node have collected what is new.
   void settle() { receiver_.settle(); }
   // Sends goodbye once: nothing more comes.
   void say_bye(uint64_t now_ns);

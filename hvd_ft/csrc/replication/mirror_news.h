@@ -35,6 +35,8 @@ class MirrorNews {
   // A message log of this rank with another one has become known.
   void note_peer(int rank);
 
+  // Bytes that pass up: while more wait to be sent no more are taken, and so on down.
+  static constexpr size_t kMostWaiting = 1 << 20;
   // Where an end finds what has to pass over its edge; it takes it out.
   std::string& passing(bool down) { return (down ? down_ : up_).emplace_back(); }
   // A frame has come over another edge, and goes on to rank 0's node, …
@@ -51,7 +53,6 @@ class MirrorNews {
   const std::vector<int>& with_messages() const { return with_messages_; }
 
  private:
-  static constexpr size_t kMostWaiting = 1 << 20;
   bool has_peers(int rank) const;
   static void pass(std::deque<std::string>* to, const FrameHead& frame, const char* payload) {
     for (std::string& waiting : *to) put_frame(&waiting, frame, payload);

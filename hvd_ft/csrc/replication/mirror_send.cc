@@ -9,12 +9,6 @@
 
 namespace hvdft {
 
-namespace {
-
-constexpr size_t kMostOnItsWay = 1 << 20;  // while more waits to be sent nothing passes
-
-}  // namespace
-
 MirrorSender::MirrorSender(const Node& node, MirrorNews& news, const MirrorEdge& edge)
     : node_(node),
       news_(news),
@@ -67,7 +61,7 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
     collect_oldest(&news);
     collect_passing(SIZE_MAX, &news);
   } else {
-    collect_passing(kMostOnItsWay, out);
+    collect_passing(MirrorNews::kMostWaiting, out);
   }
   bool counters = is_time_for_counters(now_ns);
   std::string rest;  // of ranks: goes behind their fingerprints, which are read later

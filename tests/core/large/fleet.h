@@ -148,7 +148,7 @@ class Fleet : public Progress {
         new hvdft::Leader(
             std::move(arenas), network_.communicator(node, generation_), firsts,
             {1, static_cast<uint32_t>(case_.connections), static_cast<uint32_t>(case_.transfers),
-             hvdft::kYieldNs, hvdft::kBusyNs, static_cast<uint32_t>(case_.below), 0},
+             static_cast<uint32_t>(case_.below), hvdft::kYieldNs, hvdft::kBusyNs},
             {hvdft::kNodeSegmentBytes, kMostGathered, hvdft::kRingSegmentBytes, 0});
       }));
     }
