@@ -98,6 +98,15 @@ class JoinedNodes {
     carry();
   }
 
+  // Whether a node takes nothing more from below, as too much waits to go up.
+  bool congested(int number) const {
+    return places_[static_cast<size_t>(number)]->news->congested();
+  }
+  // What a node would send upwards behind what is still to be sent.
+  void collect_behind(int number, std::string* unsent) {
+    ends_.at({number, tree_.parent(number)})->sender.collect(now_, unsent);
+  }
+
   // What a node says last over an edge, when this has come to it from another one.
   std::string last_words(int from, int to, int coming) {
     std::string stream = collected(*ends_.at({coming, from})), last;

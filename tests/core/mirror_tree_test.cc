@@ -207,6 +207,26 @@ void an_event_that_was_on_its_way() {
   CHECK(job.node(0).header().report_count == 1);
 }
 
+// What comes from below faster than it can go on waits there, but for some.
+void a_slow_edge_upwards() {
+  JoinedNodes job(3, 1, 1);
+  job.carry();
+  RankBlock& mine = job.node(2).rank(2);
+  auto announce = [&](uint64_t sequence) {
+    CHECK(!job.congested(1));
+    mine.mail_bytes = kMailBytes / 2 + 1;
+    mine.mail_sequence = sequence;
+    job.pass(2, 1);
+  };
+  for (uint64_t sequence : {2, 4}) announce(sequence);
+  CHECK(job.congested(1));
+  std::string unsent(MirrorNews::kMostWaiting + 1, 'x');
+  job.collect_behind(1, &unsent);
+  CHECK(unsent.size() == MirrorNews::kMostWaiting + 1 && job.congested(1));
+  job.pass(1, 0);
+  CHECK(!job.congested(1) && job.node(0).rank(2).mail_sequence == 4);
+}
+
 // Which node below rank 0's its node is below, or is; 0 of rank 0's node.
 int tree_root(const JoinedNodes& job, int rank) {
   int node = rank / kOfNode;
@@ -287,6 +307,7 @@ void memory_and_the_end(JoinedNodes& job) {
 int main() {
   its_shape();
   an_event_that_was_on_its_way();
+  a_slow_edge_upwards();
   messages();
   for (int below : {1, 2, 3, kNodes}) {
     JoinedNodes job(kNodes, kOfNode, below);

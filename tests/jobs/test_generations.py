@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,14 +52,21 @@ def generations(ended: Ended) -> int:
 
 
 @pytest.mark.shows
-def test_an_agent_through_which_others_tell_and_hear(run_hvdft: RunHvdft) -> None:
-    """Nodes are a chain, so what the last ones tell passes through the others."""
+def test_an_agent_through_which_others_tell_and_hear(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """Nodes are a chain: what the last ones tell passes through the others, once and to the end."""
+    report = tmp_path / "report"
     drills = ["--inject", "agent=2,op=10", "--inject", "rank=3,op=40"]
     chain = {"HOROVOD_FT_NODES_BELOW": "1"}
-    job = ["run", "-np", "4", "--topology", "flat", *drills, *SUMS, "80", str(MEGABYTE), "5"]
-    ended = run_hvdft(job, env=chain)
-    assert sums(ended, 4) == {0: 0, 1: 0, 2: 0, 3: 1}
+    flags = ["-np", "4", "--topology", "flat", "--report", str(report), *drills]
+    ended = run_hvdft(["run", *flags, *SUMS, "80", str(MEGABYTE), "5"], env=chain)
+    incarnations = {0: 0, 1: 0, 2: 0, 3: 1}
+    assert sums(ended, 4) == incarnations
     assert generations(ended) == 1
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    counts = Counter((event.get("rank"), event.get("type")) for event in told)
+    for rank, incarnation in incarnations.items():
+        assert counts[rank, "STARTED"] == incarnation + 1, counts
+        assert counts[rank, "DONE"] == 1, counts
 
 
 @pytest.mark.shows
