@@ -168,15 +168,12 @@ def _referee_round(plan: Plan, side: str, found: Found) -> None:
     """Has IMB-MT measure the same, as often as takes it as long as us."""
     for threads in plan.threads:
         variables = {**_variables(side, threads), "OMP_NUM_THREADS": str(threads)}
-        # By the faster side's: of a few windows chance alone says how fast they are.
-        rates = {
-            size: max(found.rate(Cell(OURS, each, threads, size)) or 1.0 for each in SIDES)
-            for size in plan.sizes
-        }
-        for run in referee.runs(found.windows, rates, plan.seconds):
+        for size, window in found.windows.items():
+            # By the faster side's: of a few windows chance alone says how fast they are.
+            rate = max(found.rate(Cell(OURS, each, threads, size)) or 1.0 for each in SIDES)
+            run = referee.run_of(size, window, rate, plan.seconds)
             output = _run(plan, referee.command(run), variables)
-            for size, rate in referee.parse(output, threads).items():
-                found.add(Cell(REFEREE, side, threads, size), rate)
+            found.add(Cell(REFEREE, side, threads, size), referee.parse(output, threads))
 
 
 def _variables(side: str, endpoints: int) -> dict[str, str]:

@@ -5,6 +5,7 @@ The first one prints JSON lines: what MPI is, then what was measured at each siz
 
 import argparse
 import json
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,23 @@ from hvd_ft.native import mpi
 from hvd_ft.ring import mpi_facts
 
 MOST_WINDOWS = 1 << 20
+PILOT = 0.1  # of the time of a measurement: windows that take less say nothing
+
+
+def windows_for(seconds: float, nanoseconds_of: Callable[[int], int]) -> int:
+    """Returns how many windows take about so many seconds.
+
+    The first windows meet pages and connections that are new, and say nothing of the others: so it
+    tries twice as many until they take a part of that time that counts.
+
+    Args:
+        seconds: A measurement's.
+        nanoseconds_of: Exchanges so many windows; returns how long they have taken.
+    """
+    windows = 1
+    while (taken := nanoseconds_of(windows)) < PILOT * seconds * 1e9 and windows < MOST_WINDOWS:
+        windows *= 2
+    return min(max(round(windows * seconds * 1e9 / max(taken, 1)), 1), MOST_WINDOWS)
 
 
 def measure(comm: Any, probe: mpi.Probe, size: int, seconds: float) -> dict[str, Any]:
@@ -26,8 +44,7 @@ def measure(comm: Any, probe: mpi.Probe, size: int, seconds: float) -> dict[str,
         comm.Allreduce(MPI.IN_PLACE, both, MPI.MAX)
         return int(both[0])
 
-    pilot_ns = slower(probe.run(size, 1).ns)
-    windows = min(max(round(seconds * 1e9 / max(pilot_ns, 1)), 1), MOST_WINDOWS)
+    windows = windows_for(seconds, lambda windows: slower(probe.run(size, windows).ns))
     found = probe.run(size, windows)
     wrong = np.array([found.wrong], np.int64)
     comm.Allreduce(MPI.IN_PLACE, wrong)

@@ -15,7 +15,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import split_into
 from hvd_ft.native.mpi import Facts
 from hvd_ft.ring import mpi_facts
-from hvd_ft.tune import probe, probe_output, referee
+from hvd_ft.tune import probe, probe_output, probe_rank, referee
 from hvd_ft.tune.probe import ENDPOINTS, OURS, REFEREE, SHARED, Cell, Found, Plan
 
 PLAN = Plan((), "shm", [8, 4096], [1, 2], 3, 0.05, (OURS, REFEREE))
@@ -77,28 +77,40 @@ IMB = """
 #-----------------------------------------------------------------------------
        #bytes  #repetitions   t_avg[usec]    Mbytes/sec       Msg/sec
            16           100          1.50         10.67       1333333
-          256           100          1.60        160.00       1250000
-      8388608             2    4000000.00          2.10             0
 
 """
+SLOW = "      8388608             2    4000000.00          2.10             0"
 
 
 def test_imb_mts_table_is_read() -> None:
-    assert referee.parse(IMB, 2) == {8: 1333333.0, 128: 1250000.0, 4 << 20: 0.5}
+    assert referee.parse(IMB, 2) == 1333333.0
+    lines = IMB.splitlines()
+    assert referee.parse("\n".join([*lines[:-2], SLOW]), 2) == 0.5
     for other in ("", IMB.replace("BiBandMT", "PingPongMT"), "# Benchmarking BiBandMT"):
         with pytest.raises(HvdFtError, match="printed no table of BiBandMT"):
             referee.parse(other, 2)
 
 
-def test_imb_mt_takes_as_long_as_the_probe() -> None:
-    windows = {8: 64, 4096: 64, 4 << 20: 4}
-    small, large = referee.runs(windows, {8: 1e6, 4096: 2e5, 4 << 20: 8.0}, seconds=0.5)
-    assert small == referee.Run([8, 4096], 64, round(0.5 * 2e5 / (2 * 64)))
-    assert large == referee.Run([4 << 20], 4, 2)  # at the least
+def test_imb_mt_takes_as_long_as_the_probe_with_every_size() -> None:
+    """Small messages once had the repetitions of large ones: 8 ms, of which chance was most."""
+    small = referee.run_of(8, 64, 1e6, seconds=0.5)
+    assert small == referee.Run(8, 64, round(0.5 * 1e6 / (2 * 64)))
+    assert referee.run_of(4 << 20, 4, 8.0, seconds=0.5) == referee.Run(4 << 20, 4, 2)  # the least
     words = referee.command(small)
     assert words[:2] == ["IMB-MT", "BiBandMT"]
-    assert words[words.index("-count") + 1] == "8,4096"
+    assert words[words.index("-count") + 1] == "8"
     assert words[words.index("-window_size") + 1] == "64"
+
+
+def test_a_slow_first_window_does_not_shorten_a_measurement() -> None:
+    tried: list[int] = []
+
+    def nanoseconds_of(windows: int) -> int:
+        tried.append(windows)
+        return 50_000 * windows + (4_000_000 if windows == 1 else 0)  # its pages are new
+
+    assert probe_rank.windows_for(0.1, nanoseconds_of) == 2000
+    assert tried == [2**at for at in range(9)]  # 12.8 ms are more than a tenth
 
 
 def test_mpi_is_split_into_as_many_threads_as_asked_for() -> None:

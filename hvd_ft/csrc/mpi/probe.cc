@@ -1,11 +1,10 @@
 #include "mpi/probe.h"
 
-#include <sched.h>
-
 #include <cstring>
 #include <thread>
 
 #include "base/doorbell.h"
+#include "mpi/backoff.h"
 
 namespace hvdft {
 
@@ -17,18 +16,24 @@ char mark(int member, uint64_t thread, uint64_t message) {
   return static_cast<char>(1 + 97 * static_cast<uint64_t>(member) + 13 * thread + message);
 }
 
+constexpr uint64_t kYieldNs = 50000;
+
+// MPI may still hold messages that are complete here, and only calls on their endpoint send them.
+// So as long as the other member may lack one, nobody waits without such calls.
 template <typename Condition>
-void yield_until(Condition condition) {
-  while (!condition()) sched_yield();
+void poke_until(Endpoint* endpoint, Condition condition) {
+  for (Backoff backoff(UINT64_MAX, kYieldNs); !condition(); backoff.pause()) {
+    if (endpoint != nullptr) endpoint->poke();
+  }
 }
 
 }  // namespace
 
 // Where threads wait for each other: their clocks start when all have exchanged a window, which
-// gives memory to their buffers and makes MPI's connections.
-struct Probe::Start {
-  std::atomic<uint64_t> ready{0};
-  std::atomic<bool> go{false};
+// gives memory to their buffers and makes MPI's connections; they end when both members are done.
+struct Probe::Phases {
+  std::atomic<uint64_t> ready{0}, done{0};
+  std::atomic<bool> go{false}, over{false};
 };
 
 Probe::Probe(int communicator, int threads, bool split)
@@ -42,7 +47,7 @@ Probe::Probe(int communicator, int threads, bool split)
   }
 }
 
-Probe::Done Probe::exchange(uint64_t thread, uint64_t bytes, uint64_t windows, Start& start) {
+Probe::Done Probe::exchange(uint64_t thread, uint64_t bytes, uint64_t windows, Phases& phases) {
   Endpoint& endpoint = *endpoints_[thread % endpoints_.size()];
   uint64_t count = probe_window(bytes);
   std::vector<char> out(count * bytes), in(count * bytes);
@@ -53,20 +58,24 @@ Probe::Done Probe::exchange(uint64_t thread, uint64_t bytes, uint64_t windows, S
     endpoint.exchange(out.data(), in.data(), bytes, static_cast<int>(count), peer(),
                       static_cast<int>(thread));
   };
+  // The one that threads share is the caller's too, who pokes it.
+  Endpoint* own = endpoint.number() != control_.number() ? &endpoint : nullptr;
   Done done;
   bool ready = false;
   try {
     window();
     ready = true;
-    ++start.ready;
-    yield_until([&] { return start.go.load(); });
+    ++phases.ready;
+    poke_until(own, [&] { return phases.go.load(); });
     done.begin_ns = now_ns();
     for (uint64_t i = 0; i < windows; ++i) window();
   } catch (const RingError& error) {
     done.error = error.what();
-    if (!ready) ++start.ready;
+    if (!ready) ++phases.ready;
   }
   done.end_ns = now_ns();
+  ++phases.done;
+  poke_until(own, [&] { return phases.over.load(); });
   for (uint64_t i = 0; i < in.size(); ++i) {
     done.wrong += in[i] == mark(peer(), thread, i / bytes) ? 0 : 1;
   }
@@ -74,26 +83,33 @@ Probe::Done Probe::exchange(uint64_t thread, uint64_t bytes, uint64_t windows, S
 }
 
 Probe::Result Probe::run(uint64_t bytes, uint64_t windows) {
-  Start start;
+  Phases phases;
   std::vector<Done> done(threads_);
   std::vector<std::thread> threads;
   threads.reserve(threads_);
   for (uint64_t thread = 0; thread < threads_; ++thread) {
-    threads.emplace_back([&, thread] { done[thread] = exchange(thread, bytes, windows, start); });
+    threads.emplace_back([&, thread] { done[thread] = exchange(thread, bytes, windows, phases); });
   }
-  auto join_all = [&] {
-    start.go = true;
+  auto end_threads = [&] {
+    phases.go = phases.over = true;
     for (auto& thread : threads) thread.join();
   };
-  yield_until([&] { return start.ready.load() == threads_; });
-  try {
+  // The other member's threads are as far.
+  auto meet = [&] {
     char mine = 0, others = 0;
-    control_.exchange(&mine, &others, 1, 1, peer(), 0);  // the other member is ready too
+    control_.exchange(&mine, &others, 1, 1, peer(), 0);
+  };
+  try {
+    poke_until(&control_, [&] { return phases.ready.load() == threads_; });
+    meet();
+    phases.go = true;
+    poke_until(&control_, [&] { return phases.done.load() == threads_; });
+    meet();
   } catch (...) {
-    join_all();
+    end_threads();
     throw;
   }
-  join_all();
+  end_threads();
   uint64_t begin_ns = UINT64_MAX, end_ns = 0, wrong = 0;
   for (const Done& each : done) {
     if (!each.error.empty()) throw RingError(each.error);

@@ -38,12 +38,12 @@ class Probe {
   uint64_t threads() const { return threads_; }
 
  private:
-  struct Start;
+  struct Phases;
   struct Done {
     uint64_t begin_ns = 0, end_ns = 0, wrong = 0;
     std::string error;
   };
-  Done exchange(uint64_t thread, uint64_t bytes, uint64_t windows, Start& start);
+  Done exchange(uint64_t thread, uint64_t bytes, uint64_t windows, Phases& phases);
   int peer() const { return 1 - control_.member(); }
 
   const uint64_t threads_;
