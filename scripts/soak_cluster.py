@@ -36,7 +36,7 @@ RANKS = 4
 STRIKES = 6  # a job, of so many epochs
 EPOCHS = "6"
 SILENT_SECONDS = 200.0  # a job that says nothing for longer hangs; it says every tenth step
-CUT_SECONDS = 2.0  # at most; a longer silence makes the launcher replace the host
+CUT_SECONDS = 2.0  # at most; TCP is silent for as long again, and may lose the host then
 KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
 # What a job says of each recovery.
 REPLACED = re.compile(r"host (\w+) is lost; .* on (\w+) \(epoch")
@@ -193,13 +193,11 @@ class Faults:
         if kind not in ("node", "cut", "reset"):
             return strike(kind.split(" and "), self._job.mark, self._chance)
         node = self._chance.choice(self._members())
+        if node in self._killed or (kind != "reset" and not self._all_back()):
+            return False
         if kind == "node":
-            if node in self._killed or not self._all_back():
-                return False
             self._killed.append(node)
             command(self._cluster, "kill", node)
-        elif node in self._killed:
-            return False
         elif kind == "cut":
             command(self._cluster, "cut", node)
             time.sleep(self._chance.uniform(0.1, CUT_SECONDS))
@@ -216,7 +214,7 @@ class Faults:
         return hosts
 
     def _all_back(self) -> bool:
-        """Whether a node may be killed: its buddy must have what only its ranks have."""
+        """Whether a node may be lost: its buddy must have what only its ranks have."""
         text = self._job.text
         replaced = len(REPLACED.findall(text))
         if replaced < len(self._killed) - 1 or len(self._killed) > len(SPARES):
