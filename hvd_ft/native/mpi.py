@@ -77,6 +77,7 @@ class RingOptions:
         variant: `HVDFT_RING_…`.
         rings: Number that carry large arrays side by side.
         both_ways: Whether every other one goes backwards.
+        transfers: Of segments that may be under way in a direction.
         segment_bytes: The largest message.
         timeout_ns: Of a wait in which nothing moves.
     """
@@ -84,6 +85,7 @@ class RingOptions:
     variant: int
     rings: int
     both_ways: bool
+    transfers: int
     segment_bytes: int
     timeout_ns: int
 

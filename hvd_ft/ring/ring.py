@@ -17,6 +17,7 @@ from hvd_ft.ring.choice import choose
 from hvd_ft.ring.mpi_settings import check_rings, mpi_is_running
 
 SEGMENT_BYTES = 256 << 10
+TRANSFERS = 4  # one that is being copied, and others that MPI can start on when it is done
 TIMEOUT_SECONDS = 300.0
 OPS = ("sum", "min", "max", "prod")
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",
@@ -26,6 +27,7 @@ VARIANTS = ("serial", "irecv_send_wait", "threads", "endpoints")
 
 # `endpoints` if only MPI's own endpoint is available, and `endpoints` with a single one.
 _ONE_THREAD, _ONE_ENDPOINT = constant("HVDFT_RING_ONE_THREAD"), constant("HVDFT_RING_ONE_ENDPOINT")
+MOST_TRANSFERS = constant("HVDFT_MOST_TRANSFERS")
 _OP_NAMES = {"prod": "product"}
 
 _kept: list[object] = []  # memory that MPI may still write to after a failure
@@ -61,6 +63,7 @@ class Ring:
         order: str = ORDERS[0],
         rings: int = 1,
         both_ways: bool = False,
+        transfers: int = TRANSFERS,
     ) -> None:
         """Creates the rings' communicators and threads. Prints once what MPI supports.
 
@@ -85,12 +88,15 @@ class Ring:
                 of its own. If MPI has endpoints for fewer, there are fewer.
             both_ways: Whether every other ring goes from each member to the one before. With more
                 than two members the order of a sum then depends on `rings`.
+            transfers: 1 to 16 segments may be under way in each direction. More fill a link with a
+                long round trip; fewer use less memory. The variants with whole chunks have one.
 
         Raises:
             HvdFtError: An argument is wrong or not the same on all members, MPI is not running or
                 not ours, or the variant is not possible with the MPI that is running.
         """
         _check(endpoints, segment_bytes, variant, timeout_seconds, rings)
+        _check_transfers(transfers)
         _check_order(order)
         _handle(comm)
         facts = mpi.facts()
@@ -100,9 +106,8 @@ class Ring:
                 "has started: run 'pip install .' again beside that one"
             )
         number = constant(f"HVDFT_RING_{variant.upper()}")
-        _check_same(
-            comm, (number, endpoints or 0, segment_bytes, rings, both_ways, ORDERS.index(order))
-        )
+        given = (number, endpoints or 0, segment_bytes, rings, both_ways, transfers)
+        _check_same(comm, (*given, ORDERS.index(order)))
         self.variant = variant
         _check_threads(facts, variant)
         self.rings, self.endpoints, self.why = 1, 1, ""
@@ -127,7 +132,9 @@ class Ring:
             if reason := why_ordered(hosts):
                 mpi_facts.say_order_once(order, reason)
         timeout_ns = round(timeout_seconds * 1e9)
-        options = mpi.RingOptions(number, self.rings, both_ways, segment_bytes, timeout_ns)
+        options = mpi.RingOptions(
+            number, self.rings, both_ways, transfers, segment_bytes, timeout_ns
+        )
         ordered = comm.Split(0, self.order.index(comm.rank))
         self._member: mpi.Member | None = mpi.Member(_handle(ordered), options)
         ordered.Free()  # the member has duplicates
@@ -261,6 +268,13 @@ def _check(
     if not 0 < timeout_seconds <= 10**7:
         raise HvdFtError(
             f"timeout_seconds={timeout_seconds!r} is not a time: give more than 0, at most 10000000"
+        )
+
+
+def _check_transfers(transfers: int) -> None:
+    if not isinstance(transfers, int) or not 1 <= transfers <= MOST_TRANSFERS:
+        raise HvdFtError(
+            f"transfers={transfers!r} is not possible for the ring: give 1 to {MOST_TRANSFERS}"
         )
 
 

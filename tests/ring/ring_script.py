@@ -146,6 +146,8 @@ def check_errors(comm):
     fails("rings=9", lambda: Ring(comm, rings=9))
     fails("rings=2 is not possible", lambda: Ring(comm, variant="serial", rings=2))
     fails("segment_bytes=0", lambda: Ring(comm, segment_bytes=0))
+    for wrong in (0, 17, 1.5):
+        fails(f"transfers={wrong}", lambda wrong=wrong: Ring(comm, transfers=wrong))
     fails("timeout_seconds=0", lambda: Ring(comm, timeout_seconds=0))
     fails("cannot be a ring", lambda: Ring(None))
     fails("too late", hvd_ft.ring.prepare)
@@ -170,6 +172,9 @@ def check_all(comm, few):
         check_ring(ring, comm, [300_007], ["float32"], ["sum"])
     with Ring(comm, endpoints=2, segment_bytes=1) as ring:
         check_ring(ring, comm, [5000], ["float64"], ["prod"])
+    for transfers in (1, 16):
+        with Ring(comm, segment_bytes=1 << 10, transfers=transfers) as ring:
+            check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
     for variant in ("serial", "irecv_send_wait"):
         with Ring(comm, variant=variant) as ring:
             check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])

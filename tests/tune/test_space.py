@@ -53,7 +53,25 @@ def test_what_can_matter_is_tried() -> None:
     assert names(members=1) == ["topology", *within, "binding"]
     assert names(providers=("tcp", "psm3")) == ["provider", *all_]
     assert names(interfaces=("eth0", "ib0")) == ["interface", *all_]
+    at = all_.index("yield")
+    assert names(members=4) == [*all_[:at], "nodes-below", *all_[at:]]
     assert "interface" not in names(interfaces=("eth0", "ib0"), provider="psm3")
+
+
+def test_trees_of_nodes_are_tried_that_differ() -> None:
+    def widths(members: int) -> list[str]:
+        machine = Machine(members, 4, (), (), "tcp", {})
+        return [
+            value
+            for knob in space.knobs(machine)
+            if knob.name == "nodes-below"
+            for value in knob.values
+        ]
+
+    assert widths(3) == []  # there is one tree
+    assert widths(4) == ["2", "32"]
+    assert widths(8) == ["2", "4", "32"]
+    assert widths(128) == ["2", "4", "8", "16", "32", "64"]
 
 
 def test_what_the_user_has_set_is_not_tried() -> None:
@@ -67,13 +85,14 @@ def test_what_the_user_has_set_is_not_tried() -> None:
 
 
 def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> None:
-    machine = Machine(2, 4, ("tcp", "verbs;ofi_rxm"), ("eth0", "ib0"), "tcp", {})
+    machine = Machine(128, 4, ("tcp", "verbs;ofi_rxm"), ("eth0", "ib0"), "tcp", {})
     knobs = space.knobs(machine)
     assert [knob.variable for knob in knobs] == [
         *("FI_PROVIDER", "FI_TCP_IFACE", "HOROVOD_FT_TOPOLOGY", "HOROVOD_FT_ENDPOINTS"),
         *("HOROVOD_FT_CONNECTIONS", "HOROVOD_FT_NODE_SEGMENT_BYTES"),
         *("HOROVOD_FT_NODE_WINDOW_BYTES", "HOROVOD_FT_TRANSFERS"),
         *("HOROVOD_FT_RING_SEGMENT_BYTES", "HOROVOD_FT_GATHER_BYTES"),
+        "HOROVOD_FT_NODES_BELOW",
         *("HOROVOD_FT_YIELD_SECONDS", "HOROVOD_FT_NAP_SECONDS", "HOROVOD_FT_BIND_TO"),
     ]
     assert {knob.variable for knob in knobs} == set(TUNABLE)
@@ -88,12 +107,12 @@ def test_every_value_may_stand_in_a_file_and_the_default_is_one_of_them() -> Non
 def test_defaults_are_those_of_the_settings() -> None:
     from hvd_ft.job.settings import Settings
 
-    machine = Machine(2, 4, (), (), "tcp", {})
+    machine = Machine(4, 4, (), (), "tcp", {})
     numbers = {knob.variable: knob.default for knob in space.knobs(machine)}
     defaults, given = Settings(), Settings.from_env(numbers)
     for name in (
         *("topology", "endpoints", "ring_segment_bytes", "gather_bytes"),
-        *("connections", "node_segment_bytes", "node_window_bytes", "transfers"),
+        *("connections", "node_segment_bytes", "node_window_bytes", "transfers", "nodes_below"),
         *("yield_seconds", "nap_seconds"),
     ):
         assert getattr(defaults, name) == getattr(given, name), name

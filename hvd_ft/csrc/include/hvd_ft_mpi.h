@@ -39,12 +39,15 @@ typedef struct hvdft_ring hvdft_ring;
 
 HVDFT_API void hvdft_ring_facts(hvdft_mpi_facts* out);
 
+enum { HVDFT_MOST_TRANSFERS = 16 };
+
 // The same for all members of a ring.
 typedef struct {
   uint32_t variant;  // HVDFT_RING_*
   // Rings that carry large arrays side by side, each with endpoints of its own: 1, but for the
   // variants ENDPOINTS and ONE_ENDPOINT. `both_ways`: every other one goes backwards.
   uint32_t rings, both_ways;
+  uint32_t transfers;  // of segments that may be under way in a direction
   uint64_t segment_bytes;
   // A wait in which nothing moves for so long fails, and the ring cannot be used afterwards.
   // Variants with whole chunks use MPI's blocking calls and have no timeout.
@@ -66,7 +69,7 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const ui
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `rules`: those of rank 0's leader count. Collective over
 // `communicator`, which has the leaders in the order of nodes.
-enum { HVDFT_MOST_CONNECTIONS = 8, HVDFT_MOST_TRANSFERS = 16 };
+enum { HVDFT_MOST_CONNECTIONS = 8 };
 typedef struct {
   // 3: for sending, receiving and the mirror, each with endpoints of its own; 2: for the ring and
   // the mirror, with an endpoint each; 1: one thread and endpoint for all. As all leaders have it.

@@ -41,6 +41,12 @@ int guarded(Action action) {
   }
 }
 
+int check_transfers(uint32_t transfers) {
+  if (transfers >= 1 && transfers <= HVDFT_MOST_TRANSFERS) return HVDFT_OK;
+  return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way: give 1 to %d",
+              transfers, HVDFT_MOST_TRANSFERS);
+}
+
 template <size_t N>
 void put(char (&to)[N], const std::string& text) {
   std::strncpy(to, text.c_str(), N - 1);
@@ -69,10 +75,11 @@ int hvdft_ring_open(int communicator, const hvdft_ring_options* options, hvdft_r
     return fail(HVDFT_EINVAL, "variant %d of the ring cannot have %u rings", variant,
                 options->rings);
   }
+  if (int code = check_transfers(options->transfers); code != HVDFT_OK) return code;
   return guarded([&] {
     *out = new hvdft_ring{{communicator,
                            {variant, static_cast<int>(options->rings), options->both_ways != 0,
-                            options->segment_bytes, options->timeout_ns}}};
+                            options->segment_bytes, options->transfers, options->timeout_ns}}};
   });
 }
 
@@ -101,7 +108,6 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                       int communicator, const hvdft_leader_options* options,
                       const hvdft_op_rules* rules, hvdft_leader** out) {
   uint32_t threads = options->threads, connections = options->connections;
-  uint32_t transfers = options->transfers;
   if (threads < 1 || threads > 3) {
     return fail(HVDFT_EINVAL, "a leader cannot have %u threads: give 1 to 3", threads);
   }
@@ -110,10 +116,7 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
                 "an edge cannot have %u connections: give 1, or with 3 threads up to %d",
                 connections, HVDFT_MOST_CONNECTIONS);
   }
-  if (transfers < 1 || transfers > HVDFT_MOST_TRANSFERS) {
-    return fail(HVDFT_EINVAL, "a connection cannot have %u transfers under way: give 1 to %d",
-                transfers, HVDFT_MOST_TRANSFERS);
-  }
+  if (int code = check_transfers(options->transfers); code != HVDFT_OK) return code;
   if (options->nodes_below < 1) {
     return fail(HVDFT_EINVAL, "a node cannot have 0 nodes below it: give 1 or more");
   }

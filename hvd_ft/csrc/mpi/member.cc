@@ -42,7 +42,8 @@ void RingMember::make_rings(int communicator) {
   int next = own_endpoints_ ? kFirstEndpoint : 0;
   for (int i = 0; i < asked_.count; ++i) {
     bool two = asked_.variant == HVDFT_RING_ENDPOINTS, backwards = asked_.both_ways && i % 2 == 1;
-    rings_.push_back(std::make_unique<OneRing>(communicator, next, two, backwards));
+    rings_.push_back(
+        std::make_unique<OneRing>(communicator, next, two, backwards, asked_.transfers));
     next += rings_.back()->numbers();
   }
 }

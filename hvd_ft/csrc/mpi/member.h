@@ -22,7 +22,7 @@ class RingMember {
     int variant;
     int count;
     bool both_ways;
-    uint64_t segment_bytes, timeout_ns;
+    uint64_t segment_bytes, transfers, timeout_ns;
   };
   RingMember(int communicator, const Rings& rings);
 

@@ -13,6 +13,9 @@
 
 namespace hvdft {
 
+// Gathered ops are small, so a few on their way are enough.
+constexpr uint64_t kGathersUnderWay = 4;
+
 class NodeGatherer {
  public:
   NodeGatherer(NodeMember& member, Endpoint& endpoint);
@@ -32,7 +35,7 @@ class NodeGatherer {
   std::vector<Transfer> greeted_;
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that it is in
-  OnTheirWay<EdgePosition> on_their_way_;
+  OnTheirWay<EdgePosition> on_their_way_{kGathersUnderWay};
 };
 
 // The members with which one exchanges gathered ops, each once.

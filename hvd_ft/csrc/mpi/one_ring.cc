@@ -2,7 +2,9 @@
 
 namespace hvdft {
 
-OneRing::OneRing(int communicator, int first, bool two_endpoints, bool backwards) {
+OneRing::OneRing(int communicator, int first, bool two_endpoints, bool backwards,
+                 uint64_t transfers)
+    : transfers_(transfers) {
   endpoints_.push_back(std::make_unique<Endpoint>(communicator, first));
   out_ = in_ = endpoints_[0].get();
   int members = out_->members();
@@ -21,14 +23,14 @@ OneRing::OneRing(int communicator, int first, bool two_endpoints, bool backwards
 
 void OneRing::receive(RingDriver& driver) {
   for (RingOp& op : ops_) {
-    ReceivingHalf half(*in_, place_, op, room_);
+    ReceivingHalf half(*in_, place_, op, transfers_, room_);
     driver.drive(half);
   }
 }
 
 void OneRing::send(RingDriver& driver) {
   for (RingOp& op : ops_) {
-    SendingHalf half(*out_, place_, op);
+    SendingHalf half(*out_, place_, op, transfers_);
     driver.drive(half);
   }
 }
@@ -44,7 +46,7 @@ void OneRing::send_and_receive(RingDriver& driver) {
     bool done() const { return sending.done() && receiving.done(); }
   };
   for (RingOp& op : ops_) {
-    Both both{{*out_, place_, op}, {*in_, place_, op, room_}};
+    Both both{{*out_, place_, op, transfers_}, {*in_, place_, op, transfers_, room_}};
     driver.drive(both);
   }
 }

@@ -16,8 +16,8 @@ namespace hvdft {
 class OneRing {
  public:
   // `first`: the number of its first endpoint. With `two_endpoints` each direction has one,
-  // coloured as edges are. Collective.
-  OneRing(int communicator, int first, bool two_endpoints, bool backwards);
+  // coloured as edges are. `transfers`: so many may be under way in a direction. Collective.
+  OneRing(int communicator, int first, bool two_endpoints, bool backwards, uint64_t transfers);
 
   uint64_t members() const { return static_cast<uint64_t>(out_->members()); }
   // So many numbers all members together use.
@@ -46,6 +46,7 @@ class OneRing {
   Endpoint* out_;
   Endpoint* in_;
   RingPlace place_;
+  const uint64_t transfers_;
   std::deque<RingOp> ops_;
   std::vector<char> room_;
 };

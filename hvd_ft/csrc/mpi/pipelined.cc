@@ -8,8 +8,12 @@ namespace {
 constexpr uint64_t kGeneration = 0;  // edges are never remade here
 }
 
-SendingHalf::SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op)
-    : endpoint_(endpoint), successor_(place.successor), op_(op), sender_(place.number) {
+SendingHalf::SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op, uint64_t transfers)
+    : endpoint_(endpoint),
+      successor_(place.successor),
+      op_(op),
+      sender_(place.number),
+      on_their_way_(transfers) {
   sender_.resume(kGeneration, {0, 0});
   sender_.begin(op.plan);
 }
@@ -33,18 +37,19 @@ bool SendingHalf::step() {
 }
 
 ReceivingHalf::ReceivingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op,
-                             std::vector<char>& room)
+                             uint64_t transfers, std::vector<char>& room)
     : endpoint_(endpoint),
       predecessor_(place.predecessor),
       op_(op),
       room_(room),
       receiver_(place.number, op.plan.members(), {0, 0}),
-      ahead_(receiver_) {
+      ahead_(receiver_),
+      on_their_way_(transfers) {
   receiver_.begin(op.plan);
   ahead_.begin(op.plan);
   uint64_t lines = (op.plan.chunk(0).bytes() + kCacheLine - 1) / kCacheLine;
   uint64_t most = std::min(op.plan.segment_bytes(), lines * kCacheLine);
-  if (room_.size() < kTransfers * most) room_.resize(kTransfers * most);
+  if (room_.size() < transfers * most) room_.resize(transfers * most);
 }
 
 // A final value must not be received into memory that is still being sent from: its contents were
@@ -56,7 +61,8 @@ bool ReceivingHalf::may_begin(const Incoming& next) const {
 
 char* ReceivingHalf::place_for(const Incoming& next, uint64_t number) {
   if (!next.adds) return op_.array.data + next.bytes.from;
-  return room_.data() + number % kTransfers * (room_.size() / kTransfers);
+  uint64_t most = on_their_way_.items.size();
+  return room_.data() + number % most * (room_.size() / most);
 }
 
 // Adds arrived data to the result.

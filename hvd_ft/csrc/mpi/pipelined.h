@@ -28,18 +28,14 @@ struct RingOp {
   PairLog log;
 };
 
-// The most transfers under way in a direction: one that is being copied, and others that MPI can
-// start on when it is done.
-constexpr uint64_t kTransfers = 4;
-
-// A queue of transfers over one edge, with the item that each of them carries.
+// A queue of at most so many transfers over one edge, with the item that each of them carries.
 template <typename What>
 struct OnTheirWay {
   struct Item {
     Transfer transfer;
     What what;
   };
-  explicit OnTheirWay(uint64_t most = kTransfers) : items(most) {}
+  explicit OnTheirWay(uint64_t most) : items(most) {}
 
   std::vector<Item> items;
   uint64_t begun = 0, done = 0;
@@ -53,7 +49,8 @@ struct OnTheirWay {
 
 class SendingHalf {
  public:
-  SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op);
+  // `transfers`: so many may be under way.
+  SendingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op, uint64_t transfers);
   // Does what is possible without waiting. Returns whether there was anything to do.
   bool step();
   bool done() const { return sender_.op() > 0 && on_their_way_.empty(); }
@@ -69,7 +66,8 @@ class SendingHalf {
 class ReceivingHalf {
  public:
   // `room`: memory for received data that is not yet reduced; reused from op to op.
-  ReceivingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op, std::vector<char>& room);
+  ReceivingHalf(Endpoint& endpoint, const RingPlace& place, RingOp& op, uint64_t transfers,
+                std::vector<char>& room);
   bool step();
   bool done() const { return receiver_.op() > 0; }
 
