@@ -14,7 +14,7 @@ from rich.text import Text
 from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, sizes
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.byte_size import parse_bytes
-from hvd_ft.system.command_line import AddCommand
+from hvd_ft.system.command_line import AddCommand, whole
 from hvd_ft.system.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
@@ -53,11 +53,11 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
                         "together (default: one element of each tensor)")  # fmt: skip
     parser.add_argument("--max-bytes", type=_bytes, default=64 << 20, metavar="N",
                         help="largest size (default: 64M)")  # fmt: skip
-    parser.add_argument("--factor", type=_at_least(2), default=4, metavar="N",
+    parser.add_argument("--factor", type=whole(2), default=4, metavar="N",
                         help="ratio of each size to the one before (default: 4)")  # fmt: skip
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--op", choices=OPS, default="sum")
-    parser.add_argument("--tensors", type=_at_least(1), default=1, metavar="N",
+    parser.add_argument("--tensors", type=whole(1), default=1, metavar="N",
                         help="split the bytes into N tensors, submitted together (default: 1)",
                         )  # fmt: skip
     parser.add_argument("--no-fusion", dest="fusion", action="store_false",
@@ -66,11 +66,11 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--copies", action="store_true",
                         help="also time the ranks' copies alone: no backend can be faster than "
                         "reading its inputs and writing its outputs")  # fmt: skip
-    parser.add_argument("--iterations", type=_at_least(1), default=6, metavar="N",
+    parser.add_argument("--iterations", type=whole(1), default=6, metavar="N",
                         help="timed iterations in a round (default: 6)")  # fmt: skip
-    parser.add_argument("--warmup", type=_at_least(1), default=3, metavar="N",
+    parser.add_argument("--warmup", type=whole(1), default=3, metavar="N",
                         help="untimed iterations before them (default: 3)")  # fmt: skip
-    parser.add_argument("--repeats", type=_at_least(1), default=12, metavar="N",
+    parser.add_argument("--repeats", type=whole(1), default=12, metavar="N",
                         help="rounds of each backend at each size (default: 12)")  # fmt: skip
     parser.set_defaults(handler=_allreduce)
 
@@ -86,21 +86,21 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
                         "Adam) and dense100 (100 M), each with its steps a round if you like "
                         "(default: digits:500,cnn:30)",
                         )  # fmt: skip
-    parser.add_argument("--rounds", type=_at_least(1), default=3, metavar="N",
+    parser.add_argument("--rounds", type=whole(1), default=3, metavar="N",
                         help="of each backend and kind of run (default: 3)")  # fmt: skip
-    parser.add_argument("--snapshot-steps", type=_at_least(1), default=10, metavar="N",
+    parser.add_argument("--snapshot-steps", type=whole(1), default=10, metavar="N",
                         help="steps between snapshots where one rank is killed and memory "
                         "measured (default: 10); elsewhere they are chosen")  # fmt: skip
     parser.set_defaults(handler=_training)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-np", "--num-proc", dest="ranks", type=_at_least(2), default=4,
+    parser.add_argument("-np", "--num-proc", dest="ranks", type=whole(2), default=4,
                         metavar="N", help="number of ranks (default: 4)")  # fmt: skip
     parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
                         help="comma-separated, of ft and mpi (default: ft,mpi)")  # fmt: skip
     parser.add_argument("--round-limit-seconds", "--turn-limit-seconds",
-                        type=_at_least(1), default=300, metavar="N",
+                        type=whole(1), default=300, metavar="N",
                         help="a round that takes longer ends the run (default: 300)")  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the results, one a line")
     parser.add_argument("--png", metavar="FILE", help="draw the results")
@@ -111,15 +111,6 @@ def _bytes(text: str) -> int:
         return parse_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _at_least(minimum: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < minimum:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number, {minimum} or more")
-        return int(text)
-
-    return number
 
 
 def _backends(text: str) -> list[str]:
@@ -142,7 +133,7 @@ def _models(text: str) -> dict[str, int]:
         name, colon, steps = entry.partition(":")
         if name not in MODELS:
             raise argparse.ArgumentTypeError(f"{name!r} is not a model; give some of {known}")
-        found[name] = _at_least(2)(steps) if colon else MODELS[name]
+        found[name] = whole(2)(steps) if colon else MODELS[name]
     return found
 
 

@@ -111,10 +111,9 @@ def processes_table(topology: Topology, processes: Sequence[Placed]) -> Table:
         table.add_column(name)
     for name in ("own MiB", "input, snapshots", "log, results"):
         table.add_column(name, justify="right")
-    node_of = {cpu.number: cpu.node for cpu in topology.cpus}
 
     def place(cpus: frozenset[int]) -> tuple[str, str]:
-        return spans(cpus), spans({node_of[cpu] for cpu in cpus if cpu in node_of})
+        return spans(cpus), spans(topology.nodes_of(cpus))
 
     for process in processes:
         ran = {thread.last_cpu for thread in process.threads}

@@ -64,10 +64,7 @@ def _policies(here: str, workers: Sequence[Placed]) -> list[str]:
 
 
 def _over_nodes(topology: Topology, workers: Sequence[Placed]) -> list[str]:
-    node_of = {cpu.number: cpu.node for cpu in topology.cpus}
-    spread = {
-        worker.rank: {node_of[cpu] for cpu in worker.cpus if cpu in node_of} for worker in workers
-    }
+    spread = {worker.rank: topology.nodes_of(worker.cpus) for worker in workers}
     ranks = [rank for rank, nodes in spread.items() if len(nodes) > 1]
     if not ranks:
         return []
@@ -95,17 +92,15 @@ def _far_memory(topology: Topology, workers: Sequence[Placed]) -> list[str]:
 
 
 def _free_cores(topology: Topology, workers: Sequence[Placed]) -> set[int]:
-    core_of = {cpu.number: cpu.core for cpu in topology.cpus}
-    taken = {core_of.get(cpu) for worker in workers for cpu in worker.cpus}
+    taken = {core for worker in workers for core in topology.cores_of(worker.cpus)}
     return {cpu.core for cpu in topology.cpus} - taken
 
 
 def _shared_cores(topology: Topology, workers: Sequence[Placed]) -> list[str]:
     """Ranks that have only a core that others have too, while there are cores without any."""
-    core_of = {cpu.number: cpu.core for cpu in topology.cpus}
     ranks_on: dict[int, list[int]] = {}
     for worker in workers:
-        cores = {core_of[cpu] for cpu in worker.cpus if cpu in core_of}
+        cores = topology.cores_of(worker.cpus)
         if len(cores) == 1:
             ranks_on.setdefault(cores.pop(), []).append(worker.rank)
     free = _free_cores(topology, workers)
@@ -119,7 +114,6 @@ def _shared_cores(topology: Topology, workers: Sequence[Placed]) -> list[str]:
 
 def _leaders(topology: Topology, jobs: Sequence[Placed]) -> list[str]:
     """Threads of endpoints that can run only where workers do, while there are other cores."""
-    core_of = {cpu.number: cpu.core for cpu in topology.cpus}
     workers = [process for process in jobs if process.role == WORKER]
     free = _free_cores(topology, workers)
     lines = []
@@ -128,7 +122,9 @@ def _leaders(topology: Topology, jobs: Sequence[Placed]) -> list[str]:
             thread.name
             for thread in agent.leader_threads
             # If it has slept since it was bound, it was last where it may not run any more.
-            if free and thread.last_cpu in thread.cpus and core_of.get(thread.last_cpu) not in free
+            if free
+            and thread.last_cpu in thread.cpus
+            and not topology.cores_of([thread.last_cpu]) & free
         ]
         if agent.role == AGENT and names:
             lines.append(

@@ -11,7 +11,7 @@ from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.cluster.faults import DIRECTIONS
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
-from hvd_ft.system.command_line import AddCommand
+from hvd_ft.system.command_line import AddCommand, whole
 
 _EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
   hvdft cluster run -- mpirun -np 8 -hosts n0,n1,n2 hostname
@@ -50,7 +50,7 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
         return parser
 
     starting = command("up", "start a cluster", "up -n 3 --rate 1gbit", _up)
-    starting.add_argument("-n", "--nodes", type=_nodes, default=Plan.size, metavar="N",
+    starting.add_argument("-n", "--nodes", type=whole(of="nodes"), default=Plan.size, metavar="N",
                           help="number of nodes (default: 3)")  # fmt: skip
     starting.add_argument("--rate", metavar="RATE",
                           help="of each node's link, such as 200mbit (default: unlimited)",
@@ -112,12 +112,6 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
     rating.add_argument("rate", metavar="RATE", help="such as 1mbit")
     command("status", "list the nodes", "status", _status)
     command("down", "end the cluster and everything on it", "down", _down)
-
-
-def _nodes(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes, 1 or more")
-    return int(text)
 
 
 def _up(options: argparse.Namespace) -> int:

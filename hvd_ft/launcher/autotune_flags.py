@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.command_line import whole
 
 _AUTOTUNE = "HOROVOD_AUTOTUNE"
 _VARIABLES = {
@@ -15,15 +16,6 @@ _VARIABLES = {
     "autotune_bayes_opt_max_samples": f"{_AUTOTUNE}_BAYES_OPT_MAX_SAMPLES",
     "autotune_gaussian_process_noise": f"{_AUTOTUNE}_GAUSSIAN_PROCESS_NOISE",
 }
-
-
-def _count(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= 10**6:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number, {least} or more")
-        return int(text)
-
-    return read
 
 
 def _noise(text: str) -> float:
@@ -56,19 +48,19 @@ def add_autotune(run: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--autotune-warmup-samples",
         metavar="N",
-        type=_count(0),
+        type=whole(0),
         help="discard so many samples first (default: 3)",
     )
     group.add_argument(
         "--autotune-steps-per-sample",
         metavar="N",
-        type=_count(1),
+        type=whole(1),
         help="measure over N steps five times; the median is a sample's score (default: 10)",
     )
     group.add_argument(
         "--autotune-bayes-opt-max-samples",
         metavar="N",
-        type=_count(0),
+        type=whole(0),
         help="then keep the best threshold (default: 20)",
     )
     group.add_argument(

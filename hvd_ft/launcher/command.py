@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from hvd_ft.launcher.resizing_flags import (
     hosts_of,
     limits,
 )
-from hvd_ft.system.command_line import AddCommand
+from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
@@ -49,7 +48,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
     run.add_argument(
         "-np",
         "--num-proc",
-        type=_count,
+        type=whole(of="ranks"),
         metavar="N",
         help="number of ranks (default: the slots of a scheduler's allocation, "
         "docs/how-to/schedulers.md)",
@@ -80,7 +79,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
     )
     run.add_argument(
         "--spares",
-        type=_spares,
+        type=whole(0, "spares"),
         default=0,
         metavar="N",
         help="keep N processes that have imported TensorFlow ready to replace dead ones",
@@ -129,19 +128,19 @@ def add_run(commands: Any, add: AddCommand) -> None:
     )
     run.add_argument(
         "--checkpoint-interval",
-        type=_duration,
+        type=duration,
         metavar="TIME",
         help="from one checkpoint to the next, such as 90s, 10m (the default) or 2h",
     )
     run.add_argument(
         "--checkpoint-keep",
-        type=_kept,
+        type=whole(of="checkpoints"),
         metavar="N",
         help="keep the N newest checkpoints (default: 3)",
     )
     run.add_argument(
         "--grace",
-        type=_duration,
+        type=duration,
         metavar="SECONDS",
         help="on SIGTERM or SIGUSR1 write a checkpoint first; end with code 143, after SECONDS at "
         "the latest",
@@ -152,7 +151,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
         help="go on from the newest checkpoint in DIR, or from the checkpoint DIR; or resume a job "
         "that ended because of a lost host: give the same -np, -H and command",
     )
-    add_resizing(run, _count, _duration)
+    add_resizing(run)
     add_autotune(run)
     run.add_argument(
         "--live",
@@ -168,18 +167,6 @@ def add_run(commands: Any, add: AddCommand) -> None:
     run.set_defaults(handler=_run)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks, 1 or more")
-    return int(text)
-
-
-def _kept(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 9999:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of checkpoints, 1 or more")
-    return int(text)
-
-
 def _interface(text: str) -> str:
     if "," in text or not text:
         raise argparse.ArgumentTypeError(
@@ -192,20 +179,6 @@ def _ports(text: str) -> str:
     if Ports.parse(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of ports, such as 40000-40099")
     return text
-
-
-def _duration(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
-    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
-    if not 0 < seconds <= 10**7:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90, 90s, 10m or 2h")
-    return seconds
-
-
-def _spares(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of spares, 0 or more")
-    return int(text)
 
 
 def _run(options: argparse.Namespace) -> int:

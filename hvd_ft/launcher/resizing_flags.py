@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.discovery import Discovery
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Hosts, NamedHosts
 from hvd_ft.launcher.resizing_rule import Limits
+from hvd_ft.system.command_line import duration, whole
 
 TIMEOUT_SECONDS = 600.0  # horovodrun's default
 
 
-def add_resizing(
-    run: argparse.ArgumentParser, count: Callable[[str], int], duration: Callable[[str], float]
-) -> None:
+def add_resizing(run: argparse.ArgumentParser) -> None:
     """Adds the flags.
 
     Args:
         run: where to.
-        count: reads a number of ranks.
-        duration: reads a time, in seconds.
     """
     group = run.add_argument_group("fewer and more ranks (docs/how-to/resize.md)")
     group.add_argument(
         "--min-np",
         "--min-num-proc",
-        type=count,
+        type=whole(of="ranks"),
         metavar="N",
         help="go on without lost hosts while there are N slots (default: -np)",
     )
     group.add_argument(
         "--max-np",
         "--max-num-proc",
-        type=count,
+        type=whole(of="ranks"),
         metavar="N",
         help="take in hosts up to N ranks (default: -np with -H; with a script no limit)",
     )
@@ -59,7 +55,7 @@ def add_resizing(
     )
     group.add_argument(
         "--slots-per-host",
-        type=count,
+        type=whole(of="slots"),
         metavar="N",
         help="slots of hosts that the script prints without a number (default: 1)",
     )

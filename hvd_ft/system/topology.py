@@ -63,6 +63,14 @@ class Topology:
             memory={node: size for node, size in self.memory.items() if node in nodes},
         )
 
+    def nodes_of(self, cpus: Collection[int]) -> set[int]:
+        """Returns the NUMA nodes of some CPUs, by their numbers; of unknown ones none."""
+        return {cpu.node for cpu in self.cpus if cpu.number in cpus}
+
+    def cores_of(self, cpus: Collection[int]) -> set[int]:
+        """Returns the cores of some CPUs, by their numbers; of unknown ones none."""
+        return {cpu.core for cpu in self.cpus if cpu.number in cpus}
+
     def memory_near(self, cpus: Iterable[Cpu]) -> tuple[int, ...]:
         """Returns the NUMA nodes whose memory is nearest to some of these CPUs."""
         nodes = {cpu.node for cpu in cpus} if self.memory else set()

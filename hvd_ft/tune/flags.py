@@ -7,18 +7,12 @@ from hvd_ft.job.hosts import Host, parse_hosts
 from hvd_ft.job.ring_order import host_order
 from hvd_ft.launcher.host_names import all_here
 from hvd_ft.system.byte_size import parse_bytes
-
-
-def count(text: str) -> int:
-    """Reads a whole number, 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
-    return int(text)
+from hvd_ft.system.command_line import whole
 
 
 def counts(text: str) -> list[int]:
     """Reads a list of whole numbers, each once."""
-    return list(dict.fromkeys(map(count, text.split(","))))
+    return list(dict.fromkeys(map(whole(), text.split(","))))
 
 
 def sizes(text: str) -> list[int]:

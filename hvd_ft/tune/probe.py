@@ -115,12 +115,22 @@ class Found:
         """Returns the median of a cell's rounds; None: it was not measured."""
         return statistics.median(self.rates[cell]) if cell in self.rates else None
 
+    def gains(self, by: str, threads: int, size: int) -> list[float]:
+        """Returns how many times as fast endpoints are, round by round; none: not measured."""
+        ours, shared = (self.rates.get(Cell(by, side, threads, size), ()) for side in SIDES[::-1])
+        return [a / b for a, b in zip(ours, shared, strict=False)]
+
     def gain(self, by: str, threads: int, size: int) -> float | None:
         """Returns how many times as fast endpoints are: the median of the rounds' ratios."""
-        ours, shared = (self.rates.get(Cell(by, side, threads, size)) for side in SIDES[::-1])
-        if not ours or not shared:
-            return None
-        return statistics.median(a / b for a, b in zip(ours, shared, strict=False))
+        gains = self.gains(by, threads, size)
+        return statistics.median(gains) if gains else None
+
+    def winner(self, by: str, threads: int, size: int) -> str:
+        """Returns the side that was faster in every round; "": there is none."""
+        gains = self.gains(by, threads, size)
+        if gains and min(gains) > 1:
+            return ENDPOINTS
+        return SHARED if gains and max(gains) < 1 else ""
 
 
 def measure(plan: Plan, show: Callable[[str], None]) -> Found:

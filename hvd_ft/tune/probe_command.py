@@ -10,10 +10,10 @@ from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known
-from hvd_ft.system.command_line import AddCommand
+from hvd_ft.system.command_line import AddCommand, whole
 from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable
-from hvd_ft.tune.flags import count, counts, hosts_of, positive, sizes
+from hvd_ft.tune.flags import counts, hosts_of, positive, sizes
 
 _SIZES = "8,32,128,512,2K,8K,32K,128K,512K,2M,4M"
 _WIDTH = 170
@@ -31,14 +31,14 @@ def add_probe(commands: Any, add: AddCommand) -> None:
         "against an endpoint for each"
     )
     parser = add(commands, "probe", what, "hvdft probe -H n0:1,n1:1 --threads 1,2,4 --png out.png")
-    parser.add_argument("-np", "--num-proc", type=count, default=2, metavar="N", help="2")
+    parser.add_argument("-np", "--num-proc", type=whole(), default=2, metavar="N", help="2")
     parser.add_argument("-H", "--hosts", metavar="HOST:1,HOST:1",
                         help="the two hosts (default: both ranks on this one)")  # fmt: skip
     parser.add_argument("--threads", type=counts, default=[1, 2, 4], metavar="LIST",
                         help="numbers of threads of each rank (default: 1,2,4)")  # fmt: skip
     parser.add_argument("--sizes", type=sizes, default=sizes(_SIZES), metavar="LIST",
                         help=f"bytes of a message (default: {_SIZES})")  # fmt: skip
-    parser.add_argument("--rounds", type=count, default=5, metavar="N",
+    parser.add_argument("--rounds", type=whole(), default=5, metavar="N",
                         help="of each side, which take turns (default: 5)")  # fmt: skip
     parser.add_argument("--seconds", type=positive, default=0.05, metavar="N",
                         help="of each measurement (default: 0.05)")  # fmt: skip

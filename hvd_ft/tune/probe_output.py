@@ -56,33 +56,25 @@ def csv_lines(found: Found) -> list[Sequence[object]]:
 def agreement(plan: Plan, found: Found) -> list[str]:
     """Returns lines that say how far the referee agrees; none without it.
 
-    It agrees on a cell's winner if it has the same one, or either ratio is within a tenth of 1.
+    Only a side that is faster in every round has won: of the others chance says which is faster.
     """
     _, *others = plan.by
+    cells = [(threads, size) for threads in plan.threads for size in plan.sizes]
     lines = []
     for by in others:
-        factors, agreed, cells = [], 0, 0
-        for threads in plan.threads:
-            for size in plan.sizes:
-                gains = [found.gain(each, threads, size) for each in (OURS, by)]
-                rates = [found.rate(Cell(each, SHARED, threads, size)) for each in (OURS, by)]
-                if None in rates:
-                    continue
-                factors.append(rates[0] / rates[1])  # type: ignore[operator]
-                if None not in gains:
-                    cells += 1
-                    agreed += _same_winner(*gains)  # type: ignore[arg-type]
-        if factors:
-            lines.append(
-                f"{by}: our rates with one endpoint are {min(factors):.2f} to {max(factors):.2f} "
-                f"times its; the same winner in {agreed} of {cells} cells"
-            )
+        rates = [[found.rate(Cell(each, SHARED, *cell)) for each in (OURS, by)] for cell in cells]
+        factors = [ours / theirs for ours, theirs in rates if ours and theirs]
+        if not factors:
+            continue
+        winners = [{found.winner(each, *cell) for each in (OURS, by)} for cell in cells]
+        both = [each for each in winners if "" not in each]
+        agreed = sum(len(each) == 1 for each in both)
+        lines.append(
+            f"{by}: our rates with one endpoint are {min(factors):.2f} to {max(factors):.2f} times "
+            f"its; in {len(both)} of {len(cells)} cells one side wins every round with both, in "
+            f"{agreed} of these the same"
+        )
     return lines
-
-
-def _same_winner(ours: float, others: float) -> bool:
-    near = any(0.9 <= gain <= 1.1 for gain in (ours, others))
-    return near or (ours > 1) == (others > 1)
 
 
 def picture(plan: Plan, found: Found) -> Figure:

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known, is_this_host
-from hvd_ft.system.command_line import AddCommand
+from hvd_ft.system.command_line import AddCommand, whole
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable, write_file
-from hvd_ft.tune.flags import count, hosts_of, positive, sizes
+from hvd_ft.tune.flags import hosts_of, positive, sizes
 
 _SIZES = "4K,64K,1M,16M,64M"
 
@@ -26,7 +26,7 @@ def add_tune(commands: Any, add: AddCommand) -> None:
     """
     what = "find the fastest settings for these hosts by measuring; hvdft run takes them"
     parser = add(commands, "tune", what, "hvdft tune -np 8 -H n0:4,n1:4 --minutes 10")
-    parser.add_argument("-np", "--num-proc", type=count, required=True, metavar="N",
+    parser.add_argument("-np", "--num-proc", type=whole(), required=True, metavar="N",
                         help="number of ranks, as for hvdft run")  # fmt: skip
     parser.add_argument("-H", "--hosts", metavar="HOST:N,...",
                         help="hosts and their slots, as for hvdft run; this host first (default: "

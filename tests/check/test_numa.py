@@ -15,6 +15,7 @@ from hvd_ft.check.numa import megabytes, processes_table, spans, topology_table
 from hvd_ft.check.numa_advice import advice
 from hvd_ft.check.placed import AGENT, WORKER, Placed
 from hvd_ft.job.running import find_job
+from hvd_ft.native.agent import create_node
 from hvd_ft.system.process_placement import Thread
 
 MIB = 1 << 20
@@ -188,8 +189,8 @@ def test_a_running_job(run_hvdft: RunHvdft, tmp_path: Path, topology: str) -> No
 
 
 def test_a_job_may_be_named_by_a_link(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    (tmp_path / "job").mkdir()
-    (tmp_path / "job/node.arena").touch()
+    (tmp_path / "job").mkdir(mode=0o700)
+    create_node(str(tmp_path / "job"), "job", size=2, limit_bytes=1 << 30)
     (tmp_path / "link").symlink_to("job")
     assert find_job(str(tmp_path / "link")) == str(tmp_path.resolve() / "job")
     ended = run_hvdft(["check", "--numa", str(tmp_path / "link")])
