@@ -27,6 +27,20 @@ class Placement:
         """The number of nodes."""
         return max(self.nodes) + 1
 
+    @property
+    def crosses_at_once(self) -> bool:
+        """Whether a ring's edges between nodes all begin at even ranks, or all at odd ones.
+
+        Then `serial`, in which even and odd ranks take turns, uses the network in half of its time.
+        """
+        following = (*self.nodes[1:], self.nodes[0])
+        crossing = [
+            r
+            for r, (own, next_) in enumerate(zip(self.nodes, following, strict=True))
+            if own != next_
+        ]
+        return len({rank % 2 for rank in crossing}) == 1
+
     def hosts(self, names: Sequence[str]) -> tuple[Host, ...]:
         """Returns the hosts in the order of ranks; one that has ranks in two places is there twice.
 

@@ -28,7 +28,7 @@ from experiments.common import (
     run_to_end,
 )
 from experiments.locality.placements import Placement, parse, parse_list
-from experiments.locality.show import placements_table, plot, plot_placements, table
+from experiments.locality.show import placements_table, plot, plot_placements, plot_unlimited, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.bench.machine import facts
 from hvd_ft.errors import HvdFtError
@@ -275,6 +275,7 @@ def main() -> int:
         if rows:
             plot(rows).savefig(options.output / "plot.png", dpi=150)
             plot_placements(rows).savefig(options.output / "placements.png", dpi=150)
+            plot_unlimited(rows).savefig(options.output / "unlimited.png", dpi=150)
             print(table(rows))
             print(placements_table(rows))
     print("\n".join(f"{name}: {value}" for name, value in facts().items()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from experiments.locality.placements import ROUND_ROBIN, parse
 from experiments.locality.predictions import Verdict, verdicts
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ BUSY = 0.4
 
 # Where the links are the limit, and not the CPUs that all nodes share.
 PREDICTED_RATE = "50mbit"
+
+UNLIMITED = "none"
+BLOCKING_AND_OTHERS = ("serial", "irecv_send_wait", "one endpoint", "hierarchical")
 
 Key = tuple[str, str, str, int, str]
 
@@ -95,20 +99,38 @@ def plot(rows: Sequence[Row]) -> Figure:
     """Draws the part `links`: for each rate both placements."""
     links = [row for row in rows if row.part == "links"]
     panels = {
-        {"none": "unlimited"}.get(rate, rate): [row for row in links if row.rate == rate]
+        _named(rate): [row for row in links if row.rate == rate]
         for rate in dict.fromkeys(row.rate for row in links)
     }
     return _draw(panels, ["4-2-2", "4-3-1"], "64 MB, 8 ranks")
 
 
 def plot_placements(rows: Sequence[Row]) -> Figure:
-    """Draws the part `placements`: for each rate and size all of them."""
+    """Draws the part `placements` on limited links: for each rate and size all of them."""
+    return _draw_placements([row for row in rows if row.rate != UNLIMITED])
+
+
+def plot_unlimited(rows: Sequence[Row]) -> Figure:
+    """Draws the part `placements` on unlimited links, those first that use the network at once."""
+    own = [row for row in rows if row.rate == UNLIMITED and row.side in BLOCKING_AND_OTHERS]
+
+    def place(row: Row) -> tuple[bool, bool]:
+        return row.placement.startswith(ROUND_ROBIN), not parse(row.placement).crosses_at_once
+
+    return _draw_placements(sorted(own, key=place))
+
+
+def _draw_placements(rows: Sequence[Row]) -> Figure:
     part = [row for row in rows if row.part == "placements"]
     panels = {
-        f"{size / 1e6:g} MB, {rate}": [r for r in part if (r.rate, r.bytes) == (rate, size)]
+        f"{size / 1e6:g} MB, {_named(rate)}": [r for r in part if (r.rate, r.bytes) == (rate, size)]
         for rate, size in dict.fromkeys((row.rate, row.bytes) for row in part)
     }
     return _draw(panels, list(dict.fromkeys(row.placement for row in part)), "8 ranks")
+
+
+def _named(rate: str) -> str:
+    return "unlimited" if rate == UNLIMITED else rate
 
 
 def _draw(panels: Mapping[str, Sequence[Row]], placements: Sequence[str], what: str) -> Figure:
@@ -126,7 +148,8 @@ def _draw(panels: Mapping[str, Sequence[Row]], placements: Sequence[str], what: 
         axes.set_title(title)
         axes.set_ylabel("seconds" if place == 0 else "")
     order = ", ".join(placements)
-    figure.suptitle(f"{what}; bars from left to right: {order}; number of measurements below")
+    heading = f"{what}; number of measurements below; bars from left to right:\n{order}"
+    figure.suptitle(heading, fontsize="medium")
     return figure
 
 

@@ -31,6 +31,12 @@ from hvd_ft.job.hosts import host_list
 SLOW = Machine(link=1e6, wire=1e-12, memory=1e-12, add=1e-12)  # links are the only limit
 
 
+def test_a_ring_uses_the_network_at_once_where_nodes_have_even_numbers_of_ranks() -> None:
+    assert all(parse(text).crosses_at_once for text in ("4-2-2", "2-4-2", "2-2-4"))
+    mixed = ("4-3-1", "6-1-1", "3-3-2", "5-2-1", "3-2-3", "round-robin:4-2-2")
+    assert not any(parse(text).crosses_at_once for text in mixed)
+
+
 def test_a_placement_has_the_ranks_of_a_node_together_or_deals_them_in_turn() -> None:
     assert parse("4-3-1").nodes == (0, 0, 0, 0, 1, 1, 1, 2)
     assert parse("round-robin:4-2-2").nodes == (0, 1, 2, 0, 1, 2, 0, 0)

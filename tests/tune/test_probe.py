@@ -62,10 +62,14 @@ def test_table_lines_and_picture() -> None:
 def test_the_referees_agreement() -> None:
     made = found()
     [line] = probe_output.agreement(PLAN, made)
-    assert "2.00 to 2.00 times its; the same winner in 4 of 4 cells" in line
+    assert "2.00 to 2.00 times its; in 2 of 4 cells one side wins every round with both" in line
+    assert line.endswith("in 2 of these the same")
     made.rates[Cell(REFEREE, ENDPOINTS, 2, 8)] = [1.0, 1.0, 1.0]
     [line] = probe_output.agreement(PLAN, made)
-    assert "in 3 of 4 cells" in line
+    assert "in 2 of 4 cells" in line and line.endswith("in 1 of these the same")
+    made.rates[Cell(REFEREE, ENDPOINTS, 2, 8)] = [1.0, 1.0, 2000.0]  # it has no winner
+    [line] = probe_output.agreement(PLAN, made)
+    assert "in 1 of 4 cells" in line and line.endswith("in 1 of these the same")
     assert probe_output.agreement(Plan((), "shm", [8], [1], 1, 0.1), made) == []
 
 
