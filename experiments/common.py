@@ -199,7 +199,8 @@ def run_to_end(
         HvdFtError: It took longer.
     """
     with late_stop_signals() as late:  # a command that is half started could not be ended
-        process = Popen(command, **{"cwd": ROOT, "stdin": DEVNULL} | options)
+        given: dict[str, Any] = {"cwd": ROOT, "stdin": DEVNULL} | options
+        process = Popen(command, **given)
     with process:
         try:
             for number in late:
@@ -240,7 +241,8 @@ def largest_share(report: Report, part: str) -> float:
         Percent.
     """
     costs = [rank["snapshots"] for rank in report.facts["ranks"]]
-    return round(max(100 * cost[part] / max(cost["training_ns"], 1) for cost in costs), 2)
+    shares = [100.0 * cost[part] / max(cost["training_ns"], 1) for cost in costs]
+    return round(float(max(shares)), 2)
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from hvd_ft.p2p import ft_recv, ft_send
 
 try:
-    import torch
+    import torch  # type: ignore[import-not-found]
 except ImportError:
     torch = None
 

@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
         script = ["-m", "experiments.keeping_tensors.keep", "--folder", folder, *sizes]
         job = [*HVDFT, "run", "-np", "1", sys.executable, *script, "--limit", str(options.limit)]
         output = output_of(job)
-    return json_lines(output)
+    return [*json_lines(output)]
 
 
 def times(rows: Sequence[Row], way: str, kib: int, column: str) -> list[float]:

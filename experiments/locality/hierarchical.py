@@ -26,13 +26,14 @@ def over_all(value: float, op: Any) -> float:
 def row_of_allreduces(size: int, in_a_row: int) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns a step that reduces a tensor of so many elements, its result again, and so on."""
 
-    @tf.function(input_signature=[tf.TensorSpec([size], tf.float32)])  # type: ignore[misc]
+    @tf.function(input_signature=[tf.TensorSpec([size], tf.float32)])
     def step(array: tf.Tensor) -> tf.Tensor:
         for i in range(in_a_row):
             array = hvd.allreduce(array, op=hvd.Sum, name=f"x{size}.{i}")
         return array
 
-    return step
+    made: Callable[[tf.Tensor], tf.Tensor] = step
+    return made
 
 
 def measure(

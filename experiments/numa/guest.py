@@ -67,6 +67,7 @@ def _output(command: list[str]) -> str:
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as program:
+        assert program.stdout
         end = program.stdout.fileno()
         try:
             while select.select([end], [], [], SILENT_SECONDS)[0]:

@@ -21,6 +21,7 @@ from rich.console import Console
 from hvd_ft import native
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import make_rank_arenas
+from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.check.numa import processes_table, topology_table
 from hvd_ft.check.numa_advice import advice
 from hvd_ft.check.placed import look
@@ -67,15 +68,21 @@ def run_job(asked: Asked, hosts: Sequence[subprocess.Popen[bytes]]) -> None:
         grow_results()
         os.sched_setaffinity(0, everywhere)
         for host in hosts:
-            tell(host.stdin.fileno(), " ".join(asked))
+            tell(ends_of(host)[0], " ".join(asked))
         for host in hosts:
-            assert hear(host.stdout.fileno()) == "ready"
+            assert hear(ends_of(host)[1]) == "ready"
         show(asked, places)
         for host in hosts:
-            tell(host.stdin.fileno(), "end")
-            assert hear(host.stdout.fileno()) == "ended"
+            tell(ends_of(host)[0], "end")
+            assert hear(ends_of(host)[1]) == "ended"
     finally:
         shutil.rmtree(DIRECTORY, ignore_errors=True)
+
+
+def ends_of(host: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """Returns where it is told, and where it is heard."""
+    assert host.stdin and host.stdout
+    return host.stdin.fileno(), host.stdout.fileno()
 
 
 def tell(end: int, text: str) -> None:
@@ -144,7 +151,7 @@ def be_agent(rank: int, asked: Asked) -> None:
     """Starts its worker, and is bound together with a thread such as a leader's."""
     context = context_of(rank, asked)
     agent = native.Agent(DIRECTORY, JOB, rank)
-    agent.start()
+    agent.start(op_rules(Settings()))
     (end, workers_end), (goes_on, begins) = os.pipe(), os.pipe()
     worker = os.fork()
     if worker == 0:
@@ -181,6 +188,7 @@ def be_worker(context: JobContext, to_agent: int, from_agent: int) -> None:
     os.environ |= {**environment(context.place), "HOROVOD_FT_INCARNATION": "0"}
     bind_worker(os.environ)
     worker = native.worker()
+    assert worker
     own = bytearray(b"x" * (OWN_MIB * MIB))
     with Path(DIRECTORY, f"rank-{rank}.arena").open("r+b") as file:
         area = mmap.mmap(file.fileno(), MIB, offset=4096)
@@ -213,6 +221,7 @@ def main() -> None:
     for asked in CASES:
         run_job(asked, hosts)
     for host in hosts:
+        assert host.stdin
         host.stdin.close()
     assert [host.wait() for host in hosts] == [0] * RANKS
 

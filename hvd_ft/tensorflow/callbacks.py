@@ -4,6 +4,9 @@ import os
 from typing import Any
 
 from horovod.tensorflow.keras.callbacks import *  # noqa: F403
+
+# The one that all scripts name, for those who check types.
+from horovod.tensorflow.keras.callbacks import BroadcastGlobalVariablesCallback  # noqa: F401
 from tensorflow import keras
 
 from hvd_ft import native
