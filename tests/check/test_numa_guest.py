@@ -29,6 +29,7 @@ def check_worker(row: dict[str, Any]) -> None:
     assert abs(on(row, "results", [0]) - on(row, "results", [1])) < MIB
 
 
+@pytest.mark.job
 @pytest.mark.shows(later=True)
 @pytest.mark.timeout(3600)  # the guest has a limit of its own: silence
 def test_cpus_and_pages_are_where_the_plan_says() -> None:
