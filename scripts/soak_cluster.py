@@ -36,7 +36,7 @@ RANKS = 4
 STRIKES = 6  # a job, of so many epochs
 EPOCHS = "6"
 SILENT_SECONDS = 200.0  # a job that says nothing for longer hangs; it says every tenth step
-CUT_SECONDS = 2.0  # at most; TCP is silent for as long again, and may lose the host then
+CUT_SECONDS = 2.0  # at most; TCP may stay silent for as long again, and the host be lost
 KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
 # What a job says of each recovery.
 REPLACED = re.compile(r"host (\w+) is lost; .* on (\w+) \(epoch")

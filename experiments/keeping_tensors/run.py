@@ -38,7 +38,7 @@ COLOURS = {
 Row = Mapping[str, float | str]
 
 
-def measure(options: argparse.Namespace) -> list[Row]:
+def measure(options: argparse.Namespace) -> Sequence[Row]:
     """Runs a job of one rank that keeps tensors in all ways; returns a row for each time.
 
     Raises:
@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
         script = ["-m", "experiments.keeping_tensors.keep", "--folder", folder, *sizes]
         job = [*HVDFT, "run", "-np", "1", sys.executable, *script, "--limit", str(options.limit)]
         output = output_of(job)
-    return [*json_lines(output)]
+    return json_lines(output)
 
 
 def times(rows: Sequence[Row], way: str, kib: int, column: str) -> list[float]:

@@ -20,7 +20,7 @@ def run() -> int:
     with subprocess.Popen(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as script:
-        for line in script.stdout or ():
+        for line in script.stdout:
             print(f"GUEST {line}", end="", flush=True)
     return script.returncode
 

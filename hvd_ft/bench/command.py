@@ -57,7 +57,7 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
                         help="ratio of each size to the one before (default: 4)")  # fmt: skip
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--op", choices=OPS, default="sum")
-    parser.add_argument("--tensors", type=whole(1), default=1, metavar="N",
+    parser.add_argument("--tensors", type=whole(), default=1, metavar="N",
                         help="split the bytes into N tensors, submitted together (default: 1)",
                         )  # fmt: skip
     parser.add_argument("--no-fusion", dest="fusion", action="store_false",
@@ -66,11 +66,11 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
     parser.add_argument("--copies", action="store_true",
                         help="also time the ranks' copies alone: no backend can be faster than "
                         "reading its inputs and writing its outputs")  # fmt: skip
-    parser.add_argument("--iterations", type=whole(1), default=6, metavar="N",
+    parser.add_argument("--iterations", type=whole(), default=6, metavar="N",
                         help="timed iterations in a round (default: 6)")  # fmt: skip
-    parser.add_argument("--warmup", type=whole(1), default=3, metavar="N",
+    parser.add_argument("--warmup", type=whole(), default=3, metavar="N",
                         help="untimed iterations before them (default: 3)")  # fmt: skip
-    parser.add_argument("--repeats", type=whole(1), default=12, metavar="N",
+    parser.add_argument("--repeats", type=whole(), default=12, metavar="N",
                         help="rounds of each backend at each size (default: 12)")  # fmt: skip
     parser.set_defaults(handler=_allreduce)
 
@@ -86,9 +86,9 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
                         "Adam) and dense100 (100 M), each with its steps a round if you like "
                         "(default: digits:500,cnn:30)",
                         )  # fmt: skip
-    parser.add_argument("--rounds", type=whole(1), default=3, metavar="N",
+    parser.add_argument("--rounds", type=whole(), default=3, metavar="N",
                         help="of each backend and kind of run (default: 3)")  # fmt: skip
-    parser.add_argument("--snapshot-steps", type=whole(1), default=10, metavar="N",
+    parser.add_argument("--snapshot-steps", type=whole(), default=10, metavar="N",
                         help="steps between snapshots where one rank is killed and memory "
                         "measured (default: 10); elsewhere they are chosen")  # fmt: skip
     parser.set_defaults(handler=_training)
@@ -100,7 +100,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
                         help="comma-separated, of ft and mpi (default: ft,mpi)")  # fmt: skip
     parser.add_argument("--round-limit-seconds", "--turn-limit-seconds",
-                        type=whole(1), default=300, metavar="N",
+                        type=whole(), default=300, metavar="N",
                         help="a round that takes longer ends the run (default: 300)")  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the results, one a line")
     parser.add_argument("--png", metavar="FILE", help="draw the results")

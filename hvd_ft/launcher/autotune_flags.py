@@ -54,7 +54,7 @@ def add_autotune(run: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--autotune-steps-per-sample",
         metavar="N",
-        type=whole(1),
+        type=whole(),
         help="measure over N steps five times; the median is a sample's score (default: 10)",
     )
     group.add_argument(

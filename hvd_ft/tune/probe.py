@@ -181,8 +181,8 @@ def _referee_round(plan: Plan, side: str, found: Found) -> None:
         for size, window in found.windows.items():
             # By the faster side's: of a few windows chance alone says how fast they are.
             rate = max(found.rate(Cell(OURS, each, threads, size)) or 1.0 for each in SIDES)
-            run = referee.run_of(size, window, rate, plan.seconds)
-            output = _run(plan, referee.command(run), variables)
+            command = referee.command(size, window, rate, plan.seconds)
+            output = _run(plan, command, variables)
             found.add(Cell(REFEREE, side, threads, size), referee.parse(output, threads))
 
 

@@ -71,8 +71,8 @@ def agreement(plan: Plan, found: Found) -> list[str]:
         agreed = sum(len(each) == 1 for each in both)
         lines.append(
             f"{by}: our rates with one endpoint are {min(factors):.2f} to {max(factors):.2f} times "
-            f"its; in {len(both)} of {len(cells)} cells one side wins every round with both, in "
-            f"{agreed} of these the same"
+            f"its; both have a winner of every round in {len(both)} of {len(cells)} cells, the "
+            f"same one in {agreed}"
         )
     return lines
 

@@ -5,7 +5,6 @@ messages of a window share a buffer, and one process acknowledges each window. P
 """
 
 import re
-from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 
@@ -16,23 +15,10 @@ _ROW = re.compile(r"^\s*\d+\s+\d+\s+([\d.]+)\s+[\d.]+\s+(\d+)\s*$", re.MULTILINE
 _COARSE_PER_SECOND = 1000  # of slower ones the time is the better known: the rate is a whole number
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run of it, of one size: sizes that share a run share its repetitions too.
+def command(size: int, window: int, rate: float, seconds: float) -> list[str]:
+    """Returns the command line that measures a size for about so many seconds.
 
-    Attributes:
-        bytes: Of a message.
-        window: Messages that a thread has under way at a time, in each direction.
-        repeat: Windows.
-    """
-
-    bytes: int
-    window: int
-    repeat: int
-
-
-def run_of(size: int, window: int, rate: float, seconds: float) -> Run:
-    """Returns the run that measures a size for about so many seconds.
+    Of that size alone: sizes that share a run share its repetitions too.
 
     Args:
         size: Bytes of a message.
@@ -40,18 +26,13 @@ def run_of(size: int, window: int, rate: float, seconds: float) -> Run:
         rate: The messages per second to expect.
         seconds: That it is to take.
     """
-    repeat = round(seconds * rate / (2 * window))
-    return Run(size, window, min(max(repeat, _LEAST), _MOST))
-
-
-def command(run: Run) -> list[str]:
-    """Returns the command line of one run."""
+    windows = min(max(round(seconds * rate / (2 * window)), _LEAST), _MOST)
     flags = {
         "-thread_level": "multiple",
         "-datatype": "char",
-        "-count": str(run.bytes),
-        "-window_size": str(run.window),
-        "-repeat": str(run.repeat),
+        "-count": str(size),
+        "-window_size": str(window),
+        "-repeat": str(windows),
         "-warmup": str(_WARM_UP),
     }
     return ["IMB-MT", _BENCHMARK, *(word for pair in flags.items() for word in pair)]

@@ -23,7 +23,7 @@ _PROVIDERS = ("tcp", "psm2", "psm3", "verbs;ofi_rxm", "efa", "mlx")
 _SEGMENTS = ("32K", "64K", "128K", "256K", "512K", "1M")
 _NODE_SEGMENTS = _SEGMENTS[:-1]
 _NODE_WINDOWS = ("512K", "1M", "2M", "4M")
-_NODES_BELOW = ("2", "4", "8", "16", "32", "64")
+_NODES_BELOW, _BELOW = ("2", "4", "8", "16", "32", "64"), "32"
 _ORDERED = frozenset(
     (
         *("connections", "window", "segment", "node-segment", "node-window", "gather"),
@@ -90,7 +90,7 @@ def knobs(machine: Machine) -> list[Knob]:
         _knob("window", "HOROVOD_FT_TRANSFERS", ("1", "2", "4", "8", "16"), "4"),
         _knob("segment", "HOROVOD_FT_RING_SEGMENT_BYTES", _SEGMENTS, "256K"),
         _knob("gather", "HOROVOD_FT_GATHER_BYTES", ("0", "4K", "16K", "64K", "256K"), "16K"),
-        _knob("nodes-below", "HOROVOD_FT_NODES_BELOW", _trees(machine.members), "32"),
+        _knob("nodes-below", "HOROVOD_FT_NODES_BELOW", _trees(machine.members), _BELOW),
         _knob("yield", "HOROVOD_FT_YIELD_SECONDS", ("0", "0.00005", "0.0005", "0.005"), "0.00005"),
         _knob("nap", "HOROVOD_FT_NAP_SECONDS", ("0.0001", "0.0003", "0.001", "0.003"), "0.001"),
         _knob("binding", "HOROVOD_FT_BIND_TO", BIND_TO, asked_binding(machine.environ)),
@@ -127,7 +127,7 @@ def _knob(name: str, variable: str, values: Sequence[str], default: str) -> Knob
 
 def _trees(members: int) -> list[str]:
     """Returns the widths of trees of so many nodes that differ, and the default."""
-    return [width for width in _NODES_BELOW if width == "32" or int(width) < members - 1]
+    return [width for width in _NODES_BELOW if width == _BELOW or int(width) < members - 1]
 
 
 def _first(default: str, others: Sequence[str]) -> tuple[str, ...]:

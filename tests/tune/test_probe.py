@@ -62,14 +62,14 @@ def test_table_lines_and_picture() -> None:
 def test_the_referees_agreement() -> None:
     made = found()
     [line] = probe_output.agreement(PLAN, made)
-    assert "2.00 to 2.00 times its; in 2 of 4 cells one side wins every round with both" in line
-    assert line.endswith("in 2 of these the same")
+    assert "2.00 to 2.00 times its; both have a winner of every round in 2 of 4 cells" in line
+    assert line.endswith("the same one in 2")
     made.rates[Cell(REFEREE, ENDPOINTS, 2, 8)] = [1.0, 1.0, 1.0]
     [line] = probe_output.agreement(PLAN, made)
-    assert "in 2 of 4 cells" in line and line.endswith("in 1 of these the same")
+    assert "in 2 of 4 cells" in line and line.endswith("the same one in 1")
     made.rates[Cell(REFEREE, ENDPOINTS, 2, 8)] = [1.0, 1.0, 2000.0]  # it has no winner
     [line] = probe_output.agreement(PLAN, made)
-    assert "in 1 of 4 cells" in line and line.endswith("in 1 of these the same")
+    assert "in 1 of 4 cells" in line and line.endswith("the same one in 1")
     assert probe_output.agreement(Plan((), "shm", [8], [1], 1, 0.1), made) == []
 
 
@@ -97,13 +97,16 @@ def test_imb_mts_table_is_read() -> None:
 
 def test_imb_mt_takes_as_long_as_the_probe_with_every_size() -> None:
     """Small messages once had the repetitions of large ones: 8 ms, of which chance was most."""
-    small = referee.run_of(8, 64, 1e6, seconds=0.5)
-    assert small == referee.Run(8, 64, round(0.5 * 1e6 / (2 * 64)))
-    assert referee.run_of(4 << 20, 4, 8.0, seconds=0.5) == referee.Run(4 << 20, 4, 2)  # the least
-    words = referee.command(small)
-    assert words[:2] == ["IMB-MT", "BiBandMT"]
-    assert words[words.index("-count") + 1] == "8"
-    assert words[words.index("-window_size") + 1] == "64"
+
+    def flags(size: int, window: int, rate: float) -> dict[str, str]:
+        program, benchmark, *words = referee.command(size, window, rate, seconds=0.5)
+        assert (program, benchmark) == ("IMB-MT", "BiBandMT")
+        return dict(zip(words[::2], words[1::2], strict=True))
+
+    small = flags(8, 64, 1e6)
+    assert (small["-count"], small["-window_size"]) == ("8", "64")
+    assert small["-repeat"] == str(round(0.5 * 1e6 / (2 * 64)))
+    assert flags(4 << 20, 4, 8.0)["-repeat"] == "2"  # at the least
 
 
 def test_a_slow_first_window_does_not_shorten_a_measurement() -> None:

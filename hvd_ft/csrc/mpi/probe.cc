@@ -5,6 +5,7 @@
 
 #include "base/doorbell.h"
 #include "mpi/backoff.h"
+#include "mpi/nap.h"
 
 namespace hvdft {
 
@@ -16,10 +17,9 @@ char mark(int member, uint64_t thread, uint64_t message) {
   return static_cast<char>(1 + 97 * static_cast<uint64_t>(member) + 13 * thread + message);
 }
 
-constexpr uint64_t kYieldNs = 50000;
-
 // MPI may still hold messages that are complete here, and only calls on their endpoint send them.
-// So as long as the other member may lack one, nobody waits without such calls.
+// So as long as the other member may lack one, nobody waits without such calls. There is no limit
+// here, as MPI's blocking calls have none: the launcher ends a probe that takes too long.
 template <typename Condition>
 void poke_until(Endpoint* endpoint, Condition condition) {
   for (Backoff backoff(UINT64_MAX, kYieldNs); !condition(); backoff.pause()) {

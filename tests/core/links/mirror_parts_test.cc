@@ -13,6 +13,7 @@
 #include "../fresh_directory.h"
 #include "hvd_ft_checkpoints.h"
 #include "mpi/leader_part.h"
+#include "on_wires.h"
 
 using namespace hvdft;
 
@@ -28,15 +29,9 @@ std::vector<char*> rooms;  // of receives, by the transfer's request
 
 }  // namespace
 
-namespace hvdft {
+const int members_on_wires = kNodes;
 
-Endpoint::Endpoint(int communicator, int thread_id)
-    : communicator_(communicator),
-      thread_id_(thread_id),
-      member_(communicator),
-      members_(kNodes),
-      counts_(kNodes) {}
-Endpoint::~Endpoint() = default;
+namespace hvdft {
 
 Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
   wires[{member_, to}].emplace_back(static_cast<const char*>(data), bytes);

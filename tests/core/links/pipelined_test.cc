@@ -13,6 +13,7 @@
 
 #include "../check.h"
 #include "hvd_ft.h"
+#include "on_wires.h"
 
 using namespace hvdft;
 
@@ -64,15 +65,9 @@ std::map<int, uint64_t> awaited, most_awaited;
 
 }  // namespace
 
-namespace hvdft {
+const int members_on_wires = kMembers;
 
-Endpoint::Endpoint(int communicator, int thread_id)
-    : communicator_(communicator),
-      thread_id_(thread_id),
-      member_(communicator),
-      members_(kMembers),
-      counts_(kMembers) {}
-Endpoint::~Endpoint() = default;
+namespace hvdft {
 
 Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
   CHECK(to == (member_ + 1) % kMembers);

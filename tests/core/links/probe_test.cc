@@ -15,6 +15,7 @@
 
 #include "../check.h"
 #include "base/doorbell.h"
+#include "on_wires.h"
 
 using namespace hvdft;
 
@@ -57,11 +58,9 @@ bool take(std::deque<Message>& wire, int tag, std::string* data) {
 
 }  // namespace
 
-namespace hvdft {
+const int members_on_wires = 2;
 
-Endpoint::Endpoint(int communicator, int thread_id)
-    : communicator_(communicator), thread_id_(thread_id), member_(communicator), members_(2) {}
-Endpoint::~Endpoint() = default;
+namespace hvdft {
 
 void Endpoint::poke() {
   std::lock_guard lock(mutex);
