@@ -163,16 +163,22 @@ class _Run:
         loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         self.display = display
         self.watch = watch
-        self.lifelines = LifeLines(
-            loop, listens_at(job), settings.lease_seconds, None if one_host else settings.ports
-        )
-        self.leader = None if one_host else lead(loop, job, settings, signals)
-        self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
-        self.hosts = self.members.host_watch()
+        with contextlib.ExitStack() as undo:  # what was begun, if the rest cannot be
+            self.lifelines = LifeLines(
+                loop, listens_at(job), settings.lease_seconds, None if one_host else settings.ports
+            )
+            undo.callback(self.lifelines.close)
+            self.leader = None if one_host else lead(loop, job, settings, signals)
+            if self.leader:
+                undo.callback(self.leader.end, resumable=job.resume)
+            self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
+            undo.callback(self.members.close)
+            self.hosts = self.members.host_watch()
+            self.output = MpirunOutput(loop, display if display and display.takes_output else None)
+            undo.pop_all()
         self.policy = GenerationPolicy(settings)
         self.shared_dir = settings.shared_dir
         self.start_limit = settings.adoption_timeout_seconds / STARTS_IN_ADOPTION
-        self.output = MpirunOutput(loop, display if display and display.takes_output else None)
         self.mpirun = Mpirun(loop, self.output)
         self.asked_end = AskedEnd(
             loop, signals, self.lifelines, job.size, settings, mpirun=self.mpirun

@@ -1,6 +1,7 @@
 """The launcher with a shell script in the place of mpirun. `$PPID` there is the launcher."""
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import Host
+from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
 from hvd_ft.launcher import run as launcher
 from hvd_ft.launcher.run import Job, launch
@@ -211,3 +214,32 @@ def test_the_command_is_found_by_the_jobs_path(mpirun: FakeMpirun, tmp_path: Pat
     program.chmod(0o700)
     mpirun("exit 0")
     assert launch(Job(1, ["only-there"])) == 0
+
+
+def test_a_job_that_cannot_begin_leaves_nothing_behind(
+    mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listened = []
+
+    class Watched(LifeLines):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            listened.append(int(self.address.split(":")[1]))
+
+    def refuse(*_: object) -> None:
+        raise OSError(24, os.strerror(24))
+
+    mpirun("true")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(shared))
+    monkeypatch.setattr(launcher, "LifeLines", Watched)
+    monkeypatch.setattr(launcher, "MpirunOutput", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    job = Job(2, JOB_COMMAND, machine_file="m", hosts=[Host("n0", 1), Host("n1", 1)])
+    with pytest.raises(OSError, match="Too many"):
+        launch(job)
+    assert not list(shared.iterdir()), "another hvdft run would wait for this one's lease"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", listened[0]))
+    assert len(os.listdir("/proc/self/fd")) == before
