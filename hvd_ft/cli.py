@@ -22,7 +22,7 @@ from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import parse_hosts
 from hvd_ft.launcher.command import add_run
-from hvd_ft.system.say import say
+from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
 from hvd_ft.tune.probe_command import add_probe
 from hvd_ft.tune.tune_command import add_tune
@@ -194,13 +194,13 @@ def _check(options: argparse.Namespace) -> int:
     if options.hosts is not None:
         from hvd_ft.check.hosts import describe_order
 
-        print(f"hosts: {describe_order(options.hosts)}", flush=True)
-    wrong = check_installation(lambda line: print(line, flush=True))
+        answer(f"hosts: {describe_order(options.hosts)}")
+    wrong = check_installation(answer)
     for line in wrong:
         say(line)
     if wrong:
         return EXIT_BAD_INPUT
-    print("everything is there")
+    answer("everything is there")
     return 0
 
 
@@ -221,7 +221,7 @@ def _patch(options: argparse.Namespace) -> int:
     else:
         count = package.apply() if options.action == "apply" else package.revert()
         changed = f" ({count} files changed)" if count else " (nothing to do)"
-    print(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
+    answer(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
     return 0
 
 
@@ -258,7 +258,7 @@ def _clean(options: argparse.Namespace) -> int:
     if options.hosts is not None:
         return clean.clean_hosts(options.job, parse_hosts(options.hosts, 0))
     removed = clean.clean(options.job)
-    print(f"{socket.gethostname()}: removed {', '.join(removed) or 'nothing'}")
+    answer(f"{socket.gethostname()}: removed {', '.join(removed) or 'nothing'}")
     return 0
 
 

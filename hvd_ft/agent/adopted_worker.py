@@ -38,6 +38,7 @@ class HasEnded:
         noted: whether the arena knows that it was started.
         status: as from wait(2).
         time_ns: when, CLOCK_MONOTONIC; None: it is not known.
+        why: what the shim knows besides; "" if nothing.
     """
 
     incarnation: int
@@ -45,6 +46,7 @@ class HasEnded:
     noted: bool
     status: int
     time_ns: int | None
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,4 @@ def reattach_verdict(
     if incarnation == arena.incarnation and reaped and arena.state is State.RESTARTING:
         return ToStart(incarnation + 1)
     status, time_ns = found.end
-    return HasEnded(incarnation, pid, noted, status, time_ns)
+    return HasEnded(incarnation, pid, noted, status, time_ns, found.why)

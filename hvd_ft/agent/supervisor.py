@@ -22,7 +22,7 @@ supervisor_loop.py waits for the events and carries out the actions in order.
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvd_ft.agent.actions import (
     Action,
@@ -53,7 +53,7 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What the arena says about the worker.
+    """What the arena says about the worker, and the shim about its end.
 
     Attributes:
         step: of its training loop.
@@ -61,6 +61,7 @@ class WorkerFacts:
         contributed: ops that its rank has taken part in, in this or an earlier incarnation.
         orderly: whether it announced that it ends by itself.
         last_words: the message of its uncaught exception, or "".
+        why: for what it was killed, if the shim knows; else "".
     """
 
     step: int = 0
@@ -68,6 +69,7 @@ class WorkerFacts:
     contributed: int = 0
     orderly: bool = False
     last_words: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class Supervisor:
             actions.append(NoteStarted(verdict.incarnation, verdict.pid))
         if isinstance(verdict, HasEnded):
             time_ns = verdict.time_ns or int(now * _NS)
-            return actions + self.worker_ended(verdict.status, time_ns, facts, now)
+            ended = replace(facts, why=verdict.why)
+            return actions + self.worker_ended(verdict.status, time_ns, ended, now)
         self.pid = verdict.pid
         actions.append(WatchWorker())
         if not verdict.begun:
@@ -230,7 +233,7 @@ class Supervisor:
         Args:
             status: as from wait(2).
             time_ns: when it died, CLOCK_MONOTONIC.
-            facts: what the arena tells of it.
+            facts: what is known of it.
             now: the time.
         """
         self.pid = None
@@ -253,8 +256,9 @@ class Supervisor:
             return [*actions, StopJob(verdict.exit_code, verdict.message)]
         died = f"{self._stuck}; killed" if self._stuck else f"died ({describe(status)})"
         self.incarnation += 1
+        why = f", {facts.why}" if facts.why else ""
         text = (
-            f"rank {self._rank} {died} at step {end.step}; "
+            f"rank {self._rank} {died} at step {end.step}{why}; "
             f"restarting as incarnation {self.incarnation}"
         )
         return [*actions, *self._start(), Say(text)]
@@ -266,7 +270,7 @@ class Supervisor:
         return [StartWorker(self.incarnation, spare=self.incarnation > 0), WatchWorker()]
 
     def _end(self, status: int, facts: WorkerFacts) -> End:
-        words = str(self._stuck) if self._stuck else facts.last_words
+        words = str(self._stuck) if self._stuck else facts.why or facts.last_words
         return End(
             status=status,
             incarnation=self.incarnation,

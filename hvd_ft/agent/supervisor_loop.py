@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvd_ft import native
 from hvd_ft.agent import actions as do
@@ -313,8 +313,9 @@ class SupervisorLoop:
             actions = supervisor.worker_refused(report.error)
         else:
             self.read_events()  # it may have attached just before
+            facts = replace(self._facts(), why=report.why)
             actions = supervisor.worker_ended(
-                report.status, report.time_ns, self._facts(), self._loop.now()
+                report.status, report.time_ns, facts, self._loop.now()
             )
         self._carry_out(actions)
 

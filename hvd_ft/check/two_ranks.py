@@ -65,7 +65,8 @@ def _show(*outputs: str | bytes | None) -> None:
         # After a timeout they are bytes, whatever was asked for.
         text = output.decode(errors="replace") if isinstance(output, bytes) else output
         if text:
-            print(text.rstrip("\n"), file=sys.stderr, flush=True)
+            sys.stderr.write(text.rstrip("\n") + "\n")
+            sys.stderr.flush()
 
 
 def main() -> int:

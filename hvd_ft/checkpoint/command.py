@@ -11,7 +11,7 @@ from rich.table import Table
 from hvd_ft.checkpoint.catalogue import Checkpoint, damage, find
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.command_line import AddCommand
-from hvd_ft.system.say import say
+from hvd_ft.system.say import answer, say
 
 EXIT_NOT_WHOLE = 2
 _MIB = 1 << 20
@@ -99,14 +99,14 @@ def _verify(options: argparse.Namespace) -> int:
     wrong = 0
     for each in found:
         if each.incomplete and len(found) > 1:
-            print(f"{each.name}: incomplete, not looked at")
+            answer(f"{each.name}: incomplete, not looked at")
             continue
         problems = [each.refused] if each.manifest is None else _problems(each)
         for problem in problems:
             say(f"{each.path}: {problem}; delete it, or go on from another one")
         wrong += bool(problems)
         if not problems and each.manifest:
-            print(f"{each.name}: {len(each.manifest.files)} files as they were written")
+            answer(f"{each.name}: {len(each.manifest.files)} files as they were written")
     if not found:
         say(f"{options.directory} has no checkpoint")
     return EXIT_NOT_WHOLE if wrong or not found else 0
@@ -126,7 +126,7 @@ def _export(options: argparse.Namespace) -> int:
             f"{chosen.path} cannot be exported: {problems[0]}; give another checkpoint by its path"
         )
     count = export(chosen, options.output, options.rank, options.loop)
-    print(f"{options.output}: {count} variables of {chosen.name}")
+    answer(f"{options.output}: {count} variables of {chosen.name}")
     return 0
 
 

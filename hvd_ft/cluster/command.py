@@ -12,6 +12,7 @@ from hvd_ft.cluster.faults import DIRECTIONS
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.command_line import AddCommand, whole
+from hvd_ft.system.say import answer
 
 _EXAMPLES = """Example: hvdft cluster up -n 3 --rate 1gbit
   hvdft cluster run -- mpirun -np 8 -hosts n0,n1,n2 hostname
@@ -119,7 +120,7 @@ def _up(options: argparse.Namespace) -> int:
 
     plan = Plan(options.name, options.nodes, options.rate, options.delay)
     up(plan)
-    print(f"cluster {plan.name} is up: {', '.join(plan.nodes)}; {plan.links}")
+    answer(f"cluster {plan.name} is up: {', '.join(plan.nodes)}; {plan.links}")
     return 0
 
 
@@ -173,7 +174,7 @@ def _hosts(options: argparse.Namespace) -> int:
             "start it with more (hvdft cluster up -n)"
         )
     if options.machine_file is None:
-        print(host_list(hosts))
+        answer(host_list(hosts))
         return 0
     try:
         Path(options.machine_file).write_text(machine_file(hosts))
@@ -189,8 +190,8 @@ def _status(options: argparse.Namespace) -> int:
 
     home = ClusterDir(options.name)
     plan = home.plan()
-    print(f"cluster {plan.name}: {plan.links}")
+    answer(f"cluster {plan.name}: {plan.links}")
     for node, address in plan.addresses.items():
         is_dead = process_behind(home.exec_socket(node)) is None
-        print(f"{node}  {address}  {'dead' if is_dead else 'up'}")
+        answer(f"{node}  {address}  {'dead' if is_dead else 'up'}")
     return 0

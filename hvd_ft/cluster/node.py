@@ -20,6 +20,7 @@ from hvd_ft.cluster.tools import run
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.child import default_signals
 from hvd_ft.system.handoff import receive_order
+from hvd_ft.system.say import answer
 
 READY = "ready"
 _ORDER_TIMEOUT_SECONDS = 2.0
@@ -46,9 +47,9 @@ def main() -> None:
         _become_host(home, node)
         listener = listen(home.exec_socket(node))
     except (HvdFtError, OSError) as error:
-        print(f"node {node}: {error}", flush=True)
+        answer(f"node {node}: {error}")
         sys.exit(1)
-    print(READY, flush=True)
+    answer(READY)
     os.dup2(2, 1)
     _Init(listener).serve()
 

@@ -108,7 +108,7 @@ def main() -> int:
         # sshd does not notice a signal to its client either.
         return enter(home.exec_socket(node), command, environment, user.pw_dir, forward=False)
     except HvdFtError as error:
-        print(f"ssh: {error}", file=sys.stderr)
+        sys.stderr.write(f"ssh: {error}\n")
         return FAILED
 
 

@@ -14,6 +14,7 @@ from hvd_ft.cluster.node import READY, listen
 from hvd_ft.cluster.plan import DEVICE, Plan, shaping
 from hvd_ft.cluster.tools import UNSHARE, batch, python
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.say import answer
 
 
 def main() -> None:
@@ -24,9 +25,9 @@ def main() -> None:
     try:
         nodes = _build(home, home.plan(), lock)
     except HvdFtError as error:
-        print(error, flush=True)
+        answer(error)
         sys.exit(1)
-    print(READY, flush=True)  # fails if the starter has died: then the cluster ends
+    answer(READY)  # fails if the starter has died: then the cluster ends
     os.dup2(2, 1)
     for node in nodes:
         node.wait()

@@ -230,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         say(error)
         return 1
     except KeyboardInterrupt:
-        print("\nhvdft: interrupted; run it again to continue", file=sys.stderr)
+        say("interrupted; run it again to continue")
         return 130
     return 0
 

@@ -31,4 +31,5 @@ class Progress:
 
     def _print(self, text: str, clear: str, end: str) -> None:
         self._last_line = time.monotonic()
-        print(f"{clear}{self._last_line - self._start:5.0f} s  {text}", end=end, flush=True)
+        sys.stdout.write(f"{clear}{self._last_line - self._start:5.0f} s  {text}{end}")
+        sys.stdout.flush()

@@ -5,6 +5,7 @@ reports the cause in one line instead; Hydra's lines are kept for when it cannot
 """
 
 import os
+import re
 import select
 import subprocess
 from collections import deque
@@ -13,6 +14,8 @@ from typing import Protocol
 from hvd_ft.system.event_loop import EventLoop, Watch
 
 _HYDRA = (b"[mpiexec@", b"[proxy:")
+# A line of Hydra's that begins in the middle of another one, as of a progress bar's.
+_HYDRA_INSIDE = re.compile(rb"\[(?:mpiexec|proxy:\d+:\d+)@[\w.-]+\] ")
 _RULE = b"=" * 83
 _BANNER = b"=   BAD TERMINATION"
 _LINES_KEPT = 30
@@ -50,7 +53,7 @@ class HydraFilter:
         *lines, rest = (self._held + data).split(b"\n")
         self._held = b""
         for line in lines:
-            shown += line + b"\n" if self._inside else self._line(line)
+            shown += self._end_of_line(line) if self._inside else self._line(line)
             self._inside = False
         if self._inside:
             return shown + rest
@@ -85,7 +88,15 @@ class HydraFilter:
         if bare.startswith(_HYDRA):
             self._keep(bare)
             return shown
-        return shown + line + b"\n"
+        return shown + self._end_of_line(line)
+
+    def _end_of_line(self, line: bytes) -> bytes:
+        """The rest of a line; what Hydra has written into it has taken its end along."""
+        found = _HYDRA_INSIDE.search(line)
+        if found is None:
+            return line + b"\n"
+        self._keep(line[found.start() :].rstrip(b"\r"))
+        return line[: found.start()]
 
     def _take_before(self) -> bytes:
         before, self._before = self._before, b""

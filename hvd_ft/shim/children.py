@@ -25,6 +25,7 @@ from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.spares.taken_spare import TakenSpare
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
+from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.stop_signals import END_SIGNAL, HELD_SIGNALS
 
@@ -54,6 +55,7 @@ class Children:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._end_seconds: dict[str, float] = {}  # of those that end by END_SIGNAL
         self._taken: TakenSpare | None = None  # the worker's connection, if it was a spare
+        self._oom: OomWatch | None = None  # of the worker
         self.worker: FoundWorker | None = None
 
     @property
@@ -91,6 +93,11 @@ class Children:
         elif name in self._children:
             self._children[name].send_signal(number)
 
+    def look_at_memory(self) -> None:
+        """Notes how often the kernel has killed for lack of memory where the worker runs."""
+        if self._oom is not None:
+            self._oom.look()
+
     def found(self) -> Reattached:
         """Returns the first report to a new agent."""
         if self.worker is not None and self._taken is not None:
@@ -119,8 +126,12 @@ class Children:
             assert self.worker is not None
             if isinstance(report, Started):
                 self.worker.pid = report.pid
+                self._oom = OomWatch(report.pid, time.monotonic())
             elif isinstance(report, Exited):
-                self.worker.end = (report.status, report.time_ns)
+                if report.status == signal.SIGKILL and self._oom is not None:
+                    report.why = self._oom.verdict()
+                self.worker.end, self.worker.why = (report.status, report.time_ns), report.why
+                self._oom = None
         self._tell(report)
 
     def _start(self, order: Start) -> None:

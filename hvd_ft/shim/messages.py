@@ -166,12 +166,16 @@ class Refused(_Report):
 
 
 class Exited(_Report):
-    """A process has ended, with a status as in wait(2)."""
+    """A process has ended, with a status as in wait(2).
+
+    `why` is what is known besides, of a worker; "" if nothing.
+    """
 
     name: str
     pid: int
     status: int
     time_ns: int
+    why: str = ""
 
 
 class Unkillable(_Report):
@@ -211,13 +215,14 @@ class FoundWorker(msgspec.Struct):
         incarnation: its.
         pid: its; 0: it could not be started.
         begun: whether it was ordered to begin, for which a spare waits. end: status as in wait(2),
-            and time (CLOCK_MONOTONIC, ns); None if it is alive.
+            and time (CLOCK_MONOTONIC, ns); None if it is alive. why: as in `Exited`.
     """
 
     incarnation: int
     pid: int = 0
     begun: bool = True
     end: tuple[int, int] | None = None
+    why: str = ""
 
 
 class Takeover(msgspec.Struct):

@@ -233,6 +233,7 @@ class _Shim:
         if self._beats:
             self._beats.heard(self._loop.now())
             self._look.set(self._beats.look_at)
+        self._children.look_at_memory()
         self._report(messages.BeatHeard())
 
     def _attend(self, order: messages.Attend) -> None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-_ROOT = "/sys/fs/cgroup"
+ROOTS = {2: "/sys/fs/cgroup", 1: "/sys/fs/cgroup/memory"}  # by the version
 _NO_LIMIT = 1 << 60  # what version 1 says without a limit is above
 # Limit, use, and the part of the use that is only a cache of files, by the version.
 _FILES = {
@@ -38,21 +38,25 @@ def memory_left(read: Read = read_text) -> int | None:
     """
     left = [
         room
-        for version, directory in _groups(read("/proc/self/cgroup") or "")
+        for version, directory in groups(read("/proc/self/cgroup") or "")
         if (room := _room(read, version, directory)) is not None
     ]
     return min(left, default=None)
 
 
-def _groups(text: str) -> Iterator[tuple[int, str]]:
-    """The version and directory of each group that this process is in, the innermost first."""
+def groups(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the version and directory of each group that a process is in, the innermost first.
+
+    Args:
+        text: of its /proc/PID/cgroup.
+    """
     for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if number == "0" and not controllers:
-            version, root = 2, _ROOT
+            version, root = 2, ROOTS[2]
         elif "memory" in controllers.split(","):
-            version, root = 1, f"{_ROOT}/memory"
+            version, root = 1, ROOTS[1]
         else:
             continue
         # A name such as /../x is that of a group outside of what can be seen here.
@@ -61,19 +65,29 @@ def _groups(text: str) -> Iterator[tuple[int, str]]:
             yield version, "/".join([root, *parts[:depth]])
 
 
-def _room(read: Read, version: int, directory: str) -> int | None:
-    limit_file, used_file, cache = _FILES[version]
+def limit(read: Read, version: int, directory: str) -> int | None:
+    """Returns a group's own limit of memory in bytes; None if it has none."""
     with contextlib.suppress(ValueError):  # "max"
-        limit = int(read(f"{directory}/{limit_file}") or "max")
-        used = int(read(f"{directory}/{used_file}") or "max")
-        if limit < _NO_LIMIT:
-            return max(limit - max(used - _stat(read, directory, cache), 0), 0)
+        found = int(read(f"{directory}/{_FILES[version][0]}") or "max")
+        return found if found < _NO_LIMIT else None
     return None
 
 
-def _stat(read: Read, directory: str, name: str) -> int:
-    for line in (read(f"{directory}/memory.stat") or "").splitlines():
+def number_in(text: str | None, name: str) -> int | None:
+    """Returns the number behind a name in a file of lines of a name and a number; None: none."""
+    for line in (text or "").splitlines():
         key, _, value = line.partition(" ")
-        if key == name:
+        if key == name and value.isdecimal():
             return int(value)
-    return 0
+    return None
+
+
+def _room(read: Read, version: int, directory: str) -> int | None:
+    most = limit(read, version, directory)
+    _, used_file, cache = _FILES[version]
+    if most is not None:
+        with contextlib.suppress(ValueError):
+            used = int(read(f"{directory}/{used_file}") or "")
+            cached = number_in(read(f"{directory}/memory.stat"), cache) or 0
+            return max(most - max(used - cached, 0), 0)
+    return None

@@ -5,6 +5,7 @@ import time
 
 import horovod.tensorflow as hvd
 
+from hvd_ft.system.say import answer
 from hvd_ft.worker.epoch_timing import EpochClock, check_csv, describe, write_csv
 
 
@@ -36,6 +37,6 @@ class RankClock(EpochClock):
         """A boundary has been passed after `step` steps."""
         lap = self.lap(step, time.time())
         if hvd.rank() == 0:
-            print(describe(lap), flush=True)
+            answer(describe(lap))
         if self._csv is not None:
             write_csv(self._csv, self.laps)

@@ -14,6 +14,7 @@ import numpy as np
 
 from hvd_ft.native import mpi
 from hvd_ft.ring import mpi_facts
+from hvd_ft.system.say import answer
 
 MOST_WINDOWS = 1 << 20
 PILOT = 0.1  # of the time of a measurement: windows that take less say nothing
@@ -80,7 +81,7 @@ def main() -> None:
 
     def tell(line: dict[str, Any]) -> None:
         if comm.rank == 0:
-            print(json.dumps(line), flush=True)
+            answer(json.dumps(line))
 
     tell({**asdict(facts), "providers": mpi_facts.providers(), "why": why})
     if why:

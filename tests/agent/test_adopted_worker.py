@@ -47,6 +47,12 @@ def found(
             arena(State.STARTING, 0, 0),
             HasEnded(0, 7, False, 256, 44),
         ),
+        # The shim knows why.
+        (
+            FoundWorker(1, 7, True, (KILLED, 44), "lack of memory"),
+            arena(State.RUNNING, 1, 7),
+            HasEnded(1, 7, True, KILLED, 44, "lack of memory"),
+        ),
         # Its death is noted, the next one not started.
         (found(1, 7, end=(KILLED, 44)), arena(State.RESTARTING, 1, 0), ToStart(2)),
         # The agent died before it started any.

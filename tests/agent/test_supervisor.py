@@ -1,6 +1,7 @@
 """The supervisor's table, row by row: events in, actions out; no process, no clock."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -81,6 +82,26 @@ def test_a_worker_that_dies_is_restarted() -> None:
     ]
     assert machine.deadline == NOW + 60
     assert not machine.watched
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_who_is_killed_for_lack_of_memory_is_said_to_be(taken_over: bool) -> None:
+    why = "killed for lack of memory: 3.9 GiB used of 4.0 GiB; give it more"
+    machine = Supervisor(RANK, SETTINGS) if taken_over else running()
+    for time in range(SETTINGS.max_failures + 1):
+        if taken_over:
+            verdict = HasEnded(time, PID, True, KILLED, NOW_NS, why)
+            past = Past(time, [NOW_NS] * time)
+            said = Supervisor(RANK, SETTINGS).take_over(past, verdict, AT_7, NOW)[-1]
+        else:
+            said = machine.worker_ended(KILLED, NOW_NS, replace(AT_7, why=why), NOW)[-1]
+            machine.worker_started(PID, spare=False)
+            machine.worker_attached(time + 1)
+        if time < SETTINGS.max_failures:
+            text = "rank 3 died (signal 9, SIGKILL) at step 7, {}; restarting as incarnation {}"
+            assert said == Say(text.format(why, time + 1))
+    assert isinstance(said, StopJob)
+    assert f"at step 7: {why} (signal 9, SIGKILL)" in said.message
 
 
 def test_a_spare_begins_when_everybody_knows_of_it() -> None:

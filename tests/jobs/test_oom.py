@@ -62,25 +62,31 @@ def memory_group() -> Iterator[MemoryGroup]:
     pytest.skip("no memory control group can be made here (it takes root and a writable cgroup)")
 
 
-def train(run_hvdft: RunHvdft, report: Path, env: dict[str, str]) -> list[list[str]]:
-    """Runs the script on two ranks; returns rank, incarnation and digest of each."""
+def train(
+    run_hvdft: RunHvdft, report: Path, env: dict[str, str]
+) -> tuple[list[list[str]], list[str]]:
+    """Runs the script on two ranks; returns rank, incarnation and digest of each, and all lines."""
     flags = ["-np", "2", "--report", str(report)]
     ended = run_hvdft(["run", *flags, sys.executable, SCRIPT], env=env)
     assert ended.code == 0, ended.err
-    return sorted(line.split()[1:] for line in ended.out.splitlines() if "RESULT" in line)
+    results = sorted(line.split()[1:] for line in ended.out.splitlines() if "RESULT" in line)
+    return results, ended.err.splitlines()
 
 
 def test_a_worker_that_the_oom_killer_takes_comes_back(
     run_hvdft: RunHvdft, memory_group: MemoryGroup, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.jsonl"
-    expected = train(run_hvdft, report, {})
+    expected, _ = train(run_hvdft, report, {})
     digest = expected[0][2]
     assert expected == [["0", "0", digest], ["1", "0", digest]]
     assert memory_group.kills() == 0
 
-    found = train(run_hvdft, report, {"GROUP": str(memory_group.path)})
+    found, said = train(run_hvdft, report, {"GROUP": str(memory_group.path)})
     assert memory_group.kills() == 1
     failed = [e for e in read_report(report).events if e.type is EventType.FAILED]
     assert [(e.rank, os.waitstatus_to_exitcode(e.detail)) for e in failed] == [(1, -signal.SIGKILL)]
     assert found == [["0", "0", digest], ["1", "1", digest]]
+    (died,) = [line for line in said if line.startswith("hvdft: rank 1 died ")]
+    limit = f"{LIMIT >> 20}.0 MiB"
+    assert re.search(rf"killed for lack of memory: {limit} used of {limit} of the .*; give ", died)

@@ -53,6 +53,16 @@ def test_what_is_no_line_of_hydras_is_shown_at_once() -> None:
     assert taken.feed(b"===\nnext") == b"===\nnext"
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_hydras_line_in_the_middle_of_another_one_is_taken_out(together: bool) -> None:
+    proxy = b"[proxy:0:1@n1.cluster] HYD_pmip: closed\n"
+    writes = [b" 50%|##   ", HYDRA, b"\r 60%|###", proxy, b"\nend\n"]
+    taken = HydraFilter()
+    shown = b"".join(map(taken.feed, [b"".join(writes)] if together else writes))
+    assert shown + taken.rest() == b" 50%|##   \r 60%|###\nend\n"
+    assert list(taken.kept) == [line.decode().rstrip("\n") for line in (HYDRA, proxy)]
+
+
 def test_a_reader_who_does_not_read_holds_up_nobody_and_loses_nothing() -> None:
     script = "printf '%0999d\\n' 7; echo bad >&2"
     count = 80  # more than a pipe holds

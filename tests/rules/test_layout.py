@@ -118,6 +118,14 @@ def test_all_lines_have_one_prefix() -> None:
         assert not re.search(r"""["']hvd_ft: """, text), path
 
 
+def test_a_line_is_written_at_once() -> None:
+    """MPI's launcher merges the ranks' output: `print` may write the newline separately."""
+    for path in PYTHON:
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_print = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+            assert not is_print, f"{path}:{node.lineno} prints; use system/say.py"
+
+
 def test_one_folder_calls_c() -> None:
     assert importers("ctypes") == []
     assert importers("hvd_ft.native._abi") == ["hvd_ft/native/abi.py"]

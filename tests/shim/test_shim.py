@@ -15,7 +15,7 @@ import pytest
 from hvd_ft.job import directory as jobdir
 from hvd_ft.shim.children import CHECKPOINTS
 from hvd_ft.shim.client import ShimClient
-from hvd_ft.shim.messages import Exited, Refused, Report, Started
+from hvd_ft.shim.messages import BeatHeard, Exited, Refused, Report, Started
 from hvd_ft.shim.shim import WORKER
 from hvd_ft.system.stop_signals import ASK_SIGNAL, END_SIGNAL
 
@@ -151,6 +151,39 @@ def test_an_exit_is_reported_with_its_status(
     assert exited.pid == started.pid
     assert exited.status == status
     assert exited.time_ns >= started.time_ns
+
+
+@pytest.mark.parametrize(("number", "why"), [(9, "looked 2 times at {}"), (15, "")])
+def test_why_a_worker_was_killed_is_reported(
+    fifo: Fifo, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+) -> None:
+    class Watch:
+        def __init__(self, pid: int, _now: float) -> None:
+            self.pid, self.looks = pid, 0
+
+        def look(self) -> None:
+            self.looks += 1
+
+        def verdict(self) -> str:
+            return f"looked {self.looks} times at {self.pid}"
+
+    monkeypatch.setattr("hvd_ft.shim.children.OomWatch", Watch)
+    shim = ShimClient.fork()
+    try:
+        shim.beat(None)  # while there is none to look at
+        assert report(shim) == BeatHeard()
+        for _ in range(2):  # the next one is looked at anew
+            started = start(shim, "sh", "-c", f"read gate < {fifo.path}; kill -{number} $$")
+            assert isinstance(started, Started)
+            for _ in range(2):
+                shim.beat(None)
+                assert report(shim) == BeatHeard()
+            Path(fifo.path).write_text("go\n")
+            exited = report(shim)
+            assert isinstance(exited, Exited)
+            assert exited.why == why.format(started.pid)
+    finally:
+        shim.end(TIMEOUT_SECONDS)
 
 
 def test_a_command_that_is_not_there_is_refused(shim: ShimClient) -> None:
