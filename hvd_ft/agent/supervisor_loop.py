@@ -22,6 +22,7 @@ from hvd_ft.agent.stall_watch import StallWatch
 from hvd_ft.agent.supervisor import Past, Supervisor, WorkerFacts
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.drills import Drill, drill_environment
+from hvd_ft.job.worker_environment import incarnation_environment
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
 from hvd_ft.native.types import EventType, State
 from hvd_ft.shim import messages
@@ -182,7 +183,7 @@ class SupervisorLoop:
         training = self._training
         env = {
             **training.env,
-            "HOROVOD_FT_INCARNATION": str(action.incarnation),
+            **incarnation_environment(training.env, action.incarnation),
             **drill_environment(training.drills, self._rank, action.incarnation),
         }
         self._shim.start(WORKER, list(training.argv), env, os.getcwd(), spare=action.spare)

@@ -14,6 +14,9 @@ _LAUNCHER_PREFIXES = (
     "HOROVOD_FT_SHIM_STARTER",
 )
 
+_TIMELINE = "HOROVOD_TIMELINE"
+_STARTED_BY_SCRIPT = "DYNAMIC"  # Horovod's word for hvd.start_timeline()
+
 
 def check_command(command: Sequence[str]) -> None:
     """Checks that a worker's command can be started.
@@ -49,6 +52,24 @@ def _python_script(command: Sequence[str]) -> str | None:
         elif not word.startswith("-"):
             return word
     return None
+
+
+def incarnation_environment(environ: Mapping[str, str], incarnation: int) -> dict[str, str]:
+    """Returns what the environment of a worker has of its incarnation.
+
+    Horovod begins the file of its timeline anew, so each restarted process writes one of its own:
+    `timeline.1.json` beside `timeline.json`.
+
+    Args:
+        environ: of the worker, whatever its incarnation.
+        incarnation: its number.
+    """
+    own = {"HOROVOD_FT_INCARNATION": str(incarnation)}
+    timeline = environ.get(_TIMELINE, "")
+    if incarnation > 0 and timeline not in ("", _STARTED_BY_SCRIPT):
+        stem, extension = os.path.splitext(timeline)
+        own[_TIMELINE] = f"{stem}.{incarnation}{extension}"
+    return own
 
 
 def worker_environment(

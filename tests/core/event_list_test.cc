@@ -1,6 +1,7 @@
 // Where events go, and what of them is kept: what a node keeps does not depend on the number of the
 // job's ranks, and only rank 0's node, which writes the report, has all.
 #include <cstdio>
+#include <thread>
 
 #include "hvd_ft_checkpoints.h"
 #include "joined_nodes.h"
@@ -115,9 +116,40 @@ void who_wakes_for_the_report() {
   }
 }
 
+// One that is overwritten while it is read is lost; what is read is one event, whole.
+void an_event_is_read_whole_or_not_at_all() {
+  JoinedNodes job(1, kOfNode);
+  EventList list = job.node(0).events();
+  constexpr uint64_t kPushed = 20 * kEvents;
+  std::thread writer([&] {
+    for (uint64_t n = 0; n < kPushed; ++n) {
+      auto word = static_cast<uint32_t>(n);
+      list.push({n, HVDFT_EV_SNAPSHOT, word, word, 0, n});
+    }
+  });
+  uint64_t whole = 0, lost = 0;
+  for (uint64_t count = 0; count < kPushed;) {
+    count = job.node(0).header().event_count.load();
+    // The oldest ones, of which the first is overwritten next.
+    for (uint64_t n = count > kEvents ? count - kEvents : 0, i = 0; n < count && i < 8; ++n, ++i) {
+      hvdft_event event;
+      CHECK(list.read(n, &event, 1) == 1);
+      (event.type == HVDFT_EV_LOST ? lost : whole) += 1;
+      if (event.type == HVDFT_EV_LOST) continue;
+      auto word = static_cast<uint32_t>(n);
+      CHECK(event.time_ns == n && event.detail == n);
+      CHECK(event.rank == word && event.incarnation == word);
+    }
+  }
+  writer.join();
+  std::printf("%lu events read, %lu lost\n", whole, lost);
+  CHECK(whole > 0);
+}
+
 }  // namespace
 
 int main() {
+  an_event_is_read_whole_or_not_at_all();
   what_a_node_keeps_does_not_grow_with_the_job();
   those_for_all_go_to_all();
   the_report_does_not_overwrite_what_a_node_looks_back_to();

@@ -297,8 +297,8 @@ void memory_and_the_end(JoinedNodes& job) {
   job.node(kNodes - 1).stop(kSize - 1, 5, "enough");
   job.carry();
   for (int n = 0; n < kNodes; ++n) {
-    const NodeHeader& h = job.node(n).header();
-    CHECK(h.stop == 1 && h.stop_rank == kSize - 1 && h.stop_code == 5);
+    const StopText* why = job.node(n).stopped();
+    CHECK(why != nullptr && why->rank == kSize - 1 && why->code == 5);
   }
 }
 

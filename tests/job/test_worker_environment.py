@@ -7,7 +7,11 @@ import pytest
 from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
-from hvd_ft.job.worker_environment import check_command, worker_environment
+from hvd_ft.job.worker_environment import (
+    check_command,
+    incarnation_environment,
+    worker_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +52,20 @@ def test_the_workers_environment() -> None:
     assert env["HOROVOD_FT_LIBRARY"] == libraries.library_path()
     env = worker_environment({}, rank=4, nodes=Nodes((0, 2, 5)), job="j", directory="/d")
     assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("asked", "files"),
+    [
+        ("t.json", [None, "t.1.json", "t.2.json"]),
+        ("/logs.d/timeline", [None, "/logs.d/timeline.1", "/logs.d/timeline.2"]),
+        ("DYNAMIC", [None, None, None]),  # the script names the file
+        ("", [None, None, None]),
+    ],
+)
+def test_each_incarnation_writes_a_timeline_of_its_own(asked: str, files: list[str | None]) -> None:
+    for incarnation, file in enumerate(files):
+        own = incarnation_environment({"HOROVOD_TIMELINE": asked}, incarnation)
+        assert own.get("HOROVOD_TIMELINE") == file
+        assert own["HOROVOD_FT_INCARNATION"] == str(incarnation)
+    assert "HOROVOD_TIMELINE" not in incarnation_environment({}, 1)

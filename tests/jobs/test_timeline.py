@@ -26,7 +26,9 @@ def test_waits_and_replays_are_in_the_timeline(run_hvdft: RunHvdft, tmp_path: Pa
         env={"HOROVOD_TIMELINE": str(timeline)},
     )
     assert ended.code == 0, ended.err
-    told = timeline.read_text()  # of rank 0's second incarnation
+    first = timeline.read_text()
+    assert "FT_ALLREDUCE" in first and "FT_REPLAY" not in first
+    told = timeline.with_suffix(".1.json").read_text()  # of rank 0's second incarnation
     # The log had ops 0 to 5, one of which numbers the requests: in eager code they are alike.
     assert told.count("FT_REPLAY") == 5
     # Op 15 waits for rank 1. The next one may as well: it is not back before it has seen that the

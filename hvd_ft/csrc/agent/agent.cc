@@ -158,11 +158,11 @@ void hvdft_agent_last_words(hvdft_agent* agent, char* out, int capacity) {
 uint64_t hvdft_agent_event_count(hvdft_agent* agent) { return agent->event_count(); }
 
 int hvdft_agent_fatal_text(hvdft_agent* agent, char* out, int capacity, int* exit_code, int* rank) {
-  auto& h = agent->node().header();
-  if (h.stop.load(std::memory_order_acquire) == 0) return 0;
-  strncpy(out, h.stop_text, static_cast<size_t>(capacity) - 1);
+  const hvdft::StopText* why = agent->node().stopped();
+  if (why == nullptr) return 0;
+  strncpy(out, why->text, static_cast<size_t>(capacity) - 1);
   out[capacity - 1] = '\0';
-  *exit_code = h.stop_code;
-  *rank = static_cast<int>(h.stop_rank);
+  *exit_code = why->code;
+  *rank = static_cast<int>(why->rank);
   return 1;
 }

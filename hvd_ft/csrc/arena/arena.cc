@@ -189,6 +189,7 @@ std::unique_ptr<Node> Node::open(const std::string& dir, const char* job, Role r
   int fd = open_file(dir + "/node.arena", kNodeMagic, job, role != kObserver, &header);
   if (fd < 0) return nullptr;
   auto node = std::make_unique<Node>();
+  node->stopper_ = role == kWorker ? 0 : role == kLeader ? 2 : 1;
   node->dir_ = dir;
   node->fd_ = fd;
   node->file_ = header;
@@ -274,8 +275,7 @@ void Node::hear_event(const hvdft_event& event) const {
 
 void Node::put_divergence(uint64_t number, const hvdft_divergence& found) const {
   Divergence& slot = divergences()[number % kDivergences];
-  slot.published.store(0, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);
+  withdraw(slot.published);
   write_torn(reinterpret_cast<char*>(&slot.found), reinterpret_cast<const char*>(&found),
              sizeof found);
   slot.published.store(number + 1, std::memory_order_seq_cst);
@@ -291,13 +291,26 @@ int Node::read_divergence(uint64_t number, hvdft_divergence* out) const {
   return fail(HVDFT_EINVAL, "divergence %lu is not among the latest %lu", number, kDivergences);
 }
 
+const StopText* Node::stopped() const {
+  uint32_t place = header().stop.load(std::memory_order_acquire);
+  if (place == 0 || place > kStoppers * file_.size) return nullptr;
+  auto r = static_cast<int>((place - 1) / kStoppers);
+  return &this->rank(r).stops[(place - 1) % kStoppers];
+}
+
+// No claim goes before the text: it would die with its owner, and the job could not be stopped any
+// more. A process has several threads, but one place; once a text counts, none is written any more.
 void Node::stop(int rank, int code, const char* text) const {
   NodeHeader& h = header();
-  if (h.stop_claimed.exchange(1) == 0) {
-    h.stop_rank = static_cast<uint32_t>(rank);
-    h.stop_code = code;
-    strncpy(h.stop_text, text, sizeof h.stop_text - 1);
-    h.stop.store(1, std::memory_order_release);
+  std::lock_guard<std::mutex> guard(stopping_);
+  if (h.stop.load(std::memory_order_acquire) == 0) {
+    StopText& own = this->rank(rank).stops[stopper_];
+    own.rank = static_cast<uint32_t>(rank);
+    own.code = code;
+    strncpy(own.text, text, sizeof own.text - 1);
+    uint32_t none = 0;
+    h.stop.compare_exchange_strong(none, static_cast<uint32_t>(rank * kStoppers + stopper_ + 1),
+                                   std::memory_order_acq_rel);
   }
   notify(h.event_doorbell);
   notify_workers();

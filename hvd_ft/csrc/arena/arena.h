@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "arena/event_list.h"
@@ -36,7 +37,7 @@ class Node {
                     int first_local, int locals, uint64_t limit,
                     uint64_t window = kNodeWindowBytes);
 
-  enum Role { kObserver, kWorker, kAgent };
+  enum Role { kObserver, kWorker, kAgent, kLeader };
   // `job` may be nullptr for a viewer. On failure nullptr, and an error is set.
   static std::unique_ptr<Node> open(const std::string& dir, const char* job, Role role);
 
@@ -127,8 +128,9 @@ class Node {
   void put_divergence(uint64_t number, const hvdft_divergence& found) const;
   // HVDFT_EINVAL if it has been overwritten, or is not there yet.
   int read_divergence(uint64_t number, hvdft_divergence* out) const;
-  // Stops the job; the first message counts.
+  // Stops the job; the first message counts. One process a role does so for a rank.
   void stop(int rank, int code, const char* text) const;
+  const StopText* stopped() const;  // why; nullptr: it is not
 
  private:
   Shared<uint64_t>* peers(int row) const {
@@ -144,6 +146,8 @@ class Node {
   NodeOffsets offsets_{};
   Mapping control_;
   Mapping heap_;
+  int stopper_ = 0;  // this process's place among a rank's
+  mutable std::mutex stopping_;
 };
 
 class RankFile {

@@ -23,8 +23,9 @@ bool is_for_all(const hvdft_event& event) {
 void EventList::push(const hvdft_event& event) const {
   uint64_t number = count_.fetch_add(1, std::memory_order_acq_rel);
   Event& slot = slots_[number % kEvents];
-  slot.published.store(0, std::memory_order_release);
-  slot.event = event;
+  withdraw(slot.published);
+  write_torn(reinterpret_cast<char*>(&slot.event), reinterpret_cast<const char*>(&event),
+             sizeof event);
   slot.published.store(number + 1, std::memory_order_release);
   notify(doorbell_);
 }
@@ -50,7 +51,9 @@ int EventList::read(uint64_t from, hvdft_event* out, int capacity) const {
     const Event& slot = slots_[number % kEvents];
     out[n] = hvdft_event{};  // stays so if it is lost
     if (slot.published.load(std::memory_order_acquire) != number + 1) continue;
-    hvdft_event event = slot.event;
+    hvdft_event event;
+    copy_torn(reinterpret_cast<char*>(&event), reinterpret_cast<const char*>(&slot.event),
+              sizeof event);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (slot.published.load(std::memory_order_relaxed) == number + 1) out[n] = event;
   }

@@ -24,10 +24,13 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 24;
+constexpr uint32_t kLayoutVersion = 25;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
+
+// Who may stop the job for a rank: its worker, its agent, or the leader of its node.
+constexpr int kStoppers = 3;
 
 constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
 constexpr int kMaxLoops = 64;
@@ -42,6 +45,7 @@ constexpr uint64_t kProposalBytes = 4 << 20;
 constexpr uint64_t kFingerprintBytes = 64 << 10;  // of a rank's variables at one cut
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLastWordsBytes = 512;
+constexpr uint64_t kStopTextBytes = 1024;
 constexpr uint64_t kMemoryWords = sizeof(hvdft_memory) / sizeof(uint64_t);
 
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -96,8 +100,7 @@ inline void publish_fingerprints(Fingerprints* both, uint64_t cut, const char* d
   uint64_t cuts[2] = {both[0].cut.load(), both[1].cut.load()};
   // A restarted worker may come to a cut again, with the same fingerprints.
   Fingerprints& to = both[cuts[0] == cut || (cuts[1] != cut && cuts[0] <= cuts[1]) ? 0 : 1];
-  to.cut.store(0, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);
+  withdraw(to.cut);
   to.bytes = bytes;
   write_torn(to.data, data, bytes);
   to.cut.store(cut, std::memory_order_seq_cst);
@@ -105,6 +108,14 @@ inline void publish_fingerprints(Fingerprints* both, uint64_t cut, const char* d
 constexpr uint64_t cut_key(int loop, uint64_t cut) {
   return static_cast<uint64_t>(loop + 1) << 48 | cut;
 }
+
+// Why a process stops the job. Each that may has a place of its own for that (see Node::stop), so
+// it can be killed while it writes: what another one writes afterwards counts.
+struct StopText {
+  uint32_t rank;
+  int32_t code;
+  char text[kStopTextBytes];
+};
 
 struct RankBlock {
   alignas(64) Shared<uint32_t> worker_doorbell;  // anyone notifies
@@ -125,6 +136,7 @@ struct RankBlock {
   Shared<uint32_t> sessions;       // ended sessions, each from hvd.init to hvd.shutdown
   Shared<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];
+  StopText stops[kStoppers];  // written by the rank's worker, its agent, and the node's leader
   Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
@@ -257,12 +269,7 @@ struct NodeHeader {
   uint64_t proposal_bytes;
   uint32_t proposal_count;
 
-  // Written by the first process to stop the job.
-  alignas(64) Shared<uint32_t> stop_claimed;
-  Shared<uint32_t> stop;
-  uint32_t stop_rank;
-  int32_t stop_code;
-  char stop_text[1024];
+  alignas(64) Shared<uint32_t> stop;  // the StopText that counts: its place + 1; 0: none
 
   alignas(64) Shared<uint32_t> snapshot_doorbell;  // of workers that write a snapshot together
   alignas(64) Shared<uint32_t> event_doorbell;

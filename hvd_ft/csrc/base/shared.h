@@ -24,6 +24,14 @@ template <typename T>
 using Shared = std::atomic<T>;
 #endif
 
+// Withdraws what `word` publishes before it is overwritten: who sees any of what is stored after
+// this sees `value` in the word, too. A store alone, of whatever order, does not hold back the
+// stores that follow it.
+inline void withdraw(Shared<uint64_t>& word, uint64_t value = 0) {
+  word.store(value, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
 // Copies memory that another process may be overwriting, so that a sequence counter has to tell
 // whether the copy is torn; and writes memory that another process may be copying so. (H.-J. Boehm,
 // Can Seqlocks Get Along With Programming Language Memory Models?, MSPC 2012.)

@@ -120,7 +120,7 @@ int hvdft_leader_open(const char* dir, const char* job, int rank, const int* fir
   if (options->nodes_below < 1) {
     return fail(HVDFT_EINVAL, "a node cannot have 0 nodes below it: give 1 or more");
   }
-  auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kAgent, rank);
+  auto arenas = hvdft::Arenas::open(dir, job, hvdft::Node::kLeader, rank);
   if (!arenas) return HVDFT_EINVAL;
   if (int code = hvdft::check_rules(*rules, arenas->node().window()); code != HVDFT_OK) return code;
   return guarded([&] {

@@ -131,7 +131,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kRoster: {
       auto roster = get<RosterFrame>(payload);
       Roster& ours = node_.header().rosters[roster.number];
-      ours.mark.store(0, std::memory_order_seq_cst);  // it may take another one's place
+      withdraw(ours.mark);  // it may take another one's place
       for (int i = 0; i < kMaxRanks / 64; ++i) ours.present[i].store(roster.present[i]);
       return ours.mark.store(roster.mark, std::memory_order_seq_cst);
     }
@@ -279,8 +279,7 @@ void MirrorReceiver::apply_mail(int rank, uint64_t sequence, uint64_t term, cons
                                 uint64_t bytes) {
   RankBlock& block = node_.rank(rank);
   if (int code = grow_mail(node_, rank, bytes); code != HVDFT_OK) return check(code);
-  block.mail_sequence.store(sequence - 1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);
+  withdraw(block.mail_sequence, sequence - 1);
   block.mail_term.store(term, std::memory_order_relaxed);
   block.mail_bytes.store(bytes, std::memory_order_relaxed);
   write_torn(node_.mail(rank), data, bytes);

@@ -339,11 +339,11 @@ void MirrorSender::collect_memory(std::string* out) {
 }
 
 void MirrorSender::collect_stop(std::string* out) {
-  const NodeHeader& h = node_.header();
-  if (stop_ || h.stop.load(std::memory_order_acquire) == 0) return;
+  const StopText* why = stop_ ? nullptr : node_.stopped();
+  if (why == nullptr) return;
   stop_ = true;
-  put_frame(out, FrameKind::kStop, static_cast<int>(h.stop_rank), &h.stop_code, sizeof h.stop_code,
-            h.stop_text, std::strlen(h.stop_text) + 1);
+  put_frame(out, FrameKind::kStop, static_cast<int>(why->rank), &why->code, sizeof why->code,
+            why->text, strnlen(why->text, sizeof why->text - 1) + 1);
 }
 
 }  // namespace hvdft

@@ -84,7 +84,7 @@ void PartReceiver::apply(int rank, const char* payload, uint64_t bytes) {
   auto number = static_cast<int>(head.loop);
   const RankFile* file = file_of(rank);
   if (head.offset == 0) {
-    loop.slots[slot].store(0, std::memory_order_seq_cst);
+    withdraw(loop.slots[slot]);
     loop.bytes[slot] = 0;
     if (file == nullptr || grow_slot(node_, *file, {rank, number, slot}, head.bytes) != HVDFT_OK) {
       return say_left_out(rank);

@@ -34,8 +34,7 @@ int Negotiation::announce(uint64_t term, const void* blob, uint64_t bytes) {
     block.mail_awaited.store(1);  // and only then look again
     if (block.mail_taken.load() != sequence) return HVDFT_AGAIN;
   }
-  block.mail_sequence.store(sequence + 1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_release);
+  withdraw(block.mail_sequence, sequence + 1);
   block.mail_term.store(term, std::memory_order_relaxed);
   block.mail_bytes.store(bytes, std::memory_order_relaxed);
   write_torn(node_.mail(rank_), static_cast<const char*>(blob), bytes);

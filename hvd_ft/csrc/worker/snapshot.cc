@@ -168,7 +168,7 @@ void release_unneeded(int number) {
   Loop& loop = w.block().loops[number];
   int slot = unpublished_slot(loop);
   if (loop.claimed[slot].load() == 0 || use_of(number) != SlotUse::kFree) return;
-  loop.slots[slot].store(0);
+  hvdft::withdraw(loop.slots[slot]);
   hvdft::release_slot(*w.node, *w.file, {w.rank, number, slot});
 }
 
@@ -241,7 +241,7 @@ int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   int slot = unpublished_slot(loop);
   uint64_t held = hvdft::cut_of(loop.slots[slot].load());
   if (held > loop.published_cut.load() && !again) hvdft_worker_snapshot_give_up(number, held);
-  loop.slots[slot].store(0, std::memory_order_seq_cst);
+  hvdft::withdraw(loop.slots[slot]);
   failpoint(HVDFT_AT_SNAPSHOT_DROP, position);
   w.messages.snapshot_begins(number, slot);
   loop.begun_position = position;

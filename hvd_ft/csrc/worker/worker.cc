@@ -28,7 +28,7 @@ int environment_number(const char* name, int* value) {
   const char* text = std::getenv(name);
   char* end = nullptr;
   long number = text ? std::strtol(text, &end, 10) : -1;
-  if (number < 0 || number > INT32_MAX || *end != '\0') {
+  if (number < 0 || number > INT32_MAX || end == text || *end != '\0') {
     return fail(HVDFT_EINVAL,
                 "%s=%s is not set as an agent sets it; start the script with "
                 "'hvdft run'",
@@ -237,8 +237,8 @@ void hvdft_worker_fatal(const char* message) {
 }
 
 int hvdft_worker_stop_code(void) {
-  Worker& w = *the_worker();
-  return w.stopped() ? w.node->header().stop_code : -1;
+  const hvdft::StopText* why = the_worker()->node->stopped();
+  return why != nullptr ? why->code : -1;
 }
 
 uint64_t hvdft_worker_event_count(void) { return the_worker()->node->header().event_count.load(); }

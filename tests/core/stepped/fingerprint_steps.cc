@@ -55,9 +55,9 @@ void at_each_step(const std::function<void(const Reader&)>& before,
           interrupted_at(number, [&] { code = reader.read(2, &data); }, [&] { act(reader); });
       CHECK(is_right(code) && (code <= 0 || data == data_of(2)));
       if (!interrupted) _exit(0);
-      job.node->header().stop_rank = 1;  // told to the parent
+      job.node->header().stop = 1;  // told to the parent
     }));
-    if (job.node->header().stop_rank != 1) {
+    if (job.node->header().stop != 1) {
       CHECK(number > 4);
       return;
     }

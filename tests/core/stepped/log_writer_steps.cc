@@ -168,9 +168,76 @@ bool a_log_writer_is_killed(uint64_t at) {
   return killed;
 }
 
+// What rank 0's node would start again from if its host were lost: of each of its ranks the latest
+// snapshot whose part the second node has, or the loop's beginning.
+void check_reaches_back(const Node& node) {
+  for (int r = node.first_local(); r < node.end_local(); ++r) {
+    const Loop& loop = node.rank(r).loops[0];
+    uint64_t from = std::max(loop.begin.load(), loop.held.load() >> 1) - 1;
+    for (uint64_t id = from; id < node.header().log_length; ++id) check_whole(node, id);
+  }
+}
+
+constexpr uint64_t kOps = 6;
+
+// The ranks of rank 0's node publish snapshots, whose parts the second node has later.
+struct TwoNodes {
+  TwoNodes() : job(2, 2) {
+    LogStore store(*job.node);
+    for (uint64_t i = 0; i < kOps; ++i) append(store, 1000);
+    store.publish();
+    for (int r = 0; r < 4; ++r) loop(r).begin = 1;
+    for (int r : {2, 3}) loop(r).published = (kOps + 1) << 1;
+  }
+  Loop& loop(int r) const { return job.node->rank(r).loops[0]; }
+  // In turn: rank 0 publishes, rank 1 does; rank 0's part is there, rank 1's is.
+  bool act() {
+    Shared<uint64_t>& done = job.node->rank(3).step;  // by processes that are killed, too
+    uint64_t acted = done, position = 2 * (acted / 4 + 1);
+    if (position > kOps) return false;
+    Loop& of = loop(static_cast<int>(acted % 2));
+    (acted % 4 < 2 ? of.published : of.held) = (position + 1) << 1 | (acted / 4 % 2);
+    done = acted + 1;
+    return true;
+  }
+  Job job;
+};
+
+// They act at every `each`-th step of a log writer, which is killed anywhere.
+bool the_log_reaches_back_to_what_the_buddy_has(uint64_t each, uint64_t killed_there) {
+  TwoNodes nodes;
+  Node& node = *nodes.job.node;
+  bool killed = killed_at(kNever, [&] {
+    uint64_t steps = 0, stores = 0;
+    LogWriter log_writer(node, kOpRules);
+    at_step = [&](bool written) {
+      check_reaches_back(node);
+      if (++steps % each == 0) nodes.act();
+      if (written && stores++ == killed_there) kill(getpid(), SIGKILL);
+    };
+    log_writer.open();
+    while (log_writer.step() || nodes.act()) {
+    }
+  });
+  check_reaches_back(node);
+  LogWriter next(node, kOpRules);
+  next.open();
+  do {
+    next.step();
+    check_reaches_back(node);
+  } while (nodes.act());
+  CHECK(node.header().decided_before == kOps && node.header().truncated == kOps);
+  return killed;
+}
+
 }  // namespace
 
 int main() {
+  for (uint64_t each : {1, 3, 7, 1000}) {
+    uint64_t stores = 0;
+    while (the_log_reaches_back_to_what_the_buddy_has(each, stores)) ++stores;
+    CHECK(stores > 20);
+  }
   who_sees_the_term_sees_who_has_joined();
   what_is_answered_is_in_the_log();
   ops_are_there_before_they_count();

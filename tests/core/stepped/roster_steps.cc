@@ -21,8 +21,8 @@ void ask_to_leave(Node& node, uint64_t ranks) {
   write_leave_request(node.header().leave_requests[0], words);
 }
 
-void propose_roster(Node& node, uint32_t number) {
-  OpHead head{HVDFT_ROSTER, HVDFT_UINT8, HVDFT_SUM, number, 0, 4, 4, 0};
+void propose(Node& node, uint32_t kind, uint32_t root) {
+  OpHead head{kind, HVDFT_UINT8, HVDFT_SUM, root, 0, 4, 4, 0};
   std::memcpy(node.proposal(), &head, sizeof head);
   std::memcpy(node.proposal() + sizeof head, kTail, head.tail_bytes());
   NodeHeader& h = node.header();
@@ -30,6 +30,8 @@ void propose_roster(Node& node, uint32_t number) {
   h.proposal_count = 1;
   h.proposed.fetch_add(1);
 }
+
+void propose_roster(Node& node, uint32_t number) { propose(node, HVDFT_ROSTER, number); }
 
 void work(LogWriter& log_writer) {
   while (log_writer.step()) {
@@ -88,13 +90,19 @@ bool a_log_writer_is_killed(uint64_t at) {
   CHECK(h.leave_requests[0].answered == 1);
   ask_to_leave(node, kOfRank2);
   work(next);
-  if (h.log_length == 0) {  // the coordinator proposes it again
+  uint64_t before = 0;
+  if (h.log_length == 0) {  // the coordinator proposes it again, perhaps behind others
     CHECK(latest_roster(node) == 1);
+    propose(node, HVDFT_REDUCE, 0);
+    work(next);
+    before = h.log_length;
+    CHECK(before == 1 && roster_at(node, before) == 0 && is_present(node, 1, before));
     propose_roster(node, 1);
     work(next);
   }
-  CHECK(h.log_length == 1 && roster_at(node, 1) == 1);
-  CHECK(latest_roster(node) == 2 && h.rosters[1].mark == pack_mark(2, -1));
+  uint64_t length = before + 1;
+  CHECK(h.log_length == length && roster_at(node, before) == 0 && roster_at(node, length) == 1);
+  CHECK(latest_roster(node) == 2 && h.rosters[1].mark == pack_mark(length + 1, -1));
   CHECK(is_in_roster(node, 2, 0) && !is_in_roster(node, 2, 1) && !is_in_roster(node, 2, 2));
   return killed;
 }

@@ -68,12 +68,12 @@ bool interrupted_at(uint64_t number, Act act, Other other) {
   return done;
 }
 
-// A node's arenas, which go with it.
+// The arenas of a node, which go with it: of the first one of `nodes`, with so many ranks each.
 class Job {
  public:
-  explicit Job(int ranks) : dir(fresh_directory()) {
+  explicit Job(int ranks, int nodes = 1) : dir(fresh_directory()) {
     constexpr uint64_t limit = 64 << 20;
-    CHECK(hvdft::Node::create(dir, "steps", ranks, 1, 0, 0, ranks, limit) == HVDFT_OK);
+    CHECK(hvdft::Node::create(dir, "steps", nodes * ranks, nodes, 0, 0, ranks, limit) == HVDFT_OK);
     for (int r = 0; r < ranks; ++r) {
       CHECK(hvdft::RankFile::create(dir, "steps", r, limit) == HVDFT_OK);
     }
