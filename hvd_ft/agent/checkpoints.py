@@ -4,22 +4,21 @@ import contextlib
 import os
 from pathlib import Path
 
+from hvd_ft.agent.beginning import Beginning
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
-from hvd_ft.agent.resuming import Resumed
 from hvd_ft.checkpointer.command import writer_command
-from hvd_ft.job.directory import LOCK_NAME
 
 
 def writer_of(
-    rendezvous: Rendezvous, context: JobContext, resumed: Resumed | None
+    rendezvous: Rendezvous, context: JobContext, beginning: Beginning
 ) -> list[str] | None:
     """Returns the command line of this node's checkpoint writer. Collective.
 
     Args:
         rendezvous: of all agents.
         context: this agent's place in the job.
-        resumed: the checkpoint that the job went on from, if it did.
+        beginning: of the job.
 
     Returns:
         None if there are no checkpoints, or another agent of this node starts the writer.
@@ -30,15 +29,14 @@ def writer_of(
     group = _group(rendezvous, context, Path(directory))
     if not _leads(context):
         return None
-    base = None
+    base, resumed = None, beginning.resumed
     if resumed is not None and Path(resumed.path).parent == Path(directory):
         base = Path(resumed.path).name
     return writer_command(
         context.arenas,
         context.job,
         run=resumed.run if resumed else context.job,
-        # The file is made once, and never written.
-        begun=int(os.stat(Path(context.directory, LOCK_NAME)).st_mtime),
+        begun=beginning.begun,
         group=group,
         base=base,
     )

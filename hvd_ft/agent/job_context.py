@@ -52,21 +52,27 @@ class JobContext:
         As the agent may use the host before it is bound itself.
         """
         asked = Asked("none" if self.is_guest else self.settings.bind_to, self.settings.map_by)
-        return plan_here(len(self._here), asked)
+        return plan_here(len(self.host_ranks), asked)
 
     @property
     def place(self) -> Place:
         """What this rank is bound to."""
-        return self.places[self._here.index(self.rank)]
+        return self.places[self.host_ranks.index(self.rank)]
 
     def memory_of(self, ranks: range) -> list[int]:
         """Returns the NUMA nodes for what these ranks of this host share; empty: any."""
-        places = [self.places[self._here.index(rank)] for rank in ranks]
+        places = [self.places[self.host_ranks.index(rank)] for rank in ranks]
         return sorted({node for place in places for node in place.memory})
 
     @property
-    def _here(self) -> range:
+    def host_ranks(self) -> range:
+        """The ranks of this host."""
         return self.hosts.ranks(self.hosts.node_of(self.rank))
+
+    @property
+    def leads_host(self) -> bool:
+        """Whether this rank is the first one of its host, which does what is done once there."""
+        return self.rank == self.host_ranks.start
 
     @property
     def is_guest(self) -> bool:

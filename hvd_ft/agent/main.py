@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from hvd_ft import __version__, native
 from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
+from hvd_ft.agent.beginning import beginning
 from hvd_ft.agent.checkpoints import writer_of
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
@@ -24,7 +25,7 @@ from hvd_ft.agent.node_leader import finalize, lead, node_facts
 from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
 from hvd_ft.agent.report_writer import Journal
-from hvd_ft.agent.resuming import Resumed, resume
+from hvd_ft.agent.resuming import Resumed
 from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
@@ -236,8 +237,8 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
     with contextlib.ExitStack() as stack:
         get_files = find_files if plan.settings.generation > 0 else make_files
         context = get_files(rendezvous, hosts, plan.settings, shim, stack)
-        resumed = resume(rendezvous, context)
-        checkpoint_writer = writer_of(rendezvous, context, resumed)
+        began = beginning(rendezvous, context)
+        checkpoint_writer = writer_of(rendezvous, context, began)
         observer = native.Observer(context.arenas)
         stack.callback(observer.close)
         agent = native.Agent(context.arenas, context.job, context.rank, plan.settings.generation)
@@ -267,7 +268,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             journal=journal,
             signals=signals,
             facts=node_facts(leader, observer, context),
-            resumed=resumed,
+            resumed=began.resumed,
             checkpoint_writer=checkpoint_writer,
             stack=stack,
         )

@@ -98,8 +98,8 @@ class Rendezvous:
             What `act` returned, in the order of ranks.
 
         Raises:
-            HvdFtError: on every rank, if `act` raised it on one; `FailedElsewhere` where it was not
-                this rank (or another printed the same line already).
+            HvdFtError: on every rank, if `act` raised it, or an OSError, on one; `FailedElsewhere`
+                where it was not this rank (or another printed the same line already).
         """
         error = None
         result = None
@@ -107,6 +107,11 @@ class Rendezvous:
             result = act()
         except HvdFtError as caught:
             error = str(caught)
+        except OSError as caught:
+            error = (
+                f"rank {self.rank} cannot go on in {what} ({caught}): make that possible on its "
+                "host, and start the job again"
+            )
         outcomes = self.exchange(what, [error, result])
         for rank, (text, _) in enumerate(outcomes):
             if text is not None:

@@ -1,7 +1,5 @@
 """How a new job goes on from a checkpoint: agents choose the same one, and check its files."""
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -15,8 +13,6 @@ from hvd_ft.checkpoint.manifest import Manifest, decode, encode, merge, messages
 from hvd_ft.checkpoint.manifest import usable_loops as usable
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
-
-_NAME = "resumed"  # file in the job's directory
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Resumed:
 def resume(rendezvous: Rendezvous, context: JobContext) -> Resumed | None:
     """Finds the checkpoint that the user wants the job to go on from. Collective.
 
-    Agents of later generations find what the first ones have chosen.
+    That is up to a job's first agents; later ones learn of it by beginning.py.
 
     Args:
         rendezvous: of all agents.
@@ -51,18 +47,11 @@ def resume(rendezvous: Rendezvous, context: JobContext) -> Resumed | None:
     """
     if context.settings.resume_dir is None:
         return None
-    note = Path(context.directory, _NAME)
-    if context.settings.generation > 0:
-        return Resumed(**json.loads(note.read_bytes()))
-    found = _choose(rendezvous, context, Path(context.settings.resume_dir))
-    if context.rank == _host_ranks(context)[0]:
-        _write_note(note, json.dumps(asdict(found)).encode())
-    return found
+    return _choose(rendezvous, context, Path(context.settings.resume_dir))
 
 
 def _choose(rendezvous: Rendezvous, context: JobContext, directory: Path) -> Resumed:
-    ranks = _host_ranks(context)
-    leads = context.rank == ranks[0]
+    ranks, leads = context.host_ranks, context.leads_host
     offers = rendezvous.agree(
         "looking for a checkpoint", lambda: _offers(directory) if leads else None
     )
@@ -88,10 +77,6 @@ def _choose(rendezvous: Rendezvous, context: JobContext, directory: Path) -> Res
 
     rendezvous.agree("going on from the checkpoint", accept)
     return Resumed(str(path), whole.run, usable(whole))
-
-
-def _host_ranks(context: JobContext) -> range:
-    return context.hosts.ranks(context.hosts.node_of(context.rank))
 
 
 def _offers(directory: Path) -> list[dict[str, object]]:
@@ -142,8 +127,3 @@ def _accept(path: Path, whole: Manifest, size: int) -> None:
     )
     if text := what_changes(whole.size, size, whole.missing):
         say(f"weights and optimizer go on with {size} ranks; {text}")
-
-
-def _write_note(path: Path, data: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)

@@ -8,12 +8,15 @@ import os
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.membership import Membership
+from hvd_ft.system.whole_file import write_line
 
 _NAME = "members"
 
 
 def write_members(directory: str, members: Membership) -> None:
     """Notes in a job's directory that what it holds is complete, and of this membership.
+
+    That is done with no more memory than before, which there may not be any more.
 
     Args:
         directory: of the job, on this host.
@@ -22,13 +25,11 @@ def write_members(directory: str, members: Membership) -> None:
     Raises:
         HvdFtError: it cannot be written.
     """
+    if read_members(directory) == members:
+        return
     path = os.path.join(directory, _NAME)
-    draft = f"{path}.{os.getpid()}"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(str(members))
-        os.replace(draft, path)
+        write_line(path, str(members))
     except OSError as error:
         raise HvdFtError(
             f"{path} cannot be written ({error.strerror}): free memory in that directory"
@@ -44,7 +45,7 @@ def read_members(directory: str) -> Membership | None:
     try:
         path = os.path.join(directory, _NAME)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="ascii") as file:
-            return Membership.parse(file.read())
+            return Membership.parse(file.readline().rstrip("\n"))
     except (OSError, ValueError):
         return None
 

@@ -47,7 +47,15 @@ class _Process:
         self.divergences: DivergenceWatch | None = divergence_watch(worker)
         self.drills: FlipDrills = own_drills()
         self.leave_drills = rosters.own_drills()
-        self.resumed: ResumedLoops | None = resumed(worker.rank, worker.size)
+        self._worker = worker
+
+    @property
+    def resumed(self) -> ResumedLoops | None:
+        """What the job goes on from, if it did not begin anew.
+
+        It is not looked for before it is needed: a host that is new in the job may not have it.
+        """
+        return resumed(self._worker.rank, self._worker.size)
 
 
 def is_open() -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job import member_file
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.member_file import is_current, read_members, write_members
 from hvd_ft.job.membership import Membership, Place
@@ -93,6 +94,28 @@ def test_a_directory_is_of_the_epoch_in_which_its_host_took_the_place(tmp_path: 
     assert read_members(folder) is None
     assert not is_current(folder, first, 0)
     assert not is_current(str(tmp_path / "none"), first, 0)
+
+
+def test_what_a_directory_has_noted_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be no room for it: a generation of agents that changes nothing writes nothing."""
+    first = Membership.first(HOSTS, 8)
+    write_members(str(tmp_path), first)
+    written: list[str] = []
+    monkeypatch.setattr(member_file, "write_line", lambda _, line: written.append(line))
+    write_members(str(tmp_path), first)
+    assert written == []
+    second = first.replaced(1, "n3")
+    write_members(str(tmp_path), second)
+    assert written == [str(second)]
+
+
+def test_a_shorter_membership_may_be_written_over_a_longer_one(tmp_path: Path) -> None:
+    """As it is where there is no room for another file."""
+    first = Membership.first(HOSTS, 8)
+    (tmp_path / "members").write_text(f"{first}\nn2:1@0\n")
+    assert read_members(str(tmp_path)) == first
 
 
 def test_a_directory_that_is_full_is_named(tmp_path: Path) -> None:

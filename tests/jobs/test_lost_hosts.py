@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPTS, Cluster, running_cluster
+from conftest import HANG_SECONDS, SCRIPTS, Cluster, running_cluster
 from test_generations import SUMS
 from test_network import Running, digest, disturb
 
@@ -95,6 +96,40 @@ def test_a_fit_ends_with_the_same_weights(
     assert ends[0] == ends[1] and len(ends[0]) == 4, err
     replayed = [int(ops) for ops in re.findall(r"is back after .* s: (\d+) ops", err)]
     assert max(replayed) < 40, "from a snapshot, not from the beginning"
+
+
+@pytest.mark.shows(later=True)
+@pytest.mark.parametrize("hosts", ["n0:2,n1:1,n2:1", "n1:2,n0:1,n2:1"])
+def test_a_job_that_went_on_from_a_checkpoint_replaces_a_host_and_the_one_that_replaced_it(
+    nodes: Cluster, tmp_path: Path, hosts: str
+) -> None:
+    """And every rank ends with what it would have had without any of that."""
+    folder, killed = tmp_path / "c", tmp_path / "killed"
+    work = [sys.executable, str(SCRIPTS / "lost_host_script.py"), "2"]
+    undisturbed = start(nodes, hosts, "n3:2,n4:2", work=work).end()
+    checkpoints = ["--checkpoint-dir", str(folder), "--checkpoint-interval", "0.5"]
+    env = {"AWAIT": str(killed)}
+    first = start(nodes, hosts, "n3:2,n4:2", *checkpoints, work=work, env=env)
+    first.await_line("40 steps are done")
+    deadline = time.monotonic() + HANG_SECONDS
+    while not [each for each in find(folder) if each.manifest]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end()[0] == 143, first.err
+    resumed = start(
+        nodes, hosts, "n3:2,n4:2", *checkpoints, "--resume", str(folder), work=work, env=env
+    )
+    resumed.await_line("40 steps are done")
+    for lost, new in (("n1", "n3"), ("n3", "n4")):
+        assert nodes.hvdft("kill", lost).code == 0
+        resumed.await_line(f"on {new} (epoch")
+    killed.touch()
+    code, out, err = resumed.end()
+    assert code == 0, err
+    assert f"going on from {folder}" in err, err
+    ends = [sorted(x for x in text.splitlines() if "END" in x) for text in (out, undisturbed[1])]
+    assert ends[0] == ends[1] and len(ends[0]) == 4, err
 
 
 @pytest.mark.parametrize("hosts", ["n0:2,n1:1,n2:1", "n1:2,n0:1,n2:1"])

@@ -1,0 +1,84 @@
+"""How a job began: what its first agents found, and those of every later generation must know.
+
+Every host of the job keeps it in a file in the job's directory. A host that is new in the job has
+no such file, and gets it from the others.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hvd_ft.agent.job_context import JobContext
+from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.agent.resuming import Resumed, resume
+from hvd_ft.system.whole_file import write_whole
+
+_NAME = "beginning"
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How a job began.
+
+    Attributes:
+        begun: when, in seconds since 1970 by rank 0's clock.
+        resumed: the checkpoint that it went on from; None: it began anew.
+    """
+
+    begun: int
+    resumed: Resumed | None
+
+
+def beginning(
+    rendezvous: Rendezvous,
+    context: JobContext,
+    resume: Callable[[Rendezvous, JobContext], Resumed | None] = resume,
+) -> Beginning:
+    """Returns how the job began, and notes it on every host that does not know. Collective.
+
+    What is noted counts, not this launcher's settings, which may be another's. If no host knows,
+    no worker has ever been started.
+
+    Args:
+        rendezvous: of all agents.
+        context: this agent's place in the job.
+        resume: finds the checkpoint that a new job goes on from.
+
+    Raises:
+        HvdFtError: there is no checkpoint that can be used, or this cannot be noted.
+    """
+    path, leads = os.path.join(context.directory, _NAME), context.leads_host
+    mine = _read(path) if leads else None
+    told = [each for each in rendezvous.exchange("how the job began", mine) if each is not None]
+    if told:
+        found = _of(told[0])
+    else:
+        resumed = resume(rendezvous, context)
+        now = int(time.time())
+        found = Beginning(rendezvous.exchange("when the job began", now)[0], resumed)
+
+    def note() -> None:
+        if leads and mine is None:
+            write_whole(path, json.dumps(asdict(found)).encode())
+
+    rendezvous.agree("noting how the job began", note)
+    return found
+
+
+def _read(path: str) -> Any:
+    """Returns what is noted as plain data; None if nothing is, or nothing that can be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            noted = json.load(file)
+        _of(noted)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return noted
+
+
+def _of(noted: Any) -> Beginning:
+    resumed = noted["resumed"]
+    return Beginning(int(noted["begun"]), None if resumed is None else Resumed(**resumed))

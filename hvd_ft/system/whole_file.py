@@ -1,0 +1,48 @@
+"""Small files that are there as a whole or not at all, whenever their writer is killed."""
+
+import contextlib
+import mmap
+import os
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes a small file, for its owner only.
+
+    Args:
+        path: of the file; what is there is replaced. Its directory is the owner's alone.
+        data: its contents.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = f"{path}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def write_line(path: str, line: str) -> None:
+    """Writes a file of one line; where there was one, even if there is room for no other file.
+
+    Args:
+        path: of the file, as for `write_whole`.
+        line: without its end. Readers have to take the first line of the file: there may be more.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data = f"{line}\n".encode()
+    try:
+        write_whole(path, data)
+    except OSError:
+        if len(data) > mmap.PAGESIZE or not os.path.isfile(path):
+            raise
+        # A page that the file has already: written at once, as no signal interrupts that.
+        with open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "wb", 0) as file:
+            file.write(data)
