@@ -384,7 +384,7 @@ def test_plain_lines_come_only_with_a_change() -> None:
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--min-np", "1"], "give either -H or --host-discovery-script"),
+        (["--min-np", "1"], "all ranks are on this one; give -H or --host-discovery-script"),
         (["--host-discovery-script", "true", "-H", "localhost:2"], "both name the hosts"),
         (["--max-np", "4"], "--max-np is of jobs that change their number of ranks"),
         (["--elastic-timeout", "4"], "--elastic-timeout is of jobs that change"),

@@ -43,13 +43,16 @@ def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
     )
 
 
-def place_of(size: int | None, hosts: str | None, *, by_script: bool) -> Place:
+def place_of(
+    size: int | None, hosts: str | None, *, by_script: bool, resizes: bool = False
+) -> Place:
     """Determines where a job runs, of what the user and the scheduler say.
 
     Args:
         size: -np, if it is given.
         hosts: -H, if it is given.
         by_script: whether a script names the hosts.
+        resizes: whether the job may use hosts of the allocation that have no rank at first.
 
     Raises:
         HvdFtError: the user says too little and there is no scheduler, or they contradict.
@@ -75,12 +78,13 @@ def place_of(size: int | None, hosts: str | None, *, by_script: bool) -> Place:
         return Place(size, hosts, allocation.bootstrap if named <= ours else None)
     first = allocation.first(size)
     why = f"{allocation.scheduler} job {allocation.job}" if allocation.job else allocation.scheduler
-    if len(first) == 1 and is_this_host(first[0].name):
+    known = allocation.hosts if resizes else first
+    if len(known) == 1 and is_this_host(known[0].name):
         return Place(size, None, why=f"{why}: {size} ranks on this host")
     text = host_list(first)
     return Place(
         size,
-        text,
+        host_list(known),
         allocation.bootstrap,
         f"{why}: {size} ranks on {text}, started by {_by(allocation)}",
     )

@@ -47,7 +47,10 @@ def placed(options: argparse.Namespace) -> Placed:
         HvdFtError: There is no such place.
     """
     place = place_of(
-        options.num_proc, options.hosts, by_script=options.host_discovery_script is not None
+        options.num_proc,
+        options.hosts,
+        by_script=options.host_discovery_script is not None,
+        resizes=options.min_np is not None,
     )
     hosts, reordered = _hosts(place.hosts, place.size)
     bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
@@ -94,7 +97,7 @@ def job_of(
         place.hosts,
         options.topology,
         spare_hosts=place.spare_hosts,
-        may_shrink=resizes(options),
+        may_shrink=resizes(options, place.hosts),
         least_in_place=limits(options).least if options.in_place else None,
         bootstrap=place.bootstrap,
         given={

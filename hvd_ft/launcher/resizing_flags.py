@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import Host
 from hvd_ft.launcher.discovery import Discovery
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Hosts, NamedHosts
@@ -69,19 +71,25 @@ def add_resizing(run: argparse.ArgumentParser) -> None:
     )
 
 
-def resizes(options: argparse.Namespace) -> bool:
+def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
     """Returns whether the job may change its number of ranks.
+
+    Args:
+        options: Of the command line.
+        hosts: Of -H, or of a scheduler's allocation; none: all ranks are on this host, or a script
+            names the hosts.
 
     Raises:
         HvdFtError: Flags for that are given without those that ask for it.
     """
     script = options.host_discovery_script is not None
     if options.min_np is not None or script:
-        if script == (options.hosts is not None):
+        if script and options.hosts is not None:
+            raise HvdFtError("-H and --host-discovery-script both name the hosts; give one of them")
+        if not script and not hosts:
             raise HvdFtError(
-                "--min-np needs to know of hosts; give either -H or --host-discovery-script"
-                if not script
-                else "-H and --host-discovery-script both name the hosts; give one of them"
+                "--min-np is for jobs on several hosts, and all ranks are on this one; give -H or "
+                "--host-discovery-script, or have a scheduler allocate hosts"
             )
         if options.slots_per_host is not None and not script:
             raise HvdFtError("--slots-per-host is of --host-discovery-script; give both or none")

@@ -165,7 +165,9 @@ def _round(plan: Plan, by: str, side: str, found: Found) -> None:
     split = ["--split"] if side == ENDPOINTS else []
     # The first endpoint is the main thread's.
     output = _run(plan, [*command, *split], _variables(side, 1 + max(plan.threads)))
-    facts, *lines = map(json.loads, output.splitlines())
+    # MPI may print lines of its own, such as I_MPI_DEBUG's.
+    ours = [line for line in output.splitlines() if line.startswith("{")]
+    facts, *lines = map(json.loads, ours)
     found.library, found.providers[side] = facts["library"], facts["providers"]
     found.why = found.why or facts["why"]
     for line in lines:

@@ -1,12 +1,18 @@
 """Where a job runs: what the user says, and what the scheduler has allocated."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
+from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.hosts import host_list
+from hvd_ft.launcher import resizing
 from hvd_ft.launcher.allocated import Place, place_of
 from hvd_ft.launcher.job import Job, job_environment
+from hvd_ft.launcher.resizing import Hosts, Plan
+from hvd_ft.launcher.resizing_rule import Limits
 
 SLURM = {
     "SLURM_JOB_ID": "17",
@@ -39,6 +45,34 @@ def test_an_allocation_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place_of(3, None, by_script=False).hosts == "n0:2,n1:1"
     with pytest.raises(HvdFtError, match="-np 5, but Slurm has allocated 4"):
         place_of(5, None, by_script=False)
+
+
+def test_a_job_that_resizes_has_all_allocated_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, {**SLURM, "SLURM_JOB_NODELIST": f"{socket.gethostname()},n1"})
+    for size, first in ((2, "{}:2"), (3, "{}:2,n1:1"), (4, "{}:2,n1:2")):
+        place = place_of(size, None, by_script=False, resizes=True)
+        assert place.hosts == f"{socket.gethostname()}:2,n1:2"
+        assert f"{size} ranks on {first.format(socket.gethostname())}, started" in place.why
+
+
+@pytest.mark.parametrize("flags", [["--min-np", "2"], ["--min-np", "2", "--max-np", "4"]])
+def test_min_np_takes_its_hosts_from_the_allocation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: list[str]
+) -> None:
+    give(monkeypatch, {**SLURM, "SLURM_JOB_NODELIST": "localhost,127.0.0.1"})
+    taken: list[tuple[Job, Hosts, Plan]] = []
+
+    def run(job: Job, hosts: Hosts, plan: Plan) -> int:
+        taken.append((job, hosts, plan))
+        return 0
+
+    monkeypatch.setattr(resizing, "launch_resizing", run)
+    command = ["run", "-np", "3", *flags, "--checkpoint-dir", str(tmp_path), "true"]
+    assert cli.main(command) == 0
+    ((job, hosts, plan),) = taken
+    assert (job.size, job.bootstrap) == (3, "ssh")
+    assert host_list(hosts.poll(0.0) or ()) == "localhost:2,127.0.0.1:2"
+    assert plan.limits == Limits(2, 4 if "--max-np" in flags else 3, None)
 
 
 def test_what_the_user_says_has_priority(monkeypatch: pytest.MonkeyPatch) -> None:
