@@ -16,6 +16,7 @@ from typing import NoReturn, TypeAlias
 from rich.console import Console
 
 from hvd_ft import __version__
+from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.bench.command import add_bench
 from hvd_ft.checkpoint.command import add_checkpoint
 from hvd_ft.cluster.command import add_cluster
@@ -80,10 +81,9 @@ def parser() -> _Parser:
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
     add_run(commands, _add)
-    commands.add_parser(
-        "agent",
-        help="run one rank's agent and its worker; for use under horovodrun or mpirun",
-    )
+    purpose = "run one rank's agent and its worker; for use under horovodrun or mpirun"
+    agent = _add(commands, "agent", purpose, "horovodrun -np 4 hvdft agent python train.py")
+    add_agent_flags(agent)  # main() has it parse them itself
     purpose = "build Horovod with the ft backend into the active environment"
     build = _add(commands, "build-horovod", purpose, "hvdft build-horovod")
     build.add_argument(

@@ -17,6 +17,7 @@ from hvd_ft import __version__, native
 from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.beginning import beginning
 from hvd_ft.agent.checkpoints import writer_of
+from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
@@ -190,14 +191,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         description="Runs one rank's agent; for use under horovodrun or mpirun.",
         allow_abbrev=False,
     )
-    parser.add_argument("--on-failure", metavar="CMD", help="run CMD when the worker dies")
-    parser.add_argument("--on-restart", metavar="CMD", help="run CMD when the rank is back")
-    parser.add_argument("--report", metavar="FILE", help="write the job's events as JSON Lines")
-    parser.add_argument(
-        "--inject", metavar="DRILL", action="append", default=[], help="see hvdft run --help"
-    )
-    parser.add_argument("--spares", type=int, default=0, metavar="N", help="warm spares, as run's")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="the training command")
+    add_agent_flags(parser)
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)

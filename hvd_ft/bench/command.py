@@ -55,8 +55,12 @@ def _add_allreduce(kinds: Any, add: AddCommand) -> None:
                         help="largest size (default: 64M)")  # fmt: skip
     parser.add_argument("--factor", type=whole(2), default=4, metavar="N",
                         help="ratio of each size to the one before (default: 4)")  # fmt: skip
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--op", choices=OPS, default="sum")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, default="float32", help="type of the elements (default: float32)"
+    )
+    parser.add_argument(
+        "--op", choices=OPS, default="sum", help="what the allreduce does with them (default: sum)"
+    )
     parser.add_argument("--tensors", type=whole(), default=1, metavar="N",
                         help="split the bytes into N tensors, submitted together (default: 1)",
                         )  # fmt: skip
