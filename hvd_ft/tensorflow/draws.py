@@ -13,7 +13,8 @@ TensorFlow 2.15 has no public names for the operations below.
 import functools
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -164,13 +165,33 @@ def _mark_data_functions() -> None:
 
 
 def _let_functions_be_saved(counter: _Counter) -> None:
-    # A SavedModel has to own all variables of its functions, this counter included.
     save = saved_model.save_and_return_nodes
 
     @functools.wraps(save)
     def with_counter(obj: Any, *arguments: Any, **more: Any) -> Any:
-        if counter.variable is not None:
-            obj._track_trackable(counter.variable, "hvd_ft_draws", overwrite=True)
-        return save(obj, *arguments, **more)
+        if counter.variable is None:
+            return save(obj, *arguments, **more)
+        with _owned(obj, counter.variable):
+            return save(obj, *arguments, **more)
 
     saved_model.save_and_return_nodes = with_counter
+
+
+@contextmanager
+def _owned(obj: Any, variable: tf.Variable) -> Iterator[None]:
+    """Makes a variable one of an object's while that is saved.
+
+    A SavedModel has to own all variables of its functions. The object itself must not keep it: a
+    process that has not saved yet would then find other variables in its model than the one before.
+    """
+    obj._maybe_initialize_trackable()
+    name = "hvd_ft_draws"
+    while obj._lookup_dependency(name) is not None:  # of the job that has written it, if loaded
+        name += "_"
+    obj._track_trackable(variable, name)
+    try:
+        yield
+    finally:
+        del obj._unconditional_dependency_names[name]
+        children = obj._unconditional_checkpoint_dependencies
+        children[:] = [child for child in children if child.name != name]

@@ -110,6 +110,7 @@ def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
         type(model).train_step is not tf.keras.Model.train_step
         or not isinstance(model.optimizer, tf.keras.optimizers.Optimizer)  # a legacy one
         or counts_in_python(model.optimizer)
+        or getattr(model.optimizer, "_agg_helper", None) is not None  # slots made in a tf.cond
         or not model.built
         or not model.trainable_variables
     ):
