@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test promises full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test promises part full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test: setup ## all tests without a job, and of those with one what shows a promi
 
 promises: setup ## the tests with a job that show a promise and take longer (some minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises
+
+part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 15 minutes)
+	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal -m 'not install' --part $(or $(SLICE),commit)
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal

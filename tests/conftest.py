@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 import hypothesis
 import psutil
 import pytest
+from selection import PART_MINUTES, SLICES, kept, part, slice_by, starts_jobs
 
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.plan import Plan
@@ -57,8 +59,18 @@ class Ended:
 RunHvdft = Callable[..., Ended]
 
 
-# Who asks for one of these starts a job, or whole programs.
-_OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator", "wheel"}
+@dataclass(frozen=True)
+class Part:
+    """The slice that this run takes, the commit, and when it begins no other test."""
+
+    number: int
+    commit: str
+    over_at: float
+
+
+_PART = pytest.StashKey[Part]()
+
+
 _OF_TENSORFLOW = re.compile(
     r"^(?:import|from) (?:tensorflow|keras|horovod|hvd_ft\.tensorflow)\b", re.MULTILINE
 )
@@ -76,7 +88,7 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--quick`, `--short` and `--promises`."""
+    """Adds `--quick`, `--short`, `--promises` and `--part`."""
     parser.addoption(
         "--quick", action="store_true", help="only tests that need neither a job nor TensorFlow"
     )
@@ -88,6 +100,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--promises", action="store_true", help="only what shows a promise, and takes longer"
     )
+    parser.addoption(
+        "--part",
+        metavar="N|commit",
+        help=f"slice N of 1 to {SLICES} of what neither --short nor --promises runs, or that of "
+        f"the commit; after {PART_MINUTES} minutes no other test begins",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Determines the slice of `--part`: the same in each of pytest's processes."""
+    given = config.getoption("part")
+    if given is None:
+        return
+    commit = _commit()
+    number = str(slice_by(commit)) if given == "commit" else given
+    if number not in map(str, range(1, SLICES + 1)):
+        raise pytest.UsageError(f"--part {given}: give 1 to {SLICES}, or commit")
+    config.stash[_PART] = Part(int(number), commit, time.monotonic() + PART_MINUTES * 60)
+
+
+def _commit() -> str:
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    done = subprocess.run(git, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise pytest.UsageError(f"--part goes by the commit, and git says: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Says which slice it is, and how to repeat it."""
+    if (chosen := config.stash.get(_PART, None)) is None:
+        return None
+    number, commit = chosen.number, chosen.commit[:12]
+    return f"part {number} of {SLICES}, at {commit}; again: make part SLICE={number}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begins no test of a part when its time is over."""
+    chosen = item.config.stash.get(_PART, None)
+    if chosen is not None and time.monotonic() > chosen.over_at:
+        pytest.skip(f"not begun: the {PART_MINUTES} minutes of this part are over")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -100,22 +153,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what starts jobs, for `--quick`; for `--short` and `--promises` all but those."""
     quick, short, promises = map(config.getoption, ("quick", "short", "promises"))
-    if not quick and not short and not promises:
+    if (its := config.stash.get(_PART, None)) is not None:
+        chosen = part(items, its.number, its.commit)
+    elif quick or short or promises:
+        chosen = _dealt(kept(items, quick=quick, promises=promises))
+    else:
         return
-    shown: set[object] = set()
-    kept: list[pytest.Item] = []
-    for item in items:
-        function = getattr(item, "function", item)
-        shows = item.get_closest_marker("shows")
-        if not _starts_jobs(item):
-            if not promises:
-                kept.append(item)
-        elif shows and not quick and shows.kwargs.get("later", False) is promises:
-            if function not in shown:  # its first case
-                kept.append(item)
-            shown.add(function)
-    config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
-    items[:] = _dealt(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*chosen}])
+    items[:] = chosen
 
 
 def _dealt(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -123,14 +168,9 @@ def _dealt(items: list[pytest.Item]) -> list[pytest.Item]:
 
     They take most of the time, and each of pytest's processes begins with a row of tests.
     """
-    groups = [[item for item in items if _starts_jobs(item) is jobs] for jobs in (True, False)]
+    groups = [[item for item in items if starts_jobs(item) is jobs] for jobs in (True, False)]
     places = [(at / len(group), item) for group in groups for at, item in enumerate(group)]
     return [item for _, item in sorted(places, key=lambda place: place[0])]
-
-
-def _starts_jobs(item: pytest.Item) -> bool:
-    asked = set(getattr(item, "fixturenames", ()))
-    return bool(_OF_JOBS & asked) or item.get_closest_marker("job") is not None
 
 
 def pytest_collection_finish() -> None:
