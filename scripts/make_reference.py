@@ -27,6 +27,7 @@ _NOT_PRINTED = ("_setting", "compile", "add_argument", "add_parser", "ArgumentPa
 _OTHER_STRINGS = ("import ", "from ", "ip ", "link ", "qdisc ", "filter ", "action ", "Example:")
 _OF_PARSERS = ("help", "description", "epilog", "metavar", "title")
 # What a reader was doing, by the folder of the code that says it.
+_ERRORS = ("HvdFtError", "NotWrittenError", "Closed", "StopJob", "Stop", "fatal")
 _GROUPS = {
     "install": "Installing",
     "check": "`hvdft check`",
@@ -131,6 +132,23 @@ def _of_python(path: Path) -> Iterator[str]:
             yield text
 
 
+def python_errors(path: Path) -> Iterator[str]:
+    """Yields the errors of a file: texts of exceptions for the user, and reasons to stop the job.
+
+    Args:
+        path: of the file.
+    """
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name in _ERRORS:
+                yield from (_line(_words(part)) for part in node.args)
+
+
+def _line(text: str) -> str:
+    return re.sub(r"…+", "…", " ".join(text.split()))
+
+
 def _of_c(path: Path) -> Iterator[str]:
     code = re.sub(r"//.*", "", path.read_text())
     for call in re.finditer(r"\b(?:fail\(HVDFT_\w+,|FtStop\(|Unsupported\(|stop\()", code):
@@ -142,6 +160,24 @@ def _of_c(path: Path) -> Iterator[str]:
         start = "the ft backend has no " if call.group().startswith("Unsupported") else ""
         text = start + "".join(part + ("…" if "+" in joined else "") for part, joined in literals)
         yield re.sub(r"%[-.*\d]*l*[a-z]?", "…", text)
+
+
+def errors() -> dict[str, set[str]]:
+    """Returns every error, by the file that has it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix == ".py":
+            texts = set(python_errors(path))
+        elif path.suffix in (".cc", ".h"):
+            texts = {_line(text) for text in _of_c(path)}
+        else:
+            continue
+        found[path.relative_to(PACKAGE).as_posix()] = {text for text in texts if _is_text(text)}
+    return found
+
+
+def _is_text(line: str) -> bool:
+    return len(re.sub(r"[^a-z]", "", line)) > 7
 
 
 def _messages() -> dict[str, set[str]]:
@@ -156,8 +192,8 @@ def _messages() -> dict[str, set[str]]:
             continue
         group = path.relative_to(PACKAGE).parts[0]
         for text in texts:
-            line = re.sub(r"…+", "…", " ".join(text.split()))
-            if len(re.sub(r"[^a-z]", "", line)) > 7:
+            line = _line(text)
+            if _is_text(line):
                 found.setdefault(group, set()).add(line)
     return found
 
@@ -169,16 +205,24 @@ def messages_page() -> str:
         "# Messages",
         "",
         "Every line that hvd_ft can print, or a part of one, without its prefix `hvdft:`, as the "
-        "code has it; `…` stands for what is filled in. Each names the thing, the reason and what "
-        "to do. Find yours with your browser's search, by words that are not filled in. "
+        "code has it; `…` stands for what is filled in. **Errors** end a command or the job, or "
+        "are why something is not done: they name the thing, the reason and what to do, which may "
+        "be what is filled in at the end. **Other lines** tell how the job goes and need none, "
+        "or are parts of lines. Find yours with your browser's search, by words that are not "
+        "filled in. "
         "[Troubleshooting](../troubleshooting.md) begins with what you see instead.",
         "",
     ]
     found = _messages()
+    wrong = {text for texts in errors().values() for text in texts}
     for group, title in _GROUPS.items():
         if group in found:
             lines = sorted(found.pop(group), key=str.lower)
-            parts += [f"## {title}", "", *(f"- `` {line} ``" for line in lines), ""]
+            parts += [f"## {title}", ""]
+            for kind, are_errors in (("Errors", True), ("Other lines", False)):
+                of_kind = [line for line in lines if (line in wrong) is are_errors]
+                if of_kind:
+                    parts += [f"{kind}:", "", *(f"- `` {line} ``" for line in of_kind), ""]
     if found:
         raise SystemExit(f"make_reference: no title for the messages of {', '.join(found)}")
     return "\n".join(parts)

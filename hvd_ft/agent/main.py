@@ -220,7 +220,10 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
     facts = _meet(rendezvous, plan.settings)
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
-        raise HvdFtError(f"the ranks have different versions of hvd_ft: {', '.join(versions)}")
+        raise HvdFtError(
+            f"the ranks have different versions of hvd_ft: {', '.join(versions)}; install the same "
+            "one on all hosts"
+        )
     rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
     names = [
         _host(name, boot, plan.settings.guest_place(rank))

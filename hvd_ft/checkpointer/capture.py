@@ -78,6 +78,7 @@ def _decoded(parts: Parts, copies: Mapping[int, np.ndarray]) -> dict[int, Captur
         except HvdFtError as error:
             raise HvdFtError(
                 f"the snapshot of training loop {part.loop} of rank {rank} cannot be used: {error}"
+                "; the next checkpoint is tried as usual"
             ) from error
         captured[rank] = Captured(part.snapshot.position, found)
     return captured

@@ -59,7 +59,7 @@ def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
         if set(pair) <= here:
             raise HvdFtError(
                 f"messages from rank {pair[0]} to rank {pair[1]} (ft_send) were under way at step "
-                f"{_step(parts, cut)}, and a checkpoint has none"
+                f"{_step(parts, cut)}, and a checkpoint has none; the next one is tried as usual"
             )
     return Manifest(
         format=FORMAT,

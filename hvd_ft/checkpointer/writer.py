@@ -249,7 +249,10 @@ class Writer:
                 return len(origin.shares(cut)) == len(origin.group)
 
             if not wait_until(seen, self._patience, lambda: self._given_up(round_)):
-                raise HvdFtError("the share of another node is not seen here")
+                raise HvdFtError(
+                    "the share of another node is not seen here; see whether --checkpoint-dir is "
+                    "on one file system that all hosts share, and up to date there"
+                )
             complete(origin, cut, origin.group)
         self._prune()
         if self._complaints.succeeded():

@@ -69,7 +69,9 @@ def kill(home: ClusterDir, node: str) -> None:
     ended = select.select([pidfd], [], [], _DEATH_SECONDS)[0]
     os.close(pidfd)
     if not ended:
-        raise HvdFtError(f"node {node} has not died within {_DEATH_SECONDS:.0f} s")
+        raise HvdFtError(
+            f"node {node} (pid {pid}) does not die within {_DEATH_SECONDS:.0f} s; see ps"
+        )
     # Connections that its processes have left would keep its network for minutes.
     try:
         tools.batch("ip", [f"link del dev {node}"], _switch_of(home))

@@ -40,7 +40,9 @@ class Plan:
         """Raises HvdFtError if such a cluster is not possible."""
         check_name(self.name)
         if not 1 <= self.size <= NODES_AT_MOST:
-            raise HvdFtError(f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes")
+            raise HvdFtError(
+                f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes; give so many"
+            )
         if self.rate and not 1e5 <= (_amount(self.rate, _BITS) or 0) <= 1e11:
             raise HvdFtError(
                 f"--rate {self.rate}: give 100kbit to 100gbit, such as 200mbit, or leave it out"

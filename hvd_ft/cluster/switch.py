@@ -41,10 +41,10 @@ def _build(home: ClusterDir, plan: Plan, lock: int) -> list[subprocess.Popen[str
         assert process.stdout
         line = process.stdout.readline().strip()
         if line != READY:
-            raise HvdFtError(line or f"node {node} ended while it started")
+            raise HvdFtError(line or f"node {node} ended while it started; start the cluster again")
         pid = process_behind(home.exec_socket(node))
         if not pid:
-            raise HvdFtError(f"node {node} ended when it had started")
+            raise HvdFtError(f"node {node} ended when it had started; start the cluster again")
         _connect(plan, node, address, pid)
     return nodes
 

@@ -65,7 +65,9 @@ def run(*command: str, text: str = "") -> None:
             env=clean_environment(),
         )
     except subprocess.TimeoutExpired:
-        raise HvdFtError(f"{command[0]} takes longer than {_LIMIT_SECONDS:.0f} s") from None
+        raise HvdFtError(
+            f"{command[0]} takes longer than {_LIMIT_SECONDS:.0f} s; see what else runs here"
+        ) from None
     except subprocess.CalledProcessError as error:
         said = [*filter(None, error.stderr.strip().splitlines()), f"exit code {error.returncode}"]
         raise HvdFtError(f"{command[0]} fails: {said[0]}") from None

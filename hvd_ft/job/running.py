@@ -31,6 +31,7 @@ def find_job(job: str | None) -> str:
     if not Path(directory, "node.arena").is_file():
         raise HvdFtError(
             f"there is no job {job}: {directory} has no node.arena; it is there while the job runs"
+            "; give the id of one that runs on this host"
         )
     return os.path.realpath(directory)
 

@@ -235,7 +235,9 @@ def _check_same(comm: Any, mine: Sequence[int]) -> None:
     comm.Allgather(np.array(mine, np.int64), given)
     if (given != given[0]).any():
         other = int((given != given[0]).any(axis=1).argmax())
-        raise HvdFtError(f"member {other} of the ring was given other arguments than member 0")
+        raise HvdFtError(
+            f"member {other} of the ring was given other arguments than member 0; give all the same"
+        )
 
 
 def _check_apart(arrays: Sequence[np.ndarray]) -> None:

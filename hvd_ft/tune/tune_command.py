@@ -99,5 +99,8 @@ def _chosen(knobs: list[Any], only: list[str] | None) -> list[Any]:
         if name not in names:
             raise HvdFtError(f"--only {name}: not tried here; give some of {','.join(names)}")
     if not knobs:
-        raise HvdFtError("there is nothing to try here that you have not set in the environment")
+        raise HvdFtError(
+            "there is nothing to try here that you have not set in the environment; "
+            "unset some of it"
+        )
     return [knob for knob in knobs if only is None or knob.name in only]

@@ -1,5 +1,7 @@
 """docs/reference/ is made from the code: every setting, every command, every message is there."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,95 @@ def page(name: str) -> str:
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     committed = (ROOT / "docs/reference" / name).read_text()
     assert committed == page(name), f"run scripts/make_reference.py: {name} is out of date"
+
+
+# What says what to do: a verb after the reason; or that there is nothing, as for a bug of ours.
+_VERBS = (
+    "add|ask|begin|build|call|check|choose|compile|convert|copy|correct|create|delete|do|end|"
+    "enlarge|enter|free|give|have|hvdft|install|keep|leave|let|look|lower|make|move|name|pass|pip|"
+    "put|raise|read|release|remove|resume|restart|restore|return|run|see|seed|send|set|start|take|"
+    "train|try|unset|update|use|wait|write"
+)
+_REMEDY = re.compile(
+    rf"(?:[;:,(]|\b(?:and|or|then|if [^;:]*)) ?(?:{_VERBS})\b"
+    r"|\b(?:give|has to|must|likely|is a bug|next (?:one|checkpoint) is tried)\b"
+    r"|\b(?:there (?:are|is)|it has|takes) …$|docs/"
+)
+# Texts that need no more.
+_COMPLETE = {
+    # Parts of other lines, which say what to do.
+    "it names a host twice",
+    "it is damaged: its values are not as they were written",
+    "it is damaged: it is not that of …",
+    "it is damaged: … not as it was written",
+    "… is damaged: the … of message … of rank … to rank … is not as written; …",
+    # What was asked for is refused or done, and there is nothing to do.
+    "cluster … is not up; nothing to take down",
+    "job … was not resumed, as you have stopped it",
+    "… has agents of generation …; this one is of generation … and ends",
+    "agents of generation … have taken this job over from generation …",
+    "the job is being stopped",
+    "stopped by …",
+    # The reason has the remedy, or the line goes on.
+    "the shim of rank … was killed, and …",
+    "cluster … does not start: …; nothing is left of it",
+    "pip … failed for Horovod …: …; the log is …",
+    "it ended with …",
+    # What is named is not supported: docs/operations.md.
+    "the ft backend has no ADASUM operation",
+    "cannot … while ranks have joined (hvd.join)",
+    # ssh's own words, of the stand-in for it on a cluster.
+    "connect to host … port …: …",
+    "Could not resolve hostname …: it is not a node of cluster …",
+    # Horovod itself has printed above what to do.
+    "tensors were stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: Horovod has named "
+    "them and the missing ranks above",
+    # The caller is hvd_ft's own code.
+    "divergence … is not among the latest …",
+    "there is no variant … of the ring",
+    "variant … of the ring cannot have … rings",
+    "there is no data type … or reduction …",
+    "a probe has 1 thread or more, not …",
+    "a probe sends messages of 1 byte or more, in 1 window or more",
+    "fingerprints of … bytes are over …u",
+    "an announcement of … bytes is over the mailbox's …",
+    "training loop … has no snapshot",
+    "a snapshot of rank … cannot be read from its arena: …it is too short",
+    "the ft backend has no",
+    "the ft backend has no lockstep cycle",
+    "the ft backend has no response cache",
+}
+
+
+def errors() -> list[tuple[str, str]]:
+    """Every error of the code, with its file."""
+    show = "import json, sys, make_reference; "
+    show += "json.dump({k: sorted(v) for k, v in make_reference.errors().items()}, sys.stdout)"
+    made = subprocess.run(
+        [sys.executable, "-c", show],
+        cwd=ROOT / "scripts",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [(file, text) for file, texts in json.loads(made.stdout).items() for text in texts]
+
+
+def test_an_error_says_what_to_do() -> None:
+    """As far as a test can judge: by a verb, or by what is filled in where the remedy stands."""
+    found = errors()
+    assert len(found) > 300
+    silent = [
+        f"{file}: {text}"
+        for file, text in found
+        if not _REMEDY.search(text) and not re.search(r"[;:,] …$|\) …$", text)
+        if text not in _COMPLETE
+    ]
+    assert not silent, "say what to do, or why there is nothing to do:\n" + "\n".join(silent)
+
+
+def test_what_needs_no_remedy_is_still_there() -> None:
+    assert {text for _, text in errors()} >= _COMPLETE
 
 
 def test_messages_of_all_kinds_are_found() -> None:

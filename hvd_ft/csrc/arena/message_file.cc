@@ -124,7 +124,7 @@ int PairFile::room(uint64_t bytes, uint64_t* offset) const {
   if (number == kMostMessages) {
     return fail(HVDFT_ENOSPACE,
                 "rank %u has sent %lu messages to rank %u, and there can be no more "
-                "in a job",
+                "in a job; send fewer, larger ones",
                 h.file.rank, number, h.file.size);
   }
   *offset = align_up(h.data_end.load(), kCacheLine);
