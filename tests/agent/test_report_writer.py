@@ -127,6 +127,31 @@ def test_a_later_generation_goes_on_where_the_report_ends(tmp_path: Path, cut_of
     assert read_report(path).finished
 
 
+@pytest.mark.parametrize("cut_off", ["", '{"type": "STA'])
+@pytest.mark.parametrize("ends", [[2, 4], [0, 3], [3, 3], [1, 2, 2, 5]])
+def test_each_event_is_there_once_over_several_generations(
+    tmp_path: Path, ends: list[int], cut_off: str
+) -> None:
+    """Each agent is killed while it writes; its followers find all events in the arena."""
+    path = tmp_path / "r.jsonl"
+    note = {"type": "STACKS", "time_ns": 1, "rank": 1, "incarnation": 0, "text": "at a.py:1"}
+    for generation, end in enumerate([*ends, len(EVENTS)]):
+        written = journal(path, generation=generation)
+        if generation:
+            written.job.told = EVENTS[: ends[generation - 1]]
+            written.resume()
+        written.add(EVENTS[len(written.job.told) : end])
+        written.note(note)
+        with path.open("a") as file:
+            file.write(cut_off)
+    if cut_off:
+        path.write_text(path.read_text().removesuffix(cut_off))
+    assert read_report(path).events == EVENTS
+    kept = [line for line in read(path) if line.get("type") == "STACKS"]
+    assert kept == [note] * (len(ends) + 1)
+    assert sum("job" in line for line in read(path)) == 1
+
+
 def test_what_agents_note_is_no_event_of_the_arena(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     written = journal(path)

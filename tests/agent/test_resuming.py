@@ -1,13 +1,17 @@
-"""Which files agents compare before a job goes on from a checkpoint."""
+"""Agents choose the checkpoint that a job goes on from: again and again, on other hosts."""
 
+import shutil
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import HANG_SECONDS
 
-from hvd_ft.agent.resuming import _checked
-from hvd_ft.checkpoint.catalogue import look_at
-from hvd_ft.checkpoint.manifest import decode
+from hvd_ft.agent.resuming import Resumed, resume
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
@@ -17,54 +21,139 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native.checkpointer import Place
 from hvd_ft.worker.shared_contents import Contents, freeze
 
-RANKS, CUT = 3, Cut(0, 11)
+
+def checkpoint(folder: Path, job: str, run: str, step: int, hosts: Sequence[int]) -> Path:
+    """Writes one of a job that has so many ranks on each host; returns where it is."""
+    size, cut, origins = sum(hosts), Cut(0, 2 * step + 1), []
+    for node, count in enumerate(hosts):
+        place = Place(size, len(hosts), node, sum(hosts[:node]), count)
+        begun = int(job.removeprefix("job"))
+        origins.append(Origin(folder, job, run, begun, place, range(len(hosts))))
+    for origin in origins:
+        parts = {}
+        for rank in origin.place.ranks:
+            kept, values = freeze({"w": np.full(9, step), "own": np.array([rank])}, {"step": step})
+            parts[rank] = Captured(10 * step, Contents(kept, values.data, frozenset()))
+        write_share(
+            origin, cut, {cut: parts}, ([], []), range(size), began=Began.now(), await_seconds=0
+        )
+    complete(origins[0], cut, range(len(hosts)))
+    return origins[0].path(cut)
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    """Of three ranks, each with something of its own."""
-    origin = Origin(tmp_path, "job1", "job1", 5, Place(RANKS, 1, 0, 0, RANKS), [0])
+class Meeting:
+    """The agents of a job, each in a thread of its own."""
 
-    def snapshot(rank: int) -> Captured:
-        kept, values = freeze({"own": np.array(rank)}, {"step": 5, "rng": {}})
-        return Captured(5, Contents(kept, values.data, frozenset()))
+    def __init__(self, hosts: Sequence[int]) -> None:
+        self.size = sum(hosts)
+        self.places = [range(sum(hosts[:at]), sum(hosts[: at + 1])) for at in range(len(hosts))]
+        self._barrier = threading.Barrier(self.size)
+        self._told: list[Any] = [None] * self.size
 
-    captured = {CUT: {rank: snapshot(rank) for rank in range(RANKS)}}
-    began = Began.now()
-    write_share(origin, CUT, captured, ([], []), range(RANKS), began=began, await_seconds=0.0)
-    complete(origin, CUT, [0])
-    return origin.path(CUT)
+    def agree(self, rank: int, step: Callable[[], object]) -> list[Any]:
+        try:
+            self._told[rank] = step()
+        except HvdFtError as error:
+            self._told[rank] = error
+        self._barrier.wait(HANG_SECONDS)
+        told = [*self._told]
+        self._barrier.wait(HANG_SECONDS)
+        for each in told:
+            if isinstance(each, HvdFtError):
+                raise each
+        return told
+
+    def resume(self, folders: Sequence[Path]) -> Resumed:
+        """Resumes from a directory, as each host sees it; returns what all agree on."""
+        found: list[Any] = [None] * self.size
+
+        def run(rank: int) -> None:
+            host = next(at for at, ranks in enumerate(self.places) if rank in ranks)
+            ranks = self.places[host]
+            context: Any = SimpleNamespace(
+                rank=rank,
+                host_ranks=ranks,
+                leads_host=rank == ranks[0],
+                hosts=Hosts(self.places),
+                settings=SimpleNamespace(resume_dir=str(folders[host])),
+            )
+            meeting: Any = SimpleNamespace(
+                size=self.size, agree=lambda _what, step: self.agree(rank, step)
+            )
+            try:
+                found[rank] = resume(meeting, context)
+            except HvdFtError as error:
+                found[rank] = error
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(HANG_SECONDS)
+        errors = {str(each) for each in found if isinstance(each, HvdFtError)}
+        if errors:
+            assert len(errors) == 1
+            assert all(isinstance(each, HvdFtError) for each in found), found
+            raise HvdFtError(errors.pop())
+        for each in found:
+            assert (each.run, each.loops) == (found[0].run, found[0].loops)
+            assert Path(each.path).name == Path(found[0].path).name
+        assert isinstance(found[0], Resumed)
+        return found[0]
 
 
-def damage(checkpoint: Path, rank: int) -> str:
-    """Damages a file that only this rank has; returns its name."""
-    manifest = look_at(checkpoint).manifest
-    assert manifest
-    others = [other for other in range(RANKS) if other != rank]
-    [name] = manifest.files_of([rank]).keys() - manifest.files_of(others).keys()
-    path = checkpoint / name
-    data = bytearray(path.read_bytes())
+class Hosts:
+    def __init__(self, places: Sequence[range]) -> None:
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def ranks(self, host: int) -> range:
+        return self._places[host]
+
+
+def test_a_job_that_went_on_goes_on_again_and_again_on_other_hosts(tmp_path: Path) -> None:
+    run = "job1"
+    written = [1, 2]  # ranks on each host
+    for number, hosts in enumerate([[2, 1], [1, 1, 1], [3], [2, 2], [1]], start=1):
+        path = checkpoint(tmp_path, f"job{number}", run, 3 * number, written)
+        for _ in range(2):  # whoever failed before it had written one of its own
+            found = Meeting(hosts).resume([tmp_path] * len(hosts))
+            assert found == Resumed(str(path), "job1", found.loops)
+            assert list(found.loops) == [0]
+        run, written = found.run, hosts
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+@pytest.mark.parametrize("hosts", [[2, 1], [1, 2]])
+def test_each_host_checks_the_files_that_its_ranks_go_on_from(
+    tmp_path: Path, hosts: list[int], damaged: int
+) -> None:
+    """Rank 2 has no part of its own: it goes on from rank 0's."""
+    folders = [tmp_path / str(host) for host in range(2)]
+    folders[0].mkdir()
+    path = checkpoint(folders[0], "job1", "job1", 3, [2])
+    shutil.copytree(folders[0], folders[1])
+    assert Meeting(hosts).resume(folders).run == "job1"
+    file = folders[damaged] / path.name / "loop0-rank0.safetensors"
+    data = bytearray(file.read_bytes())
     data[-1] ^= 1
-    path.write_bytes(data)
-    return name
+    file.write_bytes(data)
+    with pytest.raises(HvdFtError, match=r"cannot be used: .*loop0-rank0.*hvdft checkpoint verify"):
+        Meeting(hosts).resume(folders)
 
 
-@pytest.mark.parametrize("rank", range(RANKS))
-def test_a_rank_with_a_part_of_its_own_has_its_files_compared(checkpoint: Path, rank: int) -> None:
-    name = damage(checkpoint, rank)
-    with pytest.raises(HvdFtError, match=f"cannot be used: {name} is damaged"):
-        _checked(checkpoint, [rank])
-    others = [other for other in range(RANKS) if other != rank]
-    assert decode(_checked(checkpoint, others).encode()).size == RANKS
+def test_a_damaged_one_is_refused_also_if_an_older_one_is_whole(tmp_path: Path) -> None:
+    older = checkpoint(tmp_path, "job1", "job1", 3, [2])
+    path = checkpoint(tmp_path, "job2", "job1", 6, [2])
+    file = path / "loop0-rank1.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(HvdFtError, match=r"loop0-rank1"):
+        Meeting([1, 1]).resume([tmp_path] * 2)
+    assert Meeting([1, 1]).resume([older] * 2).path == str(older)
 
 
-def test_a_rank_without_one_has_those_compared_that_it_will_read(checkpoint: Path) -> None:
-    assert _checked(checkpoint, [RANKS])
-    name = damage(checkpoint, 0)
-    with pytest.raises(HvdFtError, match=f"cannot be used: {name} is damaged"):
-        _checked(checkpoint, [RANKS])
-
-
-def test_a_checkpoint_that_has_gone_meanwhile_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HvdFtError, match=r"the checkpoint .* has gone"):
-        _checked(tmp_path / "none", [0])
+def test_without_a_directory_the_job_begins_anew() -> None:
+    context: Any = SimpleNamespace(settings=SimpleNamespace(resume_dir=None))
+    assert resume(SimpleNamespace(), context) is None  # type: ignore[arg-type]

@@ -343,3 +343,39 @@ def test_failures_count_over_generations() -> None:
     verdict = HasEnded(incarnation=2, pid=PID, noted=True, status=KILLED, time_ns=NOW_NS)
     actions = taken_over(verdict, Past(2, [NOW_NS - 2, NOW_NS - 1]))
     assert isinstance(actions[-1], StopJob)
+
+
+@pytest.mark.parametrize("generations", [2, 3])
+def test_each_generation_goes_on_with_what_all_before_it_knew(generations: int) -> None:
+    """Each of them sees one death, and the last one too many; it was one rank all the time."""
+    settings = replace(SETTINGS, max_failures=generations - 1)
+    failures: list[int] = []
+    for number in range(generations):
+        machine = Supervisor(RANK, settings)
+        verdict = GoesOn(incarnation=number, pid=PID, noted=True, begun=True)
+        machine.take_over(Past(number, failures), verdict, AT_7, NOW)
+        assert machine.deadline == (NOW + 60 if failures else NEVER)
+        actions = machine.worker_ended(KILLED, NOW_NS + number, AT_7, NOW)
+        assert isinstance(actions[-1], Say if number < generations - 1 else StopJob), actions
+        failures.append(NOW_NS + number)
+
+
+def test_a_worker_that_was_restarted_by_an_older_generation_owes_its_collectives() -> None:
+    ended = WorkerFacts(step=7, executed=5, contributed=7, orderly=True)
+    for failures, stops in (([], False), ([NOW_NS], True), ([NOW_NS, NOW_NS + 1], True)):
+        machine = Supervisor(RANK, SETTINGS)
+        verdict = GoesOn(incarnation=len(failures), pid=PID, noted=True, begun=True)
+        machine.take_over(Past(len(failures), failures), verdict, AT_7, NOW)
+        first = machine.worker_ended(WELL, NOW_NS, ended, NOW)[0]
+        assert isinstance(first, StopJob if stops else NoteDone)
+
+
+def test_the_time_down_counts_from_the_death_that_an_older_generation_saw() -> None:
+    machine = Supervisor(RANK, SETTINGS)
+    past = Past(1, [NOW_NS - 9 * 10**9, NOW_NS - 4 * 10**9])
+    machine.take_over(past, ToStart(2), AT_7, NOW)
+    machine.worker_started(PID, spare=False)
+    machine.worker_attached(2)
+    said = machine.worker_rejoined(2, 12, NOW_NS)[0]
+    assert said == Say("rank 3 is back after 4.0 s: 12 ops replayed")
+    assert machine.worker_rejoined(1, 12, NOW_NS) == [], "that was the one before"

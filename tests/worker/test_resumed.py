@@ -76,6 +76,34 @@ def test_it_begins_where_the_earlier_job_was(checkpoint: Path) -> None:
         assert values is None, "the earlier job had no third loop"
 
 
+def test_loops_that_were_passed_are_in_the_arena_for_a_job_that_goes_on_from_this_one(
+    checkpoint: Path,
+) -> None:
+    """This job's checkpoints have all loops, also those that an earlier job had ended."""
+    arena = FakeArena()
+    for number in range(3):  # restarted twice in the second loop
+        with incarnation(arena, number) as worker:
+            for ended, step in enumerate((8, 5)):
+                loop, values = begin(worker)
+                assert values is not None
+                assert values["step"] == (step if number == 0 or ended == 0 else 5 + number)
+                loop.snapshot()
+                loop.jump()
+                if ended == 0 or number == 0:
+                    assert loop.wants_snapshot(step) is (number == 0)
+                if loop.wants_snapshot(step):
+                    loop.write(step, lambda step=step: ({"w": np.full(3, step)}, {"step": step}))
+                if ended == 0:
+                    loop.end()
+                    worker.collective("between")
+                else:
+                    worker.collective(f"step {number}")
+                    now = 6 + number
+                    loop.write(now, lambda now=now: ({"w": np.full(3, now)}, {"step": now}))
+    assert sorted(arena.loops) == [0, 1]
+    assert all(place.snapshot is not None for place in arena.loops.values())
+
+
 def test_no_snapshot_is_taken_in_a_collective(checkpoint: Path) -> None:
     with incarnation(FakeArena(), 0) as worker:
         loop, _ = begin(worker)
