@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -35,6 +37,9 @@ class FakeArena:
     log: list[str | None] = field(default_factory=list)  # signatures; None: cut
     loops: dict[int, FakeLoop] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    directory: TemporaryDirectory = field(
+        default_factory=partial(TemporaryDirectory, dir="/dev/shm")
+    )
 
 
 class FakeWorker:
@@ -42,7 +47,7 @@ class FakeWorker:
 
     def __init__(self, arena: FakeArena, incarnation: int) -> None:
         self.rank, self.size, self.incarnation = 0, 1, incarnation
-        self.nodes, self.step_bytes, self.directory = 1, 0, "/dev/shm"
+        self.nodes, self.step_bytes, self.directory = 1, 0, arena.directory.name
         self.step = 0
         self.busy = 0
         self.jumps: list[int] = []

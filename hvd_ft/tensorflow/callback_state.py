@@ -1,12 +1,35 @@
-"""The plain state of a fit's other callbacks or a session's hooks: patience, best values, …"""
+"""The plain state of a fit's other callbacks or a session's hooks: patience, best values, …
+
+What an attribute says of its process must not be restored in another one: that a file or a trace
+is open, when a step began. Which ones do is known of Keras's callbacks; the other ones of Keras and
+all of Horovod's have none. What files hold is restored with these (file_callbacks.py).
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from tensorflow import keras
+
 from hvd_ft.errors import HvdFtError
 from hvd_ft.worker.snapshot_format import encode
+
+_OF_PROCESS: dict[type, frozenset[str]] = {
+    keras.callbacks.CSVLogger: frozenset({"append_header", "csv_file", "writer"}),
+    keras.callbacks.ProgbarLogger: frozenset({"progbar"}),
+    keras.callbacks.TensorBoard: frozenset(
+        {
+            "_batch_start_time",
+            "_epoch_start_time",
+            "_is_tracing",
+            "_prev_summary_state",  # the contexts of writers
+            "_previous_epoch_iterations",  # at that time
+            "_profiler_started",
+            "_writers",
+        }
+    ),
+}
 
 
 class CallbackState:
@@ -54,7 +77,10 @@ class CallbackState:
 
 def _encoded(callback: Any) -> dict[str, bytes]:
     found = {}
+    left_out = [names for kind, names in _OF_PROCESS.items() if isinstance(callback, kind)]
     for name, value in vars(callback).items():
+        if any(name in names for names in left_out):
+            continue
         with suppress(HvdFtError):  # such as a model, a file, a function
             found[name] = b"".join(encode({}, {name: value}))
     return found

@@ -100,7 +100,7 @@ class FitLoop:
         self._epoch = initial_epoch
         values = self._loop.begin()
         if values is None:
-            self._files.undo()
+            self._files.begin(self._loop.number)
             return initial_epoch, 0
         over = False
         if self._data is not None:
@@ -260,7 +260,8 @@ class FitLoop:
     ) -> None:
         restore(fit_variables(self._model), arrays)
         self._callbacks.restore(values["callbacks"])
-        self._files.restore_tables(values["files"])
+        self._files.restore_rest(values["files"], done=values["done"])
+        self._model.stop_training = values["stopped"]  # scripts read it after the fit
         # A generator that the data draws from is already right: it may be further than at the
         # snapshot, as data is drawn ahead.
         restore_rng_state({name: values["rng"][name] for name in values["rng"].keys() - drawn})

@@ -50,7 +50,7 @@ def of_returned_fit(values: dict[str, Any]) -> dict[str, Any]:
     Args:
         values: see FitLoop.
     """
-    return {**values, "files": {"tables": [], "events": {}}}
+    return {**values, "files": {"tables": [], "events": {}, "traces": []}}
 
 
 def of_state(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
