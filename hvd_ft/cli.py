@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from rich.console import Console
 
@@ -23,22 +23,18 @@ from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import parse_hosts
 from hvd_ft.launcher.command import add_run
+from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
 from hvd_ft.tune.probe_command import add_probe
 from hvd_ft.tune.tune_command import add_tune
 
-EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+_ROOT_FLAGS = ("-h", "--help", "--version")
+_FIRST = "hvdft run -np 4 python train.py"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        say(f"{message}; see {self.prog} --help")
-        raise SystemExit(EXIT_BAD_INPUT)
-
-
-_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+_Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return agent.main(given[1:])
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        options = parser().parse_args(given)
+        root = parser()
+        if given and given[0].startswith("-") and given[0] not in _ROOT_FLAGS:
+            root.error(f"{given[0]} stands before the command; give that first, as in {_FIRST}")
+        options = root.parse_args(given)
         code: int = options.handler(options)
         return code
     except HvdFtError as error:
@@ -69,16 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def parser() -> _Parser:
+def parser() -> Parser:
     """Returns the parser of the whole command line."""
-    root = _Parser(
+    root = Parser(
         prog="hvdft",
         description="Horovod training that goes on when a rank dies.",
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"hvdft {__version__}")
     commands = root.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+        title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
     add_run(commands, _add)
     purpose = "run one rank's agent and its worker; for use under horovodrun or mpirun"
@@ -131,7 +130,7 @@ def _add(
     name: str,
     text: str,
     example: str,
-) -> _Parser:
+) -> Parser:
     return commands.add_parser(
         name,
         help=text,
@@ -156,7 +155,7 @@ def _add_report(commands: _Commands) -> None:
 def _add_log(commands: _Commands) -> None:
     log = _add(commands, "log", "inspect the logs of a job", "hvdft log show")
     kinds = log.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+        title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
     text = "show the progress of the op log, the ring's edges and the messages between ranks"
     show = _add(kinds, "show", text, "hvdft log show")

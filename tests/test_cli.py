@@ -73,13 +73,20 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ([], "required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
+        (["runn"], "invalid choice: 'runn': is run meant?; see hvdft --help"),
+        (["log", "shwo"], "'shwo': is show meant?; see hvdft log --help"),
+        (["-np", "2", "true"], "give that first, as in hvdft run -np 4"),
         (["run", "true"], "-np is missing: give the number of ranks"),
         (["run", "-np", "0", "true"], "'0' is not a number of ranks"),
         (["run", "-np", "-1", "true"], "not a number of ranks"),
         (["run", "-np", "four", "true"], "'four' is not a number of ranks"),
         (["run", "-np", "2", "--fast", "true"], "unrecognized arguments: --fast"),
+        (["run", "-np", "2", "--reprot", "r", "true"], "--reprot: is --report meant?"),
+        (["run", "-np", "2", "--reprot=r", "true"], "--reprot=r: is --report meant?"),
+        (["run", "-np", "2", "--gloo", "true"], "--gloo: hvd_ft always uses MPI; leave it out"),
+        (["run", "-np", "2", "--bind-to", "cores", "true"], "'cores': is core meant?"),
+        (["report", "r", "--pictur", "p"], "--pictur p: is --picture meant?"),
         (["run", "-np", "2"], "no command given"),
         (["run", "-np", "2", "--"], "no command given"),
         (["run", "-np", "2", "./none"], "./none was not found"),
@@ -105,6 +112,14 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert err.startswith("hvdft: ")
     assert err.count("\n") == 1
     assert part in err
+
+
+@pytest.mark.parametrize("command", [[], ["bench"], ["checkpoint"], ["cluster"], ["log"]])
+def test_a_command_that_is_not_finished_shows_its_help(hvdft: Run, command: list[str]) -> None:
+    code, out, err = hvdft(*command)
+    assert (code, out) == (2, "")
+    assert err.startswith(" ".join(["usage: hvdft", *command]))
+    assert "\ncommands:\n" in err
 
 
 def test_run_starts_the_job_as_told(hvdft: Run, started: list[launcher.Job]) -> None:

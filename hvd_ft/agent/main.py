@@ -45,12 +45,11 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
 from hvd_ft.system.writable import check_writable
-
-EXIT_BAD_INPUT = 2
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def _raise(problem: HvdFtError | None) -> None:
         raise problem
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         raise HvdFtError(f"{message}; see hvdft agent --help")
 

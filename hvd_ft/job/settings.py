@@ -1,6 +1,5 @@
 """The user's settings: the `HOROVOD_FT_*` environment variables, checked in one place."""
 
-import difflib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -12,6 +11,7 @@ from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
 from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_order import check_order
+from hvd_ft.system.nearest import meant
 
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 MOST_CONNECTIONS = 8
@@ -479,9 +479,8 @@ def _refuse_unknown(env: _Read) -> None:
     settings = {name for name in env.asked - INTERNAL if name.startswith(_PREFIX)}
     for name in sorted(env):
         if name.startswith(_PREFIX) and name not in settings | INTERNAL:
-            words = {setting.removeprefix(_PREFIX): setting for setting in settings}
-            nearest = difflib.get_close_matches(name.removeprefix(_PREFIX), words, n=1)
-            remedy = f"is {words[nearest[0]]} meant?" if nearest else "unset it"
+            words = [setting.removeprefix(_PREFIX) for setting in settings]
+            remedy = meant(name.removeprefix(_PREFIX), words, _PREFIX) or "unset it"
             raise HvdFtError(
                 f"{name} is not a setting of hvd_ft: {remedy} (docs/reference/settings.md has them)"
             )

@@ -17,6 +17,7 @@ from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
+from hvd_ft.launcher.horovodrun_flags import INSTEAD
 from hvd_ft.launcher.host_names import all_here, is_this_host
 from hvd_ft.launcher.job import Job, job_environment, mpirun_command
 from hvd_ft.launcher.job_flags import job_of, placed
@@ -45,6 +46,7 @@ def add_run(commands: Any, add: AddCommand) -> None:
         "run a training command on every rank, restarting ranks that die",
         "hvdft run -np 4 --picture states.png python train.py --epochs 3",
     )
+    run.elsewhere = INSTEAD
     run.add_argument(
         "-np",
         "--num-proc",

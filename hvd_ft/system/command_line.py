@@ -2,12 +2,60 @@
 
 import argparse
 import re
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from hvd_ft.system.nearest import meant
+from hvd_ft.system.say import say
+
+EXIT_BAD_INPUT = 2
+_MOST = 10**6
+
+
+class Parser(argparse.ArgumentParser):
+    """A command's parser, whose errors are one line that says what is probably meant.
+
+    Attributes:
+        elsewhere: Flags of a launcher that users come from, and what to do instead of each.
+    """
+
+    elsewhere: Mapping[str, str] = {}
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong, and ends the process with code 2."""
+        say(f"{message}; see {self.prog} --help")
+        raise SystemExit(EXIT_BAD_INPUT)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parses a command's words; none of them may be unknown.
+
+        Every command calls this for its own words, so an error names the command.
+        """
+        given = sys.argv[1:] if args is None else list(args)
+        if not given and self._subparsers is not None:
+            self.print_help(sys.stderr)
+            raise SystemExit(EXIT_BAD_INPUT)
+        found, unknown = super().parse_known_args(given, namespace)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            hint = self.elsewhere.get(flag) or meant(flag, self._option_string_actions)
+            what = f"unrecognized arguments: {' '.join(unknown)}"
+            self.error(f"{what}: {hint}" if hint else what)
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = [str(choice) for choice in action.choices or ()]
+        hint = meant(str(value), known)
+        if hint and value not in known:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {hint}")
+        super()._check_value(action, value)
+
 
 # Makes a command's parser of its place, name, help and example.
-AddCommand = Callable[[Any, str, str, str], argparse.ArgumentParser]
-_MOST = 10**6
+AddCommand = Callable[[Any, str, str, str], Parser]
 
 
 def whole(least: int = 1, of: str = "") -> Callable[[str], int]:

@@ -232,7 +232,6 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str], kind: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ([], "required: COMMAND"),
         (["allreduce", "--backends", "ft,gloo"], "leave it out, as in --backends ft,mpi"),
         (["allreduce", "--backends", "nccl"], "'nccl' is not a backend"),
         (["allreduce", "--backends", ""], "'' is not a backend"),
