@@ -94,6 +94,7 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "-H", "localhost:1,,n1:1", "true"], "'' is not a host name"),
         (["run", "-np", "2", "-H", "localhost:x", "true"], "'x' is not a number of slots"),
         (["run", "-np", "2", "-H", "localhost:1", "true"], "has 1 slots for 2 ranks"),
+        (["run", "-np", "2", "--network-interface", "eth9", "true"], "--network-interface eth9 ("),
         (["run", "-np", "2", "--inject", "rank=2,step=1", "true"], "the job's ranks are 0 to 1"),
         (["run", "-np", "2", "--inject", "rank=0", "true"], "give one of step=N, op=N and point="),
         (["run", "-np", "2", "--report", "none/r", "true"], "cannot write none/r"),

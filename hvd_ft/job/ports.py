@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -59,16 +60,18 @@ def listen(address: str, ports: Ports | None) -> socket.socket:
         ports: where; None: at any port that the system chooses.
 
     Raises:
-        HvdFtError: none is free.
+        HvdFtError: none is free, or nobody can listen there.
     """
-    if ports is None:
-        return socket.create_server((address, 0), backlog=_BACKLOG)
-    for port in range(ports.first, ports.last + 1):
+    for port in range(ports.first, ports.last + 1) if ports else (0,):
         try:
             return socket.create_server((address, port), backlog=_BACKLOG)
         except OSError as error:
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise
+            if ports is None or error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                reason = os.strerror(error.errno) if error.errno else error
+                raise HvdFtError(
+                    f"cannot listen on {address or 'this host'} ({reason}): name another interface "
+                    "by --network-interface (HOROVOD_FT_INTERFACE), or all"
+                ) from error
     raise HvdFtError(
         f"no port of {ports} (HOROVOD_FT_PORTS, --ports) is free at {address or 'this host'}: give "
         "another range, or a longer one"

@@ -9,20 +9,35 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.setting_values import is_job_id
 from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.shared_record import SharedRecord
 
 
-def resumes_job(text: str, arena_dir: str) -> bool:
+def resumes_job(text: str, settings: Settings) -> bool:
     """Returns whether `--resume` names a job, not a directory of checkpoints.
 
-    A job that has left its state on this host is one, whatever directory has the same name.
+    A job that has left its state on this host, or its record in the shared directory, is one,
+    whatever directory has the same name.
 
     Args:
         text: as given.
-        arena_dir: where jobs leave their state.
+        settings: the user's, for where jobs leave these.
+
+    Raises:
+        HvdFtError: it can only be a job's id, and there is no such job.
     """
     if not is_job_id(text):
         return False
-    return os.path.isdir(job_path(arena_dir, text)) or not os.path.isdir(text)
+    if os.path.isdir(job_path(settings.arena_dir, text)):
+        return True
+    if settings.shared_dir and os.path.exists(SharedRecord(settings.shared_dir, text).path):
+        return True
+    if os.path.isdir(text):
+        return False
+    raise HvdFtError(
+        f"--resume {text}: there is no directory {os.path.abspath(text)}, and no job of that id "
+        "has left its state on this host; give the directory of --checkpoint-dir, a checkpoint in "
+        "it, or the id of a job that a lost host has ended"
+    )
 
 
 def how_to_go_on(settings: Settings) -> str:

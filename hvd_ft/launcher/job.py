@@ -18,7 +18,7 @@ from hvd_ft.job.hosts import Host
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
-from hvd_ft.launcher.listening import ALL, LOOPBACK, listen_address, listening_there
+from hvd_ft.launcher.listening import ALL, listen_address, listening_there, local_address
 
 # Steps share the job's hosts with each other, and outlive the loss of one.
 _SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}
@@ -135,10 +135,11 @@ def listens_at(job: Job) -> str:
     Raises:
         HvdFtError: There is no such interface as the user has named.
     """
+    interface = job_settings(job).interface
     if job.machine_file is None:
-        return LOOPBACK
+        return local_address(interface)
     names = tuple(host.name for host in (*job.hosts, *job.spare_hosts))
-    return listen_address(names, job_settings(job).interface)
+    return listen_address(names, interface)
 
 
 def network_of(job: Job) -> str:

@@ -155,7 +155,7 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any
     }
     earlier: dict[str, Any] = {}
     if options.resume is not None:
-        if resumes_job(options.resume, Settings.from_env(os.environ).arena_dir):
+        if resumes_job(options.resume, Settings.from_env(os.environ)):
             earlier = {"id": options.resume, "resume": True}
         else:
             given["RESUME_DIR"] = os.path.abspath(options.resume)

@@ -21,6 +21,42 @@ EVERYWHERE = ""  # as an address
 _SOME_PORT = 9  # nothing is sent there
 
 
+def local_address(interface: str | None) -> str:
+    """Returns the address to listen on in a job on this host alone.
+
+    It is that of loopback. A network namespace may have none, or loopback may be down; then it is
+    another address of this host.
+
+    Args:
+        interface: that the user has named, or `all`; MPI uses it here too.
+
+    Returns:
+        The address; `EVERYWHERE` if this host has none.
+
+    Raises:
+        HvdFtError: there is no such interface.
+    """
+    if interface is not None and interface != ALL:
+        _address_of(interface)
+    own = {
+        str(entry.address)
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family == socket.AF_INET
+    }
+    there = sorted(own, key=lambda address: (not _is_loopback(address), address))
+    return next(filter(_can_listen, [LOOPBACK, *there]), EVERYWHERE)
+
+
+def _can_listen(address: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as end:
+        try:
+            end.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
 @cache
 def listen_address(hosts: Sequence[str], interface: str | None) -> str:
     """Returns the address to listen on in a job on several hosts.
@@ -75,7 +111,8 @@ def _address_of(interface: str) -> str:
         if entry.family == socket.AF_INET:
             return str(entry.address)
     raise HvdFtError(
-        f"HOROVOD_FT_INTERFACE={interface}: this host has no such interface with an IPv4 address; "
+        f"--network-interface {interface} (HOROVOD_FT_INTERFACE): this host has no such interface "
+        "with an IPv4 address; "
         f"give one of {', '.join(sorted(interfaces))}, or {ALL}"
     )
 

@@ -14,8 +14,12 @@ from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.checkpointer.origin import Origin
 from hvd_ft.checkpointer.share import Began, write_share
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.directory import job_path
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.checkpoints import how_to_go_on, resumes_job
+from hvd_ft.launcher.leadership import Record
+from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.native.checkpointer import Place
 from hvd_ft.worker.shared_contents import Contents, freeze
 
@@ -135,16 +139,24 @@ def test_variables_of_one_name() -> None:
 
 def test_a_job_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    arenas = str(tmp_path / "arenas")
-    assert resumes_job("abc", arenas), "it is refused as one, with the reason"
+    settings = Settings(arena_dir=str(tmp_path / "arenas"), shared_dir=str(tmp_path))
+    with pytest.raises(HvdFtError) as refused:
+        resumes_job("abc", settings)
+    said = str(refused.value)
+    assert said.startswith(
+        f"--resume abc: there is no directory {tmp_path}/abc, and no job of that"
+    )
+    assert "the directory of --checkpoint-dir" in said
     Path("abc").mkdir()
-    assert not resumes_job("abc", arenas)
-    assert not resumes_job("./abc", arenas)
-    assert not resumes_job(str(tmp_path / "none"), arenas)
-    from hvd_ft.job.directory import job_path
-
-    Path(job_path(arenas, "abc")).mkdir(parents=True)
-    assert resumes_job("abc", arenas)
+    assert not resumes_job("abc", settings)
+    assert not resumes_job("./abc", settings)
+    assert not resumes_job(str(tmp_path / "none"), settings)
+    Path(job_path(settings.arena_dir, "abc")).mkdir(parents=True)
+    assert resumes_job("abc", settings)
+    SharedRecord(str(tmp_path), "far").swap(None, Record("far", 1, "one", 1, 10, True, 0, ""))
+    assert resumes_job("far", settings), "its launcher ran on another host"
+    with pytest.raises(HvdFtError):
+        resumes_job("far", Settings(arena_dir=settings.arena_dir))
 
 
 def test_how_a_job_goes_on(tmp_path: Path) -> None:

@@ -221,6 +221,6 @@ def test_an_interface_that_is_not_there(nodes: Cluster, monkeypatch: pytest.Monk
     ended = nodes.hvdft("run", "--", *HVDFT, "run", "-np", "2", "-H", "n0:1,n1:1", *SCRIPT)
     assert ended.code == 2
     assert ended.err == (
-        "hvdft: HOROVOD_FT_INTERFACE=ib7: this host has no such interface with an IPv4 address; "
-        "give one of eth0, lo, or all\n"
+        "hvdft: --network-interface ib7 (HOROVOD_FT_INTERFACE): this host has no such interface "
+        "with an IPv4 address; give one of eth0, lo, or all\n"
     )

@@ -12,7 +12,13 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import listening
-from hvd_ft.launcher.listening import ALL, EVERYWHERE, listen_address, listening_there
+from hvd_ft.launcher.listening import (
+    ALL,
+    EVERYWHERE,
+    listen_address,
+    listening_there,
+    local_address,
+)
 
 OWN = "192.0.2.1"  # of this host's first interface, besides loopback
 
@@ -83,9 +89,28 @@ def test_what_the_user_says(names: Names) -> None:
     assert listen_address(("here", "n1"), ALL) == EVERYWHERE
     assert listen_address(("here", "n1"), "eth7") == OWN
     with pytest.raises(
-        HvdFtError, match=r"HOROVOD_FT_INTERFACE=ib7: .* give one of eth7, eth8, or all"
+        HvdFtError,
+        match=r"--network-interface ib7 \(HOROVOD_FT_INTERFACE\): .* one of eth7, eth8, or all",
     ):
         listen_address(("here", "n1"), "ib7")
+
+
+def test_a_job_on_one_host_listens_on_loopback() -> None:
+    assert local_address(None) == local_address(ALL) == "127.0.0.1"
+
+
+def test_a_host_without_loopback(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In some network namespaces nobody can listen on 127.0.0.1."""
+    there = {OWN}
+    monkeypatch.setattr(listening, "_can_listen", there.__contains__)
+    assert local_address(None) == local_address("eth8") == OWN
+    there.clear()
+    assert local_address(None) == EVERYWHERE
+
+
+def test_an_interface_that_is_not_here_is_an_error_on_one_host_too(names: Names) -> None:
+    with pytest.raises(HvdFtError, match=r"--network-interface eth9 .* give one of eth7, eth8"):
+        local_address("eth9")
 
 
 LISTEN = """\
