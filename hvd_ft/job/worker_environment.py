@@ -4,15 +4,25 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
+import hvd_ft
 from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
 
-_LAUNCHER_PREFIXES = (
-    *("PMI", "HYDRA", "MPI", "I_MPI"),
-    *("HOROVOD_FT_LAUNCHER", "HOROVOD_FT_MEMBERS", "HOROVOD_FT_NODE_LEASE"),
-    "HOROVOD_FT_SHIM_STARTER",
+# What launchers give an MPI process. Others that begin with HYDRA, MPI or PMI are the user's, such
+# as HYDRA_FULL_ERROR of hydra-core.
+_LAUNCHER_PREFIXES = ("HYDRA_BSTRAP_", "I_MPI_", "PMIX_SERVER_")
+_LAUNCHER_NAMES = frozenset(
+    (
+        *("HYDRA_IP_VERSION", "HYDRA_LAUNCH_TYPE", "HYDI_CONTROL_FD"),
+        *("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+        *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_ID", "PMI_PORT", "PMI_SPAWNED", "PMI_APPNUM"),
+        *("PMIX_RANK", "PMIX_NAMESPACE"),
+        *("HOROVOD_FT_LAUNCHER", "HOROVOD_FT_MEMBERS", "HOROVOD_FT_NODE_LEASE"),
+        "HOROVOD_FT_SHIM_STARTER",
+    )
 )
+_MPI_GUARD = os.path.join(os.path.dirname(hvd_ft.__file__), "worker", "mpi_guard")
 
 _TIMELINE = "HOROVOD_TIMELINE"
 _STARTED_BY_SCRIPT = "DYNAMIC"  # Horovod's word for hvd.start_timeline()
@@ -72,6 +82,12 @@ def incarnation_environment(environ: Mapping[str, str], incarnation: int) -> dic
     return own
 
 
+def _with_guard(path: str) -> str:
+    """Returns a PYTHONPATH in which mpi4py is found first where it refuses what is not honest."""
+    others = [word for word in path.split(os.pathsep) if word and word != _MPI_GUARD]
+    return os.pathsep.join([_MPI_GUARD, *others])
+
+
 def worker_environment(
     environ: Mapping[str, str], rank: int, nodes: Nodes, job: str, directory: str
 ) -> dict[str, str]:
@@ -85,7 +101,9 @@ def worker_environment(
         directory: of the job.
     """
     kept = {
-        name: value for name, value in environ.items() if not name.startswith(_LAUNCHER_PREFIXES)
+        name: value
+        for name, value in environ.items()
+        if name not in _LAUNCHER_NAMES and not name.startswith(_LAUNCHER_PREFIXES)
     }
     node = nodes.node_of(rank)
     local = nodes.ranks(node)
@@ -108,4 +126,5 @@ def worker_environment(
         "HOROVOD_FT_JOB": job,
         "HOROVOD_FT_LIBRARY": libraries.library_path(),
         "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": _with_guard(environ.get("PYTHONPATH", "")),
     }

@@ -1,11 +1,15 @@
 """The command and the environment that a worker is started with."""
 
+import json
+import os
+import subprocess
 import sys
 
 import pytest
 
 from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
+from hvd_ft.install.environment import mpi_environment, mpiexec_command
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.worker_environment import (
     check_command,
@@ -32,18 +36,32 @@ def test_a_script_is_found_behind_options() -> None:
         check_command([sys.executable, "-u", "-X", "dev", "nothere.py", "-c"])
 
 
+def test_nothing_that_mpirun_adds_comes_to_a_worker() -> None:
+    before = {**os.environ, **mpi_environment()}
+    show = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+    command = [*mpiexec_command(1, before), *show]
+    shown = subprocess.run(command, env=before, check=True, capture_output=True, text=True)
+    added = {k: v for k, v in json.loads(shown.stdout).items() if k not in before}
+    assert {"PMI_RANK", "HYDRA_LAUNCH_TYPE", "MPI_LOCALRANKID"} <= set(added)
+    bare = worker_environment({}, 0, Nodes((0, 1)), "j", "/d")
+    env = worker_environment(added, 0, Nodes((0, 1)), "j", "/d")
+    assert set(env) - set(bare) <= {"GFORTRAN_UNBUFFERED_PRECONNECTED"}
+
+
 def test_the_workers_environment() -> None:
-    environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "MPIR_CVAR": "y", "HYDRA_A": "z", "MPL": "kept"}
+    environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "HYDRA_BSTRAP_A": "z", "MPL": "kept"}
+    users = {"HYDRA_FULL_ERROR": "1", "MPI_DIR": "/m", "MPICC": "cc", "PMI_PATH": "/p"}
     # Those of a job that the worker may start itself are not ours.
     ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_NODE_LEASE": "3"}
     env = worker_environment(
-        {**environ, **ours, "HOROVOD_CYCLE_TIME": "2"},
+        {**environ, **users, **ours, "HOROVOD_CYCLE_TIME": "2"},
         rank=3,
         nodes=Nodes((0, 2, 5)),
         job="j",
         directory="/d",
     )
-    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "MPIR_CVAR", "HYDRA_A", *ours}
+    assert not set(env) & {"PMI_RANK", "I_MPI_ROOT", "HYDRA_BSTRAP_A", *ours}
+    assert users.items() <= env.items()
     assert (env["MPL"], env["HOROVOD_CYCLE_TIME"]) == ("kept", "2")
     assert (env["HOROVOD_RANK"], env["HOROVOD_SIZE"]) == ("3", "5")
     assert (env["HOROVOD_LOCAL_RANK"], env["HOROVOD_LOCAL_SIZE"]) == ("1", "3")
