@@ -99,6 +99,11 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "--inject", "rank=0", "true"], "give one of step=N, op=N and point="),
         (["run", "-np", "2", "--report", "none/r", "true"], "cannot write none/r"),
         (["run", "-np", "2", "--picture", "none/p", "true"], "cannot write none/p"),
+        (["run", "-np", "2", "--checkpoint-dir", "/dev/null", "true"], "written to /dev/null on "),
+        (["run", "-np", "2", "--checkpoint-dir", "/dev/null/c", "true"], "/dev/null is not a dir"),
+        (["run", "-np", "2", "--checkpoint-keep", "5", "true"], "keep is of --checkpoint-dir"),
+        (["run", "-np", "2", "--checkpoint-interval", "5s", "true"], "interval is of --checkpoint"),
+        (["run", "-np", "2", "--resume", "nosuchdir", "true"], "nosuchdir: there is no directory"),
         (["report"], "required: FILE"),
         (["report", "none.jsonl"], "cannot read report none.jsonl"),
         (["check", "more"], "unrecognized arguments: more"),
@@ -395,6 +400,29 @@ def test_plain_lines_come_only_with_a_change() -> None:
         "hvdft: v and 1 more variable diverged on ranks 0 and 1 at step 20",
         "hvdft: w diverged on rank 1 at step 30",
     ]
+
+
+class Beginning(NotYet):
+    """A job that has gone on from a checkpoint, or whose script has failed before its loop."""
+
+    ranks = (
+        Status(State.RUNNING, 0, 11, 0, 90, time.monotonic_ns()),
+        Status(State.DONE, 0, 12, 0, 0, time.monotonic_ns()),
+    )
+
+
+def test_a_rank_without_a_step_is_not_at_step_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with live_display.display(console, live=False) as shown:
+        shown.update(Beginning())
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "hvdft: rank 0 (incarnation 0) is running",
+        "hvdft: rank 1 (incarnation 0) has ended",
+    ]
+    console.file.truncate(0)
+    console.print(live_display.ranks_table(Beginning(), time.monotonic_ns()))
+    assert "step" not in console.file.getvalue()
 
 
 @pytest.mark.parametrize(

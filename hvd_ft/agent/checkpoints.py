@@ -7,7 +7,10 @@ from pathlib import Path
 from hvd_ft.agent.beginning import Beginning
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.checkpointer import unwritten
 from hvd_ft.checkpointer.command import writer_command
+from hvd_ft.system.say import say
+from hvd_ft.system.writable import EXIT_NOT_WRITTEN, make_directory
 
 
 def writer_of(
@@ -22,10 +25,18 @@ def writer_of(
 
     Returns:
         None if there are no checkpoints, or another agent of this node starts the writer.
+
+    Raises:
+        HvdFtError: nothing can be written there when the job begins.
     """
     directory = context.settings.checkpoint_dir
     if directory is None:
         return None
+    if context.settings.generation == 0:  # later the training goes on without
+        rendezvous.agree(
+            "the check of the checkpoint directory",
+            lambda: make_directory(directory) if _leads(context) else None,
+        )
     group = _group(rendezvous, context, Path(directory))
     if not _leads(context):
         return None
@@ -40,6 +51,19 @@ def writer_of(
         group=group,
         base=base,
     )
+
+
+def code_with_checkpoints(code: int, context: JobContext) -> int:
+    """Returns the exit code of a job together with that of its checkpoints; says what is missing.
+
+    Args:
+        code: of the training.
+        context: this agent's place in the job; only rank 0's node knows.
+    """
+    if code or context.rank or not (missing := unwritten.noted(context.arenas)):
+        return code
+    say(f"the training has ended well, but {missing}")
+    return EXIT_NOT_WRITTEN
 
 
 def _leads(context: JobContext) -> bool:

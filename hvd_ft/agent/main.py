@@ -4,7 +4,6 @@ import hvd_ft.system.quiet_start  # noqa: F401
 
 # isort: split
 
-import argparse
 import contextlib
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 from hvd_ft import __version__, native
 from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.beginning import beginning
-from hvd_ft.agent.checkpoints import writer_of
+from hvd_ft.agent.checkpoints import code_with_checkpoints, writer_of
 from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
@@ -268,7 +267,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
             checkpoint_writer=checkpoint_writer,
             stack=stack,
         )
-        code = supervisor.run()
+        code = code_with_checkpoints(supervisor.run(), context)
         shim.release(code)
         if len(context.nodes) > 1 and not supervisor.launcher_lost:
             finalize(rendezvous, leader)

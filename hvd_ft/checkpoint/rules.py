@@ -81,22 +81,41 @@ class Schedule:
 
 
 class Complaints:
-    """What went wrong, to be said once, and again when it has changed.
+    """What went wrong, to be said once for each checkpoint, and again when it has changed.
 
     The text that is due is returned, not printed.
+
+    Attributes:
+        missed: how many checkpoints were not written since the latest one that was.
     """
 
     def __init__(self) -> None:
         self._said = ""
+        self._counted = False  # the present one, as missed
+        self.missed = 0
 
-    def failed(self, reason: str) -> str | None:
-        """Returns the reason unless it is still the one that was said last."""
+    def begun(self) -> None:
+        """Another checkpoint is begun: what is still wrong is said again."""
+        self._said = ""
+        self._counted = False
+
+    def failed(self, reason: str, *, missed: bool = True) -> str | None:
+        """Returns what to say, unless it is still what was said last.
+
+        Args:
+            reason: why.
+            missed: whether the present checkpoint is not written for this reason.
+        """
+        if missed and not self._counted:
+            self._counted = True
+            self.missed += 1
         if reason == self._said:
             return None
         self._said = reason
-        return reason
+        return f"{reason} ({self.missed} in a row)" if missed and self.missed > 1 else reason
 
     def succeeded(self) -> bool:
-        """Returns whether something had gone wrong before."""
-        before, self._said = self._said, ""
-        return bool(before)
+        """The present one is written; returns whether something had gone wrong before."""
+        before = bool(self._said or self.missed)
+        self._said, self.missed = "", 0
+        return before

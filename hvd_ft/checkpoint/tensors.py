@@ -7,7 +7,7 @@ an OSError, and nothing is kept in memory twice. They are read by the library, w
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,10 @@ _OTHER_TYPES = "dtypes"  # metadata: type and shape of what is stored as plain b
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+    path: Path,
+    tensors: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str],
+    go_on: Callable[[], None] = lambda: None,
 ) -> File:
     """Writes a new file, for its owner only, and waits until it is on the disk.
 
@@ -47,6 +50,7 @@ def write_tensors(
         tensors: by name, any shapes, little endian. Types that safetensors or NumPy does not know
             (bfloat16) are stored as bytes.
         metadata: texts by name.
+        go_on: called between writes; what it raises ends the writing.
 
     Returns:
         The file's length and hash.
@@ -86,6 +90,7 @@ def write_tensors(
             size += view.nbytes
             at = 0
             while at < view.nbytes:
+                go_on()
                 done = os.write(file, view[at : at + _CHUNK_BYTES])
                 hashed.update(view[at : at + done])
                 at += done

@@ -58,6 +58,7 @@ def write_share(
     began: Began,
     await_seconds: float,
     given_up: Callable[[], bool] = never,
+    over: Callable[[], bool] = never,
 ) -> None:
     """Writes this node's share of a checkpoint.
 
@@ -71,6 +72,7 @@ def write_share(
         began: when the snapshots began to be copied.
         await_seconds: how long to wait for the fingerprints of the group's first node.
         given_up: whether the share has become needless; asked while this waits.
+        over: whether nobody needs a checkpoint any more; asked while this writes.
 
     Raises:
         OSError: it cannot be written.
@@ -79,7 +81,7 @@ def write_share(
     partial = origin.partial(latest)
     try:
         partial.mkdir(0o700, exist_ok=True)
-        writer = _ShareWriter(origin, latest, await_seconds, given_up)
+        writer = _ShareWriter(origin, latest, await_seconds, given_up, over)
         numbers = {rank: number for number, rank in enumerate(present)}
         there = {
             cut: {rank: each for rank, each in ranks.items() if rank in numbers}
@@ -122,19 +124,25 @@ class _ShareWriter:
     Args:
         origin: of the checkpoint.
         latest: its cut.
-        await_seconds, given_up: as for `write_share`.
+        await_seconds, given_up, over: as for `write_share`.
 
     Attributes:
         files: those written, by name.
     """
 
     def __init__(
-        self, origin: Origin, latest: Cut, await_seconds: float, given_up: Callable[[], bool]
+        self,
+        origin: Origin,
+        latest: Cut,
+        await_seconds: float,
+        given_up: Callable[[], bool],
+        over: Callable[[], bool],
     ) -> None:
         self._origin = origin
         self._latest = latest
         self._await_seconds = await_seconds
         self._given_up = given_up
+        self._over = over
         self.files: dict[str, File] = {}
 
     def write(self, captured: Mapping[Cut, Mapping[int, Captured]]) -> list[Part]:
@@ -194,7 +202,11 @@ class _ShareWriter:
     ) -> None:
         path = self._origin.partial(self._latest) / name
         path.unlink(missing_ok=True)  # of a writer that was killed
-        self.files[name] = write_tensors(path, tensors, metadata)
+        self.files[name] = write_tensors(path, tensors, metadata, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._over():
+            raise AbandonedError("the job has ended, and needs no checkpoint")
 
 
 def wait_until(

@@ -1,7 +1,8 @@
 """The checkpoint writer's loop: follows rounds, writes shares, completes and deletes checkpoints.
 
-Nothing in it stops the training: what goes wrong is said once, and tried again with the next
-checkpoint. At the end of a job that has not ended well it writes the latest state (drain.py).
+Nothing in it stops the training: what goes wrong is said with every checkpoint that is missed, and
+at the end if the latest one is (unwritten.py). At the end of a job that has not ended well it
+writes the latest state (drain.py).
 """
 
 import os
@@ -13,6 +14,7 @@ from types import FrameType
 from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.manifest import Messages
 from hvd_ft.checkpoint.rules import Complaints, Schedule, to_delete
+from hvd_ft.checkpointer import unwritten
 from hvd_ft.checkpointer.capture import Captured, capture, held, messages
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import (
@@ -39,10 +41,6 @@ _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed
 _LONG_SECONDS = 60.0
 _BEFORE_LOOPS_SECONDS = 600.0  # a script may prepare its data for as long
 _FOR_OTHERS = 2 / 3  # of the time at the end of a job
-
-
-class _OverError(Exception):
-    """The job has ended well: nothing that is being written is needed."""
 
 
 class Writer:
@@ -74,6 +72,7 @@ class Writer:
         self._coordinates = origin.place.node == 0
         self._schedule = Schedule(self._interval, clock())
         self._complaints = Complaints()
+        self._deletions = Complaints()
         self._round: Round | None = None
         self._waits_since = 0.0  # for a snapshot: since the round or the latest loop began
         self._marked_loops = 0  # begun at the latest mark
@@ -86,25 +85,26 @@ class Writer:
         """Writes checkpoints until END_SIGNAL, then what is left to be written."""
         signal.signal(ASK_SIGNAL, self._on_ask)
         signal.signal(END_SIGNAL, self._on_end)
-        try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
-            with signals_wake(self._native.wake):
-                self._prepare()
-                while not self._ending:
-                    self._step()
-            # The shim kills this process when all of the time is over.
-            if drain(self._native, self._origin, self._patience * _FOR_OTHERS):
-                self._attempt(self._prune)
-        except _OverError:
-            self._attempt(self._tidy)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
+        with signals_wake(self._native.wake):
+            self._prepare()
+            while not self._ending:
+                self._step()
+        if self._native.ended_well:
+            self._try_to_delete(self._tidy)
+        # The shim kills this process when all of the time is over.
+        elif drain(self._native, self._origin, self._patience * _FOR_OTHERS):
+            self._try_to_delete(self._prune)
 
     def _on_ask(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
 
     def _on_end(self, number: int, frame: FrameType | None) -> None:
-        self._ending = True
-        if self._native.ended_well:
-            raise _OverError
+        self._ending = True  # nothing is raised here, as Python may be anywhere
+
+    def _is_over(self) -> bool:
+        """Whether the job has ended well: nothing that is being written is needed."""
+        return self._ending and self._native.ended_well
 
     def _prepare(self) -> None:
         """Makes the directory, and finds out at once whether it can be written."""
@@ -115,7 +115,7 @@ class Writer:
             if not os.access(directory, os.W_OK | os.X_OK):
                 raise PermissionError(13, os.strerror(13), str(directory))
 
-        self._attempt(make)
+        self._attempt(make, missed=False)
 
     # -------------------------------------------------------------- rounds
 
@@ -140,6 +140,7 @@ class Writer:
     def _on_event(self, event: Event) -> None:
         round_ = self._round
         if event.type is EventType.CHECKPOINT:
+            self._complaints.begun()
             self._round = Round(event.detail, self._origin.place.nodes)
             self._waits_since = self._clock()
         elif round_ is None:
@@ -153,7 +154,7 @@ class Writer:
         """Begins a round; what is left of older ones is not needed any more."""
         self._asked = False
         self._schedule.begun(now)
-        self._attempt(self._tidy)
+        self._try_to_delete(self._tidy)
         self._marked_loops = self._native.loops
         self._native.request()
         self._hear()
@@ -232,6 +233,7 @@ class Writer:
             began=began,
             await_seconds=self._patience,
             given_up=lambda: self._given_up(round_),
+            over=self._is_over,
         )
         return True
 
@@ -254,9 +256,11 @@ class Writer:
                     "on one file system that all hosts share, and up to date there"
                 )
             complete(origin, cut, origin.group)
-        self._prune()
         if self._complaints.succeeded():
             say(f"checkpoints are written again: {origin.path(cut)}")
+        if self._coordinates:
+            unwritten.note(self._native.path, "")
+        self._try_to_delete(self._prune)
         seconds = self._clock() - self._write_since
         if self._coordinates and self._schedule.is_slow(seconds) and not self._said_slow:
             self._said_slow = True
@@ -284,26 +288,41 @@ class Writer:
 
     # -------------------------------------------------------------- complaints
 
-    def _attempt(self, act: Callable[[], object]) -> bool:
-        """Does something that a disk can refuse; returns whether it was done, else says why."""
+    def _attempt(self, act: Callable[[], object], *, missed: bool = True) -> bool:
+        """Does something that a disk can refuse; returns whether it was done, else says why.
+
+        Args:
+            act: does it.
+            missed: whether there is no checkpoint without it.
+        """
         try:
             act()
-        except OSError as error:
-            place = f" ({error.filename})" if error.filename else ""
-            self._complain(f"{error.strerror or error}{place}")
         except AbandonedError:
             return False
-        except HvdFtError as error:
-            self._complain(str(error))
-        else:
-            return True
-        return False
+        except (OSError, HvdFtError) as error:
+            self._complain(_reason(error), missed=missed)
+            return False
+        return True
 
-    def _complain(self, reason: str) -> None:
-        if text := self._complaints.failed(reason):
+    def _try_to_delete(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (OSError, HvdFtError) as error:
+            if text := self._deletions.failed(_reason(error), missed=False):
+                say(f"old files were not deleted from {self._origin.directory}: {text}")
+
+    def _complain(self, reason: str, *, missed: bool = True) -> None:
+        directory = self._origin.directory
+        if text := self._complaints.failed(reason, missed=missed):
             say(
-                f"no checkpoint was written to {self._origin.directory}: {text}; training goes on, "
-                "and the next one is tried as usual"
+                f"no checkpoint was written to {directory}: {text}; training goes on, and the next "
+                "one is tried as usual"
+            )
+        if missed and self._coordinates:
+            number = self._complaints.missed
+            which = "checkpoint was" if number == 1 else f"{number} checkpoints were"
+            unwritten.note(
+                self._native.path, f"the latest {which} not written to {directory}: {reason}"
             )
 
     def _await_snapshot(self) -> None:
@@ -320,5 +339,13 @@ class Writer:
         if now > self._waits_since + limit:
             self._complain(
                 f"the ranks have had no snapshot of the same step for {limit:g} s (loops without "
-                "collectives, steps of process sets, or nothing that takes snapshots)"
+                "collectives, steps of process sets, or nothing that takes snapshots)",
+                missed=False,
             )
+
+
+def _reason(error: OSError | HvdFtError) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{place}"

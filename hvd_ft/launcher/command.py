@@ -30,7 +30,12 @@ from hvd_ft.launcher.resizing_flags import (
 from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
-from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
+from hvd_ft.system.writable import (
+    EXIT_NOT_WRITTEN,
+    NotWrittenError,
+    check_directory,
+    check_writable,
+)
 
 
 def add_run(commands: Any, add: AddCommand) -> None:
@@ -227,8 +232,14 @@ def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live:
 
 
 def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
-    """Checks that results can be written; on rank 0's host the report and autotuning's log."""
+    """Checks that results can be written; on rank 0's host the report and autotuning's log.
+
+    Checkpoints are written on all hosts; the agents of the others check theirs.
+    """
     check_writable(options.picture)
+    directory = options.checkpoint_dir or os.environ.get("HOROVOD_FT_CHECKPOINT_DIR")
+    if directory and (not hosts or any(is_this_host(host.name) for host in hosts)):
+        check_directory(directory)
     if not hosts or is_this_host(hosts[0].name):
         check_writable(options.report, options.autotune_log_file)
         if options.picture and options.report and not _may_be_file(options.report):

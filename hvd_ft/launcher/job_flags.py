@@ -153,6 +153,13 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any
         "CHECKPOINT_KEEP": options.checkpoint_keep,
         "GRACE_SECONDS": options.grace,
     }
+    directory = options.checkpoint_dir or os.environ.get("HOROVOD_FT_CHECKPOINT_DIR")
+    for name in ("checkpoint_interval", "checkpoint_keep"):
+        if getattr(options, name) is not None and not directory:
+            raise HvdFtError(
+                f"--{name.replace('_', '-')} is of --checkpoint-dir, and no checkpoints are "
+                "written without it; give both or none"
+            )
     earlier: dict[str, Any] = {}
     if options.resume is not None:
         if resumes_job(options.resume, Settings.from_env(os.environ)):

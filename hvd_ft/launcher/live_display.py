@@ -67,6 +67,17 @@ def shown(observer: Job, now_ns: int) -> RenderableType:
     return Group(lines, Text(diverged(latest) + more, style="bold red"))
 
 
+def step_of(status: Status) -> str:
+    """Returns the step of a rank; "" before its first one, also where it goes on from another."""
+    return f"step {status.step}" if status.step else ""
+
+
+def in_state(status: Status) -> str:
+    """Returns what a rank does, in words. One that is done may have failed: others say that."""
+    words = "has ended" if status.state is State.DONE else f"is {status.state.name.lower()}"
+    return f"{words} at {step_of(status)}" if status.step else words
+
+
 def ranks_table(observer: Ranks, now_ns: int) -> Table:
     """Lays out the ranks of a job, one a row.
 
@@ -84,7 +95,7 @@ def ranks_table(observer: Ranks, now_ns: int) -> Table:
         table.add_row(
             f"rank {rank}",
             Text(status.state.name.lower(), style=STYLES[status.state]),
-            f"step {status.step}",
+            step_of(status),
             f"{seconds:5.1f} s",
             Text(times, style="dim"),
         )
@@ -139,8 +150,7 @@ class PlainDisplay:
             now = (status.state, status.incarnation)
             if self._seen.get(rank, (State.STARTING, 0)) != now:
                 self._console.print(
-                    f"hvdft: rank {rank} (incarnation {status.incarnation}) is "
-                    f"{status.state.name.lower()} at step {status.step}",
+                    f"hvdft: rank {rank} (incarnation {status.incarnation}) {in_state(status)}",
                     highlight=False,
                     soft_wrap=True,
                 )

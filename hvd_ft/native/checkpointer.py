@@ -52,6 +52,7 @@ class Checkpointer:
         job: the job's id.
 
     Attributes:
+        path: the directory.
         place: of the node in the job.
 
     Raises:
@@ -59,6 +60,7 @@ class Checkpointer:
     """
 
     def __init__(self, directory: str, job: str) -> None:
+        self.path = directory
         self._library = abi.library()
         self._handle = self._library.hvdft_checkpointer_open(directory.encode(), job.encode())
         if not self._handle:

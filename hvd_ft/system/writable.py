@@ -9,7 +9,9 @@ import errno
 import os
 import secrets
 import select
+import socket
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ EXIT_NOT_WRITTEN = 74  # EX_IOERR of sysexits.h
 READER_SECONDS = 10.0  # limit for the reader of a FIFO to come, and to read the rest
 _PENDING_BYTES = 16 << 20  # bytes that may wait for the reader
 _LOOK_SECONDS = 0.05
+_BLOCK_BYTES = 4096
 # Opening and writing never block: a FIFO without a reader fails with ENXIO, a full one with EAGAIN.
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -39,6 +42,39 @@ def check_writable(*paths: str | None) -> None:
     for path in filter(None, paths):
         if reason := _why_not_writable(path):
             raise HvdFtError(f"cannot write {path} ({reason}); give another file")
+
+
+def check_directory(path: str) -> None:
+    """Checks that a directory for results is there, or can probably be made, and written.
+
+    Raises:
+        HvdFtError: It cannot.
+    """
+    above = os.path.realpath(path)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise _no_directory(path, f"{above} is not a directory")
+    if not os.access(above, os.W_OK | os.X_OK):
+        read_only = os.statvfs(above).f_flag & os.ST_RDONLY
+        raise _no_directory(path, f"{above} {'is read-only' if read_only else 'is not yours'}")
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory for results, and writes into it, before the work begins.
+
+    Raises:
+        HvdFtError: It cannot be made, or not be written.
+    """
+    check_directory(path)
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(_BLOCK_BYTES))
+            file.flush()
+            os.fsync(file.fileno())  # some filesystems report only now that they are full
+    except OSError as error:
+        raise _no_directory(path, error.strerror or str(error)) from error
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
@@ -203,6 +239,13 @@ def _is_fifo(path: str) -> bool:
     with contextlib.suppress(OSError):
         return stat.S_ISFIFO(os.stat(path).st_mode)
     return False
+
+
+def _no_directory(path: str, reason: str) -> HvdFtError:
+    return HvdFtError(
+        f"nothing can be written to {path} on {socket.gethostname()} ({reason}); give "
+        "--checkpoint-dir another directory"
+    )
 
 
 def _not_written(path: str, reason: str | None) -> NotWrittenError:

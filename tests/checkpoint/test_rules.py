@@ -59,11 +59,29 @@ def test_a_checkpoint_is_due_an_interval_after_the_one_before_began() -> None:
     assert schedule.is_slow(601.0)
 
 
-def test_a_complaint_is_said_once_and_again_when_it_changes() -> None:
+def test_a_complaint_is_said_once_for_each_checkpoint_and_when_it_changes() -> None:
     complaints = Complaints()
     assert complaints.failed("full") == "full"
     assert complaints.failed("full") is None
     assert complaints.failed("gone") == "gone"
+    assert complaints.missed == 1
+    complaints.begun()
+    assert complaints.failed("gone") == "gone (2 in a row)"
+    assert complaints.failed("gone") is None
+    complaints.begun()
+    assert complaints.missed == 2, "the next one may be written"
     assert complaints.succeeded()
+    assert complaints.missed == 0
     assert not complaints.succeeded()
     assert complaints.failed("gone") == "gone"
+
+
+def test_what_is_wrong_besides_is_no_missed_checkpoint() -> None:
+    complaints = Complaints()
+    assert complaints.failed("late", missed=False) == "late"
+    assert complaints.missed == 0
+    assert complaints.succeeded()
+    complaints.begun()
+    assert complaints.failed("late", missed=False) == "late"
+    assert complaints.failed("full") == "full"
+    assert complaints.missed == 1

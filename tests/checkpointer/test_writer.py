@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from hvd_ft import native
-from hvd_ft.checkpoint import catalogue
-from hvd_ft.checkpointer import share
+from hvd_ft.checkpoint import catalogue, tensors
+from hvd_ft.checkpointer import share, unwritten
 from hvd_ft.checkpointer import writer as module
 from hvd_ft.checkpointer.drain import drain
 from hvd_ft.checkpointer.origin import Origin
@@ -182,23 +182,75 @@ def test_a_round_waits_for_all_ranks(world: World) -> None:
     assert world.checkpoints() == ["loop0-step00000001"]
 
 
-def test_what_is_wrong_is_said_once_and_the_next_one_is_tried(
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device", "x")
+
+
+def test_what_is_wrong_is_said_with_every_checkpoint_and_the_next_one_is_tried(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device", "x")
-
     world.take(0, 3)
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_share", full)
         for _ in range(3):
             world.pass_time(600)
             world.steps()
-    assert capsys.readouterr().err.count("No space left on device") == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("written to ")[2] for line in said] == [
+        f"{world.folder}: No space left on device (x){more}; training goes on, and the next one is "
+        "tried as usual"
+        for more in ("", " (2 in a row)", " (3 in a row)")
+    ]
+    assert unwritten.noted(world.arenas) == (
+        f"the latest 3 checkpoints were not written to {world.folder}: No space left on device (x)"
+    )
     world.pass_time(600)
     world.steps()
     assert "checkpoints are written again" in capsys.readouterr().err
+    assert unwritten.noted(world.arenas) == ""
     assert world.checkpoints() == ["loop0-step00000001"]
+    world.take(0, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_share", full)
+        world.pass_time(600)
+        world.steps()
+    assert "in a row" not in capsys.readouterr().err, "it counts from the latest that was written"
+    assert "the latest checkpoint was not written" in unwritten.noted(world.arenas)
+
+
+def test_the_note_is_gone_too_when_another_writer_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take(0, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_share", full)
+        world.pass_time(600)
+        world.steps()
+    assert unwritten.noted(world.arenas)
+    settings = Settings(checkpoint_dir=str(world.folder), checkpoint_interval_seconds=600.0)
+    again = Writer(world.native, world.origin, settings, None, lambda: world.now)
+    again._wait = lambda now: None  # type: ignore[method-assign]
+    world.pass_time(1200)
+    for _ in range(3):
+        again._step()
+    assert world.checkpoints() == ["loop0-step00000001"]
+    assert unwritten.noted(world.arenas) == ""
+
+
+def test_an_old_one_that_cannot_be_deleted_is_not_a_missing_one(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.catalogue, "remove", full)
+    for cut in (3, 5, 7, 9):
+        world.take(0, cut)
+        world.pass_time(600)
+        world.steps()
+    said = capsys.readouterr().err
+    assert said == (
+        f"hvdft: old files were not deleted from {world.folder}: No space left on device (x)\n"
+    )
+    assert len(world.checkpoints()) == 4
+    assert unwritten.noted(world.arenas) == ""
 
 
 def test_a_slow_disk_is_told_of_once(
@@ -302,6 +354,7 @@ def test_ranks_that_never_have_a_cut_in_common_are_told_of_once(
     world.pass_time(631)
     world.steps()
     assert capsys.readouterr().err.count("no snapshot of the same step for 630 s") == 1
+    assert unwritten.noted(world.arenas) == "", "no disk has failed: the script may just be done"
 
 
 def test_a_script_may_take_long_until_its_first_loop_begins(
@@ -399,8 +452,39 @@ def test_nothing_is_written_at_a_good_end(world: World, monkeypatch: pytest.Monk
     monkeypatch.setattr(Checkpointer, "ended_well", True)
     drain(world.native, world.origin, 0.0)
     assert world.checkpoints() == []
-    with pytest.raises(module._OverError):
-        world.writer._on_end(0, None)
+
+
+def test_a_good_end_ends_the_writing_between_two_writes(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is raised from the signal's handler, as Python may be anywhere."""
+    written: list[int] = []
+    real = os.write
+
+    def ends(file: int, data: bytes) -> int:
+        written.append(file)
+        monkeypatch.setattr(Checkpointer, "ended_well", True)
+        signal.raise_signal(END_SIGNAL)
+        return real(file, data)
+
+    def write(now: float) -> None:
+        if written:
+            return
+        world.take(0, 3)
+        world.pass_time(600)
+        monkeypatch.setattr(tensors.os, "write", ends)
+
+    world.writer._wait = write  # type: ignore[method-assign]
+    before = {number: signal.getsignal(number) for number in HELD_SIGNALS}
+    try:
+        world.writer.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert len(written) == 1, "the rest of the file, and the other files, are left out"
+    assert list(world.folder.iterdir()) == [], "what was begun is removed"
+    assert capsys.readouterr().err == ""
+    assert unwritten.noted(world.arenas) == ""
 
 
 def test_a_directory_that_goes_is_no_end(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,39 @@ def test_a_job_that_ended_goes_on_exactly(
     assert results(resume(run_hvdft, tmp_path / "c")) == undisturbed
 
 
+@pytest.mark.shows
+def test_a_directory_that_is_lost_is_said_each_time_at_the_end_and_by_the_code(
+    run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str]
+) -> None:
+    folder = tmp_path / "c"
+    ended = run_hvdft(
+        ["run", "-np", str(RANKS), "--checkpoint-dir", str(folder), *OFTEN, *SCRIPT],
+        env={"PLAN": "lose:", "CHECKPOINTS": str(folder)},
+    )
+    assert ended.code == 74, ended.err
+    assert results(Ended(0, ended.out, ended.err)) == undisturbed
+    assert ended.err.count(f"no checkpoint was written to {folder}: Not a directory") >= 2
+    last = [line for line in ended.err.splitlines() if "(incarnation " not in line][-1]
+    assert re.fullmatch(
+        rf"hvdft: the training has ended well, but the latest \d+ checkpoints were not written to "
+        rf"{folder}: Not a directory \(.*\)",
+        last,
+    ), ended.err
+
+
+def test_a_directory_that_cannot_be_written_is_refused(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """By the agents, as it may be another host's, or under horovodrun."""
+    (tmp_path / "c").touch()
+    for command in (["agent"], ["run", "-np", "2"]):
+        ended = run_hvdft(
+            [*command, "--", *SCRIPT], env={"HOROVOD_FT_CHECKPOINT_DIR": str(tmp_path / "c")}
+        )
+        assert ended.code == 2, ended
+        said = f"hvdft: nothing can be written to {tmp_path}/c on "
+        assert said in ended.err and "is not a directory" in ended.err
+        assert "RESULT" not in ended.out
+
+
 def test_a_resumed_job_has_checkpoints_of_its_own_and_survives_kills(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str]
 ) -> None:

@@ -13,7 +13,14 @@ from conftest import Device
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system import writable
-from hvd_ft.system.writable import NotWrittenError, Output, check_writable, write_file
+from hvd_ft.system.writable import (
+    NotWrittenError,
+    Output,
+    check_directory,
+    check_writable,
+    make_directory,
+    write_file,
+)
 
 LARGE = bytes(range(256)) * 4096  # 1 MiB: a pipe holds 64 KiB
 
@@ -310,3 +317,41 @@ def test_after_an_error_nothing_more_is_written(
     with pytest.raises(NotWrittenError, match="No space left on device"):
         output.finish()
     assert path.read_bytes() == b"one\n"
+
+
+def test_a_directory_is_made_and_written(tmp_path: Path) -> None:
+    wanted = tmp_path / "a" / "b"
+    check_directory(str(wanted))
+    assert not (tmp_path / "a").exists(), "nothing is made yet"
+    make_directory(str(wanted))
+    assert wanted.is_dir() and not list(wanted.iterdir())
+    make_directory(str(wanted))
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "to-file", "nowhere/below"])
+def test_what_cannot_be_a_directory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "to-file").symlink_to("file")
+    (tmp_path / "nowhere").symlink_to("file")
+    for refuse in (check_directory, make_directory):
+        with pytest.raises(HvdFtError, match=r"nothing can be written to .* is not a directory\)"):
+            refuse(str(tmp_path / place))
+
+
+def test_a_directory_that_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for wanted in (tmp_path, tmp_path / "new"):
+        with pytest.raises(HvdFtError, match=f"{tmp_path} is not yours"):
+            check_directory(str(wanted))
+
+
+def test_a_full_disk_is_found_by_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(HvdFtError, match="No space left on device"):
+        make_directory(str(tmp_path))
+    assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ PLAN may be `end:1:9`: when 9 steps of loop 1 are done, every rank waits until a
 asked for, and four steps later, so that there is a snapshot between, until one of this loop is
 there; then rank 0 exits with code 7. Or `signal:1:9`: rank 0 sends SIGNAL to LAUNCHER, and four
 steps after the checkpoint has been asked for all wait for the end. Or `pause:1:9`: there they wait.
+Or `lose:`: rank 0 puts a file in the directory's place, and two checkpoints fail.
 """
 
 import hashlib
@@ -26,6 +27,8 @@ STEPS, BATCH, EPOCHS = 8, 4, 2  # in an epoch, in a step
 EVERY = 4  # steps between snapshots, besides those at marks
 UNITS = int(os.environ.get("UNITS", "8"))
 PLAN = dict(word.split(":", 1) for word in os.environ.get("PLAN", "").split())
+LOST = 6  # the step of a loop, for `lose:`
+FAILED: dict[int, int] = {}  # checkpoints asked for when one had failed, by loop
 SHARED = Path(os.environ.get("CHECKPOINTS", "/nowhere"))
 
 
@@ -47,7 +50,30 @@ def await_round() -> None:
         time.sleep(0.01)
 
 
+def asked_for() -> int:
+    return sum(event.type is EventType.CHECKPOINT for event in native.worker().events())
+
+
+def lose_directory(loop: int, step: int) -> None:
+    """Two checkpoints fail: a snapshot follows each request before its failure is awaited."""
+    note = Path(os.environ["HOROVOD_FT_DIR"], "unwritten")
+    if step == LOST:
+        if loop == 0:
+            SHARED.rename(SHARED.with_name("away"))
+            SHARED.touch()
+        await_round()
+        while asked_for() <= FAILED.get(loop - 1, 0):
+            time.sleep(0.01)
+    if step == LOST + EVERY:
+        said = "checkpoints were" if loop else ""
+        while not (note.exists() and said in note.read_text()):
+            time.sleep(0.01)
+        FAILED[loop] = asked_for()
+
+
 def step_ends(loop: int, step: int) -> None:
+    if "lose" in PLAN and hvd.rank() == 0 and loop < 2:
+        lose_directory(loop, step)
     if planned("pause", loop, step):
         sys.stderr.write(f"PAUSED {hvd.rank()}\n")
         signal.pause()
