@@ -1,15 +1,20 @@
 """Keeps the message of the uncaught exception that ends a worker, for its agent."""
 
+import os
 import sys
 import traceback
 from types import TracebackType
 
+from hvd_ft import __file__ as PACKAGE
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import BEFORE_INIT
 from hvd_ft.system.say import say
 
 _MAX_MESSAGE = 300
+_LIBRARIES = tuple(
+    os.path.join(folder, "") for folder in (os.path.dirname(os.__file__), os.path.dirname(PACKAGE))
+)
 _SIGNALS = 128  # exit codes of jobs stopped by a signal are above
 
 
@@ -71,8 +76,14 @@ def _tell(error: BaseException, trace: TracebackType | None) -> bool:
 def _place(trace: TracebackType | None) -> str:
     """Returns the place in the script where an exception was raised, as `file:line`; "" if none."""
     frames = traceback.extract_tb(trace)
-    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    own = [frame for frame in frames if not _is_library(frame.filename)]
     if not frames:
         return ""
     frame = (own or frames)[-1]
     return f"{frame.filename}:{frame.lineno}"
+
+
+def _is_library(file: str) -> bool:
+    """Returns whether a file is Python's own, hvd_ft's, or an installed package's."""
+    installed = "site-packages" in file or "dist-packages" in file
+    return installed or file.startswith((*_LIBRARIES, "<frozen "))

@@ -1,6 +1,8 @@
 """What a worker leaves with its agent when it fails: processes of their own, without a job."""
 
+import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,3 +127,31 @@ def test_they_are_one_line_with_the_place() -> None:
     assert text.startswith("OSError: first line second line xxx")
     assert text.endswith(f"… ({__file__}:{line})")
     assert last_words(KeyboardInterrupt(), None) == "KeyboardInterrupt"
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        "json.loads('{')",
+        "importlib.import_module('no_such_module')",
+        "subprocess.run(['/nowhere'])",
+        "concurrent.futures.ThreadPoolExecutor().submit(lambda: 1 / 0).result()",
+        "hvd_ft.job.ports.read_ports({'P': 'x'}, 'P', None)",
+    ],
+)
+def test_the_place_is_in_the_script_not_in_python_or_hvd_ft(tmp_path: Path, fail: str) -> None:
+    script = tmp_path / "script.py"
+    modules = "concurrent.futures, importlib, json, subprocess, hvd_ft.job.ports"
+    script.write_text(f"import {modules}\ndef fail():\n    {fail}\nfail()\n")
+    with pytest.raises(Exception) as raised:
+        runpy.run_path(str(script))
+    words = last_words(raised.value, raised.value.__traceback__)
+    assert words.endswith(f" ({script}:3)"), words
+
+
+def test_where_all_is_in_a_library_the_innermost_place_counts() -> None:
+    with pytest.raises(ValueError) as raised:
+        json.loads("{")
+    trace = raised.value.__traceback__
+    assert trace is not None
+    assert "/json/decoder.py:" in last_words(raised.value, trace.tb_next)
