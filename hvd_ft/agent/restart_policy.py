@@ -10,6 +10,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.system.wait_status import describe
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # an object's address in a message, which differs each time
+_ABOVE = "what it has printed, if anything, is above"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class RestartPolicy:
         if code > 0 and (end.orderly or early):
             message = f"the worker of rank {self._rank} ended with exit code {code}"
             if early:
-                message += f" {end.reason or 'before hvd.init(): see its output above'}"
+                message += f" {end.reason or f'before hvd.init(); {_ABOVE}'}"
             return Stop(code, message, False)
         self._failed = True
         if code > 0 and self._repeats(end):
@@ -122,7 +123,7 @@ class RestartPolicy:
         return Stop(
             code if code > 0 else 128 - code,
             f"rank {self._rank} failed {self._failures}, the last time at step {end.step}: "
-            f"{end}; see its output above",
+            f"{end}; {_ABOVE}",
             True,
         )
 

@@ -377,6 +377,7 @@ class Supervisor:
     def _not_back(self) -> str:
         return (
             f"rank {self._rank} (incarnation {self.incarnation}, pid {self.pid}) did not come back "
-            f"within {self._settings.recovery_timeout_seconds:g} s: see its output above, or raise "
-            "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS"
+            f"within {self._settings.recovery_timeout_seconds:g} s: raise "
+            "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS if its start takes longer; what it has printed, "
+            "if anything, is above"
         )

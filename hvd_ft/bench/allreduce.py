@@ -1,6 +1,6 @@
 """`hvdft bench allreduce`: all backends measure one size in turn, then the next size."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,21 +49,17 @@ class Plan:
         return f"{self.tensors} tensors together, {'fused' if self.fusion else 'not fused'}"
 
 
-def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
-    """Measures everything.
+def measure(plan: Plan, show: Callable[[str], None]) -> Iterator[Row]:
+    """Measures everything; yields a row for every size when it is measured.
 
     Args:
         plan: What.
-        show: Is called with the rows so far and with what is being done.
-
-    Returns:
-        A row for every size.
+        show: Is called with what is being done.
 
     Raises:
         HvdFtError: A backend failed.
     """
-    rows: list[Row] = []
-    show(rows, f"starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
+    show(f"starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     # An empty variable would be read as 0 by Horovod, so the usual threshold is left unset.
     env = {} if plan.fusion else {"HOROVOD_FUSION_THRESHOLD": "0"}
     arguments = ["--dtype", plan.dtype, "--op", plan.op, "--tensors", str(plan.tensors)]
@@ -75,13 +71,10 @@ def measure(plan: Plan, show: Callable[[list[Row], str], None]) -> list[Row]:
                 # The backend that goes first alternates too.
                 order = started if (place + repeat) % 2 == 0 else started[::-1]
                 for backend in order:
-                    show(
-                        rows, f"{size} bytes: {backend.name}, round {repeat + 1} of {plan.repeats}"
-                    )
+                    show(f"{size} bytes: {backend.name}, round {repeat + 1} of {plan.repeats}")
                     _one_round(backend, plan, count, row.times[backend.name])
-            rows.append(row)
-        show(rows, "ending")
-    return rows
+            yield row
+        show("ending")
 
 
 def _one_round(backend: backends.Backend, plan: Plan, count: int, times: Times) -> None:

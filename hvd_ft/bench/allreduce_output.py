@@ -39,6 +39,12 @@ def table(plan: Plan, rows: Sequence[Row]) -> Table:
     return laid
 
 
+def line(plan: Plan, row: Row) -> str:
+    """Returns a row in words."""
+    times = (f"{name} {row.times[name].median * 1e6:.0f} us" for name in plan.backends)
+    return f"{row.bytes} bytes: {', '.join(times)}"
+
+
 def csv_lines(plan: Plan, rows: Sequence[Row]) -> list[list[object]]:
     """Returns a line for every size and backend."""
     return [_csv_line(plan, row, backend) for row in rows for backend in plan.backends]

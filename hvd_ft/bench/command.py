@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console, Group
@@ -15,6 +15,8 @@ from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, sizes
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.byte_size import parse_bytes
 from hvd_ft.system.command_line import AddCommand, whole
+from hvd_ft.system.say import say
+from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
@@ -146,6 +148,34 @@ def print_table(table: Table) -> None:
     Console(width=max(Console().width, _WIDTH)).print(table)
 
 
+def print_line(out: Console, text: str) -> None:
+    """Prints a result as it is measured: it is there whatever ends the command."""
+    out.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextlib.contextmanager
+def published(publish: Callable[[], None], results: Sequence[object]) -> Iterator[None]:
+    """Publishes results at the end of the `with` block, and also what there is if it is cut short.
+
+    Args:
+        publish: prints and writes them.
+        results: so far; if there are none when it is cut short, nothing is published.
+
+    Raises:
+        SystemExit: A stop signal, as that of a time limit, was received.
+    """
+    with raised_stop_signal():
+        try:
+            yield
+        except BaseException:
+            if results:
+                say("this run was cut short; what was measured until then:")
+                with contextlib.suppress(HvdFtError):  # why it was cut short is what is said
+                    publish()
+            raise
+    publish()
+
+
 def _allreduce(options: argparse.Namespace) -> int:
     import numpy as np
 
@@ -163,19 +193,27 @@ def _allreduce(options: argparse.Namespace) -> int:
     plan = _plan(allreduce.Plan, options)
     out = Console()
     facts = _tell_facts(out)
-    with Live(console=out, auto_refresh=False, transient=True) as live:
+    rows: list[Row] = []
 
-        def show(rows: list[Row], doing: str) -> None:
-            if out.is_terminal:
-                live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
+    def publish() -> None:
+        print_table(allreduce_output.table(plan, rows))
+        if options.csv:
+            lines = allreduce_output.csv_lines(plan, rows)
+            write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
+        if options.png:
+            output.write_picture(options.png, allreduce_output.picture(plan, rows))
 
-        rows = allreduce.measure(plan, show)
-    print_table(allreduce_output.table(plan, rows))
-    if options.csv:
-        lines = allreduce_output.csv_lines(plan, rows)
-        write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
-    if options.png:
-        output.write_picture(options.png, allreduce_output.picture(plan, rows))
+    live = Live(console=out, auto_refresh=False, transient=True)
+
+    def show(doing: str) -> None:
+        if out.is_terminal:
+            live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
+
+    with published(publish, rows), live:
+        for row in allreduce.measure(plan, show):
+            rows.append(row)
+            if not out.is_terminal:
+                print_line(out, allreduce_output.line(plan, row))
     wrong = sum(times.wrong for row in rows for times in row.times.values())
     if wrong:
         raise HvdFtError(f"{wrong} elements came out wrong, see #wrong; do not use this backend")
@@ -190,16 +228,23 @@ def _training(options: argparse.Namespace) -> int:
     plan = _plan(training.Plan, options)
     out = Console()
     facts = _tell_facts(out)
-    with out.status("") if out.is_terminal else contextlib.nullcontext() as status:
-        results = training.measure(plan, status.update if status else out.print)
-    print_table(training_output.throughput_table(plan, results))
-    if "ft" in plan.backends:
-        print_table(training_output.failure_table(plan, results))
-    if options.csv:
-        lines = training_output.csv_lines(results)
-        write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
-    if options.png:
-        output.write_picture(options.png, training_output.picture(plan, results))
+    results: list[training.Result] = []
+
+    def publish() -> None:
+        if measured := [each for each in results if each.is_measured(plan.backends)]:
+            print_table(training_output.throughput_table(plan, measured))
+        if failed := [each for each in results if each.killed]:
+            print_table(training_output.failure_table(plan, failed))
+        if options.csv:
+            lines = training_output.csv_lines(results)
+            write_csv(options.csv, facts, training_output.CSV_COLUMNS, lines)
+        if options.png and measured:
+            output.write_picture(options.png, training_output.picture(plan, measured))
+
+    working = out.status("") if out.is_terminal else contextlib.nullcontext()
+    with published(publish, results), working as status:
+        show = status.update if status else out.print
+        training.measure(plan, results, show, lambda text: print_line(out, text))
     return 0
 
 

@@ -79,6 +79,10 @@ class Result:
         """Returns the throughput of each round."""
         return [self.images / seconds for seconds in self.seconds[backend]]
 
+    def is_measured(self, backends: Sequence[str]) -> bool:
+        """Returns whether there is a round of each backend."""
+        return all(self.seconds.get(backend) for backend in backends)
+
     @property
     def ratio(self) -> float | None:
         """ft's images per second relative to stock Horovod's, by the medians."""
@@ -93,35 +97,36 @@ class Result:
         return statistics.median(self.killed) - statistics.median(self.undisturbed)
 
 
-def measure(plan: Plan, show: Show) -> list[Result]:
+def measure(plan: Plan, results: list[Result], show: Show, tell: Show) -> None:
     """Measures everything.
 
     Args:
         plan: What.
+        results: Gets what comes out for each model, as it is measured.
         show: Is called with what is being done.
-
-    Returns:
-        What came out for each model.
+        tell: Is called with what has come out.
 
     Raises:
         HvdFtError: A job failed.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    results = []
     for model, steps in plan.models.items():
         result = Result(model)
-        _throughput(plan, model, steps, result, show)
+        results.append(result)
+        _throughput(plan, model, steps, result, show, tell=tell)
         if "ft" in plan.backends:
             for number in range(plan.rounds):
                 for kill in (False, True):
                     what = "one rank is killed" if kill else "undisturbed"
                     show(f"{model}: {what}, {number + 1} of {plan.rounds}")
                     _whole_run(plan, model, steps, kill, result)
-        results.append(result)
-    return results
+                    seconds = (result.killed if kill else result.undisturbed)[-1]
+                    tell(f"{model}: {what}, {seconds:.2f} s")
 
 
-def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) -> None:
+def _throughput(
+    plan: Plan, model: str, steps: int, result: Result, show: Show, *, tell: Show
+) -> None:
     show(f"{model}: starting {plan.ranks} ranks of {', then '.join(plan.backends)}")
     result.seconds = {name: [] for name in plan.backends}
     # One fit spans all rounds, as in real training.
@@ -130,8 +135,9 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
     with backends.started(plan.backends, plan.ranks, WORKER, worker) as started:
         for number in range(1 - _WARM_UP_ROUNDS, 1 + plan.rounds):
             for backend in started if number % 2 == 0 else started[::-1]:
-                what = f"round {number} of {plan.rounds}" if number > 0 else "to warm up"
-                show(f"{model}: {backend.name}, {what}")
+                which = f"round {number} of {plan.rounds}" if number > 0 else "to warm up"
+                what = f"{model}: {backend.name}, {which}"
+                show(what)
                 with backend.running():
                     answers = backend.ask({"do": "round"}, plan.round_limit_seconds)
                 if number <= 0:
@@ -140,6 +146,7 @@ def _throughput(plan: Plan, model: str, steps: int, result: Result, show: Show) 
                 result.images = plan.ranks * steps * answers[0]["batch"]
                 result.gradient_bytes = answers[0]["gradient_bytes"]
                 result.worker_bytes[backend.name] = max(each["resident_bytes"] for each in answers)
+                tell(f"{what}: {result.images_per_second(backend.name)[-1]:.1f} images/s")
 
 
 def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -> None:
@@ -154,7 +161,10 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
         if code > 128:  # a signal
             raise SystemExit(code)
         if code:
-            raise HvdFtError(f"the training of {model} ended with code {code}; see its output")
+            raise HvdFtError(
+                f"the training of {model} ended with code {code}; what it has printed, if "
+                "anything, is above"
+            )
         ranks = [
             json.loads((Path(folder) / f"rank-{rank}.json").read_text())
             for rank in range(plan.ranks)

@@ -43,9 +43,10 @@ def run_two_ranks() -> str:
         )
     except subprocess.TimeoutExpired as late:
         _show(late.stdout, late.stderr)
+        shown = "their output above and " if late.stdout or late.stderr else ""
         raise HvdFtError(
-            f"two ranks have not done an allreduce within {LIMIT_SECONDS:g} s; see their "
-            "output above, and what else runs on this host"
+            f"two ranks have not done an allreduce within {LIMIT_SECONDS:g} s; see {shown}what "
+            "else runs on this host"
         ) from None
     lines = done.stderr.splitlines()
     right = [RIGHT.format(rank=rank) in done.stdout.splitlines() for rank in range(2)]

@@ -69,7 +69,7 @@ class GenerationPolicy:
             return Again()
         return Over(
             f"agents or mpirun failed {self._failures}, so the job was ended; "
-            "see their output above"
+            "what they have printed, if anything, is above"
         )
 
 

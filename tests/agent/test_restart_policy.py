@@ -57,7 +57,8 @@ def test_a_worker_that_fails_before_it_has_attached_ends_the_job() -> None:
     stop = policy().ended(early, 0.0)
     assert stop == Stop(
         7,
-        "the worker of rank 3 ended with exit code 7 before hvd.init(): see its output above",
+        "the worker of rank 3 ended with exit code 7 before hvd.init(); what it has printed, if "
+        "anything, is above",
         failed=False,
     )
     words = replace(early, reason="before hvd.init(): ImportError: no (a.py:1)")

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import signal
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -211,7 +213,7 @@ def test_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_results_fail_the_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(allreduce, "measure", lambda plan, show: rows())
+    monkeypatch.setattr(allreduce, "measure", lambda plan, show: iter(rows()))
     monkeypatch.setattr(machine, "facts", lambda: FACTS)
     path = tmp_path / "a.csv"
     assert cli.main(["bench", "allreduce", "--csv", str(path)]) != 0
@@ -274,3 +276,60 @@ def test_the_copies_alone_copy_everything() -> None:
     copies.copying(inputs, outputs)()
     for given, got in zip(inputs, outputs, strict=True):
         np.testing.assert_array_equal(given, got)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (lambda: signal.raise_signal(signal.SIGINT), 130),
+        (lambda: signal.raise_signal(signal.SIGTERM), 143),
+        (lambda: (_ for _ in ()).throw(HvdFtError("a round took too long")), 2),
+    ],
+    ids=["ctrl-c", "a time limit", "a failure"],
+)
+def test_what_was_measured_is_there_when_a_run_is_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    end: Callable[[], object],
+    code: int,
+) -> None:
+    out = []
+
+    def measure(plan: allreduce.Plan, show: object) -> Iterator[Row]:
+        yield rows()[0]
+        out.append(capfd.readouterr().out)
+        end()
+
+    monkeypatch.setattr(allreduce, "measure", measure)
+    files = [str(tmp_path / "a.csv"), str(tmp_path / "a.png")]
+    try:
+        got = cli.main(["bench", "allreduce", "--csv", files[0], "--png", files[1]])
+    except SystemExit as stop:
+        got = int(stop.code or 0)
+    assert got == code
+    assert "8 bytes: ft 2000 us, mpi 3000 us\n" in out[0], "before the next one is measured"
+    captured = capfd.readouterr()
+    assert "allreduce, 4 ranks" in captured.out
+    assert "this run was cut short; what was measured until then" in captured.err
+    lines = [line for line in Path(files[0]).read_text().splitlines() if line[0] != "#"]
+    assert [line.split(",")[0] for line in lines] == ["bytes", "8", "8"]
+    assert Path(files[1]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_training_that_is_cut_short_shows_the_models_that_were_measured(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def measure(plan: object, results: list[training.Result], show: object, tell: object) -> None:
+        results.append(result())
+        results.append(training.Result("cnn", 10, {"ft": [1.0], "mpi": []}))
+        raise HvdFtError("a worker has died")
+
+    monkeypatch.setattr(training, "measure", measure)
+    table, picture = tmp_path / "t.csv", tmp_path / "t.png"
+    assert cli.main(["bench", "training", "--csv", str(table), "--png", str(picture)]) == 2
+    captured = capfd.readouterr()
+    assert "digits" in captured.out and "lost by the kill" in captured.out
+    assert "cnn,throughput,ft,0" in table.read_text()
+    assert picture.exists()
+    assert captured.err.splitlines()[-1] == "hvdft: a worker has died"
