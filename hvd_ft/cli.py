@@ -169,10 +169,17 @@ def _add_log(commands: _Commands) -> None:
 
 
 def _add_clean(commands: _Commands) -> None:
-    purpose = "remove the files of dead jobs, including jobs that could be resumed"
+    purpose = "remove the files of dead jobs; of those that could be resumed if you say so"
     clean = _add(commands, "clean", purpose, "hvdft clean -H n0,n1")
     clean.add_argument("job", nargs="?", metavar="JOB", help="only this one (default: all)")
     clean.add_argument("-H", "--hosts", metavar="HOST,...", help="where (default: this host)")
+    clean.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+    clean.add_argument(
+        "--yes",
+        action="store_true",
+        help="remove jobs that could be resumed too, without asking (default: ask on a terminal, "
+        "elsewhere leave them)",
+    )
     clean.set_defaults(handler=_clean)
 
 
@@ -254,11 +261,20 @@ def _report(options: argparse.Namespace) -> int:
 def _clean(options: argparse.Namespace) -> int:
     from hvd_ft.launcher import clean
 
+    request = clean.Request(options.job, options.yes, options.dry_run)
     if options.hosts is not None:
-        return clean.clean_hosts(options.job, parse_hosts(options.hosts, 0))
-    removed = clean.clean(options.job)
-    answer(f"{socket.gethostname()}: removed {', '.join(removed) or 'nothing'}")
+        return clean.clean_hosts(request, parse_hosts(options.hosts, 0), _consents)
+    answer(f"{socket.gethostname()}: {clean.clean(request, _consents)}")
     return 0
+
+
+def _consents(question: str) -> bool:
+    """Asks the user on a terminal; elsewhere nobody consents."""
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _show_log(options: argparse.Namespace) -> int:

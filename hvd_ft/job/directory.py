@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.setting_values import is_job_id
@@ -124,12 +124,14 @@ def job_path(arena_dir: str, job: str) -> str:
     return os.path.join(user_path(arena_dir), job)
 
 
-def sweep_stale(arena_dir: str, *, but: str | None = None, only: str | None = None) -> list[str]:
+def sweep_stale(
+    arena_dir: str, *, but: Collection[str] | str | None = None, only: str | None = None
+) -> list[str]:
     """Removes the directories left behind by this user's dead jobs.
 
     Args:
         arena_dir: where arenas live.
-        but: the id of a job whose directory is kept.
+        but: the ids of jobs whose directories are kept, or one id.
         only: the id of the only job whose directory is removed; None: any.
 
     Returns:
@@ -138,16 +140,41 @@ def sweep_stale(arena_dir: str, *, but: str | None = None, only: str | None = No
     Raises:
         HvdFtError: the user's directory is not safe or cannot be locked.
     """
+    kept = {but} if isinstance(but, str) else set(but or ())
     removed = []
     with _locked_user_directory(arena_dir) as user_dir:
-        with os.scandir(user_dir) as entries:
-            jobs = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for job in sorted(jobs):
-            path = os.path.join(user_path(arena_dir), job)
-            if job != but and only in (None, job) and _is_dead(path):
+        for job, path in _dead(arena_dir, user_dir, only):
+            if job not in kept:
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(job)
     return removed
+
+
+def dead_jobs(arena_dir: str, only: str | None = None) -> dict[str, bool]:
+    """Returns the ids of this user's dead jobs, and whether each could be resumed.
+
+    Args:
+        arena_dir: where arenas live.
+        only: the id of the only job that counts; None: any.
+
+    Raises:
+        HvdFtError: the user's directory is not safe or cannot be locked.
+    """
+    with _locked_user_directory(arena_dir) as user_dir:
+        return {
+            job: os.path.exists(os.path.join(path, KEPT_NAME))
+            for job, path in _dead(arena_dir, user_dir, only)
+        }
+
+
+def _dead(arena_dir: str, user_dir: int, only: str | None) -> Iterator[tuple[str, str]]:
+    """Yields the ids and directories of dead jobs; the user's directory is locked."""
+    with os.scandir(user_dir) as entries:
+        jobs = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for job in sorted(jobs):
+        path = os.path.join(user_path(arena_dir), job)
+        if only in (None, job) and _is_dead(path):
+            yield job, path
 
 
 def _is_dead(path: str) -> bool:
