@@ -162,8 +162,8 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
             raise SystemExit(code)
         if code:
             raise HvdFtError(
-                f"the training of {model} ended with code {code}; what it has printed, if "
-                "anything, is above"
+                f"the training of {model} ended with code {code}; see what it has printed, if "
+                "anything, above"
             )
         ranks = [
             json.loads((Path(folder) / f"rank-{rank}.json").read_text())
