@@ -88,7 +88,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     seen = []
     for line in job.stdout:
         seen.append(line)
-        if "is running at" in line:
+        if " is running" in line:
             break
     kills: list[str] = []
     begun = time.monotonic()
