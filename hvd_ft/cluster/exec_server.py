@@ -5,21 +5,50 @@ code. So a node's processes are never children of another node's, as on a real c
 """
 
 import contextlib
-import json
 import os
 import signal
 import socket
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.handoff import send_order
+from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.wire import unpack_as
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _TIMEOUT_SECONDS = 5.0  # limit for a node's init to accept a command, which it does at once
-_CREDENTIALS = "3i"
+
+
+class ExecOrder(msgspec.Struct):
+    """What a node's init is to run, with the caller's streams.
+
+    Attributes:
+        command: program and arguments.
+        environment: all of it.
+        directory: where it runs.
+        hang_up: whether it gets SIGHUP when the caller has gone.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    directory: str
+    hang_up: bool
+
+
+class ExecEnded(msgspec.Struct):
+    """The answer.
+
+    Attributes:
+        code: the command's exit code.
+        error: why it could not be started; None: it was.
+    """
+
+    code: int = 0
+    error: str | None = None
 
 
 class Closed(HvdFtError):
@@ -50,12 +79,7 @@ def enter(
         Closed: The node is dead.
         HvdFtError: The node cannot start the command, or died meanwhile.
     """
-    order = {
-        "command": [*command],
-        "environment": {**environment},
-        "directory": directory,
-        "hang_up": forward,
-    }
+    order = msgspec.to_builtins(ExecOrder([*command], {**environment}, directory, forward))
     with _connected(server) as end:
         try:
             with _forwarding(end, lambda: send_order(end, order, (0, 1, 2)), forward):
@@ -68,10 +92,13 @@ def enter(
             ) from None
     if not answer:
         raise HvdFtError(f"node {server.name} died while {command[0]} ran; restart the cluster")
-    told = json.loads(answer)
-    if "error" in told:
-        raise HvdFtError(f"{command[0]} cannot be run on {server.name}: {told['error']}")
-    return int(told["code"])
+    try:
+        ended = unpack_as(answer, ExecEnded)
+    except ValueError:  # cut short
+        raise HvdFtError(f"node {server.name} died when {command[0]} ended; restart it") from None
+    if ended.error is not None:
+        raise HvdFtError(f"{command[0]} cannot be run on {server.name}: {ended.error}")
+    return ended.code
 
 
 def process_behind(server: Path) -> int | None:
@@ -82,11 +109,27 @@ def process_behind(server: Path) -> int | None:
     """
     try:
         with _connected(server) as end:
-            size = struct.calcsize(_CREDENTIALS)
-            credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-            return int(struct.unpack(_CREDENTIALS, credentials)[0])
+            return peer_of(end).pid
     except Closed:
         return None
+
+
+@contextlib.contextmanager
+def pidfd_behind(server: Path) -> Iterator[int | None]:
+    """Yields a pidfd of the exec server's process; None if there is none, or none visible."""
+    pid = process_behind(server)
+    try:
+        pidfd = os.pidfd_open(pid) if pid else None
+    except ProcessLookupError:
+        pidfd = None
+    if pidfd is None:
+        yield None
+        return
+    try:
+        # It still listens: so it was alive when the number was looked up.
+        yield pidfd if process_behind(server) == pid else None
+    finally:
+        os.close(pidfd)
 
 
 @contextlib.contextmanager

@@ -1,17 +1,16 @@
 """Faults of a running cluster: links cut, lossy or slow, connections reset, nodes dead."""
 
 import contextlib
-import os
-import select
 import signal
 from dataclasses import replace
 from pathlib import Path
 
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.cluster_dir import ClusterDir
-from hvd_ft.cluster.exec_server import process_behind
+from hvd_ft.cluster.exec_server import pidfd_behind, process_behind
 from hvd_ft.cluster.plan import DEVICE, NOT_LOSING, Plan, losing, shaping
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.pidfd import has_ended, send_signal
 
 _WAYS = {"both": ("egress", "ingress"), "out": ("egress",), "in": ("ingress",)}
 DIRECTIONS = tuple(_WAYS)
@@ -61,17 +60,12 @@ def reset(home: ClusterDir, node: str) -> None:
 
 def kill(home: ClusterDir, node: str) -> None:
     """Kills a node as a power failure would: processes, shared memory and network at once."""
-    pid = _init_of(home, node)
     cut(home, node)  # or its dying processes would close their connections
-    pidfd = os.pidfd_open(pid)
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    ended = select.select([pidfd], [], [], _DEATH_SECONDS)[0]
-    os.close(pidfd)
-    if not ended:
-        raise HvdFtError(
-            f"node {node} (pid {pid}) does not die within {_DEATH_SECONDS:.0f} s; see ps"
-        )
+    with pidfd_behind(home.exec_socket(node)) as pidfd:
+        if pidfd is not None:  # or it has died meanwhile
+            send_signal(pidfd, signal.SIGKILL)
+            if not has_ended(pidfd, _DEATH_SECONDS):
+                raise HvdFtError(f"node {node} does not die within {_DEATH_SECONDS:.0f} s; see ps")
     # Connections that its processes have left would keep its network for minutes.
     try:
         tools.batch("ip", [f"link del dev {node}"], _switch_of(home))

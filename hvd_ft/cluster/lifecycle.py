@@ -1,7 +1,5 @@
 """How a cluster starts and how it ends."""
 
-import contextlib
-import os
 import select
 import signal
 import subprocess
@@ -10,10 +8,11 @@ from pathlib import Path
 
 from hvd_ft.cluster import tools
 from hvd_ft.cluster.cluster_dir import ClusterDir, changing
-from hvd_ft.cluster.exec_server import process_behind
+from hvd_ft.cluster.exec_server import pidfd_behind, process_behind
 from hvd_ft.cluster.node import READY
 from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.pidfd import send_signal
 
 START_TIMEOUT_SECONDS = 30.0  # a node takes some 0.2 s of CPU
 END_TIMEOUT_SECONDS = 15.0
@@ -104,9 +103,8 @@ def _end(home: ClusterDir) -> None:
 
 
 def _kill_behind(server: Path) -> None:
-    pid = process_behind(server)
-    if pid == 0:
+    if process_behind(server) == 0:
         raise HvdFtError("a cluster cannot be taken down from one of its nodes; do it outside")
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    with pidfd_behind(server) as pidfd:
+        if pidfd is not None:
+            send_signal(pidfd, signal.SIGKILL)

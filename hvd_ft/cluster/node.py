@@ -5,25 +5,28 @@ is done, and then starts the commands that its exec server receives, as long as 
 """
 
 import contextlib
-import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from hvd_ft.cluster.cluster_dir import ClusterDir
-from hvd_ft.cluster.exec_server import FORWARDED
+from hvd_ft.cluster.exec_server import FORWARDED, ExecEnded, ExecOrder
 from hvd_ft.cluster.tools import run
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.child import default_signals
-from hvd_ft.system.handoff import receive_order
+from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.handoff import take_order
+from hvd_ft.system.listener import Listener
 from hvd_ft.system.say import answer
+from hvd_ft.system.signal_pipe import SignalPipe
 
 READY = "ready"
-_ORDER_TIMEOUT_SECONDS = 2.0
 # /sys shows the network of the process that mounts it. Control groups are found below it.
 _MOUNTS = """
 mount --rbind /sys/fs/cgroup "$1/cgroup"
@@ -73,88 +76,88 @@ def _become_host(home: ClusterDir, node: str) -> None:
             break
 
 
+@dataclass
+class _Command:
+    caller: socket.socket
+    watch: Watch
+    hang_up: bool
+
+
 class _Init:
     """Starts commands, reports their ends, and reaps every orphan of the node."""
 
     def __init__(self, listener: socket.socket) -> None:
-        self._callers: dict[int, socket.socket] = {}  # by the command's process id
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(0, selectors.EVENT_READ, lambda: sys.exit(0))
-        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
-        woken, wake = socket.socketpair()
-        for end in (woken, wake):
-            end.setblocking(False)
-        self._wake = wake  # stays open
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._selector.register(woken, selectors.EVENT_READ, lambda: self._reap(woken))
+        self._commands: dict[int, _Command] = {}  # those with a caller, by process id
+        self._loop = EventLoop()
+        self._loop.watch(0, lambda: sys.exit(0))
+        Listener(self._loop, listener, self._start)
+        signals = SignalPipe([signal.SIGCHLD])
+        self._loop.watch(signals, lambda: self._reap(signals))
 
     def serve(self) -> None:
         """Runs until the switch has died."""
-        while True:
-            for key, _ in self._selector.select():
-                key.data()
+        self._loop.run(until=lambda: False)
 
-    def _accept(self, listener: socket.socket) -> None:
-        caller, _ = listener.accept()
-        caller.settimeout(_ORDER_TIMEOUT_SECONDS)
-        try:
-            order, streams = receive_order(caller)
-        except OSError:  # a probe that only checked whether this node is up
-            caller.close()
+    def _start(self, caller: socket.socket, _address: object) -> None:
+        taken = take_order(caller, ExecOrder)
+        if taken is None:  # a probe that only checked whether this node is up
             return
+        order, streams = taken
         try:
             process = subprocess.Popen(
-                order["command"],
-                env=order["environment"],
-                cwd=order["directory"],
+                order.command,
+                env=order.environment,
+                cwd=order.directory,
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
                 start_new_session=True,
             )
+        except (OSError, ValueError, IndexError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self._answer(caller, ExecEnded(error=reason))
+        else:
             process.returncode = 0  # _reap() waits for it
-            self._callers[process.pid] = caller
-            pid, hang_up = process.pid, order["hang_up"]
-            self._selector.register(
-                caller, selectors.EVENT_READ, lambda: self._listen_to(caller, pid, hang_up)
-            )
-        except OSError as error:
-            self._answer(caller, {"error": error.strerror or str(error)})
+            pid = process.pid
+            watch = self._loop.watch(caller, lambda: self._hear(pid))
+            self._commands[pid] = _Command(caller, watch, order.hang_up)
         finally:
             for stream in streams:
                 os.close(stream)
 
-    def _listen_to(self, caller: socket.socket, pid: int, hang_up: bool) -> None:
+    def _hear(self, pid: int) -> None:
         """Forwards the signals that the caller received, or notices that it has died."""
+        command = self._commands[pid]
         try:
-            numbers = caller.recv(64)
+            numbers = command.caller.recv(64)
         except OSError:
             numbers = b""
         if not numbers:
-            self._selector.unregister(caller)
-            del self._callers[pid]
-            caller.close()
-            numbers = bytes([signal.SIGHUP] * hang_up)
+            self._forget(pid).close()
+            numbers = bytes([signal.SIGHUP] * command.hang_up)
         for number in numbers:
             if number in FORWARDED:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, number)
 
-    def _reap(self, woken: socket.socket) -> None:
-        woken.recv(4096)
+    def _forget(self, pid: int) -> socket.socket:
+        command = self._commands.pop(pid)
+        command.watch.end()
+        return command.caller
+
+    def _reap(self, signals: SignalPipe) -> None:
+        signals.take()
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                caller = self._callers.pop(ended[0], None)
-                if caller:
-                    self._selector.unregister(caller)
+                if ended[0] in self._commands:
                     code = os.waitstatus_to_exitcode(ended[1])
-                    self._answer(caller, {"code": code if code >= 0 else 128 - code})
+                    code = code if code >= 0 else 128 - code
+                    self._answer(self._forget(ended[0]), ExecEnded(code))
 
     @staticmethod
-    def _answer(caller: socket.socket, answer: dict[str, object]) -> None:
+    def _answer(caller: socket.socket, answer: ExecEnded) -> None:
         with caller, contextlib.suppress(OSError):
-            caller.sendall(json.dumps(answer).encode("ascii"))
+            caller.sendall(msgspec.json.encode(answer))
 
 
 if __name__ == "__main__":

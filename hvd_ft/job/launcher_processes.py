@@ -12,6 +12,7 @@ import os
 import psutil
 
 from hvd_ft.job.drills import AGENT_STOPS, MPIRUN_DIES
+from hvd_ft.system.pidfd import open_pidfd
 
 _LAUNCHERS = {"horovodrun", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"}
 
@@ -22,8 +23,11 @@ def launchers_above() -> dict[int, str]:
     for process in psutil.Process().parents():
         # A process of another user, or one that has just ended, is skipped.
         with contextlib.suppress(psutil.Error, OSError):
-            if is_launcher(process.cmdline()):
-                found[os.pidfd_open(process.pid)] = f"{process.name()} (pid {process.pid})"
+            if not is_launcher(process.cmdline()):
+                continue
+            name = f"{process.name()} (pid {process.pid})"
+            if (pidfd := open_pidfd(process)) is not None:
+                found[pidfd] = name
     return found
 
 

@@ -5,10 +5,10 @@ that workers wait for new agents. When the launcher has died, all shims see thei
 their connections refused, and end the job. Once a second the launcher asks each host, whose answer
 renews the host's lease (leases.py).
 
-Both sides prove that they know the key that the launcher has generated for its job. Messages:
+Both sides first prove that they know the key that the launcher has generated for its job (proof.py,
+authenticator.py). Messages after that:
 
-launcher: (nonce)           shim: (nonce, proof)
-launcher: (proof)           shim: (rank, host, generation, orphaned, exit_code, epoch), whenever it
+                            shim: (rank, host, generation, orphaned, exit_code, epoch), whenever it
                                 changes
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
 launcher: (lease) the number of an answer: so long may the host act (node_lease.py); only in jobs
@@ -23,22 +23,24 @@ shim:  (note)
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hmac
 import secrets
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.authenticator import MOST_STRANGERS, Authenticator
 from hvd_ft.job.ports import Ports, listen
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.open_files import allow_open_files
 from hvd_ft.system.tcp import set_timeouts
+from hvd_ft.system.wire import convert
 
-CONNECT_SECONDS = 2.0  # for a connection, and for each message of its beginning
-_MAXIMUM_STRANGERS = 64  # connections that have not proved to know the key
+_OTHER_DESCRIPTORS = 64  # of a launcher, besides one a rank
+_SEND_SECONDS = 2.0  # for a shim to make room for a message
 _KEY_BYTES = 32
 
 
@@ -67,17 +69,10 @@ class ShimStatus:
         """Parses a shim's message.
 
         Raises:
-            ValueError, KeyError, TypeError: it is not such a message.
+            ValueError: it is not such a message.
         """
-        code = message["exit_code"]
-        return cls(
-            int(message["rank"]),
-            str(message["host"]),
-            int(message["generation"]),
-            bool(message["orphaned"]),
-            None if code is None else int(code),
-            int(message["epoch"]),
-        )
+        status: ShimStatus = convert(message, cls)
+        return status
 
 
 @dataclass(frozen=True)
@@ -102,6 +97,20 @@ class Gate(Protocol):
 
     def grants(self, shim: ShimStatus) -> bool:
         """Returns whether the shim's lease is renewed, as it has answered."""
+
+
+def check_descriptors(ranks: int) -> None:
+    """Sees to it that this process may have a descriptor for the line of every rank.
+
+    Raises:
+        HvdFtError: it may not.
+    """
+    limit = allow_open_files(ranks + _OTHER_DESCRIPTORS + MOST_STRANGERS)
+    if limit < ranks + _OTHER_DESCRIPTORS:
+        raise HvdFtError(
+            f"the launcher needs {ranks + _OTHER_DESCRIPTORS} open files for {ranks} ranks, and "
+            f"may have {limit}: raise the hard limit (ulimit -Hn)"
+        )
 
 
 class LifeLines:
@@ -134,19 +143,17 @@ class LifeLines:
         self._loop = loop
         self._key = secrets.token_hex(_KEY_BYTES)
         self._lease = lease_seconds
-        self._listener = listen(listens_at, ports)
-        self._listener.settimeout(CONNECT_SECONDS)
-        self._listening = loop.watch(self._listener, self._accept)
+        listener = listen(listens_at, ports)
+        host = listens_at or socket.gethostname()
+        self.address = f"{host}:{listener.getsockname()[1]}:{self._key}"
+        self._authenticator = Authenticator(loop, listener, self._key, self._add)
         self._watches: dict[Channel, Watch] = {}
-        self._nonces: dict[Channel, str] = {}  # unproven connections
         self._shims: dict[Channel, ShimStatus | None] = {}
         self._answers: list[Answer] = []
         self.exit_code: int | None = None
         self.hosts: dict[str, set[int]] = {}
         self.hung_up: set[str] = set()
         self.interrupted: set[int] = set()
-        host = listens_at or socket.gethostname()
-        self.address = f"{host}:{self._listener.getsockname()[1]}:{self._key}"
 
     @property
     def shims(self) -> list[ShimStatus | None]:
@@ -217,9 +224,8 @@ class LifeLines:
 
     def close(self) -> None:
         """Ends all lines, which ends what is left of the job."""
-        self._listening.end()
-        self._listener.close()
-        for channel in [*self._nonces, *self._shims]:
+        self._authenticator.close()
+        for channel in list(self._shims):
             self._end(channel)
 
     def _send(self, channel: Channel, message: Message) -> None:
@@ -228,50 +234,37 @@ class LifeLines:
         except OSError:  # it has ended, or has not been read for long
             self._end(channel)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = self._listener.accept()
-            connection.settimeout(CONNECT_SECONDS)
-            set_timeouts(connection, self._lease)
-            channel = Channel(connection)
-            if len(self._nonces) >= _MAXIMUM_STRANGERS:
-                channel.close()
-                return
-            self._nonces[channel] = secrets.token_hex(_KEY_BYTES)
-            hear = functools.partial(self._hear, channel)
-            self._watches[channel] = self._loop.watch(channel, hear)
-            self._send(channel, {"nonce": self._nonces[channel]})
+    def _add(self, connection: socket.socket) -> None:
+        connection.settimeout(_SEND_SECONDS)
+        set_timeouts(connection, self._lease)
+        channel = Channel(connection)
+        self._shims[channel] = None
+        self._watches[channel] = self._loop.watch(channel, functools.partial(self._hear, channel))
 
     def _hear(self, channel: Channel) -> None:
         try:
             messages = channel.receive()
             for message in messages or ():
                 self._understand(channel, message)
-        except (OSError, ValueError, KeyError, TypeError):  # an error of the network, or a stranger
+        except (OSError, ValueError, KeyError, TypeError):  # an error of the network, or of a shim
             self._end(channel)
         else:
             if messages is None:
                 self._end(channel, hung_up=True)
 
     def _end(self, channel: Channel, hung_up: bool = False) -> None:
-        if channel not in self._nonces and channel not in self._shims:
+        if channel not in self._shims:
             return
         self._watches.pop(channel).end()
-        self._nonces.pop(channel, None)
-        shim = self._shims.pop(channel, None)
+        shim = self._shims.pop(channel)
         channel.close()
         if shim and not any(h and h.host == shim.host for h in self._shims.values()):
             (self.hung_up.add if hung_up else self.hung_up.discard)(shim.host)
 
     def _understand(self, channel: Channel, message: Message) -> None:
-        if channel not in self._shims:
-            check(message["proof"], proof(self._key, "shim", self._nonces[channel]))
-            self._send(channel, {"proof": proof(self._key, "launcher", message["nonce"])})
-            if self._nonces.pop(channel, None):
-                self._shims[channel] = None
-        elif "rank" in message:
+        if "rank" in message:
             self._hear_status(channel, ShimStatus.of(message))
-        elif shim := self._shims[channel]:
+        elif shim := self._shims.get(channel):
             if "answer" in message:
                 answer = Answer(shim.host, int(message["answer"]), message["facts"])
                 self._answers.append(answer)
@@ -301,20 +294,3 @@ class LifeLines:
             # All report the same code, except that rank 0's agent may add that the report was not
             # written.
             self.exit_code = self.exit_code or shim.exit_code
-
-
-def proof(key: str, who: str, nonce: str) -> str:
-    """Returns the proof of knowing the job's key.
-
-    Args:
-        key: that of the job.
-        who: `shim` or `launcher`, so that a proof cannot be sent back to its sender.
-        nonce: the other side's random bytes.
-    """
-    return hmac.digest(key.encode(), f"{who} {nonce}".encode(), "sha256").hex()
-
-
-def check(given: str, expected: str) -> None:
-    """Raises ValueError unless a proof is the expected one."""
-    if not hmac.compare_digest(given, expected):
-        raise ValueError("this is not the job's key")

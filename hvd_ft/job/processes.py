@@ -2,12 +2,11 @@
 
 import contextlib
 import os
-import select
 import time
-from collections.abc import Sequence
 
 import psutil
 
+from hvd_ft.system.pidfd import await_all
 from hvd_ft.system.say import say
 
 _EXECVE_SECONDS = 0.005  # longer than a new program takes to have its environment
@@ -45,7 +44,7 @@ def end_rank(job_id: str, rank: int) -> None:
             if process.environ().get("HOROVOD_RANK") == str(rank):
                 process.kill()
                 left.append(process)
-    _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
+    await_all(left, time.monotonic() + KILL_LIMIT_SECONDS)
 
 
 def end_older(job_id: str, generation: int) -> None:
@@ -62,7 +61,7 @@ def end_older(job_id: str, generation: int) -> None:
             if theirs.isdecimal() and int(theirs) < generation:
                 process.kill()
                 left.append(process)
-    _await_ends(left, time.monotonic() + KILL_LIMIT_SECONDS)
+    await_all(left, time.monotonic() + KILL_LIMIT_SECONDS)
 
 
 def end_processes(job_id: str, patience_seconds: float) -> None:
@@ -74,26 +73,14 @@ def end_processes(job_id: str, patience_seconds: float) -> None:
         job_id: Of the job.
         patience_seconds: How long to wait, for all of them together.
     """
-    _await_ends(job_processes(job_id), time.monotonic() + patience_seconds)
+    await_all(job_processes(job_id), time.monotonic() + patience_seconds)
     deadline = time.monotonic() + KILL_LIMIT_SECONDS
     # A process may have started another one before it was killed, so repeat until there is none.
     while (left := job_processes(job_id)) and time.monotonic() < deadline:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        _await_ends(left, deadline)
+        await_all(left, deadline)
     if left:
         unkillable = [process.pid for process in left]
         say(f"processes {unkillable} do not die of SIGKILL: look for them with ps")
-
-
-def _await_ends(processes: Sequence[psutil.Process], deadline: float) -> None:
-    """Waits until processes have ended, children or not, or until a `time.monotonic()` deadline."""
-    # psutil.wait_procs() would wait for zombies, which some containers keep for ever.
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(process.pid)
-            try:
-                select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
-            finally:
-                os.close(descriptor)

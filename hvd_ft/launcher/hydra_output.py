@@ -12,6 +12,7 @@ from collections import deque
 from typing import Protocol
 
 from hvd_ft.system.event_loop import EventLoop, Watch
+from hvd_ft.system.ready import WRITABLE, is_ready
 
 _HYDRA = (b"[mpiexec@", b"[proxy:")
 # A line of Hydra's that begins in the middle of another one, as of a progress bar's.
@@ -132,7 +133,7 @@ class _Stream:
     def _move(self) -> bool:
         """Copies as much as possible without waiting; returns whether there was anything."""
         if self._pending:
-            moved = bool(select.select([], [self._target], [], 0)[1]) and self._write()
+            moved = is_ready(self._target, WRITABLE) and self._write()
         else:
             moved = self._read()
         self._watch()
@@ -161,7 +162,7 @@ class _Stream:
             self._write()
 
     def _read(self) -> bool:
-        if self._source is None or not select.select([self._source], [], [], 0)[0]:
+        if self._source is None or not is_ready(self._source):
             return False
         data = os.read(self._source, _CHUNK_BYTES)
         self._pending += self.filter.feed(data) if data else self.filter.rest()

@@ -11,7 +11,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
 from hvd_ft.job.directory import job_path, sweep_stale
 from hvd_ft.job.drills import renamed
-from hvd_ft.job.lifeline import LifeLines
+from hvd_ft.job.lifeline import LifeLines, check_descriptors
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher.asked_end import AskedEnd
@@ -122,6 +122,7 @@ def run_job(
         HvdFtError: The job cannot be started.
     """
     check_job(job)
+    check_descriptors(job.size)
     settings = job_settings(job)
     arena_dir = settings.arena_dir
     for notice in filter(None, map(renamed, job.inject)):

@@ -22,6 +22,7 @@ from hvd_ft.shim.messages import (
     Unkillable,
 )
 from hvd_ft.shim.output_relay import OutputRelay
+from hvd_ft.spares.handover import taken_spares
 from hvd_ft.spares.taken_spare import TakenSpare
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
@@ -56,6 +57,7 @@ class Children:
         self._end_seconds: dict[str, float] = {}  # of those that end by END_SIGNAL
         self._taken: TakenSpare | None = None  # the worker's connection, if it was a spare
         self._oom: OomWatch | None = None  # of the worker
+        self._left: set[int] = set()  # shims of workers that a dead spare manager has left
         self.worker: FoundWorker | None = None
 
     @property
@@ -105,9 +107,17 @@ class Children:
         return Reattached(os.getpid(), self.worker, self.names)
 
     def reap(self) -> None:
-        """Reaps and reports dead processes, and kills the processes that they have left behind."""
-        if _FAMILIES & self._reap():
-            self._kill_descendants({child.pid for child in self._children.values()})
+        """Reaps and reports dead processes, and kills the processes that they have left behind.
+
+        But not the shims of spares that have become workers: each is in the hands of the shim of
+        that worker's rank.
+        """
+        manager = self._children.get(SPARES)
+        ended = self._reap()
+        if SPARES in ended and manager is not None:
+            self._left |= taken_spares(manager.pid)
+        if _FAMILIES & ended:
+            self._kill_descendants({child.pid for child in self._children.values()} | self._left)
 
     def end(self) -> None:
         """Ends all of them: those that end by END_SIGNAL last."""
@@ -205,6 +215,7 @@ class Children:
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0] != 0:
                 pid, status = reaped
+                self._left.discard(pid)
                 for name in [name for name, child in self._children.items() if child.pid == pid]:
                     # Popen must not wait for a process that is already reaped.
                     self._children.pop(name).returncode = os.waitstatus_to_exitcode(status)

@@ -6,7 +6,6 @@ new generation, reattaches to the one that an older agent has left. shim.py is t
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from hvd_ft.shim.messages import Order, Reattached, Report
 from hvd_ft.shim.shim import live
 from hvd_ft.shim.starter import start_shim
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.pidfd import has_ended, pidfd_of_this_process, send_signal
 from hvd_ft.system.say import say
 
 _END_SECONDS = 8.0  # longer than the shim waits for processes that it kills
@@ -34,15 +34,23 @@ class ShimClient:
         end_seconds: how long it may take to end.
 
     Args:
-        pid: see above. channel: see above. found: see above.
+        pid: see above. pidfd: its pidfd, which this object owns. channel: see above. found: see
+            above.
         starter: the socket of the process that starts shims on this host (starter.py); "": there is
             none, and agents start theirs themselves.
     """
 
     def __init__(
-        self, pid: int, channel: Channel, found: Reattached | None = None, *, starter: str = ""
+        self,
+        pid: int,
+        pidfd: int,
+        channel: Channel,
+        found: Reattached | None = None,
+        *,
+        starter: str = "",
     ) -> None:
         self.pid = pid
+        self._pidfd = pidfd
         self.channel = channel
         self.found = found
         self.end_seconds = _END_SECONDS
@@ -55,12 +63,13 @@ class ShimClient:
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            live(theirs, os.getppid())
-        theirs.close()
-        return cls(pid, Channel(ours))
+        agent = os.getpid()
+        with pidfd_of_this_process() as own, theirs:
+            pid = os.fork()
+            if pid == 0:
+                ours.close()
+                live(theirs, own, agent)
+        return cls(pid, os.pidfd_open(pid), Channel(ours))
 
     @classmethod
     def begin(cls, starter: str) -> "ShimClient":
@@ -71,11 +80,11 @@ class ShimClient:
         if not starter:
             return cls.fork()
         try:
-            pid, end = start_shim(starter)
+            pid, pidfd, end = start_shim(starter)
         except HvdFtError as error:
             say(f"{error}; this agent starts its shim itself")
             return cls.fork()
-        return cls(pid, Channel(end), starter=starter)
+        return cls(pid, pidfd, Channel(end), starter=starter)
 
     def replace(self) -> None:
         """Starts another shim in place of one that was killed.
@@ -83,27 +92,29 @@ class ShimClient:
         It executes a new program instead of forking, as this process uses MPI by now.
         """
         self.channel.close()
+        os.close(self._pidfd)
         if self._is_ours:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
         self.found = None
         if self._starter:
             try:
-                self.pid, end = start_shim(self._starter)
+                self.pid, self._pidfd, end = start_shim(self._starter)
             except HvdFtError as error:
                 say(f"{error}; this agent starts its shim itself")
             else:
                 self.channel, self._is_ours = Channel(end), False
                 return
         ours, theirs = socket.socketpair()
-        with theirs:
-            arguments = [str(theirs.fileno()), str(os.getpid())]
+        with theirs, pidfd_of_this_process() as own:
+            passed = [theirs.fileno(), own]
             process = subprocess.Popen(
-                [sys.executable, "-m", "hvd_ft.shim.start", *arguments],
+                [sys.executable, "-m", "hvd_ft.shim.start", *map(str, passed), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=passed,
             )
         process.returncode = 0  # end() waits for it
+        self._pidfd = os.pidfd_open(process.pid)
         self.pid, self.channel, self._is_ours = process.pid, Channel(ours), True
 
     @classmethod
@@ -137,8 +148,8 @@ class ShimClient:
         )
         if reattached is None:
             return None
-        channel, found = reattached
-        return cls(found.shim, channel, found, starter=starter)
+        channel, found, pidfd = reattached
+        return cls(found.shim, pidfd, channel, found, starter=starter)
 
     def watch_job(self, directory: str) -> None:
         """Orders the shim to lock the job's directory, and as the last one to remove it."""
@@ -232,8 +243,7 @@ class ShimClient:
 
     def kill_itself(self) -> None:
         """Kills the silent shim; its worker dies with it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        send_signal(self._pidfd, signal.SIGKILL)
 
     def limit(self, seconds: float, text: str) -> None:
         """Orders the shim to print `text` and kill the agent unless `unlimit` comes in time.
@@ -267,14 +277,7 @@ class ShimClient:
         """
         self._order(messages.End())
         self.channel.close()
-        try:
-            pidfd = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return True
-        try:
-            ended, _, _ = select.select([pidfd], [], [], timeout_seconds)
-        finally:
-            os.close(pidfd)
+        ended = has_ended(self._pidfd, timeout_seconds)
         if ended and self._is_ours:
             os.waitpid(self.pid, 0)
-        return bool(ended)
+        return ended

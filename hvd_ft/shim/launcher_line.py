@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
-from hvd_ft.job.lifeline import CONNECT_SECONDS, ShimStatus, check, proof
+from hvd_ft.job import proof
+from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
+from hvd_ft.system.wire import OneFrame, pack
 
+_CONNECT_SECONDS = 2.0  # for a connection, and the proofs
 _TRY_AGAIN_SECONDS = 1.0
 _SEND_SECONDS = 0.8  # less than the margin of a node lease: the shim has to stop processes in time
 _KEY_BYTES = 32
@@ -75,7 +78,8 @@ class LauncherLine:
         self._told = shim
         self._state = _State.DOWN
         self._socket: socket.socket | None = None
-        self._line: Channel | None = None
+        self._line: Channel | None = None  # once the launcher has proved that it is one
+        self._frame = OneFrame(proof.MOST_BYTES)  # of what it says before
         self._watch: Watch | None = None  # of the socket
         self._nonce = ""
         self._again = loop.timer(self._on_time)
@@ -141,7 +145,7 @@ class LauncherLine:
     def _on_ready(self) -> None:
         try:
             orders = self._go_on()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             self._drop(error if isinstance(error, OSError) else OSError(str(error)))
             return
         for order in orders:
@@ -155,7 +159,7 @@ class LauncherLine:
 
     def _connect(self) -> None:
         self._state = _State.CONNECTING
-        self._again.set(self._loop.now() + CONNECT_SECONDS)
+        self._again.set(self._loop.now() + _CONNECT_SECONDS)
         try:
             # Only once: an unreachable name service would block the shim.
             self._host = socket.gethostbyname(self._host)
@@ -190,31 +194,34 @@ class LauncherLine:
             if code:
                 raise OSError(code, os.strerror(code))
             self._socket.settimeout(_SEND_SECONDS)
-            self._line = Channel(self._socket)
+            self._frame = OneFrame(proof.MOST_BYTES)
             self._state = _State.GREETING
             self._watch.set(on_readable=self._on_ready)
             return []
-        assert self._line is not None
+        if self._line is None:
+            self._greet(self._socket)
+            return []
         messages = self._line.receive()
         if messages is None:
             raise ConnectionResetError(errno.ECONNRESET, "the launcher has closed the line")
-        orders = []
-        for message in messages:
-            if self._state is _State.OPEN:
-                orders.append(message)
-            else:
-                self._greet(message)
-        return orders
+        return messages
 
-    def _greet(self, message: Message) -> None:
-        assert self._line is not None
+    def _greet(self, end: socket.socket) -> None:
+        """Reads what the launcher says before both have proved that they know the key."""
+        data = end.recv(self._frame.wants)
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the launcher has closed the line")
+        body = self._frame.add(data)
+        if body is None:
+            return
         if self._state is _State.GREETING:
             self._nonce = secrets.token_hex(_KEY_BYTES)
-            answer = proof(self._key, "shim", message["nonce"])
-            self._line.send({"nonce": self._nonce, "proof": answer})
+            end.sendall(pack(proof.claim(self._key, body, self._nonce)))
+            self._frame = OneFrame(proof.MOST_BYTES)
             self._state = _State.PROVING
             return
-        check(message["proof"], proof(self._key, "launcher", self._nonce))
+        proof.check_confirmation(self._key, body, self._nonce)
+        self._line = Channel(end)
         self._state = _State.OPEN
         self.known = True
         self.silent_since = self.problem = None

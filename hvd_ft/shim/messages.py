@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hvd_ft.system.channel import Message
+from hvd_ft.system.wire import Message, convert
 
 
 class _Order(msgspec.Struct, tag_field="do"):
@@ -279,7 +279,7 @@ def parse_order(wire: Message) -> Order:
     Raises:
         ValueError: it is not an order.
     """
-    order: Order = _parse(wire, Order)
+    order: Order = convert(wire, Order)
     return order
 
 
@@ -289,7 +289,7 @@ def parse_report(wire: Message) -> Report:
     Raises:
         ValueError: it is not a report.
     """
-    report: Report = _parse(wire, Report)
+    report: Report = convert(wire, Report)
     return report
 
 
@@ -299,12 +299,5 @@ def parse_takeover(wire: Message) -> Takeover:
     Raises:
         ValueError: it is another message.
     """
-    takeover: Takeover = _parse(wire, Takeover)
+    takeover: Takeover = convert(wire, Takeover)
     return takeover
-
-
-def _parse(wire: Message, kind: Any) -> Any:
-    try:
-        return msgspec.convert(wire, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"a message that is none of ours: {error}") from error

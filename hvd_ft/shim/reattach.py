@@ -1,67 +1,103 @@
 """How an agent of a new generation reattaches to the shim that an older one has left.
 
-The shim listens at a socket in the job's directory. The new agent sends its generation and its
-standard streams. If the generation is new, the shim answers with the worker's state, and the
-connection becomes the channel between the two.
+The shim listens at a socket in the job's directory. The new agent sends its generation, its
+standard streams, and its pidfd: it may be dead before the shim reads that. If the generation is
+new, the shim answers with the worker's state, and the connection becomes the channel between the
+two.
 """
 
 import contextlib
 import os
 import socket
+from collections.abc import Callable
+from typing import NamedTuple
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.shim.messages import Reattached, Takeover, parse_report, parse_takeover, to_wire
+from hvd_ft.shim.messages import Reattached, Takeover, parse_report, to_wire
 from hvd_ft.system.channel import Channel
-from hvd_ft.system.handoff import (
-    accept_order,
-    send_order,
-    socket_path,
-)
+from hvd_ft.system.event_loop import EventLoop
+from hvd_ft.system.handoff import STREAMS, send_order, socket_path, take_order
+from hvd_ft.system.listener import Listener
+from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.pidfd import pidfd_of_this_process
 
 # A shim that is killing the descendants of a dead worker may take some seconds.
 _ANSWER_SECONDS = 15.0
+
+
+class NewAgent(NamedTuple):
+    """An agent that wants to take the shim over.
+
+    Attributes:
+        connection: to it.
+        pid: its process id, for messages.
+        takeover: what it says.
+        streams: its standard streams.
+        pidfd: its own; it may be dead already.
+    """
+
+    connection: socket.socket
+    pid: int
+    takeover: Takeover
+    streams: list[int]
+    pidfd: int
+
+    def refuse(self) -> None:
+        """Ends the connection."""
+        self.connection.close()
+        for descriptor in (*self.streams, self.pidfd):
+            os.close(descriptor)
+
+
+class Reattachment(NamedTuple):
+    """What a new agent gets.
+
+    Attributes:
+        channel: to the shim.
+        found: the shim's first report.
+        pidfd: of the shim.
+    """
+
+    channel: Channel
+    found: Reattached
+    pidfd: int
 
 
 class ReattachSocket:
     """The shim's end: a socket to which new agents connect.
 
     Args:
+        loop: accepts them.
         directory: of the job.
         rank: of the shim.
+        on_agent: called with each.
     """
 
-    def __init__(self, directory: str, rank: int) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
+    def __init__(
+        self, loop: EventLoop, directory: str, rank: int, on_agent: Callable[[NewAgent], object]
+    ) -> None:
+        self._on_agent = on_agent
+        listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
         try:
             with socket_path(directory, _name(rank)) as path:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)  # left by a shim that was killed
-                self._listener.bind(path)
+                listener.bind(path)
         finally:
             os.umask(mask)
-        self._listener.listen()
+        listener.listen()
+        self._listener = Listener(loop, listener, self._receive)
 
-    def fileno(self) -> int:
-        """Returns the descriptor to wait on: readable when `receive` has something to do."""
-        return self._listener.fileno()
+    def close(self) -> None:
+        """Listens no more."""
+        self._listener.close()
 
-    def receive(self) -> tuple[socket.socket, Takeover, list[int]] | None:
-        """Takes a connection.
-
-        Returns:
-            It, what the new agent says, and its standard streams; None if it says nothing proper.
-        """
-        if (accepted := accept_order(self._listener)) is None:
-            return None
-        connection, order, streams = accepted
-        try:
-            return connection, parse_takeover(order), streams
-        except ValueError:
-            connection.close()
-            for stream in streams:
-                os.close(stream)
-            return None
+    def _receive(self, connection: socket.socket, _address: object) -> None:
+        if (taken := take_order(connection, Takeover, STREAMS + 1)) is None:
+            return
+        takeover, (*streams, pidfd) = taken
+        self._on_agent(NewAgent(connection, peer_of(connection).pid, takeover, streams, pidfd))
 
 
 def reattach(
@@ -72,7 +108,7 @@ def reattach(
     launcher: str | None,
     *,
     node_lease: float | None = None,
-) -> tuple[Channel, Reattached] | None:
+) -> Reattachment | None:
     """Connects to the shim of a rank.
 
     Args:
@@ -84,7 +120,7 @@ def reattach(
         node_lease: seconds for which the processes of this host may act unheard; None: for ever.
 
     Returns:
-        The channel, and the shim's first report; None if there is no shim.
+        The channel to the shim, its first report, and its pidfd; None if there is no shim.
 
     Raises:
         HvdFtError: the shim has an agent of this generation, or a later one, or does not answer.
@@ -98,9 +134,13 @@ def reattach(
     except (FileNotFoundError, ConnectionRefusedError):
         channel.close()
         return None
+    pidfd = -1
     try:
+        # Before it answers: whoever answers was alive then, so the number means no other process.
+        pidfd = os.pidfd_open(peer_of(end).pid)
         takeover = Takeover(generation, lease_seconds, launcher, node_lease)
-        send_order(end, to_wire(takeover), [0, 1, 2])
+        with pidfd_of_this_process() as own:
+            send_order(end, to_wire(takeover), [0, 1, 2, own])
         while not (wires := channel.receive()):
             if wires is None:
                 raise ConnectionResetError("it has closed the connection")
@@ -109,12 +149,14 @@ def reattach(
             raise ValueError(f"it answers {found}")
     except (OSError, ValueError) as error:
         channel.close()
+        if pidfd >= 0:
+            os.close(pidfd)
         raise HvdFtError(
             f"the shim of rank {rank} refuses an agent of generation {generation} "
             f"({error}): start the job again"
         ) from error
     end.settimeout(None)
-    return channel, found
+    return Reattachment(channel, found, pidfd)
 
 
 def _name(rank: int) -> str:

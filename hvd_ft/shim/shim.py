@@ -21,7 +21,6 @@ messages.py defines the messages between agent and shim.
 
 import contextlib
 import os
-import select
 import signal
 import socket
 from typing import Any, NoReturn
@@ -40,10 +39,10 @@ from hvd_ft.shim.fence import Fence
 from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.shim.messages import Order, Report
 from hvd_ft.shim.output_relay import OutputRelay
-from hvd_ft.shim.reattach import ReattachSocket
+from hvd_ft.shim.reattach import NewAgent, ReattachSocket
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.pidfd import has_ended, send_signal
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
@@ -53,19 +52,20 @@ _DRILLS = {AGENT_DIES, AGENT_STOPS, MPIRUN_DIES}
 _NEVER = float("inf")
 
 
-def live(end: socket.socket, agent: int) -> NoReturn:
+def live(end: socket.socket, agent: int, pid: int) -> NoReturn:
     """Runs the shim process; never returns to the agent's code.
 
     Args:
         end: of the channel to the agent.
-        agent: its process id.
+        agent: its pidfd.
+        pid: its process id, for messages and drills.
     """
     code = 1
     try:
         os.setsid()
-        _close_descriptors(keep=end.fileno())
+        _close_descriptors(keep={end.fileno(), agent})
         native.become_subreaper()
-        _Shim(Channel(end), agent).run()
+        _Shim(Channel(end), agent, pid).run()
         code = 0
     except Exception as error:  # the agent only sees the socket end; this prints why
         say(f"the shim failed: {error!r}")
@@ -73,19 +73,19 @@ def live(end: socket.socket, agent: int) -> NoReturn:
         os._exit(code)
 
 
-def _close_descriptors(keep: int) -> None:
+def _close_descriptors(keep: set[int]) -> None:
     for name in os.listdir("/proc/self/fd"):
-        if (descriptor := int(name)) > 2 and descriptor != keep:
+        if (descriptor := int(name)) > 2 and descriptor not in keep:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
 
 class _Shim:
-    def __init__(self, channel: Channel, agent: int) -> None:
+    def __init__(self, channel: Channel, agent: int, pid: int) -> None:
         self._loop = EventLoop()
         self._channel: Channel | None = None  # None: there is no agent
-        self._agent_pid = agent
-        self._agent: int | None = os.pidfd_open(agent)  # None: it has ended
+        self._agent_pid = pid
+        self._agent: int | None = agent  # its pidfd; None: it has ended
         self._beats: Beats | None = None  # of the agent
         self._facts: Any = None  # its latest counts
         self._relay = OutputRelay(self._loop)
@@ -143,8 +143,7 @@ class _Shim:
     def _kill_agent(self, why: str) -> None:
         say(why)
         if self._agent is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
+            send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
 
     def _leave_files(self) -> None:
         """Ends although the job is not over: it can be resumed."""
@@ -225,8 +224,7 @@ class _Shim:
         except HvdFtError:  # it ended while this shim was replacing another one
             self._over = True
             return
-        reattach_socket = ReattachSocket(directory, self._rank)
-        self._loop.watch(reattach_socket, lambda: self._hear_new_agent(reattach_socket))
+        ReattachSocket(self._loop, directory, self._rank, self._hear_new_agent)
 
     def _hear_beat(self, facts: Any) -> None:
         self._facts = facts
@@ -269,23 +267,17 @@ class _Shim:
                 "lead to the host where hvdft run was started"
             )
 
-    def _hear_new_agent(self, reattach_socket: ReattachSocket) -> None:
-        received = reattach_socket.receive()
-        if received is None:
-            return
-        connection, takeover, streams = received
-        os.close(streams[0])
+    def _hear_new_agent(self, agent: NewAgent) -> None:
+        takeover = agent.takeover
         # After `release` the job is over, and before `keep` there is nothing to take over.
         newest = self._launcher.generation if self._launcher else 0
         if self._keep_seconds is None or takeover.generation <= newest:
-            connection.close()
-            for stream in streams[1:]:
-                os.close(stream)
+            agent.refuse()
             return
         self._end_agent()
-        self._agent_pid = peer_of(connection).pid
-        self._agent = os.pidfd_open(self._agent_pid)
-        self._take_agent(Channel(connection))
+        # If it is dead by now, the end of its channel tells us next.
+        self._agent_pid, self._agent = agent.pid, agent.pidfd
+        self._take_agent(Channel(agent.connection))
         self._reattached_by.clear()
         self._beats = Beats(takeover.lease)
         if self._launcher and takeover.launcher in (None, self._launcher.address):
@@ -293,7 +285,8 @@ class _Shim:
         elif takeover.launcher is not None:  # a new launcher: the job is resumed
             self._fence.begin(takeover.node_lease)
             self._connect(takeover.launcher, takeover.generation, takeover.lease)
-        self._relay.attach(streams[1:])
+        os.close(agent.streams[0])
+        self._relay.attach(agent.streams[1:])
         self._held = []  # the older agent's
         self._fence.stop()
         self._report(self._children.found())
@@ -302,9 +295,8 @@ class _Shim:
         """Makes sure that an older agent, if still alive, does not touch the arenas any more."""
         if self._agent is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._agent, signal.SIGKILL)
-        select.select([self._agent], [], [], _DEATH_SECONDS)
+        send_signal(self._agent, signal.SIGKILL)
+        has_ended(self._agent, _DEATH_SECONDS)
         os.close(self._agent)
         self._agent = None
         if self._channel is not None:
@@ -315,7 +307,7 @@ class _Shim:
     # -------------------------------------------------------------- fence
 
     def _living_agent(self) -> int | None:
-        if self._agent is None or select.select([self._agent], [], [], 0)[0]:
+        if self._agent is None or has_ended(self._agent):
             return None
         return self._agent_pid
 

@@ -1,4 +1,4 @@
-"""Starts the shim that replaces one that was killed: `FD AGENT_PID`."""
+"""Starts a shim by a command line instead of a fork: `FD AGENT_PIDFD AGENT_PID`."""
 
 import socket
 import sys
@@ -6,4 +6,5 @@ import sys
 from hvd_ft.shim.shim import live
 
 if __name__ == "__main__":
-    live(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    end, agent, pid = map(int, sys.argv[1:])
+    live(socket.socket(fileno=end), agent, pid)

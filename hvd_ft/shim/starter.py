@@ -18,12 +18,15 @@ import socket
 import subprocess
 import sys
 
+import msgspec
+
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.handoff import accept_order, check_peer, send_order
+from hvd_ft.system.handoff import STREAMS, check_peer, receive_order, send_order, take_order
+from hvd_ft.system.listener import Listener
 from hvd_ft.system.peer_credentials import peer_of
+from hvd_ft.system.pidfd import pidfd_of_this_process
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
@@ -33,18 +36,40 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _ANSWER_SECONDS = 15.0  # for a starter that is killing the descendants of a dead shim
 
 
+class ShimWanted(msgspec.Struct):
+    """An agent's order, with its standard streams and its pidfd.
+
+    Attributes:
+        environment: of the shim, all of it.
+        directory: where it is to run.
+    """
+
+    environment: dict[str, str]
+    directory: str
+
+
+class ShimStarted(msgspec.Struct):
+    """The answer, with the pidfd of the shim.
+
+    Attributes:
+        pid: of the shim.
+    """
+
+    pid: int
+
+
 def address(name: str) -> str:
     """Returns the abstract address of a starter."""
     return f"\0{name}"
 
 
-def start_shim(name: str) -> tuple[int, socket.socket]:
+def start_shim(name: str) -> tuple[int, int, socket.socket]:
     """Has the starter of this host start a shim for this process.
 
     Args:
         name: of the starter's socket.
 
-    Returns: The shim's process id, and the end of the channel to it.
+    Returns: The shim's process id, its pidfd, and the end of the channel to it.
 
     Raises:
         HvdFtError: there is no starter, or it does not answer.
@@ -54,24 +79,18 @@ def start_shim(name: str) -> tuple[int, socket.socket]:
     try:
         end.connect(address(name))
         check_peer(end)
-        order = {"environment": dict(os.environ), "directory": os.getcwd()}
-        send_order(end, order, [0, 1, 2])
-        pid = _receive_pid(Channel(end))
-    except (OSError, ValueError, KeyError) as error:
+        order = ShimWanted(dict(os.environ), os.getcwd())
+        with pidfd_of_this_process() as own:
+            send_order(end, msgspec.to_builtins(order), [0, 1, 2, own])
+        started, (pidfd,) = receive_order(end, ShimStarted, 1)
+    except OSError as error:
         end.close()
         raise HvdFtError(
             f"the starter of shims on {socket.gethostname()} does not answer ({error!r}): see "
             "whether its step of the job has ended"
         ) from error
     end.settimeout(None)
-    return pid, end
-
-
-def _receive_pid(channel: Channel) -> int:
-    while not (messages := channel.receive()):
-        if messages is None:
-            raise ConnectionResetError("it has closed the connection")
-    return int(messages[0]["pid"])
+    return started.pid, pidfd, end
 
 
 class Starter:
@@ -91,10 +110,10 @@ class Starter:
         self._signals = SignalPipe([signal.SIGCHLD])
         self._loop.watch(self._signals, self._on_signals)
         self._stdin = self._loop.watch(0, self._on_stdin)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(address(name))
-        self._listener.listen(socket.SOMAXCONN)
-        self._loop.watch(self._listener, self._accept)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address(name))
+        listener.listen(socket.SOMAXCONN)
+        self._listener = Listener(self._loop, listener, self._start)
 
     def run(self) -> None:
         """Starts shims until the launcher has ended and no shim is left."""
@@ -130,33 +149,40 @@ class Starter:
                     one = True
         return one
 
-    def _accept(self) -> None:
-        if (accepted := accept_order(self._listener)) is None:
+    def _start(self, connection: socket.socket, _address: object) -> None:
+        if (taken := take_order(connection, ShimWanted, STREAMS + 1)) is None:
             return
-        connection, order, streams = accepted
+        order, descriptors = taken
+        passed = [connection.fileno(), descriptors[STREAMS]]
+        arguments = [*map(str, passed), str(peer_of(connection).pid)]
         try:
             shim = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "hvd_ft.shim.start"),
-                    *(str(connection.fileno()), str(peer_of(connection).pid)),
-                ],
-                env=order["environment"],
-                cwd=order["directory"],
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                pass_fds=[connection.fileno()],
+                [sys.executable, "-m", "hvd_ft.shim.start", *arguments],
+                env=order.environment,
+                cwd=order.directory,
+                stdin=descriptors[0],
+                stdout=descriptors[1],
+                stderr=descriptors[2],
+                pass_fds=passed,
             )
-        except (OSError, KeyError) as error:
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             say(f"no shim can be started: {error}")
         else:
             self._shims[shim.pid] = shim
-            with contextlib.suppress(OSError):  # the agent has died; its shim will notice
-                Channel(connection).send({"pid": shim.pid})
+            self._answer(connection, shim.pid)
         finally:
             connection.close()
-            for stream in streams:
-                os.close(stream)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _answer(self, connection: socket.socket, pid: int) -> None:
+        pidfd = os.pidfd_open(pid)  # our child, not reaped yet
+        try:
+            send_order(connection, msgspec.to_builtins(ShimStarted(pid)), [pidfd])
+        except OSError:  # the agent has died; its shim will notice
+            pass
+        finally:
+            os.close(pidfd)
 
 
 def main() -> None:

@@ -1,9 +1,13 @@
-"""Finds warm spares: sockets in the job's directory.
+"""Finds warm spares: sockets in the job's directory, and those that were taken.
 
-Their names tell whether the spare is ready; system/handoff.py defines the messages.
+Their names tell whether the spare is ready; messages.py defines the messages.
 """
 
+import contextlib
+import os
 from collections.abc import Iterable
+
+import psutil
 
 PREPARING, READY = "preparing-", "ready-"  # prefix of the sockets' names
 
@@ -16,3 +20,19 @@ def takeable(names: Iterable[str]) -> list[str]:
     """
     found = [name for name in names if name.startswith((PREPARING, READY))]
     return sorted(found, key=lambda name: (not name.startswith(READY), name))
+
+
+def taken_spares(manager: int) -> set[int]:
+    """Finds the shims of taken spares among the children that the calling process has got.
+
+    They are known by a process group of their own in the session of their manager.
+
+    Args:
+        manager: the process id that their manager had, whose children have come to this process.
+    """
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(child.pid) == manager and os.getpgid(child.pid) == child.pid:
+                found.add(child.pid)
+    return found

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from hvd_ft import native
 from hvd_ft.job.bound_process import bind_worker
+from hvd_ft.spares.messages import SpareOrder
 from hvd_ft.spares.preload import is_in
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
@@ -42,7 +43,7 @@ def main() -> None:
     gc.enable()
     try:
         Channel(end).send({"report": "ready"})
-        order, streams = receive_order(end)
+        order, streams = receive_order(end, SpareOrder)
     except OSError:  # the shim is gone: this spare will not be needed
         os._exit(0)
     end.close()
@@ -50,11 +51,11 @@ def main() -> None:
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(order["env"])
+    os.environ.update(order.env)
     bind_worker(os.environ)
-    os.chdir(order["cwd"])
+    os.chdir(order.cwd)
     _begin()
-    _run(order["target"], order["is_module"], order["arguments"], directory)
+    _run(order.target, order.is_module, order.arguments, directory)
 
 
 def _prepare(directory: str, needed: list[str], modules: list[str]) -> None:

@@ -7,9 +7,10 @@ everything when the connection ends. The socket's name tells whether the spare i
 that is still importing can be taken too, as a new process would have to import everything from the
 beginning.
 
-Orders:         (target, is_module, arguments, env, cwd) with the streams; then go, and kill(signal)
-Reports:        started(pid, time_ns)   exited(status, time_ns)
-To the spare manager:  ready   taken
+messages.py has what it gets and sends. To the spare manager it sends: ready   taken
+
+As long as it is not taken it ends with the manager. Then it is the worker's, and has a process
+group of its own, by which the manager's shim knows it (children.py): the manager may die.
 """
 
 import contextlib
@@ -20,13 +21,17 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from hvd_ft import native
 from hvd_ft.spares.handover import PREPARING, READY
+from hvd_ft.spares.messages import Go, Kill, SpareEnded, SpareOrder, SpareStarted, parse_command
 from hvd_ft.spares.pool_policy import fits
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.child import begin_child
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.handoff import accept_order, send_order
+from hvd_ft.system.handoff import send_order, take_order
+from hvd_ft.system.listener import Listener
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
@@ -53,7 +58,6 @@ def fork_spare_shim(
         return pid, Channel(ours)
     code = EXIT_FAILED
     try:
-        native.die_with_parent()
         native.become_subreaper()
         ours.close()
         code = _SpareShim(Channel(theirs), dict(env), number).run(argv)
@@ -86,6 +90,7 @@ class _SpareShim:
         )
         theirs.close()
         self._pid = spare.pid
+        self._pidfd = os.pidfd_open(spare.pid)
         self._spare = ours
         try:
             with EventLoop() as loop:
@@ -100,8 +105,7 @@ class _SpareShim:
             spare.returncode = os.waitstatus_to_exitcode(self._status)  # Popen must not wait
         if self._taker is None:
             return spare.returncode if spare.returncode > 0 else EXIT_FAILED
-        exited = {"report": "exited", "status": self._status, "time_ns": self._ended_ns}
-        self._tell(self._taker, exited)
+        self._tell(self._taker, msgspec.to_builtins(SpareEnded(self._status, self._ended_ns)))
         return 0
 
     # -------------------------------------------------------------- before it is taken
@@ -123,35 +127,34 @@ class _SpareShim:
         os.chmod(f"new-{self._number}", 0o600)
         listener.listen()
         os.rename(f"new-{self._number}", name)
+        accepting = Listener(loop, listener, self._hand_over)
         watches = [
-            loop.watch(listener, lambda: self._hand_over(listener)),
             loop.watch(self._manager, self._end),
             ready := loop.watch(self._spare, on_ready),
         ]
-        with listener:
-            try:
-                loop.run(until=lambda: self._over or self._taker is not None)
-            finally:
-                os.unlink(name)
-                for watch in watches:
-                    watch.end()
-
-    def _hand_over(self, listener: socket.socket) -> None:
-        if (accepted := accept_order(listener)) is None:  # it may have died meanwhile
-            return
-        connection, order, streams = accepted
-        taker = Channel(connection)
         try:
-            if not fits(self._env, order["env"]):
-                taker.close()  # it will start a process of its own
-                return
-            started = {"report": "started", "pid": self._pid, "time_ns": time.monotonic_ns()}
-            self._tell(taker, started)
-            self._order, self._streams = order, [os.dup(stream) for stream in streams]
+            loop.run(until=lambda: self._over or self._taker is not None)
         finally:
+            os.unlink(name)
+            accepting.close()
+            for watch in watches:
+                watch.end()
+
+    def _hand_over(self, connection: socket.socket, _address: object) -> None:
+        if (taken := take_order(connection, SpareOrder)) is None:  # it may have died meanwhile
+            return
+        order, streams = taken
+        if self._taker is not None or not fits(self._env, order.env):
+            connection.close()  # it will start a process of its own
             for stream in streams:
                 os.close(stream)
-        self._taker = taker
+            return
+        os.setpgid(0, 0)
+        started = SpareStarted(self._pid, time.monotonic_ns())
+        with contextlib.suppress(OSError):  # it has gone; its channel's end tells that too
+            send_order(connection, msgspec.to_builtins(started), [self._pidfd])
+        self._order, self._streams = order, streams
+        self._taker = Channel(connection)
 
     # -------------------------------------------------------------- afterwards
 
@@ -161,22 +164,22 @@ class _SpareShim:
         def on_orders() -> None:
             messages = taker.receive()
             for message in messages or ():
-                self._follow(message)
+                self._follow(parse_command(message))
             if messages is None:
                 self._end()
 
         loop.watch(taker, on_orders)
         loop.run(until=lambda: self._over)
 
-    def _follow(self, message: Message) -> None:
-        if message["do"] == "go":
+    def _follow(self, command: Go | Kill) -> None:
+        if isinstance(command, Go):
             with contextlib.suppress(OSError):  # a spare that has just died
-                send_order(self._spare, self._order, self._streams)
+                send_order(self._spare, msgspec.to_builtins(self._order), self._streams)
             for stream in self._streams:
                 os.close(stream)
-        else:
+        elif self._status is None:  # the number is the group's until it is reaped
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._pid, message["signal"])
+                os.killpg(self._pid, command.signal)
 
     def _end(self) -> None:
         self._over = True

@@ -2,17 +2,26 @@
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.spares.handover import takeable
-from hvd_ft.system.channel import Channel, Message
-from hvd_ft.system.handoff import TIMEOUT_SECONDS, check_peer, send_order, socket_path
+from hvd_ft.spares.messages import Go, Kill, SpareOrder, SpareStarted, parse_end
+from hvd_ft.system.channel import Channel
+from hvd_ft.system.handoff import (
+    TIMEOUT_SECONDS,
+    check_peer,
+    receive_order,
+    send_order,
+    socket_path,
+)
+from hvd_ft.system.pidfd import has_ended, send_signal
 
 _DEATH_SECONDS = 5.0  # limit for the spare to die when its shim is gone
 
@@ -23,14 +32,14 @@ class TakenSpare:
     Args:
         connection: to the shim.
         started: the shim's report.
-        pidfd: of the worker.
+        pidfd: of the worker, from its parent: it may be dead already.
     """
 
-    def __init__(self, connection: Channel, started: Message, pidfd: int) -> None:
+    def __init__(self, connection: Channel, started: SpareStarted, pidfd: int) -> None:
         self._connection = connection
         self._pidfd = pidfd
-        self.pid: int = started["pid"]
-        self.started_ns: int = started["time_ns"]
+        self.pid = started.pid
+        self.started_ns = started.time_ns
         self.begun = False
 
     @classmethod
@@ -61,13 +70,7 @@ class TakenSpare:
             command = PythonCommand.parse(argv)
         except HvdFtError:
             return None
-        order = {
-            "target": command.target,
-            "is_module": command.is_module,
-            "arguments": list(command.arguments),
-            "env": env,
-            "cwd": cwd,
-        }
+        order = SpareOrder(command.target, command.is_module, list(command.arguments), env, cwd)
         for name in names:
             with socket_path(directory, name) as path:
                 taken = cls._take(path, order, [0, *outputs])
@@ -76,23 +79,19 @@ class TakenSpare:
         return None
 
     @classmethod
-    def _take(cls, path: str, order: Message, streams: Sequence[int]) -> "TakenSpare | None":
+    def _take(cls, path: str, order: SpareOrder, streams: Sequence[int]) -> "TakenSpare | None":
         end = socket.socket(socket.AF_UNIX)
         end.settimeout(TIMEOUT_SECONDS)
-        connection = Channel(end)
         try:
             end.connect(path)
             check_peer(end)
-            send_order(end, order, streams)
-            started = connection.receive()
-            if started:
-                pidfd = os.pidfd_open(started[0]["pid"])
-                end.settimeout(None)
-                return cls(connection, started[0], pidfd)
+            send_order(end, msgspec.to_builtins(order), streams)
+            started, (pidfd,) = receive_order(end, SpareStarted, 1)
         except OSError:  # another shim was faster, or it has died
-            pass
-        connection.close()
-        return None
+            end.close()
+            return None
+        end.settimeout(None)
+        return cls(Channel(end), started, pidfd)
 
     def fileno(self) -> int:
         """Returns the descriptor to wait on: readable when `ended` has something to read."""
@@ -102,17 +101,16 @@ class TakenSpare:
         """Lets it begin, now that its pid is published."""
         self.begun = True
         with contextlib.suppress(OSError):
-            self._connection.send({"do": "go"})
+            self._connection.send(msgspec.to_builtins(Go()))
 
     def kill(self, number: int) -> None:
         """Sends a signal to the worker's process group."""
         with contextlib.suppress(OSError):
-            self._connection.send({"do": "kill", "signal": number})
+            self._connection.send(msgspec.to_builtins(Kill(number)))
 
     def signal(self, number: int) -> None:
         """Sends a signal to only the worker."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
+        send_signal(self._pidfd, number)
 
     def ended(self) -> tuple[int, int] | None:
         """Reads the spare shim's report.
@@ -124,7 +122,8 @@ class TakenSpare:
         messages = self._connection.receive()
         if messages:
             self.end()
-            return messages[0]["status"], messages[0]["time_ns"]
+            end = parse_end(messages[0])
+            return end.status, end.time_ns
         if messages is None:
             self.end()
             return int(signal.SIGKILL), time.monotonic_ns()
@@ -133,8 +132,6 @@ class TakenSpare:
     def end(self) -> None:
         """Ends the worker, if it is still alive, and waits until it is dead."""
         self._connection.close()
-        if not select.select([self._pidfd], [], [], 0)[0]:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            select.select([self._pidfd], [], [], _DEATH_SECONDS)
+        send_signal(self._pidfd, signal.SIGKILL)
+        has_ended(self._pidfd, _DEATH_SECONDS)
         os.close(self._pidfd)

@@ -1,19 +1,14 @@
-"""Messages between agent and shim: JSON objects with a length before each."""
+"""Messages between two processes over a connected socket: a stream of JSON objects (wire.py)."""
 
-import json
 import socket
-import struct
-from typing import Any
 
-Message = dict[str, Any]
+from hvd_ft.system.wire import Frames, Message, pack, unpack
 
-_HEADER = struct.Struct("!I")
-_MAXIMUM_BYTES = 16 << 20  # an environment and a command line take a few MiB at most
 _READ_BYTES = 1 << 16
 
 
 class Channel:
-    """One end of a socketpair.
+    """One end of a socketpair, or of another connection.
 
     Args:
         end: a connected, blocking stream socket; closed with the channel.
@@ -21,7 +16,7 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._received = bytearray()
+        self._frames = Frames()
 
     def fileno(self) -> int:
         """Returns the descriptor to wait on: readable when `receive` has something to read."""
@@ -37,8 +32,7 @@ class Channel:
         Raises:
             OSError: the other end is gone.
         """
-        body = json.dumps(message).encode("ascii")
-        self._socket.sendall(_HEADER.pack(len(body)) + body)
+        self._socket.sendall(pack(message))
 
     def receive(self) -> list[Message] | None:
         """Reads once from the socket, waiting if nothing is there.
@@ -54,24 +48,11 @@ class Channel:
             data = b""
         if not data:
             return None
-        self._received += data
+        self._frames.add(data)
         messages = []
-        while (body := self._next_body()) is not None:
-            message = json.loads(body)
-            if not isinstance(message, dict):
-                raise ValueError("a message is not a JSON object")
-            messages.append(message)
+        while (body := self._frames.next()) is not None:
+            messages.append(unpack(body))
         return messages
 
-    def _next_body(self) -> bytes | None:
-        if len(self._received) < _HEADER.size:
-            return None
-        (length,) = _HEADER.unpack_from(self._received)
-        if length > _MAXIMUM_BYTES:
-            raise ValueError(f"a message of {length} bytes is too long")
-        end = _HEADER.size + length
-        if len(self._received) < end:
-            return None
-        body = bytes(self._received[_HEADER.size : end])
-        del self._received[:end]
-        return body
+
+__all__ = ["Channel", "Message"]

@@ -1,12 +1,12 @@
 """Kills and reaps all descendants of a process."""
 
 import contextlib
-import os
-import select
 import time
 from collections.abc import Callable, Collection
 
 import psutil
+
+from hvd_ft.system.pidfd import await_one
 
 TIMEOUT_SECONDS = 5.0
 
@@ -27,7 +27,7 @@ def kill_descendants(reap: Callable[[], object], spared: Collection[int] = ()) -
         for process in living:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        if not _await_one(living, deadline - time.monotonic()):
+        if not await_one(living, deadline - time.monotonic()):
             return [process.pid for process in living]
         reap()
     return []
@@ -40,18 +40,3 @@ def _descendants(spared: Collection[int]) -> list[psutil.Process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found += [child, *child.children(recursive=True)]
     return found
-
-
-def _await_one(processes: list[psutil.Process], timeout_seconds: float) -> bool:
-    """Waits until one of the processes is dead; False if none is in time."""
-    descriptors = []
-    try:
-        for process in processes:
-            try:
-                descriptors.append(os.pidfd_open(process.pid))
-            except ProcessLookupError:
-                return True
-        return bool(select.select(descriptors, [], [], max(0.0, timeout_seconds))[0])
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)

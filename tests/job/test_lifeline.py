@@ -4,6 +4,7 @@ import errno
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -255,6 +256,42 @@ def test_who_does_not_know_the_key_is_nobody(loop: EventLoop, launcher: LifeLine
         stranger.sendall(b"\xff" * 64)
         serve(loop, lambda: select.select([stranger], [], [], 0)[0] != [])
     assert launcher.shims == []
+
+
+DEEP = struct.pack("!I", 100_000) + b"[" * 100_000
+
+
+def test_a_stranger_that_nests_deeply_ends_no_job(loop: EventLoop, launcher: LifeLines) -> None:
+    (end,) = connect(loop, launcher, 0)
+    host, port, _ = launcher.address.split(":")
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.sendall(DEEP)
+        later = Line(loop, launcher.address, 1)
+        serve(loop, lambda: ShimStatus(1, HOST, 0, False) in launcher.shims)
+    later.close()
+    end.close()
+
+
+def test_a_hundred_idle_connections_keep_no_shim_out(loop: EventLoop, launcher: LifeLines) -> None:
+    host, port, _ = launcher.address.split(":")
+    idle = []
+    for _ in range(100):
+        idle.append(socket.create_connection((host, int(port))))
+        loop.run_once(0)
+    end = Line(loop, launcher.address, 0)
+    serve(loop, lambda: launcher.shims == [ShimStatus(0, HOST, 0, False)])
+    for each in [*idle, end]:
+        each.close()
+
+
+def test_a_shim_outlives_a_stranger_at_the_launchers_port(loop: EventLoop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        end = Line(loop, f"127.0.0.1:{listener.getsockname()[1]}:{'1' * 64}", 0)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(DEEP)
+            serve(loop, lambda: end.problem is not None)
+        end.close()
 
 
 def test_a_launcher_that_does_not_know_the_key_is_none(loop: EventLoop) -> None:

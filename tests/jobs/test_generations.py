@@ -27,10 +27,11 @@ from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.shim.client import ShimClient
-from hvd_ft.shim.messages import Started
-from hvd_ft.shim.reattach import ReattachSocket, reattach
+from hvd_ft.shim.messages import Started, Takeover, to_wire
+from hvd_ft.shim.reattach import NewAgent, ReattachSocket, reattach
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import send_order
+from hvd_ft.system.pidfd import pidfd_of_this_process
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]
 MEGABYTE = 10**6
@@ -217,7 +218,7 @@ def test_nothing_of_an_older_generation_is_accepted(
             assert stranger.recv(1) == b""
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(f"{path}/shim-3")
-        send_order(stranger, {"generation": 1}, [0, 1, 2])  # and nothing of its lease
+        send_order(stranger, {"generation": 1}, [0, 1, 2, 0])  # and nothing of its lease
         stranger.settimeout(20)
         assert stranger.recv(1) == b""
     process.start("another", ["true"], {}, "/")
@@ -230,12 +231,18 @@ def test_nothing_of_an_older_generation_is_accepted(
 def test_nobody_is_reattached_by_another_users_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reattach_socket = ReattachSocket(str(tmp_path), 3)
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(str(tmp_path / "shim-3"))
-        send_order(stranger, {"generation": 1}, [0, 1, 2])
-        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        assert reattach_socket.receive() is None
+    agents: list[NewAgent] = []
+    with EventLoop() as loop:
+        ReattachSocket(loop, str(tmp_path), 3, agents.append)
+        for other in (0, 1):
+            with socket.socket(socket.AF_UNIX) as stranger, pidfd_of_this_process() as own:
+                stranger.connect(str(tmp_path / "shim-3"))
+                send_order(stranger, to_wire(Takeover(1, 20, None, None)), [0, 1, 2, own])
+                user = os.getuid()
+                monkeypatch.setattr(os, "geteuid", lambda user=user, other=other: user + other)
+                loop.run_once()
+        assert len(agents) == 1
+        agents[0].refuse()
 
 
 def test_a_stopped_agent_that_is_superseded_dies(arena_dir: Path) -> None:
@@ -253,10 +260,48 @@ def test_a_stopped_agent_that_is_superseded_dies(arena_dir: Path) -> None:
         # It was dead before the new agent heard anything.
         ended, status = os.waitpid(agent, os.WNOHANG)
         assert (ended, os.waitstatus_to_exitcode(status)) == (agent, -signal.SIGKILL)
-        channel, found = reattached
+        channel, found, pidfd = reattached
         assert found.worker is not None
         assert found.worker.pid > 0
-        assert ShimClient(found.shim, channel, found).end(10)
+        assert ShimClient(found.shim, pidfd, channel, found).end(10)
+    directory.leave()
+
+
+def test_a_new_agent_that_dies_before_it_is_heard_takes_no_worker_along(arena_dir: Path) -> None:
+    directory = JobDirectory.create(str(arena_dir), "job")
+    reader, writer = os.pipe()
+    with EventLoop() as loop:
+        launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
+        agent = os.fork()
+        if agent == 0:
+            held = begin(launcher.address, directory.path)
+            os.write(writer, str(held.pid).encode())
+            os.kill(os.getpid(), signal.SIGSTOP)
+        loop.run(until=lambda: any(launcher.shims))
+        shim = int(os.read(reader, 100))
+        os.kill(shim, signal.SIGSTOP)
+        with socket.socket(socket.AF_UNIX) as end:
+            end.connect(f"{directory.path}/shim-3")
+            new_agent = os.fork()
+            if new_agent == 0:
+                with pidfd_of_this_process() as own:
+                    send_order(end, to_wire(Takeover(1, 20, None, None)), [0, 1, 2, own])
+                os._exit(0)
+            os.waitpid(new_agent, 0)  # and its number is free again
+        os.kill(shim, signal.SIGCONT)
+        loop.run(until=lambda: any(s and s.generation == 1 and s.orphaned for s in launcher.shims))
+        reattached = reattach(directory.path, 3, 2, 20, launcher.address)
+        assert reattached is not None
+        channel, found, pidfd = reattached
+        assert found.shim == shim
+        assert found.worker is not None
+        assert found.worker.end is None
+        assert psutil.pid_exists(found.worker.pid)
+        assert ShimClient(shim, pidfd, channel, found).end(10)
+        os.waitpid(agent, 0)
+        launcher.close()
+    os.close(reader)
+    os.close(writer)
     directory.leave()
 
 

@@ -13,12 +13,14 @@ import pytest
 from conftest import ROOT
 
 from hvd_ft.job.directory import JobDirectory
+from hvd_ft.shim.children import SPARES
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import Exited, Report, Started
 from hvd_ft.shim.shim import WORKER
 from hvd_ft.spares.spare_shim import fork_spare_shim
 from hvd_ft.system.await_file import await_file
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.pidfd import await_one
 
 TIMEOUT_SECONDS = 20.0
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -141,6 +143,69 @@ def test_who_loses_its_spare_shim_is_dead_when_that_is_reported(job: Job) -> Non
     assert job.report().status == signal.SIGKILL
     with contextlib.suppress(psutil.NoSuchProcess):  # it need not be reaped here
         assert psutil.Process(started.pid).status() == psutil.STATUS_ZOMBIE
+
+
+MANAGER = """
+import os, signal, sys
+from hvd_ft import native
+from hvd_ft.spares.spare_shim import fork_spare_shim
+native.become_subreaper()
+argv = [sys.executable, "-m", "hvd_ft.spares.spare", sys.argv[1], "json"]
+shims = [fork_spare_shim(argv, dict(os.environ), number) for number in (1, 2)]
+for _, channel in shims:
+    while not channel.receive():
+        pass
+signal.pause()
+"""
+
+
+def report_of(shim: ShimClient) -> Report:
+    assert select.select([shim.channel], [], [], TIMEOUT_SECONDS)[0], "the shim reported nothing"
+    (report,) = shim.receive() or ()
+    return report
+
+
+def test_who_was_a_spare_outlives_the_manager_and_who_waits_does_not(
+    arena_dir: Path, tmp_path: Path
+) -> None:
+    directory = JobDirectory.create(str(arena_dir), "job")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    told = tmp_path / "told"
+    first, second = ShimClient.fork(), ShimClient.fork()  # of ranks; the manager is the first's
+    second.watch_job(directory.path)
+    first.start(SPARES, [sys.executable, "-c", MANAGER, str(tmp_path)], ENV, directory.path)
+    manager = report_of(first)
+    assert isinstance(manager, Started)
+    for number in (1, 2):
+        assert await_file(Path(directory.path, f"ready-{number}"), TIMEOUT_SECONDS)
+    argv = [sys.executable, "script.py", str(told), "alone"]
+    second.start(WORKER, argv, {**ENV, "HOROVOD_RANK": "2"}, str(tmp_path), spare=True)
+    started = report_of(second)
+    assert isinstance(started, Started)
+    assert started.spare
+    second.go()
+    assert await_file(told, TIMEOUT_SECONDS)
+    all_spares = psutil.Process(manager.pid).children(recursive=True)
+    worker = psutil.Process(started.pid)
+    waiting = [one for one in all_spares if one.pid not in (worker.pid, worker.ppid())]
+    assert len(waiting) == 2  # the other spare and its shim
+    os.kill(manager.pid, signal.SIGKILL)
+    assert isinstance(report_of(first), Exited)
+    assert all(await_one([one], TIMEOUT_SECONDS) for one in waiting)
+    # Nor does it end with the first rank's own worker, which leaves nothing else.
+    first.start(WORKER, ["true"], ENV, "/")
+    assert isinstance(report_of(first), Started)
+    assert isinstance(report_of(first), Exited)
+    first.start("hook", ["true"], ENV, "/")  # what the worker has left is dead before
+    assert isinstance(report_of(first), Started)
+    assert worker.is_running()
+    second.kill(WORKER, signal.SIGTERM)
+    ended = report_of(second)
+    assert isinstance(ended, Exited)
+    assert ended.status == signal.SIGTERM
+    assert first.end(TIMEOUT_SECONDS)
+    assert second.end(TIMEOUT_SECONDS)
+    directory.leave()
 
 
 def test_who_loses_its_shim_is_ended_with_all_it_has_started(job: Job) -> None:
