@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants quick test promises part full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants fuzz quick test promises part full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ optimizers: setup ## every optimizer of Keras, made in every way, goes on after 
 
 mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=)
 	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)')
+
+fuzz: setup ## every reader of what strangers send or disks hold gets damaged input for MINUTES=10 in all (ONLY=)
+	@$(VENV)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(ONLY),--only '$(ONLY)')
 
 quick: setup ## the tests that need neither a job nor TensorFlow, the longest ones in small: a few minutes
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --quick

@@ -14,6 +14,7 @@ from typing import Any
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.agent.resuming import Resumed, resume
+from hvd_ft.system.json_text import read_json
 from hvd_ft.system.whole_file import write_whole
 
 _NAME = "beginning"
@@ -72,7 +73,7 @@ def _read(path: str) -> Any:
     """Returns what is noted as plain data; None if nothing is, or nothing that can be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            noted = json.load(file)
+            noted = read_json(file.read())
         _of(noted)
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -14,6 +14,7 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.environment import split_threads
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.json_text import read_json
 
 FINALIZE_TIMEOUT_SECONDS = 20.0
 
@@ -178,4 +179,4 @@ def _to_json(value: Any, protocol: int | None = None) -> bytes:
 
 
 def _from_json(data: Any) -> Any:
-    return json.loads(bytes(data))
+    return read_json(bytes(data))

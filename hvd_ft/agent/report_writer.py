@@ -13,6 +13,7 @@ from hvd_ft import __version__
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Event, EventType
+from hvd_ft.system.json_text import read_json
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
 
@@ -177,13 +178,13 @@ def _written(path: str, job: str) -> tuple[int, int]:
             return 0, 0
         with open(path, "rb") as file:
             first = file.readline()
-            if not (first.endswith(b"\n") and json.loads(first)["job"] == job):
+            if not (first.endswith(b"\n") and read_json(first)["job"] == job):
                 return 0, 0
             kept, events = len(first), 0
             for line in file:
                 if line.endswith(b"\n"):
                     kept += len(line)
-                    events += json.loads(line)["type"] not in NOTES
+                    events += read_json(line)["type"] not in NOTES
             return kept, events
     except (OSError, ValueError, KeyError, TypeError):
         return 0, 0

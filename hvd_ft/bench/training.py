@@ -1,6 +1,5 @@
 """`hvdft bench training`: images per second of each backend, and what a killed rank costs."""
 
-import json
 import os
 import statistics
 import sys
@@ -13,6 +12,7 @@ from hvd_ft.bench import backends
 from hvd_ft.bench.memory import MemoryWatch
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.run import Job, launch
+from hvd_ft.system.json_text import read_json
 
 WORKER = "hvd_ft.bench.workers.training"
 # Not counted: TensorFlow traces, and the first use of each page of memory costs extra, on ft until
@@ -166,7 +166,7 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
                 "anything, above"
             )
         ranks = [
-            json.loads((Path(folder) / f"rank-{rank}.json").read_text())
+            read_json((Path(folder) / f"rank-{rank}.json").read_text())
             for rank in range(plan.ranks)
         ]
     # The clock of the killed rank's second process started in the middle.

@@ -14,6 +14,7 @@ import numpy as np
 from hvd_ft.checkpoint.manifest import Part
 from hvd_ft.checkpoint.tensors import Tensors
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 
 _VALUES = "hvd_ft.values"
 _ORDER, _NUMBERS = "order", "numbers"  # metadata
@@ -70,10 +71,10 @@ class RankArrays(Mapping[str, np.ndarray]):
         self._own, *shared = [Tensors(directory / name) for name in part.files]
         common: dict[int, tuple[Tensors, str]] = {}
         for file in reversed(shared):
-            numbers = json.loads(file.metadata[_NUMBERS])
+            numbers = read_json(file.metadata[_NUMBERS])
             common |= {number: (file, name) for name, number in numbers.items()}
         self._places: dict[str, tuple[Tensors, str]] = {}
-        for number, name in enumerate(json.loads(self._own.metadata[_ORDER])):
+        for number, name in enumerate(read_json(self._own.metadata[_ORDER])):
             if name not in self._own and number not in common:
                 raise HvdFtError(
                     f"{directory} lacks {name} of rank {part.rank}: hvdft checkpoint verify tells "

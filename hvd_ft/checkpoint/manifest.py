@@ -200,7 +200,7 @@ def decode(data: bytes) -> Manifest:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.ValidationError:
         raise RefusedError("its manifest is not one of hvd_ft") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(f"its manifest is damaged ({error})") from None
     if head.format != FORMAT:
         raise RefusedError("its manifest is not one of hvd_ft")
@@ -211,7 +211,7 @@ def decode(data: bytes) -> Manifest:
         )
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(f"its manifest is damaged ({error})") from None
     if manifest.xxh3_128 != _hash(manifest):
         raise RefusedError("its manifest is damaged (the hash in it is another one)")

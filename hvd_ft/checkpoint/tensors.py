@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from hvd_ft.checkpoint.manifest import File
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 
 _CHUNK_BYTES = 8 << 20
 _ALIGN = 8  # of the header
@@ -118,7 +119,7 @@ class Tensors(Mapping[str, np.ndarray]):
             self._file = safe_open(str(path), framework="np")
             self.metadata: dict[str, str] = self._file.metadata() or {}
             self._names = list(self._file.keys())
-            self._others = json.loads(self.metadata.pop(_OTHER_TYPES, "{}"))
+            self._others = read_json(self.metadata.pop(_OTHER_TYPES, "{}"))
         except (OSError, SafetensorError, ValueError) as error:
             raise HvdFtError(
                 f"{path} cannot be read ({error}): hvdft checkpoint verify tells which checkpoints "

@@ -6,13 +6,13 @@ importing Horovod.
 """
 
 import hashlib
-import json
 import sys
 from importlib import metadata
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.install.patch_files import patches as patches_of
+from hvd_ft.system.json_text import read_json
 
 HOROVOD_VERSION = "0.28.1"
 SDIST_SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
@@ -80,7 +80,7 @@ def installed_key() -> str | None:
     if not marker.is_file() or horovod.files is None:  # pip lists the files last
         return ""
     try:
-        return str(json.loads(marker.read_text())["key"])
+        return str(read_json(marker.read_text())["key"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HvdFtError(
             f"Horovod's {MARKER} cannot be read ({error}); run 'hvdft build-horovod'"

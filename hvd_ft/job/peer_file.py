@@ -16,6 +16,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.file_lock import lock_in_time
+from hvd_ft.system.json_text import read_json
 
 _LOOK_SECONDS = 0.02
 _LOCK_SECONDS = 10.0
@@ -113,7 +114,7 @@ class PeerFile:
     def _read(self) -> Peers | None:
         try:
             with open(self._path, encoding="ascii") as file:
-                content = json.load(file)
+                content = read_json(file.read())
             ranks = {int(rank): facts for rank, facts in content["ranks"].items()}
             return Peers(str(content["job"]), int(content["generation"]), ranks)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):

@@ -15,6 +15,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.settings import Settings
+from hvd_ft.system.json_text import read_json
 
 FORMAT = 1
 OFF = "off"  # instead of a file: none is looked for
@@ -118,7 +119,7 @@ def read(path: str) -> Tuning:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             raise ValueError("it is too long")
-        return _parse(json.loads(text))
+        return _parse(read_json(text))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, HvdFtError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         if isinstance(error, OSError):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from hvd_ft.launcher.leadership import Record
+from hvd_ft.system.json_text import read_json
 
 
 class SharedRecord:
@@ -34,7 +35,7 @@ class SharedRecord:
         """As `Arbiter.read`."""
         try:
             with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), encoding="ascii") as file:
-                record = Record(**json.load(file))
+                record = Record(**read_json(file.read()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:

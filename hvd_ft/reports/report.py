@@ -5,7 +5,6 @@ Everything up to the tables is a pure function of the list of events.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +13,15 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.types import Divergence, Event, EventType, State
+from hvd_ft.system.json_text import read_json
+from hvd_ft.system.wire import convert
 
 NS = 1e9
 PARTS = ("detect", "process start", "import", "restore", "replay", "total")
@@ -129,6 +131,15 @@ class Report:
         return "exit_code" in self.facts
 
 
+class _Facts(msgspec.Struct):
+    """Of the facts of a report those that are taken apart; others are only shown."""
+
+    hosts: list[str] = []
+    command: list[Any] = []
+    nodes: list[dict[str, Any]] = []
+    ranks: list[dict[str, Any]] = []
+
+
 def read_report(path: str | os.PathLike[str]) -> Report:
     """Reads a report, JSON Lines: facts of the job's start, every event, facts of its end.
 
@@ -151,7 +162,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
-            fields = json.loads(line)
+            fields = read_json(line)
             if "type" in fields and facts:
                 if fields["type"] not in NOTES:
                     events.append(_event(fields))
@@ -160,9 +171,9 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                 if fields["type"] == "REPLACED":
                     replacements.append(_replacement(fields))
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
-                facts, events, divergences = fields, [], []
+                facts, events, divergences = _checked(fields), [], []
             elif "exit_code" in fields and facts:
-                facts = {**facts, **fields}
+                facts = _checked({**facts, **fields})
             else:
                 raise ValueError(line)
     except (ValueError, KeyError, TypeError) as error:
@@ -171,6 +182,11 @@ def read_report(path: str | os.PathLike[str]) -> Report:
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
     return Report(facts, in_order, divergences, replacements)
+
+
+def _checked(facts: dict[str, Any]) -> dict[str, Any]:
+    convert(facts, _Facts)
+    return facts
 
 
 def headline(report: Report) -> str:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hvd_ft.system.json_text import read_json
+
 Message = dict[str, Any]
 Kind = TypeVar("Kind")
 
@@ -29,10 +31,7 @@ def unpack(body: bytes) -> Message:
     Raises:
         ValueError: it is none.
     """
-    try:
-        message = json.loads(body)
-    except RecursionError:
-        raise ValueError("a message is nested too deeply") from None
+    message = read_json(body)
     if not isinstance(message, dict):
         raise ValueError("a message is not a JSON object")
     return message

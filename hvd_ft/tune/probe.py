@@ -4,7 +4,6 @@ MPI is started with split threads or without, so the two are jobs of their own. 
 round each, and so does the referee, IMB-MT: what disturbs a machine for a while disturbs all.
 """
 
-import json
 import os
 import signal
 import statistics
@@ -21,6 +20,7 @@ from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.native.core import die_with_parent
+from hvd_ft.system.json_text import read_json
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.tune import referee
 
@@ -167,7 +167,7 @@ def _round(plan: Plan, by: str, side: str, found: Found) -> None:
     output = _run(plan, [*command, *split], _variables(side, 1 + max(plan.threads)))
     # MPI may print lines of its own, such as I_MPI_DEBUG's.
     ours = [line for line in output.splitlines() if line.startswith("{")]
-    facts, *lines = map(json.loads, ours)
+    facts, *lines = map(read_json, ours)
     found.library, found.providers[side] = facts["library"], facts["providers"]
     found.why = found.why or facts["why"]
     for line in lines:

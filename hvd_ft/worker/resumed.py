@@ -1,6 +1,5 @@
 """The checkpoint that this job went on from, as one of its ranks sees it."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -13,6 +12,7 @@ from hvd_ft.checkpoint.catalogue import look_at
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.manifest import Manifest
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 from hvd_ft.worker.shared_contents import thawed
 
 VARIABLE = "HOROVOD_FT_RESUMED"  # set by the agent, which has compared the files with the manifest
@@ -79,7 +79,7 @@ def resumed(rank: int, size: int) -> ResumedLoops | None:
     text = os.environ.get(VARIABLE)
     if not text:
         return None
-    told = json.loads(text)
+    told = read_json(text)
     found = look_at(Path(told["path"]))
     if found.manifest is None:
         raise HvdFtError(

@@ -16,6 +16,7 @@ import numpy as np
 import xxhash
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 
 _MAGIC = b"HVDFTSN2"
 _PREFIX = struct.Struct("<8sQ16s")
@@ -70,7 +71,7 @@ def decode(data: memoryview) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         text = bytes(data[_PREFIX.size : end])
         if magic != _MAGIC or xxhash.xxh3_128_digest(text) != digest:
             raise HvdFtError(_FOREIGN)
-        header = json.loads(text)
+        header = read_json(text)
         body = data[_aligned(end) :]
         arrays = {name: _array(body, entry) for name, entry in header["arrays"].items()}
         values = {name: _unpack(body, value) for name, value in header["values"].items()}

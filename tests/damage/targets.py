@@ -1,0 +1,306 @@
+"""What is fuzzed: every reader of what a stranger may send or a damaged disk may hold.
+
+A target takes any bytes. It may refuse them by the errors that its callers handle; any other
+exception, or a hang, is a finding.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from hvd_ft.agent import beginning, report_writer
+from hvd_ft.checkpoint import manifest
+from hvd_ft.checkpoint.catalogue import MANIFEST, look_at
+from hvd_ft.cluster.exec_server import ExecEnded, ExecOrder
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job import drills, proof, tuning_file
+from hvd_ft.job.hosts import parse_hosts, parse_placement
+from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job.member_file import read_members
+from hvd_ft.job.membership import Membership
+from hvd_ft.job.peer_file import PeerFile
+from hvd_ft.launcher.leadership import Record
+from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.reports.report import failures, headline, intervals, read_report, replacement_lines
+from hvd_ft.schedulers.allocation import read_allocation
+from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
+from hvd_ft.shim import messages
+from hvd_ft.shim.starter import ShimWanted
+from hvd_ft.spares.messages import SpareOrder, parse_command, parse_end
+from hvd_ft.system.channel import Channel
+from hvd_ft.system.handoff import receive_order
+from hvd_ft.system.wire import HEADER, OneFrame, pack, unpack, unpack_as
+from hvd_ft.worker.snapshot_format import decode as decode_snapshot
+from hvd_ft.worker.snapshot_format import encode as encode_snapshot
+
+Reader = Callable[[bytes], object]
+_KEY = "k" * 64
+_folders: list[str] = []
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes:
+        read: takes any bytes.
+        seeds: sound inputs.
+        refusals: the errors by which it may refuse, as its callers handle these.
+    """
+
+    read: Reader
+    seeds: Sequence[bytes]
+    refusals: tuple[type[BaseException], ...] = (HvdFtError,)
+
+    def try_one(self, data: bytes) -> None:
+        """Reads one input; raises what is a finding."""
+        with contextlib.suppress(*self.refusals):
+            self.read(data)
+
+
+def remove_folders() -> None:
+    """Removes what the targets have made."""
+    for folder in _folders:
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(folder)
+
+
+def _file(read: Callable[[str], object], name: str = "file") -> Reader:
+    """Returns a reader of bytes by way of a file of that name."""
+    folder = tempfile.mkdtemp(dir="/dev/shm", prefix="hvdft-fuzz-")
+    _folders.append(folder)
+    path = os.path.join(folder, name)
+
+    def from_bytes(data: bytes) -> object:
+        with open(path, "wb") as file:
+            file.write(data)
+        try:
+            return read(path)
+        finally:
+            os.unlink(path)
+
+    return from_bytes
+
+
+def _text(read: Callable[[str], object]) -> Reader:
+    return lambda data: read(os.fsdecode(data))
+
+
+def _first_message(data: bytes) -> object:
+    """As the launcher and a shim read what comes before the proof."""
+    frame = OneFrame(proof.MOST_BYTES)
+    body = None
+    while body is None and frame.wants <= len(data):
+        size = frame.wants
+        body, data = frame.add(data[:size]), data[size:]
+    if body is None:
+        return None
+    for read in (proof.claim, proof.check_confirmation):
+        with contextlib.suppress(ValueError):
+            read(_KEY, body, "n")
+    return proof.confirm(_KEY, body, "n")
+
+
+def _stream(parse: Callable[[dict[str, object]], object]) -> Reader:
+    """Reads a channel to its end."""
+
+    def read(data: bytes) -> None:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                theirs.setblocking(False)
+                theirs.send(data[: 1 << 16])
+            channel = Channel(ours)
+            while (found := channel.receive()) is not None:
+                for message in found:
+                    parse(message)
+
+    return read
+
+
+def _order(kind: type, count: int) -> Reader:
+    """Reads an order from a socket."""
+
+    def read(data: bytes) -> object:
+        ours, theirs = socket.socketpair()
+        with ours, open(os.devnull, "rb") as file:
+            with theirs:
+                header, body = data[: HEADER.size] or b" ", data[HEADER.size : 1 << 16]
+                socket.send_fds(theirs, [header], [file.fileno()] * count)
+                theirs.sendall(body)
+            order, descriptors = receive_order(ours, kind, count)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return order
+
+    return read
+
+
+def _read_report(path: str) -> object:
+    report = read_report(path)
+    headline(report)
+    replacement_lines(report)
+    return failures(report.events), intervals(report.events)
+
+
+def _allocations(data: bytes) -> None:
+    text = os.fsdecode(data)
+    of_each: list[dict[str, str]] = [
+        {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[0-1]", "SLURM_TASKS_PER_NODE": text},
+        {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": text, "SLURM_TASKS_PER_NODE": "2"},
+        {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": text, "LSB_HOSTS": text},
+        {"PBS_NODEFILE": "f", "PBS_JOBID": "1"},
+        {"PE_HOSTFILE": "f", "JOB_ID": "1"},
+        {"I_MPI_HYDRA_HOST_FILE": "f"},
+    ]
+    for environ in of_each:
+        with contextlib.suppress(HvdFtError):
+            read_allocation(environ, lambda _: text, lambda _: True)
+
+
+def _lines(*facts: dict[str, object]) -> bytes:
+    return "".join(f"{json.dumps(each)}\n" for each in facts).encode()
+
+
+_EVENT = {"time_ns": 2, "rank": 1, "incarnation": 1, "detail": 0}
+_REPORT = _lines(
+    {"job": "j", "size": 2, "hosts": ["n0", "n0"], "command": ["a"], "date": "2026"},
+    {**_EVENT, "type": "FAILED"},
+    {**_EVENT, "type": "STARTED"},
+    {**_EVENT, "type": "REPLACED", "ranks": [1], "host": "n1", "by": "n3", "epoch": 1},
+    {"exit_code": 0, "ranks": []},
+)
+_SHARE = manifest.Share(
+    0,
+    [manifest.Part(0, 0, 3, 7, 9, ["rank-0.safetensors"])],
+    {"rank-0.safetensors": manifest.File(5, "0" * 32)},
+    [manifest.Messages(0, 1, 2)],
+    [],
+    0.5,
+    0.1,
+)
+_MANIFEST = manifest.Manifest(
+    format=manifest.FORMAT,
+    version=manifest.VERSION,
+    software="hvd_ft",
+    job="j",
+    run="j",
+    begun=1,
+    written=2.0,
+    size=1,
+    nodes=1,
+    apart=False,
+    loop=0,
+    step=3,
+    cut=7,
+    shares=[_SHARE],
+)
+_TUNING = tuning_file.Tuning(
+    tuning_file.Place(["n0:4"], 4, {"n0": 4}, "tcp", {"hvd_ft": "0.2.0"}),
+    {"HOROVOD_FT_TOPOLOGY": "flat"},
+    "2026-11-26",
+    {"4096": (2e-4, 1e-4)},
+)
+_RECORD = Record("j", 1, "n0", 5, 4.0, False, 2, "0;n0:2@0")
+_BEGUN = {"begun": 1, "resumed": {"path": "/c", "run": "r", "loops": [0]}}
+_STATUS = {"rank": 0, "host": "n0/1", "generation": 0, "orphaned": False, "exit_code": None}
+_SPARE = {"target": "a.py", "is_module": False, "arguments": [], "env": {"A": "b"}, "cwd": "/"}
+_EXEC = ExecOrder(["true"], {"A": "b"}, "/", True)
+_HOSTS = [b"n0:4,n1:2", b"4-2", b"n[01-03,7],m2", b"4(x2),3", b"n0 4\nn1 4\n"]
+_ORDERS = [
+    messages.Start("worker", ["a"], {"A": "b"}, "/", False),
+    messages.Limit(2.0, "why"),
+    messages.Beat([1, [2, 3]]),
+]
+_REPORTS = [messages.Exited("worker", 1, 2, 3), messages.Reattached(1, None, ["worker"])]
+_TAKEOVER = messages.Takeover(1, 20.0, "h:1:k", None)
+
+
+def targets() -> dict[str, Target]:
+    """Returns all of them, by name."""
+    return {**_sockets(), **_files(), **_words()}
+
+
+def _sockets() -> dict[str, Target]:
+    def stream(parse: Callable[..., object], *seeds: dict[str, object]) -> Target:
+        return Target(_stream(parse), [pack(seed) for seed in seeds], (ValueError,))
+
+    def order(kind: type, count: int, seed: dict[str, object]) -> Target:
+        return Target(_order(kind, count), [pack(seed)], (OSError,))
+
+    claim = proof.claim(_KEY, b'{"nonce":"n"}', "n")
+    before = [pack(claim), pack({"nonce": "n"}), pack({"proof": "0"})]
+    answers = [b'{"code":0,"error":null}', b'{"error":"no such file"}']
+    return {
+        "life-line before the proof": Target(_first_message, before, (ValueError,)),
+        "life-line": stream(ShimStatus.of, {**_STATUS, "epoch": 0}),
+        "orders to a shim": stream(messages.parse_order, *map(messages.to_wire, _ORDERS)),
+        "reports of a shim": stream(messages.parse_report, *map(messages.to_wire, _REPORTS)),
+        "takeover": order(messages.Takeover, 4, messages.to_wire(_TAKEOVER)),
+        "starter": order(ShimWanted, 4, {"environment": {"A": "b"}, "directory": "/"}),
+        "spare": order(SpareOrder, 3, _SPARE),
+        "end of a spare": stream(parse_end, {"status": 9, "time_ns": 5}),
+        "commands to a spare": stream(parse_command, {"do": "go"}, {"do": "kill", "signal": 9}),
+        "exec server": order(ExecOrder, 3, msgspec.to_builtins(_EXEC)),
+        "answer of an exec server": Target(
+            lambda data: unpack_as(data, ExecEnded), answers, (ValueError,)
+        ),
+        "a message": Target(unpack, [b'{"a":[1,{"b":null}]}'], (ValueError,)),
+    }
+
+
+def _files() -> dict[str, Target]:
+    def peers(path: str) -> object:
+        return PeerFile(os.path.dirname(path), "j")._current(0)
+
+    def record(path: str) -> object:
+        return SharedRecord(os.path.dirname(path), "j").read()
+
+    values = {"a": 1, "b": [1, None, "c"], "d": {"e": 0.5}}
+    return {
+        "report": Target(_file(_read_report), [_REPORT]),
+        "older report": Target(_file(lambda path: report_writer._written(path, "j")), [_REPORT]),
+        "manifest": Target(
+            _file(lambda path: look_at(Path(path).parent), MANIFEST), [manifest.encode(_MANIFEST)]
+        ),
+        "tuning file": Target(
+            _file(lambda path: tuning_file.read(path).change),
+            [tuning_file.to_text(_TUNING).encode()],
+        ),
+        "members": Target(
+            _file(lambda path: read_members(os.path.dirname(path)), "members"),
+            [b"1;n0:4@0,n3:2@1", b"2;n0:4@0,n0:2@2-"],
+        ),
+        "peers": Target(
+            _file(peers, "hvdft-j.peers"), [b'{"job":"j","generation":0,"ranks":{"0":[1]}}']
+        ),
+        "record of a leader": Target(
+            _file(record, "hvdft-j.leader"), [json.dumps(asdict(_RECORD)).encode()], (OSError,)
+        ),
+        "how a job began": Target(_file(beginning._read), [json.dumps(_BEGUN).encode()]),
+        "snapshot": Target(
+            lambda data: decode_snapshot(memoryview(data)),
+            [b"".join(encode_snapshot({}, values))],
+        ),
+    }
+
+
+def _words() -> dict[str, Target]:
+    refused = (HvdFtError, ValueError)
+    some = [b"rank=2,step=30,signal=KILL", b"leave=2-3,step=4", b"agent=1,op=9", b"mpirun,op=2"]
+    return {
+        "membership": Target(_text(Membership.parse), [b"1;n0:4@0,n3:2@1-"], (ValueError,)),
+        "drills": Target(_text(drills.parse), some),
+        "hosts": Target(_text(lambda text: parse_hosts(text, 0)), _HOSTS),
+        "placement": Target(_text(parse_placement), _HOSTS),
+        "host ranges": Target(_text(expand_hosts), _HOSTS, refused),
+        "counts": Target(_text(expand_counts), _HOSTS, refused),
+        "allocations": Target(_allocations, _HOSTS),
+    }
