@@ -157,17 +157,29 @@ def _tag(tag: int) -> int:
     return int(tag)
 
 
+def _check_type(array: np.ndarray, what: str) -> None:
+    """Refuses what is no numbers, or numbers that are not as this machine has them."""
+    if array.dtype.kind not in "biufc":
+        raise HvdFtError(f"an array of {array.dtype} cannot be {what}: use numbers or bools")
+    if not array.dtype.isnative:  # the bytes go as they are, and the type's name is the same
+        native = array.dtype.newbyteorder("=")
+        raise HvdFtError(
+            f"an array of {array.dtype.str} cannot be {what}, whose bytes are in another order "
+            f"than this machine's: use an array of {native}, such as array.astype({native.str!r})"
+        )
+
+
 def _check_room(array: np.ndarray) -> None:
     if not isinstance(array, np.ndarray):
         raise HvdFtError(f"a {type(array).__name__} cannot be received into: give a numpy array")
     if not (array.flags.c_contiguous and array.flags.writeable):
         raise HvdFtError("the array to receive into is not contiguous or not writeable: copy it")
+    _check_type(array, "received into")
 
 
 def _form(array: np.ndarray) -> str:
     """Type and shape, such as `float32 [3, 4]`."""
-    if array.dtype.hasobject or array.dtype.kind not in "biufc" or array.dtype.byteorder == ">":
-        raise HvdFtError(f"an array of {array.dtype} cannot be sent: send numbers or bools")
+    _check_type(array, "sent")
     return f"{array.dtype.name} {list(array.shape)}"
 
 

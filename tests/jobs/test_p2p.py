@@ -98,6 +98,22 @@ def test_killed_ranks_on_several_nodes(cluster: Cluster, run_hvdft: RunHvdft) ->
     assert [cluster.sh(node, left) for node in ("n0", "n1", "n2")] == [""] * 3
 
 
+@pytest.mark.shows
+def test_agents_that_die_twice_bring_no_message_twice(
+    run_hvdft: RunHvdft, undisturbed: dict[str, dict[int, str]]
+) -> None:
+    """Every rank is a node, and what the first and the last send passes through the one between."""
+    if "loop" not in undisturbed:
+        undisturbed["loop"] = sums(run(run_hvdft, "loop"))
+    drills = ["agent=1,step=7", "rank=2,point=received,step=9", "agent=0,step=13"]
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    command = ["run", "-np", "3", "--topology", "flat", *inject, sys.executable, SCRIPT, "loop"]
+    ended = run_hvdft(command, env={"HOROVOD_FT_NODES_BELOW": "1"})
+    assert sums(ended) == undisturbed["loop"]
+    assert ended.err.count("; starting generation") == 2, ended.err
+    assert ended.err.count("hvdft: drill:") == len(drills), ended.err
+
+
 def test_messages_of_every_kind(run_hvdft: RunHvdft) -> None:
     ended = run(run_hvdft, "kinds", ["rank=0,point=received", "rank=1,point=sent"], ranks=2)
     assert ended.code == 0, ended.err
@@ -164,6 +180,9 @@ def test_the_room_is_that_of_the_arena(run_hvdft: RunHvdft, style: str, code: in
         ("p2p.ft_recv(a, -1)", "source=-1 is not a rank: give one from 0 to 1"),
         ("p2p.ft_send(a, 1, tag=1 << 31)", "tag=2147483648 is not allowed"),
         ("p2p.ft_send(['x'], 1)", "an array of <U1 cannot be sent"),
+        ("p2p.ft_send(a.astype('>f8'), 1)", "an array of >f8 cannot be sent, whose bytes are in"),
+        ("p2p.ft_recv(a.astype('>f8'), 1)", "use an array of float64, such as array.astype('<f8')"),
+        ("p2p.ft_recv(np.array(['x']), 1)", "an array of <U1 cannot be received into"),
         ("p2p.ft_recv([1], 1)", "a list cannot be received into"),
         ("p2p.ft_recv(a[::2], 1)", "not contiguous or not writeable"),
         ("p2p.ft_send(np.ones((1,) * 32), 1)", "has too many dimensions for a message"),
