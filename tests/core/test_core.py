@@ -24,7 +24,14 @@ CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
 FLAGS = "-O1 -Werror"
 
 _RUN_ALONE = {"kill_test", "ring_sim", "sim_large"}
-_HAVE_A_SIZE = {"negotiation_test", "segments_test", "life_steps", "shared_snapshot_steps"}
+_HAVE_A_SIZE = {
+    "negotiation_test",
+    "segments_test",
+    "life_steps",
+    "shared_snapshot_steps",
+    "leader_steps",
+    "rejoin_steps",
+}
 
 RunTest = Callable[..., str]
 

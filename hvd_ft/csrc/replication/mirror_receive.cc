@@ -89,8 +89,11 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return apply_changes(rank, payload, frame.bytes);
     case FrameKind::kLoop: {
       auto loop = get<LoopFrame>(payload);
-      uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
-      block.loops[loop.loop].published.store(published, std::memory_order_release);
+      // 0: its part is still to come, again if agents have died. Until then what is here counts.
+      if (loop.published != 0) {
+        uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
+        block.loops[loop.loop].published.store(published, std::memory_order_release);
+      }
       block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
       block.loops[loop.loop].ended.store(static_cast<uint32_t>(loop.ended),
                                          std::memory_order_seq_cst);

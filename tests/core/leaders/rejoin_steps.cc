@@ -1,0 +1,177 @@
+// Nodes that lose their arenas, one after the other or two at once, with leaders killed at a store
+// in the middle of an op: agents fill new ones by the calls of hvd_ft_rejoin.h, as node_rejoin.py
+// makes them, and are killed at a store of that as well. Results keep the bits of an undisturbed
+// job.
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "hvd_ft_rejoin.h"
+#include "killed_leaders.h"
+
+using namespace hvdft;
+
+namespace {
+
+const Script kOps{{kLeastNodeSegment, 400, kLeastRingSegment, 0},
+                  {{HVDFT_REDUCE, 100000},
+                   {HVDFT_REDUCE, 80},
+                   {HVDFT_COPY, 40000},
+                   {HVDFT_REDUCE, 0},
+                   {HVDFT_REDUCE, 400},
+                   {HVDFT_REDUCE, 3 * 16384 + 64}},
+                  1,
+                  false};
+
+// What the first agents of all nodes do together.
+class Rejoin {
+ public:
+  explicit Rejoin(LeadingJob& job) : generation_(job.latest_generation() + 1) {
+    for (int n = 0; n < kNodes; ++n) {
+      nodes_.push_back(hvdft_rejoin_open(job.place(n).dir.c_str(), kJob));
+      CHECK(nodes_.back() != nullptr);
+      hvdft_rejoin_look(nodes_.back(), &states_.emplace_back());
+    }
+  }
+  ~Rejoin() {
+    for (auto* node : nodes_) hvdft_rejoin_close(node);
+  }
+
+  void run() {
+    hvdft_rejoin plan;
+    hvdft_rejoin_verdict(states_.data(), kNodes, &plan);
+    if (plan.needed == 0) return;
+    CHECK(plan.possible != 0);
+    for (size_t n = 0; n < kNodes; ++n) {
+      if (lost(n)) copy(plan.log_from, n);
+    }
+    renew(plan.log_from);
+    for (auto* node : nodes_) hvdft_rejoin_note(node, plan.op);
+    for (size_t n = 0; n < kNodes; ++n) {
+      uint64_t begin = states_[lost(n) ? plan.log_from : n].op;
+      for (uint64_t op = begin; op < plan.op; ++op) take_result(plan.results_from, n, op);
+    }
+    hvdft_rejoin_resume at{plan.op, 0, 0};
+    for (auto& state : states_) at.term = std::max(at.term, state.term);
+    for (auto* node : nodes_) hvdft_rejoin_resume_at(node, &at);
+    agree_on_events();
+  }
+
+ private:
+  bool lost(size_t n) const { return states_[n].lost != 0; }
+
+  void copy(size_t from, size_t to) {
+    std::vector<uint64_t> ranges(2 * 256);
+    int64_t count = hvdft_rejoin_ranges(nodes_[from], states_[from].op, ranges.data(), 256);
+    CHECK(count > 0 && count <= 256);
+    const void* head = hvdft_rejoin_at(nodes_[from], 0);
+    CHECK(hvdft_rejoin_make_room(nodes_[to], head) == HVDFT_OK);
+    for (size_t i = 0; i < 2 * static_cast<size_t>(count); i += 2) {
+      std::memcpy(hvdft_rejoin_at(nodes_[to], ranges[i]), hvdft_rejoin_at(nodes_[from], ranges[i]),
+                  ranges[i + 1]);
+    }
+    CHECK(hvdft_rejoin_adopt(nodes_[to], head, generation_, 0) == HVDFT_OK);
+  }
+
+  void renew(size_t log_from) {
+    size_t judge = lost(0) ? log_from : 0;
+    for (int rank = 0; rank < kNodes; ++rank) {
+      if (!lost(static_cast<size_t>(rank))) continue;
+      int renewal = hvdft_rejoin_renewal(nodes_[judge], rank, 0);
+      for (auto* node : nodes_) hvdft_rejoin_renew(node, rank, renewal);
+    }
+  }
+
+  void take_result(size_t from, size_t to, uint64_t op) {
+    void *theirs, *mine;
+    int64_t bytes = hvdft_rejoin_result(nodes_[from], op, &theirs);
+    CHECK(bytes >= 0 && hvdft_rejoin_result(nodes_[to], op, &mine) == bytes);
+    std::memmove(mine, theirs, static_cast<size_t>(bytes));
+  }
+
+  void agree_on_events() {
+    for (size_t there = 0; there < kNodes; ++there) {
+      hvdft_rejoin_state state;
+      hvdft_rejoin_look(nodes_[there], &state);
+      for (size_t here = 0; here < kNodes; ++here) {
+        if (!lost(there) && !lost(here)) continue;
+        hvdft_rejoin_heard(nodes_[here], static_cast<int>(there), state.events);
+      }
+    }
+  }
+
+  const uint64_t generation_;
+  std::vector<hvdft_rejoining*> nodes_;
+  std::vector<hvdft_rejoin_state> states_;
+};
+
+// Their hosts are gone, with the ranks there; others take their places.
+void lose(LeadingJob& job, const std::vector<int>& numbers) {
+  for (int number : numbers) {
+    Place& place = job.place(number);
+    if (place.worker->is_done()) continue;  // a rank that is done does not come back
+    place.remove();
+    place.make();
+    auto* node = hvdft_rejoin_open(place.dir.c_str(), kJob);
+    CHECK(node != nullptr);
+    hvdft_rejoin_lose(node);
+    hvdft_rejoin_close(node);
+  }
+}
+
+void rejoin(LeadingJob& job) {
+  job.before_leaders([&] { Rejoin(job).run(); });
+  for (int n = 0; n < kNodes; ++n) {
+    if (!job.place(n).worker) job.place(n).start_worker();
+  }
+}
+
+void rejoin_and_run(LeadingJob& job) {
+  rejoin(job);
+  job.run();
+}
+
+struct Deaths {
+  uint64_t of_leaders, in_the_rejoin, again;  // stores
+  std::vector<int> lost, lost_again;          // nodes
+};
+
+// Returns how many of the three deaths there were.
+int lost_twice(const Deaths& deaths, Others others) {
+  wires::keeps_copies = deaths.of_leaders % 2 == 1;
+  LeadingJob job(kOps);
+  if (!killed_at_store(job, Of::kRing, deaths.of_leaders, others)) return 0;
+  lose(job, deaths.lost);
+  int killed = 1;
+  killed += killed_at_store(job, Of::kRest, deaths.in_the_rejoin, others, [&] { rejoin(job); });
+  rejoin(job);
+  killed += killed_at_store(job, Of::kRing, deaths.again, others, [&] { rejoin_and_run(job); });
+  lose(job, deaths.lost_again);
+  rejoin_and_run(job);
+  return killed;
+}
+
+const std::vector<std::vector<int>> kLost = {{2}, {1}, {0}, {1, 2}, {0, 2}, {0, 1}};
+
+}  // namespace
+
+int main(int argc, char**) {
+  uint64_t stride = argc > 1 ? 5 : 1, cases = 0, least = UINT64_MAX;
+  for (uint64_t at = 0;; at += stride) {
+    const auto &lost = kLost[cases % kLost.size()], &again = kLost[(cases / 2 + 1) % kLost.size()];
+    if (lost_twice({at, at * 13 % 400, at * 5 % 90, lost, again},
+                   cases % 4 < 2 ? Others::kGoOn : Others::kDie) == 0) {
+      break;
+    }
+    ++cases;
+  }
+  CHECK(cases > 40);
+  for (const auto& lost : kLost) {  // at stores of filling them
+    uint64_t at = 0;
+    while (lost_twice({100, at, 30, lost, {}}, Others::kDie) == 3) at += 80 * stride;
+    least = std::min(least, at);
+  }
+  CHECK(least > 100);
+  std::printf("lost at %lu stores, and at one of at least %lu stores of the rejoin\n", cases,
+              least);
+}
