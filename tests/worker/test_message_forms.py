@@ -37,7 +37,7 @@ def test_numbers_and_bools_arrive_as_they_were(kind: str, shape: tuple[int, ...]
 )
 def test_what_would_arrive_as_something_else_is_refused(array: Any) -> None:
     """The bytes alone are sent: those of another order would be other numbers."""
-    with pytest.raises(HvdFtError, match=r"cannot be sent: send numbers or bools"):
+    with pytest.raises(HvdFtError, match="cannot be sent"):
         p2p._form(array)
 
 
