@@ -49,8 +49,11 @@ test: setup ## all tests without a job, and of those with one what shows a promi
 promises: setup ## the tests with a job that show a promise and take longer (some minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises
 
+PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit)
 part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 15 minutes)
-	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal -m 'not install' --part $(or $(SLICE),commit)
+	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { \
+	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
+	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
