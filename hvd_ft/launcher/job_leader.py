@@ -1,7 +1,14 @@
-"""Keeps this launcher the only one of its job, through the arbiter in HOROVOD_FT_SHARED_DIR."""
+"""Keeps this launcher the only one of its job, through the arbiter in HOROVOD_FT_SHARED_DIR.
 
+A shared directory may not answer for minutes. So what is done there is done apart from the loop,
+one thing after the other: the loop renews the leases of all hosts, and hears the user.
+"""
+
+import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.settings import Settings
@@ -16,11 +23,15 @@ from hvd_ft.launcher.leadership import (
     Watched,
 )
 from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.system.apart import Call, call_apart
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import StopSignals
 
+END_SECONDS = 5.0  # limit for what is done at the end of a job
 _LOOK_SECONDS = 0.5  # a shared filesystem does not notify of changes
+
+T = TypeVar("T")
 
 
 def lead(loop: EventLoop, job: Job, settings: Settings, signals: StopSignals) -> "JobLeader | None":
@@ -33,7 +44,12 @@ def lead(loop: EventLoop, job: Job, settings: Settings, signals: StopSignals) ->
         return None
     arbiter = SharedRecord(settings.shared_dir, job.id)
     return JobLeader(
-        loop, arbiter, job.id, resume=job.resume, stopped=lambda: bool(signals.received)
+        loop,
+        arbiter,
+        job.id,
+        resume=job.resume,
+        limit_seconds=settings.host_timeout_seconds,
+        stopped=lambda: bool(signals.received),
     )
 
 
@@ -45,6 +61,7 @@ class JobLeader:
         arbiter: of the job.
         job: id of the job.
         resume: whether another launcher may have led the job before.
+        limit_seconds: for the arbiter to answer before a job, or a generation of agents, begins.
         stopped: returns whether the user wants to stop.
 
     Raises:
@@ -58,11 +75,14 @@ class JobLeader:
         job: str,
         *,
         resume: bool,
+        limit_seconds: float,
         stopped: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._job = job
         self._arbiter = arbiter
+        self._limit = limit_seconds
+        self._call: Call[bool] | None = None  # the latest one
         self._stopped = stopped
         self.found: Record | None = None  # that another launcher has left
         name = f"hvdft run on {os.uname().nodename} (pid {os.getpid()})"
@@ -70,6 +90,8 @@ class JobLeader:
         try:
             self._leadership = self._claim(resume)
         except OSError as error:
+            if stopped():
+                raise HvdFtError(f"job {job} was not begun, as you have stopped it") from None
             raise HvdFtError(
                 f"the record of job {job} in HOROVOD_FT_SHARED_DIR cannot be used "
                 f"({error.strerror or error}): set it to a directory that is writable for you on "
@@ -96,32 +118,63 @@ class JobLeader:
             members: the membership as text.
 
         Returns:
-            Whether it may begin; otherwise another launcher leads, or the user stops the job.
+            Whether it may begin; otherwise another launcher leads, the user stops the job, or the
+            arbiter was out of reach for too long.
         """
-        while not self._leadership.publish(generation, members, self._loop.now()):
+        mine: Call[bool] | None = None
+        begun = try_at = self._loop.now()
+        while mine is None or not mine.is_done or not mine.result:
+            now = self._loop.now()
             if self.deposed or self._stopped():
                 return False
-            self._complain()
+            if now - begun > self._limit:
+                say(
+                    f"the record of job {self._job} in HOROVOD_FT_SHARED_DIR could not be renewed "
+                    f"for {now - begun:.0f} s, so no agents are started and the job ends"
+                )
+                return False
+            if not self._is_busy and now >= try_at:
+                mine = self._begin(partial(self._leadership.publish, generation, members, now))
+                try_at = now + _LOOK_SECONDS
             self._loop.run_once(_LOOK_SECONDS)
         return True
 
     def end(self, *, resumable: bool) -> None:
-        """Ends the leadership.
+        """Ends the leadership; gives up soon where the arbiter does not answer.
 
         Args:
             resumable: whether the job can be resumed; otherwise its record is removed.
         """
         self._renew_at.clear()
-        if resumable:
-            self._leadership.release(self._loop.now())
-        else:
-            self._leadership.remove()
+        deadline = self._loop.now() + END_SECONDS
+        while self._is_busy and (left := deadline - self._loop.now()) > 0:
+            self._loop.run_once(left)
+        if self._is_busy:
+            return  # it might write the record after its end
+        now = self._loop.now()
+
+        def act() -> None:
+            self._leadership.release(now) if resumable else self._leadership.remove()
+
+        with contextlib.suppress(OSError):
+            call_apart(self._loop, act, END_SECONDS, lambda: False)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._call is not None and not self._call.is_done
+
+    def _begin(self, act: Callable[[], bool]) -> Call[bool]:
+        self._call = Call(self._loop, act, self._on_done)
+        return self._call
+
+    def _apart(self, act: Callable[[], T]) -> T:
+        return call_apart(self._loop, act, self._limit, self._stopped)
 
     def _claim(self, resume: bool) -> Leadership:
         watched = Watched()
         told = False
         while True:
-            record = self._arbiter.read()
+            record = self._apart(self._arbiter.read)
             watched = watched.seen(record, self._loop.now())
             if record is not None and not record.released and (watched.moved or not resume):
                 raise HvdFtError(
@@ -130,7 +183,7 @@ class JobLeader:
                 )
             now = self._loop.now()
             if watched.may_claim(now):
-                claimed = Leadership.claim(self._arbiter, watched, self._record, now)
+                claimed = self._apart(partial(self._claim_once, watched, now))
                 if claimed:
                     self.found = record
                     return claimed
@@ -142,9 +195,20 @@ class JobLeader:
                 raise HvdFtError(f"job {self._job} was not resumed, as you have stopped it")
             self._loop.run_once(_LOOK_SECONDS)
 
+    def _claim_once(self, watched: Watched, now: float) -> Leadership | None:
+        return Leadership.claim(self._arbiter, watched, self._record, now)
+
     def _renew(self) -> None:
-        self._renew_at.set(self._loop.now() + RENEW_SECONDS)
-        if self._leadership.renew(self._loop.now()):
+        now = self._loop.now()
+        self._renew_at.set(now + RENEW_SECONDS)
+        if not self._is_busy:
+            self._begin(partial(self._leadership.renew, now))
+        elif not self.holds():
+            self._complain()
+
+    def _on_done(self) -> None:
+        assert self._call
+        if self._call.result:
             self._complained = False
         elif not self.holds():
             self._complain()
@@ -152,8 +216,9 @@ class JobLeader:
     def _complain(self) -> None:
         if not self._complained and not self.deposed:
             self._complained = True
+            why = "it does not answer" if self._is_busy else self._leadership.problem
             say(
                 f"the record of job {self._job} in HOROVOD_FT_SHARED_DIR cannot be renewed "
-                f"({self._leadership.problem or 'it is locked'}): until it can, no host is "
+                f"({why or 'it is locked'}): until it can, no host is "
                 "replaced and no agents are started"
             )

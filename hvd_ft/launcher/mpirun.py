@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import psutil
 
@@ -54,7 +55,8 @@ class Mpirun:
             stdout=subprocess.PIPE,
             stderr=self._output.stderr,
             start_new_session=True,  # Ctrl-C reaches us, and we end the job in order
-            # The job ends even if this process is killed; there is no other thread here.
+            # The job ends even if this process is killed. A thread that waits for a shared
+            # directory (job_leader.py) has no lock that this needs.
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
         self._output.attach(self._process)
@@ -79,6 +81,18 @@ class Mpirun:
         self._output.finish()
         return self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """The process id of the latest one."""
+        assert self._process
+        return self._process.pid
+
+    def stopped(self) -> list[int]:
+        """Returns those of it, and of its own processes on this host, that a signal has stopped."""
+        if self._process is None or not self.runs:
+            return []
+        return [pid for pid in (self.pid, *_children(self.pid)) if _is_stopped(pid)]
+
     def end_by(self, seconds: float) -> None:
         """Kills it in so many seconds, unless that is due earlier."""
         self._deadline.set(min(self._deadline.at, self._loop.now() + seconds))
@@ -99,3 +113,16 @@ class Mpirun:
         self.kill()
         if self._process is not None:
             self._process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    return []
+
+
+def _is_stopped(pid: int) -> bool:
+    """Returns whether a signal has stopped a process; a debugger that has is left alone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
