@@ -54,6 +54,11 @@ class AskedEnd:
         first = next(iter(self._signals.received), signal.SIGTERM)
         return int(signal.SIGTERM if first == signal.SIGUSR1 else first)
 
+    @property
+    def has_grace(self) -> bool:
+        """Whether SIGTERM and SIGUSR1 leave the job time for a checkpoint."""
+        return bool(self._grace)
+
     def heed(self) -> None:
         """Acts on signals received since the last call, and on workers that have handled SIGINT."""
         received = self._signals.received

@@ -57,3 +57,11 @@ def how_to_go_on(settings: Settings) -> str:
         f"hvdft run --resume {settings.checkpoint_dir} goes on from step {manifest.step} of "
         f"training loop {manifest.loop} ({latest.name})"
     )
+
+
+def nothing_to_go_on_from(settings: Settings) -> str:
+    """Returns what is said after a job was preempted that has left no checkpoint on this host."""
+    where = settings.checkpoint_dir
+    found = f"there is no complete checkpoint in {where}" if where else "there is no checkpoint"
+    remedy = "its lines above say why" if where else "give --checkpoint-dir a directory"
+    return f"{found}, so the job begins anew when it is started again: {remedy}"

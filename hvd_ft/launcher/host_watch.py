@@ -70,6 +70,7 @@ class HostWatch:
         self._generation = 0
         self._links = LinkWatch(settings.link_timeout_seconds)
         self._nodes: dict[int, tuple[str, Any]] = {}  # host, and the latest counts of its leader
+        self._over = False
         self.lost_one = False  # in this generation
 
     def begin(self, generation: int) -> None:
@@ -87,12 +88,7 @@ class HostWatch:
 
         Returns: What is to be done; None: nothing.
         """
-        if now >= self._ask_at:
-            self._ask(now)
-        for answer in self._lines.take_answers():
-            if (asked := self._asked.get(answer.number)) is not None:
-                self._leases.answered(answer.host, asked)
-            self._take_facts(answer.host, answer.facts)
+        self._take_answers(now)
         back = [change for change in self._leases.look(now) if self._tell(change)]
         if given_up := self._leases.given_up(now):
             host, seconds = next(iter(given_up.items()))
@@ -103,6 +99,18 @@ class HostWatch:
         if broken := self._links.look(now, self._silent_nodes()):
             return NewAgents(self._describe_link(broken), counts=True)
         return None
+
+    def look_at_end(self, now: float) -> list[str]:
+        """Asks the hosts when the job's exit code is known; those that have left are not judged.
+
+        Returns: The hosts that are lost, each with its ranks.
+        """
+        self._over = True
+        self._take_answers(now)
+        self._leases.forget(self.gone())
+        for change in self._leases.look(now):
+            self._tell(change)
+        return [self.describe(host) for host in self.lost]
 
     def is_silent(self, host: str) -> bool:
         """Returns whether a host does not answer."""
@@ -137,6 +145,14 @@ class HostWatch:
         ranks = self._lines.hosts.get(host, ())
         return (self._name_of(min(ranks)) if ranks else None) or host_name(host)
 
+    def _take_answers(self, now: float) -> None:
+        if now >= self._ask_at:
+            self._ask(now)
+        for answer in self._lines.take_answers():
+            if (asked := self._asked.get(answer.number)) is not None:
+                self._leases.answered(answer.host, asked)
+            self._take_facts(answer.host, answer.facts)
+
     def _ask(self, now: float) -> None:
         self._ask_at = now + ASK_SECONDS
         self._number += 1
@@ -167,7 +183,7 @@ class HostWatch:
         elif change.lease is Lease.LOST:
             self.lost_one = True
             limit = f"{self._settings.host_timeout_seconds:g} s are over"
-            waiting = "" if self._replaces else f"; waiting for it until {limit}"
+            waiting = "" if self._replaces or self._over else f"; waiting for it until {limit}"
             self._say(f"{host} has not answered for {change.seconds:.0f} s{waiting}")
         else:
             self._say(f"{host} answers again after {change.seconds:.0f} s")

@@ -15,7 +15,8 @@ from hvd_ft.job.lifeline import LifeLines, check_descriptors
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher.asked_end import AskedEnd
-from hvd_ft.launcher.checkpoints import how_to_go_on
+from hvd_ft.launcher.checkpoints import how_to_go_on, nothing_to_go_on_from
+from hvd_ft.launcher.exit_rule import PREEMPTED, code_after_signal
 from hvd_ft.launcher.generations import (
     Again,
     GenerationPolicy,
@@ -35,9 +36,10 @@ from hvd_ft.launcher.job import (
     listens_at,
     network_of,
 )
-from hvd_ft.launcher.job_leader import lead
+from hvd_ft.launcher.job_leader import END_SECONDS, lead
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.launcher.mpirun import Mpirun
+from hvd_ft.launcher.mpirun_watch import MpirunWatch
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.shim_step import VARIABLE, ShimStep, start_step
 from hvd_ft.launcher.start_progress import StartProgress
@@ -45,6 +47,7 @@ from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.launcher.watchers import Display, Resizing
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import State
+from hvd_ft.system.apart import call_apart
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import PREEMPTION, StopSignals, stop_signals
@@ -55,7 +58,6 @@ CLEAR_LIMIT_SECONDS = 15.0  # for shims to kill their workers and clear the job'
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
 STARTS_IN_ADOPTION = 3  # attempts to start agents while shims wait for one
-PREEMPTED = 128 + signal.SIGTERM
 NOT_STARTED = 2  # the exit code of agents that cannot begin
 HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
 
@@ -99,7 +101,11 @@ def launch(
         HvdFtError: The job cannot be started.
     """
     ended = run_job(job, display, watch)
-    if ended.code and (text := how_to_go_on(job_settings(job))):
+    settings = job_settings(job)
+    text = how_to_go_on(settings) if ended.code else ""
+    if ended.code == PREEMPTED and settings.grace_seconds:
+        text = text or nothing_to_go_on_from(settings)
+    if text:
         say(text)
     return ended.code
 
@@ -184,6 +190,7 @@ class _Run:
         self.asked_end = AskedEnd(
             loop, signals, self.lifelines, job.size, settings, mpirun=self.mpirun
         )
+        self.mpirun_watch = MpirunWatch(self.mpirun, self.hosts, self.lifelines, settings)
         self.step: ShimStep | None = None
         self.start: StartWatch | None = None  # of this mpirun
         self.progress = StartProgress(job.size, loop.now())
@@ -214,6 +221,7 @@ class _Run:
         )
         while True:
             if self.leader and not self.leader.publish(generation, str(self.members.members)):
+                self.files_stay = generation > 0 and not self.signals.received
                 return self._exit_code(1)
             code = self._run_generation(generation)
             verdict = self._given_up() or self._judge()
@@ -314,11 +322,11 @@ class _Run:
         return job is not None and all(job.status(rank).step > 1 for rank in range(job.size))
 
     def _watch_hosts(self, now: float) -> None:
-        # Hosts whose shims end with the job are not lost.
-        over = self.lifelines.exit_code is not None
-        verdict = self.hosts.look(now) if over else self.members.look(self.hosts, now)
         if self.leader and self.leader.deposed:
             self.mpirun.kill()
+        if self.mpirun_watch.look(now):
+            return  # hosts whose shims end with the job are not lost
+        verdict = self.members.look(self.hosts, now)
         if verdict is not None and not self._why_ended:
             self._end_mpirun(verdict.why, not isinstance(verdict, GiveUp) and verdict.counts)
         here = self._ranks_here()
@@ -446,8 +454,9 @@ class _Run:
         return f"mpirun did not start the job's agents ({describe_code(code)}); it says:{lines}"
 
     def _exit_code(self, code: int) -> int:
-        if self.signals.received:
-            return 128 + self.asked_end.number
+        if received := self.signals.received:
+            own, grace = self.lifelines.exit_code, self.asked_end.has_grace
+            return code_after_signal(received, own, grace=grace)
         if self.lifelines.exit_code is not None:
             if self.lifelines.exit_code == NOT_STARTED:
                 self.lost = self.lost or self.members.unfilled  # not there either
@@ -481,7 +490,9 @@ class _Run:
         if not ours:
             return
         if self.shared_dir:
-            PeerFile(self.shared_dir, self.job.id).remove()
+            with contextlib.suppress(OSError):  # one that does not answer
+                remove = PeerFile(self.shared_dir, self.job.id).remove
+                call_apart(self.loop, remove, END_SECONDS, lambda: False)
         sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
         mpi_files.sweep()
         if self.leader:

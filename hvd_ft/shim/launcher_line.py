@@ -95,6 +95,11 @@ class LauncherLine:
         return self._told.generation
 
     @property
+    def has_code(self) -> bool:
+        """Whether the launcher is told the job's exit code: the job is over."""
+        return self._told.exit_code is not None
+
+    @property
     def is_lost(self) -> bool:
         """Whether it has been out of reach for too long."""
         since = self.silent_since
@@ -124,7 +129,10 @@ class LauncherLine:
                 self._drop(error)
 
     def close(self) -> None:
-        """Ends the line."""
+        """Ends the line; the launcher hears so even if it has just sent something."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
         self._hang_up()
         self._again.clear()
         self._lost.clear()

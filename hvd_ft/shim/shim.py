@@ -115,6 +115,10 @@ class _Shim:
         try:
             self._loop.run(until=lambda: self._over)
         finally:
+            if self._launcher is not None and self._launcher.has_code:
+                # The job is over: the launcher need not ask while this shim ends what is left.
+                self._relay.flush()
+                self._launcher.close()
             self._children.end()
             self._relay.flush()
             if self._job is not None:

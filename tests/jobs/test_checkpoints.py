@@ -163,6 +163,8 @@ def test_a_grace_that_is_too_short(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     )
     assert ended.code == 143, ended.err
     assert "as the grace is over" in ended.err
+    last = ended.err.splitlines()[-1]
+    assert f"there is no complete checkpoint in {tmp_path / 'c'}, so the job begins anew" in last
     assert find(tmp_path / "c") == []
 
 

@@ -22,8 +22,9 @@ class Job:
         self.number = 0
         self.asked: list[tuple[int, Collection[str]]] = []
         self.answers: list[Answer] = []
+        self.hung_up: set[str] = set()
         lines: Any = SimpleNamespace(
-            hosts=HOSTS, hung_up=set(), ask=self.ask, take_answers=self.take_answers
+            hosts=HOSTS, hung_up=self.hung_up, ask=self.ask, take_answers=self.take_answers
         )
         self.watch = HostWatch(lines, LIMITS, {0: "n0", 2: "n2"}.get, self.said.append)
         self.watch.begin(0)
@@ -127,3 +128,19 @@ def test_a_link_that_stands_is_named_with_its_place() -> None:
 
 def test_what_older_agents_have_counted_is_nothing_to_the_next() -> None:
     assert stands(1) == []
+
+
+def test_at_the_end_hosts_that_have_left_are_not_named_and_a_lost_one_is() -> None:
+    job = Job()
+    job.run(1, 5, "a/1", "b/2")
+    job.hung_up.add("b/2")  # all of its shims have ended their lines
+    found = []
+    for now in range(5, 60):
+        found += [(now, lost) for lost in job.watch.look_at_end(now)]
+        if now < 30:
+            job.answers.append(Answer("a/1", job.number, None))
+    assert found[0] == (49, "host n0 (ranks 0, 1)")
+    assert job.said == [
+        "host n0 (ranks 0, 1) does not answer",
+        "host n0 (ranks 0, 1) has not answered for 20 s",
+    ]

@@ -52,6 +52,7 @@ _COMPLETE = {
     "… is damaged: the … of message … of rank … to rank … is not as written; …",
     # What was asked for is refused or done, and there is nothing to do.
     "cluster … is not up; nothing to take down",
+    "job … was not begun, as you have stopped it",
     "job … was not resumed, as you have stopped it",
     "… has agents of generation …; this one is of generation … and ends",
     "agents of generation … have taken this job over from generation …",
