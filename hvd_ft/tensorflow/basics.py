@@ -14,10 +14,12 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
 from hvd_ft.system.say import say
+from hvd_ft.tensorflow.averages import note_averages
 from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
 from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
+from hvd_ft.tensorflow.made_variables import note_variables
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
 from hvd_ft.worker import peer_hooks, rosters
@@ -28,6 +30,8 @@ keep_last_words()
 name_broadcasts_by_place()
 leave_horovod_unconverted()
 keep_generated_code_in_memory()
+note_variables()
+note_averages()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:

@@ -70,6 +70,11 @@ def draws() -> np.ndarray | None:
         return value
 
 
+def draw_variables() -> list[tf.Variable]:
+    """Returns the variable that counts, if there is one."""
+    return [] if _counter is None or _counter.variable is None else [_counter.variable]
+
+
 def restore_draws(value: np.ndarray) -> None:
     """Sets the key and count that `draws` returned."""
     if _counter is not None:

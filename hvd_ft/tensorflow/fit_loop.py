@@ -16,10 +16,19 @@ from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
+from hvd_ft.tensorflow import made_variables
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
+from hvd_ft.tensorflow.held_variables import HeldVariables
 from hvd_ft.tensorflow.keras_fit import FitCall
+from hvd_ft.tensorflow.made_variables import Identity, changes_table, step_variables
+from hvd_ft.tensorflow.other_variables import (
+    KeptOthers,
+    OtherVariables,
+    identities,
+    known_only,
+)
 from hvd_ft.tensorflow.resized import of_fit, of_returned_fit, of_sampled_fit
 from hvd_ft.tensorflow.rng import drawn_by, restore_rng_state, rng_state
 from hvd_ft.tensorflow.sampled_fit import SampledFit
@@ -34,6 +43,7 @@ from hvd_ft.tensorflow.variables import (
     read,
     restore,
 )
+from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 
@@ -64,8 +74,11 @@ class FitLoop:
         self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
+        self._held = HeldVariables([])
         self._files = FileCallbacks([], loop.worker)
+        self._others: OtherVariables | None = None
         self._variables: list[tf.Variable] = []  # found once an epoch: the search is slow
+        self._common: list[tf.Variable] = []  # other ones that the traced step uses; likewise
         self._epoch = 0
         self._epoch_step = 0  # steps done in this epoch
         self._epoch_begin = 0  # steps done before this epoch
@@ -91,6 +104,7 @@ class FitLoop:
         self._fit = fit = FitCall()
         counting = [inner(self._model.optimizer)]  # some optimizers have plain numbers
         self._callbacks = CallbackState([*fit.callbacks, *counting])
+        self._held = HeldVariables(fit.callbacks)
         self._files = FileCallbacks(fit.callbacks, self._loop.worker)
         if self._loop.tells and fit.workers_read:
             _say_what_is_not_repeated(fit.workers_read)
@@ -99,6 +113,7 @@ class FitLoop:
         self._begun = True
         self._epoch = initial_epoch
         values = self._loop.begin()
+        self._others = OtherVariables(fit_variables(self._model))
         if values is None:
             self._files.begin(self._loop.number)
             return initial_epoch, 0
@@ -166,7 +181,13 @@ class FitLoop:
         if self.step > 0 and not self._sized:
             self._sized = True  # the first step has made the last variables
             trained = byte_count(self._model.trainable_variables)
-            self._loop.check_room(byte_count(fit_variables(self._model)), trained)
+            self._find_variables()
+            if self._loop.tells and changes_table(self._train_function):
+                say(
+                    "the training step changes a lookup table, which no snapshot holds, so it will "
+                    "differ after a restart: keep numbers in a tf.Variable"
+                )
+            self._loop.check_room(byte_count([*self._variables, *self._common]), trained)
         source = self._pass if self._data is None else self._data.iterator()
         if self._loop.wants_snapshot(self.step):
             if self._params["steps"] is None:
@@ -207,10 +228,21 @@ class FitLoop:
         }
         # The first step has created all variables.
         if not self._variables:
-            self._variables = fit_variables(self._model)
-            own = own_variables(self._model)
-            self._loop.kinds = kinds(self._variables, self._model.weights, own)
-        return read(self._variables), values
+            self._find_variables()
+        assert self._others is not None
+        common, others = self._others.state(self._variables, self._common)
+        held = self._held.state(identities(common, others))
+        values |= {"others": others, "held": held}
+        self._loop.kinds = {**self._kinds, **dict.fromkeys(common, Kind.OWN)}  # as they may be
+        return {**read(self._variables), **common}, values
+
+    def _find_variables(self) -> None:
+        self._variables = fit_variables(self._model)
+        own = own_variables(self._model)
+        self._kinds = kinds(self._variables, self._model.weights, own)
+        known = {id(variable) for variable in self._variables}
+        used = step_variables(self._train_function)
+        self._common = [variable for variable in used if id(variable) not in known]
 
     def _pass_by(self) -> None:
         """Restores the state at the end of this fit, which is already over."""
@@ -240,7 +272,9 @@ class FitLoop:
         batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
         arrays, values = self._loop.snapshot()
         values = self._resized(values)
-        before = rng_state()
+        known = fit_variables(self._model)
+        assert self._others is not None
+        before, others = rng_state(), self._others.contents(known)
         fit = self._fit
         position = iterator  # for a sampler's data it is
         if self._data is None:
@@ -252,14 +286,30 @@ class FitLoop:
         data, limit = fit.validation
         if isinstance(data, tf.data.Dataset):
             after_validations(data, self._validations, limit)
-        self._restore_rest(arrays, values, drawn)
+        self._restore_rest(arrays, values, drawn, self._others.changed_since(others, known))
         return position
 
     def _restore_rest(
-        self, arrays: Mapping[str, Any], values: Mapping[str, Any], drawn: Set[str]
+        self,
+        arrays: Mapping[str, Any],
+        values: Mapping[str, Any],
+        drawn: Set[str],
+        written: Set[Identity] = frozenset(),
     ) -> None:
-        restore(fit_variables(self._model), arrays)
+        """Restores all but the data.
+
+        Args:
+            arrays: of the snapshot.
+            values: of the snapshot.
+            drawn: generators that the data has drawn from.
+            written: other variables that it has written.
+        """
+        restore(fit_variables(self._model), known_only(arrays))
+        assert self._others is not None
+        others = KeptOthers(arrays, values.get("others", {}))
+        self._others.restore(others, written | made_variables.made.of_data())
         self._callbacks.restore(values["callbacks"])
+        self._held.restore(values.get("held", {}), others.contents)
         self._files.restore_rest(values["files"], done=values["done"])
         self._model.stop_training = values["stopped"]  # scripts read it after the fit
         # A generator that the data draws from is already right: it may be further than at the

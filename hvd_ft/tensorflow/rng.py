@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import stateful_random_ops
 
-from hvd_ft.tensorflow.draws import draws, restore_draws
+from hvd_ft.tensorflow.draws import draw_variables, draws, restore_draws
 from hvd_ft.worker.snapshot_format import encode
 
 
@@ -44,6 +44,12 @@ def restore_rng_state(state: dict[str, Any]) -> None:
             generator.reset(state["tensorflow"])
     if "operations" in state:
         restore_draws(state["operations"])
+
+
+def rng_variables() -> list[Any]:
+    """Returns the variables that `rng_state` reads."""
+    generator = _global_generator()
+    return [*([] if generator is None else [generator.state]), *draw_variables()]
 
 
 def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:

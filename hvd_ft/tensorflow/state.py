@@ -1,5 +1,6 @@
 """`State`: the state of a user's own training loop, in the manner of `hvd.elastic`."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -10,8 +11,10 @@ import tensorflow as tf
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
+from hvd_ft.tensorflow import made_variables
 from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
 from hvd_ft.tensorflow.data import after_passes
+from hvd_ft.tensorflow.other_variables import KeptOthers, OtherVariables
 from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.sampled_data import SampledData, sampled
@@ -20,13 +23,16 @@ from hvd_ft.tensorflow.variables import (
     build_optimizer,
     byte_count,
     counts_in_python,
+    different_shape,
     kinds,
     local_sums,
     model_variables,
     optimizer_variables,
     own_variables,
     read,
+    registered_local,
     restore,
+    slots_of,
     unique,
 )
 from hvd_ft.worker.divergence_rule import Kind
@@ -45,6 +51,9 @@ class State:
         model: Keras model, built.
         optimizer: its Keras optimizer; by default the one it was compiled with.
         variables: further tf.Variables.
+        local_variables: those of the model and among `variables` that are a rank's own, such as its
+            part of an embedding: `sync` leaves them, and their slots, as they are. What was given
+            to `register_local_var` of Horovod's optimizer need not be named.
         snapshot_steps: commits from one snapshot to the next, at least 1; None: chosen by
             `snapshot_overhead`.
         snapshot_overhead: share of the training time that snapshots may take.
@@ -67,6 +76,8 @@ class State:
         variables: Sequence[tf.Variable] = (),
         snapshot_steps: int | None = None,
         snapshot_overhead: float = DEFAULT_OVERHEAD,
+        *,
+        local_variables: Sequence[tf.Variable] = (),
         **values: Any,
     ) -> None:
         check_snapshot_settings(snapshot_steps, snapshot_overhead)
@@ -77,7 +88,8 @@ class State:
             )
         self.model = model
         self.optimizer = optimizer or getattr(model, "optimizer", None)
-        self._variables = list(variables)
+        self._variables = unique(variables, local_variables)
+        self._local = list(local_variables)
         self._snapshots = (snapshot_steps, snapshot_overhead)
         self._commits = 0
         self._passes: list[int] = []  # number of batches of each complete pass over the data
@@ -85,8 +97,9 @@ class State:
         self._reset_callbacks: list[Callable[[], object]] = []
         self._by_batches = False  # whether the loop draws its data through `batches`
         self._sampled = False  # whether that is data of an ElasticSampler
-        self._rng: dict[str, Any] | None = None  # to be restored where the loop is entered
+        self._rest: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
+        self._others: OtherVariables | None = None
         self._kept: list[tf.Variable] = []  # in snapshots; found once a loop: the search is slow
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
@@ -137,7 +150,9 @@ class State:
         self._kept = self._all()
         self._loop = TrainingLoop(worker, *self._snapshots)
         self._loop.kinds = self._kinds()
-        if self._loop.begin() is not None:
+        left = self._loop.begin()
+        self._others = OtherVariables(self._kept)
+        if left is not None:
             self._restore(self._loop)
         if self._loop.returned:
             self._loop.set_step(self._commits)
@@ -173,7 +188,7 @@ class State:
         """
         if self._loop is None:
             return
-        self._restore_rng()  # the loop was skipped
+        self._restore_rest(skipped=True)
         if self._loop.can_finish():
             self._loop.write(self._commits, self._contents, last=True)
         self._loop.end()
@@ -203,9 +218,10 @@ class State:
         iterator = iter(dataset)
         if self._resumed:
             self._resumed = False
-            self._rng = self._rng or rng_state()
+            before = rng_state()
             iterator = after_passes(dataset, iterator, [*self._passes, self.batch])
-            self._restore_rng()
+            self._rest = self._rest or {"rng": before}
+            self._restore_rest()
         for batch in iterator:
             yield batch
             self.batch += 1
@@ -222,7 +238,7 @@ class State:
         self._sampled = True
         if self._resumed:
             self._resumed = False
-            self._restore_rng()
+            self._restore_rest()
         for batch in data.batches():
             yield batch
             self.batch += 1
@@ -239,9 +255,14 @@ class State:
             loop.write(self._commits, self._contents)
 
     def _contents(self) -> Contents:
-        values = {"values": self._get(), "passes": self._passes, "rng": rng_state()}
+        assert self._others is not None
+        values = {"values": self._get(), "passes": self._passes}
         drawn = {"by_batches": self._by_batches, "sampled": self._sampled}
-        return read(self._kept), {**values, **drawn}
+        others = self._others.state(self._kept, common=())[1]
+        rest = {"rng": rng_state(), "others": others}
+        if self._rest is not None:  # not entered yet
+            rest |= {name: self._rest[name] for name in rest if self._rest.get(name)}
+        return read(self._kept), {**values, **drawn, **rest}
 
     def _restore(self, loop: TrainingLoop) -> None:
         arrays, values = loop.snapshot()
@@ -250,16 +271,19 @@ class State:
         restore(self._kept, arrays)
         self._set(values["values"])
         self._commits, self._passes = values["step"], values["passes"]
-        self._resumed, self._rng = True, values["rng"]
-        # Up to `batches` the script draws the same numbers as before, for example for its data.
+        self._resumed, self._rest = True, values
+        # Up to `batches` the script draws the same numbers as before, for example for its data, and
+        # begins an epoch's metrics.
         if not values["by_batches"]:
-            self._restore_rng()
+            self._restore_rest()
         loop.jump()
 
-    def _restore_rng(self) -> None:
-        if self._rng is not None:
-            restore_rng_state(self._rng)
-            self._rng = None
+    def _restore_rest(self, *, skipped: bool = False) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None and self._others is not None:
+            restore_rng_state(rest["rng"])
+            drawn = set() if skipped else made_variables.made.of_data()
+            self._others.restore(KeptOthers({}, rest.get("others", {})), drawn)
 
     def _get(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self._names}
@@ -281,18 +305,27 @@ class State:
 
     def _shared(self) -> list[tf.Variable]:
         """Variables that are the same on all ranks; random generators are not."""
+        own = {id(variable) for variable in self._own()}
+        return [variable for variable in self._named() if id(variable) not in own]
+
+    def _named(self) -> list[tf.Variable]:
         model = self.model.variables if self.model is not None else []
         optimizer = optimizer_variables(self.optimizer) if self.optimizer is not None else []
         return unique(model, optimizer, self._variables)
 
+    def _own(self) -> list[tf.Variable]:
+        """Variables that the script has said to be a rank's own, with their slots."""
+        local = unique(self._local, registered_local(self.optimizer))
+        return unique(local, slots_of(self.optimizer, local))
+
     def _kinds(self) -> dict[str, Kind]:
         weights = self.model.weights if self.model is not None else []
         own = own_variables(self.model) if self.model is not None else []
-        return kinds(self._kept, weights, [*own, *local_sums(self.optimizer)])
+        return kinds(self._kept, weights, [*own, *local_sums(self.optimizer), *self._own()])
 
     def _all(self) -> list[tf.Variable]:
         model = model_variables(self.model) if self.model is not None else []
-        return unique(self._shared(), model, local_sums(self.optimizer))
+        return unique(self._named(), model, local_sums(self.optimizer))
 
 
 def _has_state(value: Any) -> bool:
@@ -300,7 +333,22 @@ def _has_state(value: Any) -> bool:
 
 
 def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:
-    """Sets the variables to rank 0's contents; returns rank 0's bytes."""
+    """Sets the variables to rank 0's contents; returns rank 0's bytes.
+
+    Raises:
+        HvdFtError: rank 0 has other variables.
+    """
+    shapes = [[variable.name, str(variable.shape)] for variable in variables]
+    text = json.dumps(shapes).encode()
+    of_root = json.loads(broadcast_bytes(text, "hvd_ft.State.shapes_size", "hvd_ft.State.shapes"))
+    if different := different_shape(shapes, of_root):
+        line = (
+            f"State.sync cannot take over rank 0's variables on rank {hvd.rank()}: {different}; "
+            "what is a rank's own has to be among State's local_variables"
+        )
+        if (worker := native.worker()) is not None:
+            worker.fatal(line)
+        raise HvdFtError(line)
     if variables:
         hvd.broadcast_variables(variables, root_rank=0)
     return broadcast_bytes(values, "hvd_ft.State.size", "hvd_ft.State.values")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from keras.src.backend import RandomGenerator
+from keras.src.optimizers.legacy.optimizer_v2 import _var_key
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.worker.divergence_rule import Kind
@@ -66,6 +67,48 @@ def local_sums(optimizer: Any) -> list[tf.Variable]:
     """Returns the gradients that Horovod's optimizer has summed locally since an allreduce."""
     helper = getattr(optimizer, "_agg_helper", None)
     return [] if helper is None else [helper.counter, *helper.locally_aggregated_grads.values()]
+
+
+def registered_local(optimizer: Any) -> list[tf.Variable]:
+    """Returns what was given to `register_local_var` of Horovod's optimizer."""
+    registers = (optimizer, getattr(optimizer, "_agg_helper", None))
+    references = [ref for each in registers for ref in getattr(each, "_local_vars", ())]
+    return unique(reference.deref() for reference in references)
+
+
+def slots_of(optimizer: Any, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Returns the slots that an optimizer has for these variables."""
+    own = inner(optimizer)
+    if isinstance(own, tf.keras.optimizers.legacy.Optimizer):
+        names = own.get_slot_names()
+        of_all = [own._slots.get(key, {}) for key in map(_var_key, variables)]
+        return [slots[name] for slots in of_all for name in names if name in slots]
+    numbers = getattr(own, "_index_dict", None)
+    if not numbers:
+        return []
+    lists = [
+        value
+        for name, value in vars(own).items()
+        if name != "_variables" and isinstance(value, list) and len(value) == len(numbers)
+    ]
+    places = [numbers.get(own._var_key(variable)) for variable in variables]
+    found = [values[place] for values in lists for place in places if place is not None]
+    return [value for value in found if isinstance(value, tf.Variable)]
+
+
+def different_shape(own: list[list[Any]], of_root: list[list[Any]]) -> str:
+    """Compares variables that are to be broadcast, each a name and a shape; "" if they are equal.
+
+    Args:
+        own: of this rank.
+        of_root: of rank 0.
+    """
+    if len(own) != len(of_root):
+        return f"this rank has {len(own)} variables, rank 0 has {len(of_root)}"
+    for (name, shape), (_, root_shape) in zip(own, of_root, strict=True):
+        if shape != root_shape:
+            return f"{name} has the shape {shape} on this rank, and {root_shape} on rank 0"
+    return ""
 
 
 def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:

@@ -63,6 +63,11 @@ def is_open() -> bool:
     return _open is not None
 
 
+def phase() -> int:
+    """Returns where the script is: a number for each training loop, and for what lies between."""
+    return 2 * _begun - is_open()
+
+
 def _with_step(contents: Contents, step: int) -> Contents:
     arrays, values = contents
     return arrays, {**values, "step": step}

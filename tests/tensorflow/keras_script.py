@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from fake_worker import FakeWorker, Killed
 
-from hvd_ft.tensorflow import draws
+from hvd_ft.tensorflow import averages, draws, made_variables
 
 keras = tf.keras
 _KEYS = itertools.count()  # a process has one of its own
@@ -103,6 +103,8 @@ def _traced_draw() -> tf.Tensor:
 def fresh_process() -> None:
     gc.collect()  # a killed fit's threads go with its iterator: one that reads on would draw, too
     keras.backend.clear_session()
+    made_variables.restart()
+    averages.restart()
     draws.keep_draws()
     draws.restore_draws([next(_KEYS), 0])
     keras.utils.set_random_seed(7)

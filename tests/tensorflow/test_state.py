@@ -9,13 +9,15 @@ import pytest
 from fake_worker import FakeArena, FakeWorker, Killed, incarnation
 
 tf = pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
+horovod = pytest.importorskip("horovod.tensorflow.keras", reason="Horovod is not built")
 
 from keras_script import assert_same, draw_of_all, everything, fresh_process  # noqa: E402
 
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
+from hvd_ft.tensorflow.variables import build_optimizer, different_shape, read  # noqa: E402
+from hvd_ft.worker.divergence_rule import Kind  # noqa: E402
 
 keras = tf.keras
 pytestmark = [  # job: they take as long as one
@@ -150,6 +152,42 @@ def test_sync_broadcasts_slots_and_values(broadcasts: list[int]) -> None:
     state.commit()
     state.finish()
     assert (state.lr, state.epoch, state.batch) == (0.1, 0, 0)
+
+
+def optimizers() -> list[Any]:
+    kinds = [keras.optimizers.Adam, keras.optimizers.legacy.Adam]
+    return [*(kind() for kind in kinds), keras.optimizers.SGD(momentum=0.9)]
+
+
+@pytest.mark.shows
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("registered", [False, True], ids=["named", "registered"])
+def test_a_ranks_own_variables_are_left_to_it(number: int, registered: bool) -> None:
+    """Neither they nor their slots are broadcast; they are kept, and may differ."""
+    shard, weight = tf.Variable([1.0, 2.0], name="shard"), tf.Variable([3.0], name="weight")
+    optimizer = optimizers()[number]
+    if registered:
+        optimizer = horovod.DistributedOptimizer(optimizer)
+        optimizer.register_local_var(shard)
+    own = {} if registered else {"local_variables": [shard]}
+    state = State(optimizer=optimizer, variables=[weight, shard], **own)
+    build_optimizer(optimizer, state._trainable())
+    kept = read(state._all())
+    shared = read(state._shared())
+    assert len(kept) - len(shared) == 1 + [2, 2, 1][number]
+    assert not [name for name, array in shared.items() if array.shape == (2,)]
+    state._kept = state._all()
+    known = [name for name, kind in state._kinds().items() if kind is Kind.OWN]
+    assert sorted(known) == sorted(name for name, array in kept.items() if array.shape == (2,))
+
+
+@pytest.mark.shows
+def test_variables_of_other_shapes_are_named() -> None:
+    own, of_root = [["a:0", "(3,)"], ["shard:0", "(2, 8)"]], [["a:0", "(3,)"], ["s:0", "(3, 8)"]]
+    found = different_shape(own, of_root)
+    assert found == "shard:0 has the shape (2, 8) on this rank, and (3, 8) on rank 0"
+    assert not different_shape(own, own)
+    assert different_shape(own[:1], own) == "this rank has 1 variables, rank 0 has 2"
 
 
 def test_bare_variables_are_kept() -> None:
