@@ -1,5 +1,6 @@
 """How a job began is known to agents of every generation, on whatever hosts they are."""
 
+import itertools
 import shutil
 import stat
 import threading
@@ -119,6 +120,19 @@ def test_hosts_that_are_new_in_a_job_learn_how_it_began(
     for host in range(3):
         [note] = (tmp_path / f"{host}").iterdir()
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
+
+
+def test_hosts_with_different_clocks_note_one_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By it their shares of a checkpoint are known to be of one job."""
+    clocks = itertools.count(1000, 100)
+    monkeypatch.setattr("hvd_ft.agent.beginning.time.time", lambda: next(clocks))
+    job = Job(tmp_path, None)
+    first = job.begin(0)
+    assert first == [first[0]] * 4
+    notes = {(tmp_path / f"{host}" / "beginning").read_bytes() for host in range(3)}
+    assert len(notes) == 1
 
 
 @pytest.mark.parametrize("torn", ["", "{", "[]", '{"begun": 5}', '{"begun": 5, "resumed": {}}'])

@@ -95,6 +95,13 @@ def test_the_same_error_at_the_same_step_again_ends_the_job(first: End, stops: b
         assert isinstance(rules.ended(BAD, 2000.0), Stop)
 
 
+def test_an_error_is_no_repeated_one_if_another_end_came_between() -> None:
+    rules = policy(failures=9)
+    ends = [BAD, End(EXIT_7, False, 3), BAD]
+    assert [rules.ended(end, now) for now, end in enumerate(ends)] == [Restart()] * 3
+    assert isinstance(rules.ended(BAD, 3.0), Stop)
+
+
 def test_an_end_without_a_word_is_no_repeated_error() -> None:
     rules = policy(failures=9)
     assert [rules.ended(End(EXIT_7, False), now) for now in (0.0, 1.0, 2.0)] == [Restart()] * 3

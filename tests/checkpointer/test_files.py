@@ -9,12 +9,12 @@ import pytest
 
 from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.contents import RankArrays
-from hvd_ft.checkpoint.manifest import Manifest, Messages
+from hvd_ft.checkpoint.manifest import MANIFEST, Manifest, Messages
 from hvd_ft.checkpoint.rules import to_delete
 from hvd_ft.checkpointer.capture import Captured
 from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
-from hvd_ft.checkpointer.origin import Origin
+from hvd_ft.checkpointer.origin import Origin, draft_of
 from hvd_ft.checkpointer.share import AbandonedError, Began, write_share
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.checkpointer import Place
@@ -155,6 +155,45 @@ def test_a_share_is_there_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(seen) > 3
     assert not any(seen)
     assert mine.shares(Cut(0, 7)) == [0]
+
+
+def test_what_is_said_to_be_there_is_on_the_disk_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that loses its power has either no checkpoint of that name or all of it."""
+    done: list[tuple[str, str]] = []
+    fsync = os.fsync
+
+    def synced(descriptor: int) -> None:
+        done.append(("synced", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def noted(real: Callable[..., None]) -> Callable[..., None]:
+        def call(source: object, dest: object) -> None:
+            done.append(("named", str(dest)))
+            real(source, dest)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, noted(getattr(os, name)))
+    checkpoint(tmp_path, 3)
+    mine, cut = origin(tmp_path), Cut(0, 7)
+    partial = mine.partial(cut)
+
+    def at(what: str, path: Path) -> int:
+        return done.index((what, str(path)))
+
+    for name in manifest(tmp_path).files:
+        assert at("synced", partial / name) < at("synced", partial)
+    share_named, whole = at("named", mine.share(cut, 0)), at("named", mine.path(cut))
+    manifest_named = at("named", partial / MANIFEST)
+    assert at("synced", partial) < share_named
+    assert at("synced", draft_of(mine.share(cut, 0))) < share_named
+    assert at("synced", draft_of(partial / MANIFEST)) < manifest_named
+    assert ("synced", str(partial)) in done[manifest_named:whole]
+    assert ("synced", str(tmp_path)) in done[whole:]
 
 
 def test_leftovers_of_other_jobs_stay(tmp_path: Path) -> None:

@@ -138,6 +138,19 @@ def test_a_line_that_breaks_is_made_again(loop: EventLoop, launcher: LifeLines) 
     assert not end.is_lost
 
 
+def test_what_happens_while_the_line_is_down_is_told_afterwards(
+    loop: EventLoop, launcher: LifeLines
+) -> None:
+    (end,) = connect(loop, launcher, 3)
+    assert end._socket is not None
+    end._socket.shutdown(socket.SHUT_RDWR)
+    serve(loop, lambda: end.silent_since is not None)
+    end.tell(orphaned=True)
+    end.tell(orphaned=False, generation=2)  # a new agent has come meanwhile, and has died too
+    end.tell(orphaned=True)
+    serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 2, True)])
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_launcher_out_of_reach_is_lost_after_its_time_if_it_was_ever_reached(
     known: bool,

@@ -77,13 +77,8 @@ def stall(loop: EventLoop, directory: Directory) -> None:
     loop.run(until=directory.asked.is_set)
 
 
-def test_a_directory_that_does_not_answer_stops_nothing_but_new_agents(
-    loop: EventLoop, directory: Directory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lead = leader(loop, directory, User(), HANG_SECONDS)
-    assert lead.holds() and lead.publish(0, "first")
-    stall(loop, directory)
-    loop.run(until=lambda: not lead.holds())
+def go_on(loop: EventLoop) -> None:
+    """Goes through the loop some times, for several renewals."""
     rounds = [0]
 
     def tick() -> None:
@@ -92,8 +87,18 @@ def test_a_directory_that_does_not_answer_stops_nothing_but_new_agents(
 
     timer = loop.timer(tick)
     timer.set(loop.now())
-    loop.run(until=lambda: rounds[0] >= 20)  # it renews leases, and hears the user
+    loop.run(until=lambda: rounds[0] >= 20)
     timer.clear()
+
+
+def test_a_directory_that_does_not_answer_stops_nothing_but_new_agents(
+    loop: EventLoop, directory: Directory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lead = leader(loop, directory, User(), HANG_SECONDS)
+    assert lead.holds() and lead.publish(0, "first")
+    stall(loop, directory)
+    loop.run(until=lambda: not lead.holds())
+    go_on(loop)  # it renews leases, and hears the user
     assert not lead.holds() and not lead.deposed
     directory.answers.set()
     loop.run(until=lead.holds)
@@ -103,6 +108,22 @@ def test_a_directory_that_does_not_answer_stops_nothing_but_new_agents(
     assert "cannot be renewed (it does not answer): until it can" in capsys.readouterr().err
     lead.end(resumable=False)
     assert directory.record.read() is None
+
+
+def test_each_time_that_the_directory_does_not_answer_is_said_once(
+    loop: EventLoop, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(job_leader, "say", said.append)
+    lead = leader(loop, directory, User(), HANG_SECONDS)
+    for times in (1, 2):
+        stall(loop, directory)
+        loop.run(until=lambda: not lead.holds())
+        go_on(loop)
+        assert len(said) == times
+        directory.answers.set()
+        loop.run(until=lead.holds)
+    lead.end(resumable=False)
 
 
 def test_the_user_is_heard_while_a_generation_waits_for_the_directory(

@@ -205,6 +205,35 @@ def test_the_agent_of_a_new_launcher_finds_all_standing_still_until_there_is_a_l
     other.lines.close()
 
 
+def test_what_an_older_agent_wanted_is_not_begun_for_a_newer_one(
+    launcher: Launcher, agent: Agent
+) -> None:
+    """Without a lease its order was held; the newer agent orders what it wants."""
+    launcher.granting = False
+    launcher.serve(lambda: launcher.answers > 5)
+    other = Launcher(launcher.loop)
+    script = f"""if True:
+        import time
+        from hvd_ft.shim.reattach import reattach
+        found = reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r},
+            node_lease={LEASE})
+        print(found.found.worker, flush=True)
+        time.sleep(600)
+        """
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    ) as newer:
+        assert newer.stdout
+        other.serve(lambda: select.select([newer.stdout], [], [], 0)[0])
+        told = newer.stdout.readline()
+        after = other.answers + 3  # these renew the lease
+        other.serve(lambda: other.answers > after)
+        family = agent.family()
+        newer.kill()
+    other.lines.close()
+    assert (told, family) == ("None\n", [])
+
+
 def test_a_shim_that_needs_no_lease_starts_at_once(arena_dir: Path) -> None:
     directory = JobDirectory.create(str(arena_dir), "job")
     shim = ShimClient.fork()

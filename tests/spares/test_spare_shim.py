@@ -201,7 +201,11 @@ def test_who_was_a_spare_outlives_the_manager_and_who_waits_does_not(
     os.kill(manager.pid, signal.SIGKILL)
     assert isinstance(report_of(first), Exited)
     assert all(await_one([one], TIMEOUT_SECONDS) for one in waiting)
-    # Nor does it end with the first rank's own worker, which leaves nothing else.
+    # Nor does it end with the next manager, of which no spare was taken, …
+    first.start(SPARES, ["true"], ENV, "/")
+    assert isinstance(report_of(first), Started)
+    assert isinstance(report_of(first), Exited)
+    # … nor with the first rank's own worker, which leaves nothing else.
     first.start(WORKER, ["true"], ENV, "/")
     assert isinstance(report_of(first), Started)
     assert isinstance(report_of(first), Exited)

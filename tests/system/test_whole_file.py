@@ -38,6 +38,15 @@ def test_a_file_is_private_and_leaves_no_draft(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_draft_of_a_writer_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    """In a container that is started anew processes have the same numbers again."""
+    path = tmp_path / "f"
+    (tmp_path / f"f.{os.getpid()}").write_bytes(b"longer than the next one")
+    write_whole(str(path), b"short")
+    assert path.read_bytes() == b"short"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_where_there_is_no_room_the_old_file_stays(small: Path) -> None:
     path = small / "f"
     write_whole(str(path), b"old")

@@ -143,6 +143,20 @@ def test_a_cut_that_this_rank_leaves_out(watch: DivergenceWatch, ranks: Ranks) -
     assert len(ranks.told) == 1
 
 
+def test_a_cut_of_another_loop_that_is_left_out(watch: DivergenceWatch, ranks: Ranks) -> None:
+    """Each loop counts its cuts from the beginning."""
+    cut(watch, ranks, 1, [1, 1, 1])
+    compared(watch)
+    watch.expect(0, 2, 20, WEIGHT)
+    for rank in (0, 1):
+        ranks.publish(rank, 2, 2)
+    watch.expect(1, 2, 20, WEIGHT)
+    watch.withdraw(1, 2)
+    ranks.publish(2, 2, 3)
+    compared(watch)
+    assert ranks.told == [Divergence("w", 20, (2,), 1, 10)]
+
+
 def test_the_end_is_not_awaited_where_nothing_could_be_told(
     watch: DivergenceWatch, ranks: Ranks
 ) -> None:

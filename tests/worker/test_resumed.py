@@ -152,7 +152,7 @@ def test_a_rank_without_a_part_has_another_ones_and_no_generators(checkpoint: Pa
     assert mine is not None
     assert (mine.own, mine.resized) == (True, None)
     assert int(mine.read(1)[0]["own"]) == 1
-    assert mine.latest_values()["rng"] == {"python": 1}
+    assert mine.latest_values() == {"step": 5, "rng": {"python": 1}}
 
 
 def test_one_that_has_gone_is_named(checkpoint: Path) -> None:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from fake_worker import FakeArena, FakeWorker, incarnation
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.worker import rosters
 from hvd_ft.worker.rosters import LeaveDrills
+from hvd_ft.worker.snapshot_format import encode
+from hvd_ft.worker.training_loop import TrainingLoop
 
 
 class Ranks:
@@ -108,3 +111,68 @@ def test_a_rank_cannot_return_without_horovod(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rosters, "_broadcast", None)
     with pytest.raises(HvdFtError, match=r"call hvd.init\(\) before the training loop"):
         rosters.HandedOver()
+
+
+class Due(FakeWorker):
+    """A worker of a job of two ranks, for which a roster without rank 1 is due."""
+
+    def roster_due(self, loop: int) -> int:
+        return 1
+
+    def present(self, roster: int = 1) -> list[int]:
+        return [0] if roster else [0, 1]
+
+    def await_quiet(self) -> None:
+        pass
+
+    def returns(self, loop: int) -> bool:
+        return self.incarnation > 0
+
+    def await_return(self, loop: int) -> bool:
+        return True
+
+
+def test_a_snapshot_is_taken_where_a_roster_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    with incarnation(FakeArena(), 0):
+        monkeypatch.setattr(rosters, "_begin", lambda number: True)
+        loop = TrainingLoop(Due(FakeArena(), 0), 1000, 0.1)
+        loop.begin()
+        loop.set_step(3)
+        assert not loop.wants_snapshot(3)
+        assert loop.begin_roster(3, contents)
+        assert loop.wants_snapshot(3)
+        loop.write(3, contents)
+        assert not loop.wants_snapshot(3)
+
+
+def test_a_rank_that_returns_begins_its_roster_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has done so before it got the state of the boundary at which it goes on."""
+    begun: list[int] = []
+    with incarnation(FakeArena(), 1):
+        monkeypatch.setattr(rosters, "_begin", lambda number: not begun.append(number))
+        monkeypatch.setattr(rosters, "_broadcast", lambda _: b"".join(encode(*contents())))
+        loop = TrainingLoop(Due(FakeArena(), 1), 1000, 0.1)
+        assert loop.begin() is not None and loop.returned
+        loop.jump()
+        for step, rosters_begun in ((30, []), (31, [1])):
+            loop.set_step(step)
+            assert loop.begin_roster(step, contents) == bool(rosters_begun)
+            assert begun == rosters_begun
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_restarted_process_completes_what_was_delivered(number: int) -> None:
+    """Parts that a dead process has delivered may have been awaited by nobody since."""
+    settled: list[int] = []
+
+    class Restarted(FakeWorker):
+        def snapshot_settle(self, loop: int) -> bool:
+            settled.append(loop)
+            return True
+
+    with incarnation(FakeArena(), number):
+        loop = TrainingLoop(Restarted(FakeArena(), number), 1000, 0.1)
+        loop.begin()
+        for step in (1, 2):
+            loop.set_step(step)
+    assert settled == [0, 0]

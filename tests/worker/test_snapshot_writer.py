@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fake_worker import FakeArena, FakeWorker, incarnation
 
+from hvd_ft.errors import NoRoomError
 from hvd_ft.native.types import Log, Snapshot
 from hvd_ft.worker import snapshot_writer
 from hvd_ft.worker.shared_contents import Place, unpack
@@ -181,6 +182,46 @@ def test_a_job_that_is_stopped_waits_for_nobody(
     worker.stop_code = 1
     assert take(worker, monkeypatch) == [0]
     assert capsys.readouterr().err == ""
+
+
+def test_a_rank_without_room_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks that share with it would wait for its part until their time is over."""
+
+    class Full(OfTwo):
+        def snapshot_room(self, loop: int, size: int) -> memoryview:
+            raise NoRoomError("the arena is full")
+
+    worker = Full(comes_seconds=0.0)
+    with pytest.raises(NoRoomError):
+        take(worker, monkeypatch)
+    assert worker.given_up == [1]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_no_rank_has_passed_a_cut_that_it_is_about_to_take(last: bool) -> None:
+    """Others would take theirs alone."""
+    passed: list[int] = []
+    taken: list[int] = []
+
+    class Told(FakeWorker):
+        def cuts_passed(self, loop: int, cut: int) -> None:
+            passed.append(cut)
+
+        def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+            assert passed[-1] < cut
+            taken.append(cut)
+
+    with incarnation(FakeArena(), 0):
+        loop = TrainingLoop(Told(FakeArena(), 0), 1, 0.01)
+        loop.begin()
+        for step in range(3):
+            loop.set_step(step)
+            loop.write(step, lambda: ({}, {}))
+        if last:
+            loop.write(2, lambda: ({}, {}), last=True)
+        loop.set_step(3)
+        assert passed[-1] >= taken[-1], "nor is it awaited at one that is over"
+        loop.end()
 
 
 class Delivered(FakeWorker):
