@@ -38,6 +38,7 @@ void goes_on(Node& node) {
 
   LogStore next(node);
   CHECK(next.length() == 4 && next.gone() == 2);
+  CHECK(node.header().decided_before == 2 && node.header().truncated == 1);
   append(next, 2000);
   CHECK(node.record(4)->first_input >= inputs);
   CHECK(node.record(4)->first_segment == end && node.header().backed == backed);

@@ -98,6 +98,12 @@ class Chain {
       quiet = moved ? 0 : quiet + 1;
     }
   }
+  // Each so often, from the last one, before anybody looks without having been notified.
+  void step_all(int times) {
+    for (; times > 0; --times) {
+      for (int n = kLast; n >= 0; --n) place(n).part->step(now_);
+    }
+  }
   // All agents die, with what is on its way.
   void renew() {
     wires.clear();
@@ -187,6 +193,22 @@ void what_is_told_last() {
   CHECK(chain.report() == Details{7});
 }
 
+// What changes without a notification just before a node leaves goes with its goodbye, and nothing
+// goes behind that.
+void what_changes_last() {
+  Chain chain;
+  chain.run();
+  RankBlock& mine = chain.place(kLast).node->rank(kLast);
+  mine.left_at = 9;
+  for (int n = 0; n < kNodes; ++n) chain.place(n).part->leave();
+  chain.step_all(10 * kNodes);
+  for (int n = 0; n < kNodes; ++n) CHECK(chain.place(n).part->all_said());
+  CHECK(chain.place(0).node->rank(kLast).left_at == 9);
+  mine.left_at = 10;
+  chain.run();
+  for (auto& [ends, wire] : wires) CHECK(wire.empty());
+}
+
 // What comes from below is not even received while too much waits to go up.
 void a_slow_edge_upwards() {
   constexpr uint64_t kAnnounced = kMailBytes / 2, kTimes = 12;
@@ -214,5 +236,6 @@ int main() {
   what_was_on_its_way();
   what_is_truncated();
   what_is_told_last();
+  what_changes_last();
   a_slow_edge_upwards();
 }

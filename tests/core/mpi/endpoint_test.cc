@@ -37,5 +37,6 @@ int main() {
   send(zero, 8);
   CHECK(!one.complete(&first) && got[0] == 0);  // it waits, until the watch on links names it
   CHECK(one.complete(&second) && got[1] == 8);
+  CHECK(one.complete(&second));  // who asks again does not count it again
   CHECK(one.counts(0).posted == kRounds + 2 && one.counts(0).arrived == kRounds + 1);
 }

@@ -82,6 +82,14 @@ void what_is_overwritten_is_not_read_torn() {
                [](int64_t code) { return code == kBytes || code == HVDFT_ETRUNCATED; });
 }
 
+// A restarted writer comes to the cut again, and is killed when it has begun to publish it: the
+// next one does it.
+void what_is_withdrawn_comes_again() {
+  at_each_step([](const Reader& reader) { reader.publish(2); },
+               [](const Reader& reader) { withdraw(reader.job.node->fingerprints(1)[0].cut); },
+               [](int64_t code) { return code == kBytes || code == HVDFT_AGAIN; });
+}
+
 // A writer that is killed at each store, comes to the cut again, and publishes the same.
 void a_writer_is_killed() {
   uint64_t number = 0;
@@ -201,6 +209,7 @@ void away_is_who_is_not_there_or_not_yet_back() {
 int main() {
   who_passes_a_cut_after_it_came_is_found();
   what_is_overwritten_is_not_read_torn();
+  what_is_withdrawn_comes_again();
   a_writer_is_killed();
   what_never_comes_is_known();
   who_is_beyond_the_boundary_does_not_come();

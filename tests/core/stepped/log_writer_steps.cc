@@ -123,6 +123,26 @@ void ops_are_there_before_they_count() {
       look);
 }
 
+// It is killed while it empties the log: numbers of segments and inputs go on.
+bool the_log_is_emptied(uint64_t at) {
+  Job job(1);
+  Node& node = *job.node;
+  {
+    LogStore before(node);
+    for (uint64_t bytes : {1000, 300000}) append(before, bytes);
+    before.publish();
+  }
+  uint64_t end = node.record(1)->end_segment(), inputs = node.record(1)->end_input();
+  bool killed = killed_at(at, [&] {
+    LogStore store(node);
+    for (uint64_t id : {0, 1}) store.drop(id);
+  });
+  LogStore next(node);
+  append(next, 10);
+  CHECK(node.record(2)->first_segment == end && node.record(2)->first_input >= inputs);
+  return killed;
+}
+
 // It is killed anywhere, and the next one continues.
 bool a_log_writer_is_killed(uint64_t at) {
   Job job(2);
@@ -230,6 +250,26 @@ bool the_log_reaches_back_to_what_the_buddy_has(uint64_t each, uint64_t killed_t
   return killed;
 }
 
+// Who has ended the loop starts again nowhere in it: the others need not keep their slots for it.
+void the_oldest_snapshot_is_that_of_a_rank_in_the_loop() {
+  TwoNodes nodes;
+  LogWriter log_writer(*nodes.job.node, kOpRules);
+  log_writer.open();
+  const auto& oldest = nodes.job.node->header().oldest[0];
+  auto publish = [&](int rank, uint64_t position) {
+    nodes.loop(rank).published = nodes.loop(rank).held = (position + 1) << 1;
+    while (log_writer.step()) {
+    }
+  };
+  publish(0, 2);
+  publish(1, 4);
+  CHECK(oldest == 3);
+  nodes.loop(0).ended = 1;
+  publish(1, 5);
+  CHECK(oldest == 6);
+  CHECK(nodes.job.node->header().oldest[1] == 0);
+}
+
 }  // namespace
 
 int main() {
@@ -240,8 +280,12 @@ int main() {
   }
   who_sees_the_term_sees_who_has_joined();
   what_is_answered_is_in_the_log();
+  the_oldest_snapshot_is_that_of_a_rank_in_the_loop();
   ops_are_there_before_they_count();
   uint64_t steps = 0;
+  while (the_log_is_emptied(steps)) ++steps;
+  CHECK(steps > 6);
+  steps = 0;
   while (a_log_writer_is_killed(steps)) ++steps;
   CHECK(steps > 50);
   std::printf("killed at each of %lu stores\n", steps);

@@ -47,6 +47,27 @@ void what_is_overwritten_while_it_is_taken_does_not_count() {
   CHECK(taken > 0 && refused > 20);
 }
 
+// A mailbox is taken while its owner finds it full: either the owner sees that, or it is woken.
+void who_finds_a_full_mailbox_is_woken() {
+  uint64_t written = 0;
+  for (bool interrupted = true; interrupted; ++written) {
+    Job job(2);
+    Rank coordinator(job, 0, 0), other(job, 1, 0);
+    CHECK(other.negotiation.announce(1, "one", 3) == HVDFT_OK);
+    const void* blob = nullptr;
+    auto take = [&] { CHECK(coordinator.negotiation.take(1, 1, &blob) == 3); };
+    uint32_t ticket = job.node->rank(1).worker_doorbell.load();
+    int code = HVDFT_OK;
+    interrupted =
+        interrupted_at(written, [&] { code = other.negotiation.announce(1, "more", 4); }, take);
+    CHECK(code == (interrupted ? HVDFT_OK : HVDFT_AGAIN));
+    if (interrupted) continue;
+    take();
+    CHECK(job.node->rank(1).worker_doorbell.load() != ticket);
+  }
+  CHECK(written > 4);
+}
+
 // It lies in one place, and the log writer has to read it first: an earlier incarnation's as well.
 void a_proposal_waits_for_the_answer_to_the_one_before() {
   Job job(1);
@@ -67,5 +88,6 @@ void a_proposal_waits_for_the_answer_to_the_one_before() {
 
 int main() {
   what_is_overwritten_while_it_is_taken_does_not_count();
+  who_finds_a_full_mailbox_is_woken();
   a_proposal_waits_for_the_answer_to_the_one_before();
 }
