@@ -131,6 +131,32 @@ def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
         assert bool(worker.jumps) == (kill_at > 3)
 
 
+def passed(worker: FakeWorker, kill_at: int | None) -> State:
+    """A loop that draws its data by `batches`, and a random number after it."""
+    state = with_batches(worker, None)
+    state.finish()
+    worker.collective(f"after {float(draw_of_all())!r}")
+    if kill_at is not None:
+        raise Killed
+    return state
+
+
+@pytest.mark.shows
+def test_a_loop_killed_twice_ends_as_an_undisturbed_one() -> None:
+    """In the third pass over its data; and after its end, where it is passed."""
+    for script, kills in ((with_batches, (12, 14)), (passed, (1, 1))):
+        with incarnation(FakeArena(), 0) as worker:
+            expected = script(worker, None)
+        arena = FakeArena()
+        for number, kill_at in enumerate(kills):
+            with incarnation(arena, number) as worker, pytest.raises(Killed):
+                script(worker, kill_at)
+        with incarnation(arena, len(kills)) as worker:
+            state = script(worker, None)
+        assert_same(contents(state), contents(expected))
+        assert values(state) == values(expected)
+
+
 def test_a_finished_loop_is_passed_without_a_step() -> None:
     arena = FakeArena()
     with incarnation(arena, 0) as worker, pytest.raises(Killed):
