@@ -74,7 +74,7 @@ def remove_folders() -> None:
 
 def _file(read: Callable[[str], object], name: str = "file") -> Reader:
     """Returns a reader of bytes by way of a file of that name."""
-    folder = tempfile.mkdtemp(dir="/dev/shm", prefix="hvdft-fuzz-")
+    folder = tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "/dev/shm"), prefix="hvdft-fuzz-")
     _folders.append(folder)
     path = os.path.join(folder, name)
 

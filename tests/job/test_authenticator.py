@@ -115,6 +115,14 @@ def test_a_stranger_is_sent_away_whatever_it_says(served: Served, said: bytes) -
         prove(served, end)
 
 
+def test_a_stranger_that_announces_too_much_is_sent_away_at_once(served: Served) -> None:
+    """Nothing of it is awaited, although its time is not over: the clock stands still."""
+    with served.connect() as long, served.connect() as end:
+        long.sendall(HEADER.pack(MOST_BYTES + 1))
+        prove(served, end)  # what was there before it has been read
+        assert served.guard.strangers == 0
+
+
 def test_a_stranger_that_says_nothing_or_half_of_something_has_little_time(
     served: Served,
 ) -> None:
@@ -126,7 +134,8 @@ def test_a_stranger_that_says_nothing_or_half_of_something_has_little_time(
     served.loop.run_once(0)
     assert served.guard.strangers == 2
     served.now = SECONDS
-    served.serve(lambda: served.guard.strangers == 0)
+    served.loop.run_once(0)
+    assert served.guard.strangers == 0
     for end in (silent, slow):
         served.serve(lambda end=end: served.is_ended(end))  # type: ignore[misc]
         end.close()

@@ -31,6 +31,8 @@ def test_without_a_descriptor_it_waits_and_then_accepts() -> None:
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             now[0] = 1.0
+            loop.run_once(0)
+            assert not listener.is_paused
             loop.run(until=lambda: bool(accepted))
             assert accepted[0].getpeername() == client.getsockname()
             assert accepted[0].getblocking()
