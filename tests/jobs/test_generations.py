@@ -289,7 +289,9 @@ def test_a_new_agent_that_dies_before_it_is_heard_takes_no_worker_along(arena_di
                 os._exit(0)
             os.waitpid(new_agent, 0)  # and its number is free again
         os.kill(shim, signal.SIGCONT)
-        loop.run(until=lambda: any(s and s.generation == 1 and s.orphaned for s in launcher.shims))
+        gone_on = lambda: any(s and s.generation == 1 and s.orphaned for s in launcher.shims)  # noqa: E731
+        loop.run(until=lambda: gone_on() or not any(launcher.shims))
+        assert gone_on(), "the shim has died"
         reattached = reattach(directory.path, 3, 2, 20, launcher.address)
         assert reattached is not None
         channel, found, pidfd = reattached
