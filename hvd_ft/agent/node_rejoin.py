@@ -76,11 +76,11 @@ class _Rejoin:
             self._check_messages()
         for node in lost:
             self._copy(plan.log_from, node, states)
+        channel.at(self._all, "noting the op that is done over", lambda: self._mine.note(plan.op))
         if lost:
             self._renew(lost, plan.log_from)
         for node in lost:
             self._bring_back_snapshots(node, lost, states[plan.log_from])
-        channel.at(self._all, "noting the op that is done over", lambda: self._mine.note(plan.op))
         for node, state in enumerate(states):
             begin = states[plan.log_from] if state.lost else state
             self._take_results(plan, node, begin.op)
@@ -146,7 +146,8 @@ class _Rejoin:
     def _renew(self, lost: Sequence[int], log_from: int) -> None:
         """Has all nodes note which ranks of new nodes go on, return to the job or stay out of it.
 
-        Rank 0's node knows of every roster that is announced.
+        Rank 0's node knows of every roster that is announced. A rank that had ended is started
+        again if its input to the op that is done over is lost.
         """
         nodes, settings = self._context.nodes, self._context.settings
         ranks = [rank for node in lost for rank in nodes.ranks(node)]

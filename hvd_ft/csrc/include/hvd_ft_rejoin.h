@@ -54,14 +54,15 @@ HVDFT_API int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_he
 HVDFT_API int hvdft_rejoin_adopt(hvdft_rejoining* node, const void* their_head, uint64_t generation,
                                  int64_t ahead_ns);
 
+// Notes that this op will be done over.
+HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);
+
 // What becomes of a rank of a node that was filled (Renewal in protocol/roster.h); `leaving`:
 // whether its place in the job has no host of its own.
 HVDFT_API int hvdft_rejoin_renewal(hvdft_rejoining* node, int rank, int leaving);
-// Notes that on any node, before the node's ranks get their snapshots.
+// Notes that on any node, after the op that is done over and before the ranks get their snapshots.
 HVDFT_API void hvdft_rejoin_renew(hvdft_rejoining* node, int rank, int renewal);
 
-// Notes that this op will be done over.
-HVDFT_API void hvdft_rejoin_note(hvdft_rejoining* node, uint64_t op);
 // The bytes of an op's result, and where it lies; HVDFT_EINVAL if the log does not have the op.
 HVDFT_API int64_t hvdft_rejoin_result(hvdft_rejoining* node, uint64_t op, void** data);
 

@@ -8,7 +8,8 @@
 //  - It is the op in which the most advanced of the surviving members is. All ops before it are
 //    complete there, so whoever lacks results of those takes them from that member.
 //  - Nobody has more than a part of it, and the inputs of all survivors are still in their places
-//    (ring.h). A member that lost its arena gets its inputs anew, from workers that start again.
+//    (ring.h). A member that lost its arena gets its inputs anew, from workers that start again:
+//    those of ranks that were done too, if they had contributed to this op.
 //  - Values of it that are final somewhere may have been read. Doing it over gives the same ones,
 //    but partial sums must not be written over them meanwhile: they are put *aside*, into memory
 //    of the process. If one dies, the op is done over again.

@@ -26,6 +26,13 @@ void each_record(const Node& node, What what) {
   }
 }
 
+void start_again(RankBlock& block) {
+  block.sessions.store(0);
+  block.pid.store(0);
+  block.since_ns.store(now_ns());
+  block.state.store(HVDFT_RESTARTING);
+}
+
 // A new worker will be started, and finds nothing of its own.
 void make_new(RankBlock& block, uint64_t generation) {
   for (Loop& loop : block.loops) std::memset(static_cast<void*>(&loop), 0, sizeof loop);
@@ -38,11 +45,7 @@ void make_new(RankBlock& block, uint64_t generation) {
   block.mail_term.store(0);
   block.mail_bytes.store(0);
   block.mail_awaited.store(0);
-  if (block.state.load() == HVDFT_DONE) return;
-  block.sessions.store(0);
-  block.pid.store(0);
-  block.since_ns.store(now_ns());
-  block.state.store(HVDFT_RESTARTING);
+  if (block.state.load() != HVDFT_DONE) start_again(block);
 }
 
 uint64_t first_segment(const Node& node, uint64_t op) {
@@ -130,6 +133,13 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
 
 namespace {
 
+// Its worker has ended, but what it contributed to the op that is done over is lost.
+bool is_needed_again(const Node& node, int rank) {
+  const RankBlock& block = node.rank(rank);
+  return block.state.load() == HVDFT_DONE &&
+         ops_contributed(block) >= node.header().done_over.load();
+}
+
 // The memory of its slots stays as it is.
 void forget_progress(Loop& loop) {
   loop.begin.store(0);
@@ -148,6 +158,7 @@ void renew(Node& node, int rank, Renewal renewal) {
   uint64_t length = node.header().log_length.load();
   if (renewal == Renewal::kGoesOn) {
     if (is_present(node, rank, length)) block.returns.store(0);
+    if (is_needed_again(node, rank)) start_again(block);
     return;
   }
   block.sessions.store(0);

@@ -19,8 +19,9 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete);
 // host's clock against theirs. HVDFT_EINVAL, and an error, if a record is not as it was written.
 int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_t ahead_ns);
 
-// Notes on any node what becomes of a rank of a node that was copied. Of one that returns the loop
-// in which it has left is forgotten, with the snapshots of it.
+// Notes on any node what becomes of a rank of a node that was copied, when it is noted which op is
+// done over. A rank that is done, but whose input to that op is needed again, is started again. Of
+// one that returns the loop in which it has left is forgotten, with the snapshots of it.
 void renew(Node& node, int rank, Renewal renewal);
 
 // On a node that was copied: all ops before this one are complete, and this node's ranks have to

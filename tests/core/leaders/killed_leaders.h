@@ -34,19 +34,17 @@ inline bool is_of(const LeadingJob& job, Of of) {
   return ring == (of == Of::kRing);
 }
 
-// A generation whose leaders are killed before their `number`th store.
-template <typename Act>
-bool killed_at_store(LeadingJob& job, Of of, uint64_t number, Others others, Act act) {
+// A generation whose leaders are killed before their `number`th store of those that count, when
+// `last` has been called.
+template <typename Counts, typename Last, typename Act>
+bool killed_before_store(LeadingJob& job, uint64_t number, Counts counts, Last last, Act act) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
     job.at_leaders_step = [&, before = false](bool written) mutable {
       if (written) before = !before;
-      if (!written || !before || !is_of(job, of) || number-- != 0) return;
-      if (others == Others::kGoOn && job.acting != nullptr) {
-        const Place* dead = job.acting_at;
-        job.others_go_on([&](const Place& place, const LeaderPart*) { return &place != dead; });
-      }
+      if (!written || !before || !counts() || number-- != 0) return;
+      last();
       kill(getpid(), SIGKILL);
     };
     act();
@@ -55,6 +53,16 @@ bool killed_at_store(LeadingJob& job, Of of, uint64_t number, Others others, Act
   bool killed = was_killed(pid);
   find_lost(job);
   return killed;
+}
+
+template <typename Act>
+bool killed_at_store(LeadingJob& job, Of of, uint64_t number, Others others, Act act) {
+  auto last = [&] {
+    const Place* dead = job.acting_at;
+    if (others == Others::kDie || job.acting == nullptr) return;
+    job.others_go_on([&](const Place& place, const LeaderPart*) { return &place != dead; });
+  };
+  return killed_before_store(job, number, [&] { return is_of(job, of); }, last, act);
 }
 inline bool killed_at_store(LeadingJob& job, Of of, uint64_t number, Others others) {
   return killed_at_store(job, of, number, others, [&] { job.run(); });
