@@ -94,13 +94,13 @@ class ActedWorker {
     if (!has_entered()) ask_to_enter();
   }
 
-  // Everything that it can; whether there was anything.
-  bool act() {
+  // Everything that it can, `ahead` ops begun at a time; whether there was anything.
+  bool act(uint64_t ahead = 3) {
     bool any = false;
     if (!has_entered() && block_.enter_request % kLengths != node_.header().log_length) {
       ask_to_enter();  // it had not known the whole log
     }
-    while (contribute()) any = true;
+    while (contribute(ahead)) any = true;
     uint32_t doorbell = block_.worker_doorbell;
     is_notified_ |= std::exchange(doorbell_, doorbell) != doorbell;
     while (is_notified_ && take()) any = true;
@@ -124,8 +124,6 @@ class ActedWorker {
   }
 
  private:
-  static constexpr uint64_t kAhead = 3;  // so many ops are begun at a time
-
   static constexpr uint64_t kLengths = uint64_t{1} << 40;
 
   bool has_entered() const {
@@ -141,11 +139,11 @@ class ActedWorker {
     return op < node_.header().log_length ? node_.record(op) : nullptr;
   }
 
-  bool contribute() {
+  bool contribute(uint64_t ahead) {
     if (!has_entered()) return false;
     uint64_t at = block_.contributed, op = op_of(at);
     const Record* of = record(op);
-    if (of == nullptr || op >= block_.executed + kAhead) return false;
+    if (of == nullptr || op >= block_.executed + ahead) return false;
     uint64_t number = of->first_segment + segment_of(at);
     ByteRange range = of->given(number), part = overlap(range, contribution(*of, rank_));
     if (part.bytes() > 0) {

@@ -114,6 +114,8 @@ class LeadingJob {
   // The part whose step it is, and its place; nullptr while leaders are made.
   const LeaderPart* acting = nullptr;
   const Place* acting_at = nullptr;
+  // The node whose worker acts only when nothing else has anything to do, one op after the other.
+  int late = -1;
 
   // The agents' next generation: its leaders know only what the arenas have.
   void begin() {
@@ -230,11 +232,11 @@ class LeadingJob {
         at_step = nullptr;
         acting = nullptr;
       }
-      bool acted = place->worker->act();
+      bool acted = place->number != late && place->worker->act();
       if (place->number == 0) acted |= coordinate();
       moved |= acted;
     }
-    return moved;
+    return moved || (late >= 0 && place(late).worker->act(1));
   }
 
   // Rank 0's worker: it proposes the ops in two parts, and takes what all announce.

@@ -4,6 +4,7 @@
 #ifndef HVD_FT_TESTS_LEADERS_WIRES_H
 #define HVD_FT_TESTS_LEADERS_WIRES_H
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -20,7 +21,7 @@ struct Message {
   const char* data;
   uint64_t bytes;
   std::string copy;  // what MPI has kept: then its sender need not wait
-  bool half = false, come = false;
+  bool half = false, come = false, complete = false;  // its sender knows that
 };
 struct Receive {
   char* to;
@@ -42,6 +43,13 @@ inline void forget() {
   all.clear();
   messages.clear();
   receives.clear();
+}
+
+// MPI may still read what is sent until its sender has been told, even if it has come.
+inline bool is_being_sent(const char* data, uint64_t bytes) {
+  return std::any_of(messages.begin(), messages.end(), [&](const Message& message) {
+    return !message.complete && message.data < data + bytes && data < message.data + message.bytes;
+  });
 }
 
 // The oldest message of a wire comes half a step nearer.
@@ -75,6 +83,7 @@ Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
 }
 
 Transfer Endpoint::begin_receive(void* data, uint64_t bytes, int from) {
+  CHECK(!wires::is_being_sent(static_cast<const char*>(data), bytes));
   std::tuple<int, int, int> wire{thread_id_, from, member_};
   wires::receives.push_back({static_cast<char*>(data), bytes, wire});
   wires::all[wire].posted.push_back(&wires::receives.back());
@@ -84,8 +93,8 @@ Transfer Endpoint::begin_receive(void* data, uint64_t bytes, int from) {
 bool Endpoint::complete(Transfer* transfer) {
   auto at = static_cast<size_t>(transfer->request);
   if (transfer->source == kSent) {
-    const wires::Message& message = wires::messages[at];
-    return message.come || wires::keeps_copies;
+    wires::Message& message = wires::messages[at];
+    return message.complete = message.come || wires::keeps_copies;
   }
   wires::Receive& receive = wires::receives[at];
   if (!receive.come) wires::carry(wires::all[receive.wire]);
