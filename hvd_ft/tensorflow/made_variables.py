@@ -37,8 +37,8 @@ _FOREIGN = tuple(
     f"{Path(file).parent}/"
     for file in (tf.__file__, keras.__file__, horovod.__file__, Path(__file__).parent)
 )
-_CHANGING_TABLES = ("LookupTableInsert", "LookupTableRemove", "LookupTableImport")
-_READING = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
+CHANGING_TABLES = ("LookupTableInsert", "LookupTableRemove", "LookupTableImport")
+READING_OPS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
 
 
 class Identity(NamedTuple):
@@ -247,7 +247,7 @@ def changes_table(step: Any) -> bool:
     functions = [function for graph in graphs for function in graph.library.function]
     nodes = [node for graph in graphs for node in graph.node]
     nodes += [node for function in functions for node in function.node_def]
-    return any(node.op.startswith(_CHANGING_TABLES) for node in nodes)
+    return any(node.op.startswith(CHANGING_TABLES) for node in nodes)
 
 
 def step_variables(step: Any) -> list[tf.Variable]:
@@ -286,5 +286,5 @@ def _written_captures(function: Any) -> list[Any]:
         outside
         for outside, inside in graph.captures
         if inside.dtype == tf.resource
-        and any(consumer.type not in _READING for consumer in inside.consumers())
+        and any(consumer.type not in READING_OPS for consumer in inside.consumers())
     ]

@@ -75,7 +75,7 @@ class OtherVariables:
         values = {
             str(identity): content
             for identity, content in own.items()
-            if identity not in together and _can_be_kept(identity, content)
+            if identity not in together and can_be_kept(identity.kind.partition(" ")[0], content)
         }
         averages = shadows({*values, *map(str, together)})
         return arrays, {"contents": values, "averages": averages}
@@ -157,10 +157,11 @@ def _same(before: np.ndarray, now: np.ndarray) -> bool:
     return before.ctypes.data == now.ctypes.data
 
 
-def _can_be_kept(identity: Identity, content: np.ndarray) -> bool:
+def can_be_kept(name: str, content: np.ndarray) -> bool:
+    """Returns whether a snapshot can hold this content of a variable; says once if it cannot."""
     if not content.dtype.hasobject:
         return True
-    _say_it_cannot_be_kept(identity.kind.partition(" ")[0])
+    _say_it_cannot_be_kept(name)
     return False
 
 

@@ -1,7 +1,7 @@
 """A session that is killed and resumed ends as if nothing had happened, bit for bit."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,7 @@ from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import estimator as ours  # noqa: E402
 from hvd_ft.tensorflow.estimator import training  # noqa: E402
 from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables  # noqa: E402
+from hvd_ft.tensorflow.estimator.outside import OutsideVariables  # noqa: E402
 
 v1 = tf.compat.v1
 pytestmark = [  # job: they take as long as one
@@ -29,6 +30,7 @@ pytestmark = [  # job: they take as long as one
 X = np.arange(84, dtype=np.float32).reshape(28, 3) / 50
 Y = np.sin(X.sum(axis=1, keepdims=True))
 STEPS = 12
+OUTSIDE = "outside"  # a collection
 
 
 class Job(v1.train.SessionRunHook):
@@ -211,6 +213,111 @@ def test_it_may_die_at_any_step(kill_after: int, jumps: list[int]) -> None:
     again, worker = resumed(kill_after)
     assert worker.jumps == jumps
     assert_same(again, undisturbed("dropout"))
+
+
+def averaged(x: Any, labels: Any, **kind: Any) -> Any:
+    """Trains on averages of its weights, and on counts that no collection has."""
+    output = v1.layers.dense(x, 1)
+    weights = v1.trainable_variables()
+    average = tf.train.ExponentialMovingAverage(0.5, zero_debias=True)
+    with tf.control_dependencies([average.apply(weights)]):
+        shadows = [tf.reduce_sum(average.average(weight)) for weight in weights]
+    with tf.control_dependencies([v1.assign_add(unlisted(**kind), [1.0])]):
+        return output + tf.add_n(shadows) + tf.sin(unlisted_value())
+
+
+def unlisted(**kind: Any) -> Any:
+    """Makes a variable in another collection, which nothing initializes but its own reader."""
+    with v1.variable_scope("outside", **kind):
+        return v1.get_variable(
+            "runs", [1], initializer=v1.zeros_initializer(), trainable=False, collections=[OUTSIDE]
+        )
+
+
+def unlisted_value() -> Any:
+    return v1.get_collection(OUTSIDE)[-1].read_value()
+
+
+class Initializing(Job):
+    """Initializes such variables, and in some steps changes one in a run of its own."""
+
+    def begin(self) -> None:
+        super().begin()
+        self._outside = v1.get_collection(OUTSIDE)
+        self._change = [v1.assign_add(variable, [0.5]) for variable in self._outside]
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run([variable.initializer for variable in self._outside])
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self.runs % 3 == 1:
+            run_context.session.run(self._change)
+        super().after_run(run_context, run_values)
+
+
+@pytest.mark.shows
+@pytest.mark.parametrize("resource", [True, False])
+@pytest.mark.parametrize("kills", [(8, 11), (13, 17)])
+def test_averages_and_variables_in_no_collection(resource: bool, kills: tuple[int, ...]) -> None:
+    """Of a training that is killed twice; `resource`: of which kind the variables are."""
+    args = {
+        "model": partial(averaged, use_resource=resource),
+        "job_type": Initializing,
+    }
+    with incarnation(FakeArena(), 0) as worker:
+        expected = train(worker, None, **args)
+    arena = FakeArena()
+    for number, after in enumerate(kills):
+        with incarnation(arena, number) as worker, pytest.raises(Killed):
+            train(worker, after, **args)
+    with incarnation(arena, len(kills)) as worker:
+        assert_same(train(worker, None, **args), expected)
+    assert worker.jumps
+
+
+def outside(session: Any) -> OutsideVariables:
+    return OutsideVariables(session, v1.global_variables(), tells=True)
+
+
+def test_of_variables_in_no_collection_the_changed_ones_are_kept() -> None:
+    """And those that have content at all; of what a restarted script lacks there is a line."""
+    with tf.Graph().as_default():
+        counter, teacher, late = (v1.Variable([1.0], collections=[]) for _ in range(3))
+        listed = tf.Variable([1.0])
+        with v1.Session() as session:
+            session.run([each.initializer for each in (counter, teacher, listed)])
+            found = outside(session)
+            session.run([v1.assign_add(counter, [1.0]), v1.assign_add(listed, [1.0])])
+            kept = found.changed(session)
+            assert {name: list(content) for name, content in kept.items()} == {
+                counter.op.name: [2.0]
+            }
+            session.run([v1.assign(counter, [1.0]), late.initializer])
+            kept = found.changed(session)
+            assert kept.keys() == {counter.op.name, late.op.name}, "it has changed, and back"
+            again = outside(session)
+            again.restore(session, {counter.op.name: np.array([1.0], np.float32)})
+            assert again.changed(session).keys() == {counter.op.name}, "for the next restart"
+
+
+def test_a_variable_that_cannot_be_kept_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name in ("written", "read"):
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name, name=name)
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            if name == "written":
+                tf.raw_ops.AssignAddVariableOp(resource=handle, value=1.0)
+        text = v1.Variable("", collections=[], name="text")
+        session.run(text.initializer)
+        found = outside(session)
+        session.run(v1.assign(text, "a"))
+        assert found.changed(session) == {}
+        found.restore(session, {"other": np.array(1.0)})
+    told = capsys.readouterr().err
+    assert "the variable written changes in training" in told
+    assert "the variable read" not in told
+    assert "the variable text changes in training and contains texts" in told
+    assert "the snapshot has the variable other, which" in told
 
 
 class Eager(Job):

@@ -17,6 +17,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow.callback_state import CallbackState
 from hvd_ft.tensorflow.estimator.first_steps import first_steps
 from hvd_ft.tensorflow.estimator.graph import Draws, SessionVariables
+from hvd_ft.tensorflow.estimator.outside import OutsideVariables
 from hvd_ft.tensorflow.resized import of_session
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
@@ -29,10 +30,10 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
     """Lets `Estimator.train`, or a monitored session, continue where it was after a restart.
 
     Give it to every `train`, and to the `TrainSpec` of `train_and_evaluate`; one object may serve
-    them all. It keeps a snapshot of the whole state of training: all global and local variables,
-    the position in the data, the random operations of a step, Python's and NumPy's generators, and
-    numbers, texts and arrays among the attributes of the other hooks. The first run of a restarted
-    process's session restores it. Without an agent it does nothing.
+    them all. It keeps a snapshot of the whole state of training: all variables, in whichever
+    collections, the position in the data, the random operations of a step, Python's and NumPy's
+    generators, and numbers, texts and arrays among the attributes of the other hooks. The first run
+    of a restarted process's session restores it. Without an agent it does nothing.
 
     Args:
         snapshot_steps: steps (runs of the session) from one snapshot to the next, at least 1;
@@ -77,6 +78,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         session = run_context.session
         if self._variables is None:
             self._variables = SessionVariables(session.graph)
+            self._outside = OutsideVariables(session, self._variables.all, self._loop.tells)
             self._draws = Draws(session.graph)
             self._loop.check_room(self._variables.byte_count, self._variables.trainable_byte_count)
             self._loop.kinds = self._variables.kinds
@@ -121,6 +123,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         assert self._variables is not None
         values = {"done": done, "rng": rng_state(), "hooks": self._hook_state.changes()}
         values["draws"] = dict(self._draws.counts)
+        values["outside"] = self._outside.changed(session)
         values["first_steps"] = list(first_steps)
         return self._variables.read(session), values
 
@@ -132,6 +135,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
         if not values["done"]:
             self._draws.drop(session, values["draws"])
         self._variables.restore(session, arrays)
+        self._outside.restore(session, values.get("outside", {}))
         self._hook_state.restore(values["hooks"])
         restore_rng_state(values["rng"])
         self._step = values["step"]

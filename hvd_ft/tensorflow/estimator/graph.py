@@ -6,7 +6,7 @@ exact, and small.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,11 @@ class SessionVariables:
         # Metrics, and Horovod's sums of gradients that are not exchanged yet.
         self._own = graph.get_collection(keys.LOCAL_VARIABLES)
         self._weights = graph.get_collection(keys.TRAINABLE_VARIABLES)
+
+    @property
+    def all(self) -> Sequence[tf.Variable]:
+        """The variables themselves."""
+        return self._variables
 
     @property
     def byte_count(self) -> int:
