@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
 from hvd_ft.checkpoint.manifest import Messages
 from hvd_ft.checkpointer.cuts import Cut, Held, Parts
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
+from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.worker.shared_contents import Contents, Place, contents
 
 
@@ -30,9 +29,10 @@ def held(native: Checkpointer) -> dict[int, list[Held]]:
     """Returns the snapshots that each rank of the node has now."""
 
     def of_rank(rank: int) -> list[Held]:
-        begun = takewhile(lambda loop: native.begun(rank, loop), range(MAX_LOOPS))
         return [
-            Held(loop, slot, found) for loop in begun for slot, found in native.slots(rank, loop)
+            Held(loop, slot, found)
+            for loop in range(native.loops(rank))
+            for slot, found in native.slots(rank, loop)
         ]
 
     return {rank: of_rank(rank) for rank in native.place.ranks}

@@ -155,7 +155,7 @@ class Writer:
         self._asked = False
         self._schedule.begun(now)
         self._try_to_delete(self._tidy)
-        self._marked_loops = self._native.loops
+        self._marked_loops = self._native.loops_of_all
         self._native.request()
         self._hear()
 
@@ -329,7 +329,7 @@ class Writer:
         if not self._coordinates:
             return
         now = self._clock()
-        if (loops := self._native.loops) > self._marked_loops:
+        if (loops := self._native.loops_of_all) > self._marked_loops:
             self._marked_loops = loops
             self._waits_since = now
             self._native.mark()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import takewhile
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from hvd_ft.native.types import Event, EventType, Snapshot
 if TYPE_CHECKING:
     import numpy as np
 
-MAX_LOOPS = 64
 _SLOTS = 2
 _NO_LOG = -1
 _NOW = (1 << 64) - 1
@@ -91,9 +89,9 @@ class Checkpointer:
             if self._library.hvdft_checkpointer_present(self._handle, rank, at)
         ]
 
-    def begun(self, rank: int, loop: int) -> bool:
-        """Whether a rank has begun a training loop."""
-        return bool(self._library.hvdft_checkpointer_begun(self._handle, rank, loop))
+    def loops(self, rank: int) -> int:
+        """How many training loops a rank has begun."""
+        return int(self._library.hvdft_checkpointer_loops(self._handle, rank))
 
     def slots(self, rank: int, loop: int) -> Iterator[tuple[int, Snapshot]]:
         """Yields the snapshots that a rank of this node has now, each with its slot."""
@@ -144,12 +142,9 @@ class Checkpointer:
         self._library.hvdft_checkpointer_mark(self._handle)
 
     @property
-    def loops(self) -> int:
+    def loops_of_all(self) -> int:
         """How many training loops all ranks of this node have begun."""
-        begun = takewhile(
-            lambda loop: all(self.begun(rank, loop) for rank in self.place.ranks), range(MAX_LOOPS)
-        )
-        return sum(1 for _ in begun)
+        return min(map(self.loops, self.place.ranks))
 
     def event(self, kind: EventType, detail: int) -> None:
         """Publishes an event for the writers of all nodes."""

@@ -330,7 +330,7 @@ def test_shares_that_are_not_seen_are_not_awaited_when_the_job_ends(
 
 def test_a_new_loop_gets_a_mark_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     marks: list[int] = []
-    monkeypatch.setattr(world.native, "mark", lambda: marks.append(world.native.loops))
+    monkeypatch.setattr(world.native, "mark", lambda: marks.append(world.native.loops_of_all))
     monkeypatch.setattr(module, "first_behind", lambda *_: None)
     world.pass_time(600)
     world.steps()

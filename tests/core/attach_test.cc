@@ -7,7 +7,7 @@
 #include "arena/arena.h"
 #include "check.h"
 #include "fresh_directory.h"
-#include "hvd_ft.h"
+#include "hvd_ft_snapshots.h"
 
 using namespace hvdft;
 
@@ -35,6 +35,14 @@ void what_is_no_number_is_refused_by_name() {
   }
 }
 
+void the_last_loop_is_named() {
+  uint64_t begin;
+  CHECK(hvdft_worker_loop_begin(kMaxLoops - 1, &begin) == HVDFT_OK);
+  CHECK(hvdft_worker_loop_begin(kMaxLoops, &begin) == HVDFT_EINVAL);
+  CHECK(std::strstr(hvdft_error(), "can have 32768 training loops with snapshots, not more; put"));
+  CHECK(hvdft_worker_loop_end(kMaxLoops) == HVDFT_EINVAL);
+}
+
 }  // namespace
 
 int main() {
@@ -48,5 +56,6 @@ int main() {
   set("HOROVOD_FT_INCARNATION", "1");
   what_is_no_number_is_refused_by_name();
   CHECK(hvdft_worker_open() == HVDFT_OK && hvdft_worker_rank() == 1);
+  the_last_loop_is_named();
   CHECK(std::system(("rm -r " + dir).c_str()) == 0);
 }

@@ -111,13 +111,13 @@ void of_rank_0(JoinedNodes& job) {
   publish_fingerprints(job.node(0).fingerprints(0), cut_key(0, 11), "zero's", 6);
   job.node(0).rank(0).loops[0].begin = 3;
   job.node(0).rank(0).loops[0].passed_cut = 11;
-  job.node(0).header().oldest[0] = 17;
+  job.node(0).header().oldest[0] = cut_key(0, 17);
   job.carry();
   for (int n = 1; n < kNodes; ++n) {
     const Fingerprints* seen = job.node(n).fingerprints(0);
     CHECK(seen[0].cut == cut_key(0, 11) || seen[1].cut == cut_key(0, 11));
     CHECK(job.node(n).rank(0).loops[0].passed_cut == 11);
-    CHECK(job.node(n).header().oldest[0] == 17);
+    CHECK(oldest_in(job.node(n).header(), 0) == 17);
   }
 }
 

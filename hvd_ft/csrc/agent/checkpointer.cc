@@ -9,6 +9,7 @@
 #include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
+#include "protocol/roster.h"
 
 using namespace hvdft;
 
@@ -61,7 +62,7 @@ int hvdft_checkpointer_present(hvdft_checkpointer* checkpointer, int rank, uint6
 // The description may be that of the next snapshot already: then the copy does not count.
 int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank, int loop, int slot,
                             hvdft_snapshot* out) {
-  const Loop& of = checkpointer->node->rank(rank).loops[loop];
+  const Loop& of = checkpointer->node->rank(rank).loop(loop);
   uint64_t word = of.slots[slot].load(std::memory_order_seq_cst);
   *out = {word >> 32, of.positions[slot], of.bytes[slot], of.stripes[slot],
           static_cast<uint32_t>(word)};
@@ -71,7 +72,7 @@ int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank, int loop
 
 int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop, int slot,
                             const hvdft_snapshot* snapshot, void* to) {
-  const auto& word = checkpointer->node->rank(rank).loops[loop].slots[slot];
+  const auto& word = checkpointer->node->rank(rank).loop(loop).slots[slot];
   auto is_there = [&] {
     std::atomic_thread_fence(std::memory_order_acquire);
     return word.load(std::memory_order_seq_cst) == word_of(*snapshot);
@@ -94,8 +95,11 @@ int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop
   return 1;
 }
 
-int hvdft_checkpointer_begun(hvdft_checkpointer* checkpointer, int rank, int loop) {
-  return loop < kMaxLoops && checkpointer->node->rank(rank).loops[loop].begin.load() != 0;
+int hvdft_checkpointer_loops(hvdft_checkpointer* checkpointer, int rank) {
+  const RankBlock& block = checkpointer->node->rank(rank);
+  int loops = latest_loop(block.loops_done.load()) + 1;
+  while (loops > 0 && block.loop(loops - 1).begin.load() == 0) --loops;
+  return loops;
 }
 
 int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source, int dest,
@@ -107,7 +111,7 @@ int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source
   auto file = PairFile::open(node, source, dest, false);
   if (!file) return HVDFT_ESYS;
   const PairEnd& end = sent != 0 ? file->header().sender : file->header().receiver;
-  return static_cast<int64_t>(end.loops[loop].at[slot].count);
+  return loop < end.loops_there() ? static_cast<int64_t>(end.loops[loop].at[slot].count) : -1;
 }
 
 void hvdft_checkpointer_mark(hvdft_checkpointer* checkpointer) {

@@ -25,17 +25,23 @@ uint64_t checksum_of(const FileHeader& header) {
   return crc32c(&header, offsetof(FileHeader, checksum));
 }
 
-// The parts of node.arena before the heap that have memory from the beginning: not the mailboxes
-// and fingerprints of ranks elsewhere, nor report and proposal where rank 0 is not.
+// The parts of node.arena before the heap that have memory from the beginning: not later training
+// loops, nor mailboxes and fingerprints of ranks elsewhere, nor report and proposal where rank 0 is
+// not.
 std::vector<ByteRange> control_ranges(const FileHeader& file) {
   NodeOffsets at = node_offsets(static_cast<int>(file.size));
   auto of_locals = [&](uint64_t offset, uint64_t bytes) -> ByteRange {
     offset += bytes * file.first_local;
     return {offset, offset + bytes * file.locals};
   };
-  std::vector<ByteRange> ranges{{0, at.mail},
+  std::vector<ByteRange> ranges{{0, at.ranks},
+                                {at.peers, at.mail},
                                 of_locals(at.mail, kMailBytes),
                                 of_locals(at.fingerprints, 2 * sizeof(Fingerprints))};
+  for (uint64_t r = 0; r < file.size; ++r) {
+    uint64_t block = at.ranks + r * sizeof(RankBlock);
+    ranges.push_back({block, block + RankBlock::kBytesAtFirst});
+  }
   if (file.first_local == 0) ranges.push_back({at.report, at.heap});
   return ranges;
 }
@@ -307,7 +313,9 @@ void Node::stop(int rank, int code, const char* text) const {
     StopText& own = this->rank(rank).stops[stopper_];
     own.rank = static_cast<uint32_t>(rank);
     own.code = code;
-    strncpy(own.text, text, sizeof own.text - 1);
+    char padded[kStopTextBytes] = {};
+    strncpy(padded, text, sizeof padded - 1);
+    write_torn(own.text, padded, sizeof padded);
     uint32_t none = 0;
     h.stop.compare_exchange_strong(none, static_cast<uint32_t>(rank * kStoppers + stopper_ + 1),
                                    std::memory_order_acq_rel);

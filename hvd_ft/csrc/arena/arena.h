@@ -101,6 +101,9 @@ class Node {
   char* heap() const { return heap_.data(); }
   uint64_t heap_bytes() const { return align_up(limit(), kPage); }
   uint64_t heap_offset() const { return offsets_.heap; }
+  uint64_t rank_offset(int r) const {
+    return offsets_.ranks + sizeof(RankBlock) * static_cast<uint64_t>(r);
+  }
   uint64_t mail_offset(int r) const {
     return offsets_.mail + kMailBytes * static_cast<uint64_t>(r);
   }

@@ -4,13 +4,15 @@
 // report, and a heap that holds log records and results. rank-<r>.arena, one per rank: the snapshot
 // slots and its input area. Both are sparse: the sizes below are address space, not memory.
 // Mailboxes and fingerprints of ranks elsewhere have memory only on the nodes that read them, and
-// only as much as has arrived (grow_mail(), grow_fingerprints() in memory.h).
+// only as much as has arrived; a rank's training loops, as many as it has begun (grow_mail(),
+// grow_fingerprints(), grow_loops() in memory.h).
 //
 // Any process can be killed between any two instructions, so there is no lock here. Each
 // field has one writer and is published by a single atomic store.
 #ifndef HVD_FT_LAYOUT_H
 #define HVD_FT_LAYOUT_H
 
+#include <cstddef>
 #include <cstdint>
 
 #include "hvd_ft.h"
@@ -24,7 +26,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 25;
+constexpr uint32_t kLayoutVersion = 26;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -33,7 +35,11 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 constexpr int kStoppers = 3;
 
 constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
-constexpr int kMaxLoops = 64;
+// A bound only, as a loop costs the memory of its last snapshot; its number fits into cut_key() and
+// pack_mark().
+constexpr int kMaxLoops = 1 << 15;
+constexpr int kLoopsAtFirst = 16;            // have memory from the beginning
+constexpr int kOldest = 64;                  // loops of which `oldest` is known, the latest ones
 constexpr uint64_t kRosters = 64;            // later ones than the first
 constexpr uint64_t kEvents = 16384;          // of each list, the latest ones
 constexpr uint64_t kDivergences = 64;        // the latest ones
@@ -108,6 +114,7 @@ inline void publish_fingerprints(Fingerprints* both, uint64_t cut, const char* d
 constexpr uint64_t cut_key(int loop, uint64_t cut) {
   return static_cast<uint64_t>(loop + 1) << 48 | cut;
 }
+static_assert(kMaxLoops < 1 << 16, "a loop's number fits into the key");
 
 // Why a process stops the job. Each that may has a place of its own for that (see Node::stop), so
 // it can be killed while it writes: what another one writes afterwards counts.
@@ -117,7 +124,7 @@ struct StopText {
   char text[kStopTextBytes];
 };
 
-struct RankBlock {
+struct alignas(kPage) RankBlock {
   alignas(64) Shared<uint32_t> worker_doorbell;  // anyone notifies
 
   // Written by the worker. Its agent clears `asleep`, `executed`, `pending` and `sessions` of a
@@ -137,7 +144,6 @@ struct RankBlock {
   Shared<uint32_t> last_words_of;  // incarnation + 1
   char last_words[kLastWordsBytes];
   StopText stops[kStoppers];  // written by the rank's worker, its agent, and the node's leader
-  Loop loops[kMaxLoops];
   Shared<uint64_t> snapshot_count, snapshot_steps;  // see hvdft_snapshots
   Shared<uint64_t> training_ns, stall_ns, copy_ns;
   Shared<uint64_t> step_bytes;    // see hvdft_status
@@ -169,7 +175,31 @@ struct RankBlock {
   // Written by the mirror for a rank of another node: the bytes of its mailbox here that have
   // memory, and whether its fingerprints have.
   Shared<uint64_t> mail_backed, fingerprints_backed;
+
+  // Written, as the loops are, by the rank's worker, and on other nodes by the mirror: how often
+  // one that had ended has changed, and the bytes of `loops` that have memory, beyond kBytesAtFirst
+  // of this block.
+  Shared<uint64_t> loop_changes, loops_backed;
+  Loop loops[kMaxLoops];  // only the first loops_there() have memory
+
+  static const uint64_t kBytesAtFirst;
+  int loops_there() const;
+  const Loop& loop(int number) const;  // whether or not it has memory
 };
+
+constexpr uint64_t RankBlock::kBytesAtFirst =
+    align_up(offsetof(RankBlock, loops) + kLoopsAtFirst * sizeof(Loop), kPage);
+
+inline int RankBlock::loops_there() const {
+  uint64_t end = kBytesAtFirst + loops_backed.load(std::memory_order_acquire);
+  uint64_t there = (end - offsetof(RankBlock, loops)) / sizeof(Loop);
+  return there < kMaxLoops ? static_cast<int>(there) : kMaxLoops;
+}
+
+inline const Loop kNotBegun{};
+inline const Loop& RankBlock::loop(int number) const {
+  return number < loops_there() ? loops[number] : kNotBegun;
+}
 
 // Ops to which it has contributed all of its input.
 inline uint64_t ops_contributed(const RankBlock& block) { return op_of(block.contributed.load()); }
@@ -230,9 +260,11 @@ struct NodeHeader {
   // See rejoin.h. Written by the agent of the node's first rank before the generation begins.
   Shared<uint32_t> lost;       // this arena is new, and is to be filled
   Shared<uint64_t> done_over;  // the latest op that was to be done over, + 1
-  // By loop: where the job's ranks that are in it may have to start again, at the oldest;
-  // position + 1. Written by the sequencer, and sent by the mirror.
-  Shared<uint64_t> oldest[kMaxLoops];
+  // The most of a rank's loops_backed.
+  Shared<uint64_t> loops_backed;
+  // Where the job's ranks that are in a loop may have to start again, at the oldest: a cut_key() of
+  // position + 1, in the loop's place. Written by the sequencer, and sent by the mirror.
+  Shared<uint64_t> oldest[kOldest];
 
   Claim claims[kClaims];
 
@@ -368,6 +400,12 @@ struct NodeOffsets {
   uint64_t ranks, peers, events, divergences, index, kept, mail, fingerprints, report, proposal,
       heap;
 };
+
+// position + 1; 0: not known, or not any more.
+inline uint64_t oldest_in(const NodeHeader& h, int loop) {
+  uint64_t word = h.oldest[loop % kOldest].load(std::memory_order_seq_cst);
+  return word >> 48 == cut_key(loop, 0) >> 48 ? word & ((uint64_t{1} << 48) - 1) : 0;
+}
 
 constexpr NodeOffsets node_offsets(int size) {
   NodeOffsets o{};

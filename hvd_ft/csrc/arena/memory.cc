@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "arena/arena_file.h"
 #include "base/error.h"
 
 namespace hvdft {
@@ -55,6 +56,13 @@ int allocate(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t byt
   return code;
 }
 
+template <typename Act>
+void each_loop(const RankBlock& block, Act act) {
+  for (int number = 0, there = block.loops_there(); number < there; ++number) {
+    act(block.loops[number]);
+  }
+}
+
 void claim(RankBlock& block, Shared<uint64_t>& claimed, uint64_t bytes) {
   claimed.store(bytes);
   settle_claims(block);
@@ -64,7 +72,8 @@ void claim(RankBlock& block, Shared<uint64_t>& claimed, uint64_t bytes) {
 
 void settle_claims(RankBlock& block) {
   uint64_t sum = 0;
-  for (const Loop& loop : block.loops) sum += loop.claimed[0].load() + loop.claimed[1].load();
+  each_loop(block,
+            [&](const Loop& loop) { sum += loop.claimed[0].load() + loop.claimed[1].load(); });
   block.slot_bytes.store(sum);
 }
 
@@ -75,16 +84,16 @@ hvdft_memory memory_now(const Node& node) {
   for (int r = 0; r < node.size(); ++r) {  // those elsewhere may have parts here
     const RankBlock& block = node.rank(r);
     elsewhere += block.mail_backed.load() + block.fingerprints_backed.load();
+    elsewhere += block.loops_backed.load();
     if (block.slot_bytes.load() == 0) continue;
     m.slots += block.slot_bytes.load();
-    for (const Loop& loop : block.loops) {
-      if (loop.begin.load(std::memory_order_acquire) == 0) break;
+    each_loop(block, [&](const Loop& loop) {
       for (const Shared<uint64_t>& word : loop.contents) {
         uint64_t contents = word.load();
         m.private_state += (contents >> 32) * kPage;
         m.shared_state += (contents & UINT32_MAX) * kPage;
       }
-    }
+    });
   }
   m.heap = h.heap_claimed.load();
   m.log = h.log_bytes.load();
@@ -212,6 +221,25 @@ int grow_fingerprints(const Node& node, int rank) {
   int code = back(node.fd(), node.fingerprints_offset(rank), kBytes, "fingerprints");
   if (code == HVDFT_OK) backed.store(kBytes, std::memory_order_release);
   return code;
+}
+
+int grow_loops(const Node& node, int rank, int number) {
+  RankBlock& block = node.rank(rank);
+  if (number < block.loops_there()) return HVDFT_OK;
+  if (number >= kMaxLoops) {
+    return fail(HVDFT_EINVAL,
+                "rank %d has a training loop %d, but %d are all that there may be; %s", rank,
+                number, kMaxLoops, kStartAgain);
+  }
+  uint64_t had = block.loops_backed.load();
+  uint64_t end = align_up(offsetof(RankBlock, loops) + (number + 1) * sizeof(Loop), kPage);
+  uint64_t bytes = end - RankBlock::kBytesAtFirst;
+  uint64_t base = node.rank_offset(rank) + RankBlock::kBytesAtFirst;
+  int code = back(node.fd(), base + had, bytes - had, "a training loop");
+  if (code != HVDFT_OK) return code;
+  raise(node.header().loops_backed, bytes);
+  block.loops_backed.store(bytes, std::memory_order_release);
+  return HVDFT_OK;
 }
 
 int grow_messages(const Node& node, int fd, uint64_t base, uint64_t had, uint64_t bytes) {

@@ -46,6 +46,9 @@ int grow_heap(const Node& node, uint64_t bytes, const char* what);
 // agreeing. Only the mirror grows and shrinks them.
 int grow_mail(const Node& node, int rank, uint64_t bytes);
 int grow_fingerprints(const Node& node, int rank);
+// Of any rank: for the training loop of this number and those before it. Counts likewise. Only who
+// writes the rank's loops does that.
+int grow_loops(const Node& node, int rank, int number);
 // What the mailbox holds has been taken: keeps memory for announcements of the usual size.
 void shrink_mail(const Node& node, int rank);
 

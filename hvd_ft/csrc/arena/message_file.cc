@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "arena/arena_file.h"
@@ -27,14 +28,17 @@ int make(const Node& node, const std::string& path, int source, int dest) {
   unlink(unfinished.c_str());
   FileHeader header = header_for(kPairMagic, node.file().job, source, node.limit());
   header.size = static_cast<uint32_t>(dest);
-  claim_messages(node, kHeads);
-  int code = make_file(unfinished, kData, {{0, kHeads}}, header);
+  uint64_t sender = offsetof(PairHeader, sender), receiver = offsetof(PairHeader, receiver);
+  std::vector<ByteRange> backed{{0, kPage}, {sender, sender + kPage}, {receiver, receiver + kPage}};
+  uint64_t bytes = backed.size() * kPage;
+  claim_messages(node, bytes);
+  int code = make_file(unfinished, kData, backed, header);
   if (code == HVDFT_OK && link(unfinished.c_str(), path.c_str()) == 0) {
     unlink(unfinished.c_str());
     return HVDFT_OK;
   }
   int error = errno;
-  unclaim_messages(node, kHeads);
+  unclaim_messages(node, bytes);
   if (code != HVDFT_OK) return code;
   unlink(unfinished.c_str());
   return error == EEXIST
@@ -138,6 +142,13 @@ int PairFile::grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const 
   int code = grow_messages(*node_, fd_, base, had, size);
   if (code == HVDFT_OK) backed.store(size);
   return code;
+}
+
+int PairFile::grow_loops(PairEnd& end, int loop) const {
+  if (loop < end.loops_there()) return HVDFT_OK;
+  auto base = static_cast<uint64_t>(reinterpret_cast<char*>(&end) - control_.data()) + kPage;
+  uint64_t bytes = offsetof(PairEnd, loops) + static_cast<uint64_t>(loop + 1) * sizeof *end.loops;
+  return grow(end.loops_backed, base, bytes - kPage);
 }
 
 int PairFile::write(uint64_t offset, const char* data, uint64_t bytes) const {

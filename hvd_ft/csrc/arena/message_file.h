@@ -27,15 +27,23 @@ struct MessageHead {
 static_assert(sizeof(MessageHead) == 128, "heads do not straddle pages");
 
 // What an end publishes. `at` is for its own use: its place at a loop's snapshots, by their slots.
-struct PairEnd {
+struct alignas(kPage) PairEnd {
   struct OfLoop {
     Shared<uint64_t> begin, past;
     LogPosition at[2];
   };
-  alignas(64) Shared<uint64_t> count;  // messages sent, or receives done
-  OfLoop loops[kMaxLoops];
+  Shared<uint64_t> count;  // messages sent, or receives done
+  // How often marks have changed; and the bytes of `loops` that have memory, beyond this page.
+  Shared<uint64_t> changes, loops_backed;
+  OfLoop loops[kMaxLoops];  // only the first loops_there() have memory
 
+  int loops_there() const {
+    uint64_t end = kPage + loops_backed.load(std::memory_order_acquire);
+    uint64_t there = (end - offsetof(PairEnd, loops)) / sizeof(OfLoop);
+    return there < kMaxLoops ? static_cast<int>(there) : kMaxLoops;
+  }
   LoopMarks marks(int loop) const {
+    if (loop >= loops_there()) return {};
     return {loops[loop].begin.load(std::memory_order_acquire),
             loops[loop].past.load(std::memory_order_acquire)};
   }
@@ -47,7 +55,6 @@ struct PairEnd {
 struct PairHeader {
   FileHeader file;                        // `rank` is the source, `size` the dest
   alignas(64) Shared<uint32_t> doorbell;  // of the receiver; notified when a message is there
-  PairEnd sender, receiver;
 
   // Written by the process that adds messages on this node. Bytes count from the beginning of the
   // heads, or of the data.
@@ -55,6 +62,8 @@ struct PairHeader {
   Shared<uint64_t> data_end;
   Shared<uint64_t> heads_backed, data_backed;  // heads and data have memory up to here, …
   Shared<uint64_t> heads_hole, data_hole;      // … except holes, which end here
+
+  PairEnd sender, receiver;
 };
 
 class PairFile {
@@ -70,6 +79,8 @@ class PairFile {
   SeenMessage see(uint64_t number) const;
   // Why a message is not there that an end asks for: HVDFT_EINVAL, and an error, if it is damaged.
   int why_not_there(uint64_t number) const;
+  // Gives an end memory for the marks of this loop and of those before it.
+  int grow_loops(PairEnd& end, int loop) const;
   uint64_t sent() const { return header().sender.count.load(std::memory_order_acquire); }
 
   // The next message: get room for its data; write the data, a stretch at a time; publish it.

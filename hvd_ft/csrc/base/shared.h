@@ -48,6 +48,9 @@ inline void copy_torn(char* to, const char* from, uint64_t bytes) {
 }
 inline void write_torn(char* to, const char* from, uint64_t bytes) {
   uint64_t at = 0, word;
+#ifdef HVDFT_STEPPED
+  step(true);
+#endif
   for (; at + sizeof word <= bytes; at += sizeof word) {
     std::memcpy(&word, from + at, sizeof word);
     __atomic_store_n(reinterpret_cast<uint64_t*>(to + at), word, __ATOMIC_RELAXED);

@@ -34,8 +34,8 @@ HVDFT_API int hvdft_checkpointer_slot(hvdft_checkpointer* checkpointer, int rank
 // Copies its bytes: 1, or 0 if it does not hold that snapshot any more.
 HVDFT_API int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop,
                                       int slot, const hvdft_snapshot* snapshot, void* to);
-// Whether this rank has begun the loop.
-HVDFT_API int hvdft_checkpointer_begun(hvdft_checkpointer* checkpointer, int rank, int loop);
+// How many training loops a rank has begun.
+HVDFT_API int hvdft_checkpointer_loops(hvdft_checkpointer* checkpointer, int rank);
 // How many messages rank `source` had sent to `dest` at the snapshot in a slot of a rank of this
 // node, which is one of the two; or how many of them `dest` had received. -1: there is no such log.
 HVDFT_API int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source,

@@ -170,16 +170,21 @@ uint64_t LogWriter::restart_of(const Loop& loop, int rank) const {
 void LogWriter::publish_oldest() {
   if (!node_.several()) return;
   NodeHeader& h = node_.header();
-  bool moved = false;
-  for (int number = 0; number < kMaxLoops; ++number) {
+  bool moved = false, begun = true;
+  for (auto number = static_cast<int>(sequencer_.loop()); begun; ++number) {
     uint64_t oldest = UINT64_MAX;
+    begun = false;
     for (int r = 0; r < node_.size(); ++r) {
       if (!needs_log(node_, r)) continue;
-      const Loop& loop = node_.rank(r).loops[number];
-      uint64_t at = loop.begin.load() == 0 || loop.ended.load() != 0 ? 0 : restart_of(loop, r) >> 1;
+      const Loop& loop = node_.rank(r).loop(number);
+      if (loop.begin.load() == 0) continue;
+      begun = true;
+      uint64_t at = loop.ended.load() != 0 ? 0 : restart_of(loop, r) >> 1;
       if (at > 0) oldest = std::min(oldest, at);
     }
-    if (oldest != UINT64_MAX) moved |= h.oldest[number].exchange(oldest) != oldest;
+    if (oldest == UINT64_MAX) continue;
+    uint64_t word = cut_key(number, oldest);
+    moved |= h.oldest[number % kOldest].exchange(word) != word;
   }
   if (!moved) return;
   notify(h.snapshot_doorbell);
@@ -189,14 +194,18 @@ void LogWriter::publish_oldest() {
 bool LogWriter::truncate() {
   // Workers publish more often than it matters here: look only when a snapshot has moved.
   std::vector<uint64_t> positions;
+  size_t most = 0;  // of a rank's loops
   for (int r = 0; r < node_.size(); ++r) {
     if (!needs_log(node_, r)) continue;
-    for (Loop& loop : node_.rank(r).loops) {
+    size_t before = positions.size();
+    for (auto number = static_cast<int>(sequencer_.loop());; ++number) {
+      const Loop& loop = node_.rank(r).loop(number);
       uint64_t begin = loop.begin.load(std::memory_order_acquire);
       if (begin == 0) break;
       positions.push_back(begin);
       positions.push_back(restart_of(loop, r) >> 1);
     }
+    most = std::max(most, (positions.size() - before) / 2);
     positions.push_back(0);
   }
   if (positions == positions_) return false;
@@ -205,7 +214,7 @@ bool LogWriter::truncate() {
 
   std::vector<std::vector<LoopPosition>> ranks;
   for (size_t at = 0; at < positions.size(); ++at) {
-    std::vector<LoopPosition> loops(kMaxLoops);
+    std::vector<LoopPosition> loops(most);
     for (size_t loop = 0; positions[at] != 0; at += 2, ++loop) {
       uint64_t published = positions[at + 1];
       loops[loop] = {true, published != 0, positions[at] - 1, published != 0 ? published - 1 : 0};

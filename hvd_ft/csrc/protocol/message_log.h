@@ -89,16 +89,20 @@ enum class Fate {
   kPast
 };
 
-// The fate of a message from one end's point of view; `marks(loop)` are that end's.
+// The fate of a message from one end's point of view; `marks(loop)` are that end's. Loops begin in
+// order, and none is past the next one's beginning, so the latest that began before the message
+// decides.
 template <typename Marks>
 Fate fate_at(uint64_t number, int loops, Marks marks) {
-  for (int loop = 0; loop < loops; ++loop) {
-    LoopMarks m = marks(loop);
-    if (m.begin == 0) return Fate::kOpen;
-    if (number < m.begin - 1) return Fate::kKept;
-    if (number < m.past) return Fate::kPast;
+  int before = 0, end = loops;  // those that began before it: [0, before); not: [end, loops)
+  while (before < end) {
+    int middle = before + (end - before) / 2;
+    LoopMarks m = marks(middle);
+    bool began = m.begin != 0 && m.begin - 1 <= number;
+    (began ? before : end) = began ? middle + 1 : middle;
   }
-  return Fate::kOpen;
+  if (before > 0 && number < marks(before - 1).past) return Fate::kPast;
+  return before < loops && marks(before).begin != 0 ? Fate::kKept : Fate::kOpen;
 }
 
 constexpr Fate fate_of(Fate at_sender, Fate at_receiver) {

@@ -24,16 +24,16 @@ namespace hvdft {
 // One word, as both are read together: a position of the log + 1, and the loop in which the roster
 // begins; -1: in any.
 inline uint64_t pack_mark(uint64_t position, int loop) {
-  return position << 8 | static_cast<uint64_t>(loop + 1);
+  return position << 16 | static_cast<uint64_t>(loop + 1);
 }
-inline int loop_of_mark(uint64_t mark) { return static_cast<int>(mark & 0xff) - 1; }
+inline int loop_of_mark(uint64_t mark) { return static_cast<int>(mark & 0xffff) - 1; }
 
 // Whether a rank at a step boundary of a loop begins the next roster there, with this mark (0: none
 // is announced). `common`: the position after the last op that it has executed with all ranks. A
 // rank that has executed an op behind the mark knows of the mark.
 inline bool begins_roster(uint64_t mark, int loop, uint64_t common) {
   bool here = loop_of_mark(mark) < 0 || loop_of_mark(mark) == loop;
-  return mark != 0 && mark >> 8 <= common && here;
+  return mark != 0 && mark >> 16 <= common && here;
 }
 
 // A roster counts for the ops from `since` on: the id of the op that begins it, + 1; 0: it has not

@@ -51,6 +51,7 @@ class Sequencer {
 
   uint64_t term() const { return term_; }
   uint64_t log_length() const { return log_length_; }
+  size_t loop() const { return loop_; }              // in which the log is being truncated
   uint64_t decided_before() const { return next_; }  // ops before it are dropped or kept
 
   // Whether a rank that has executed the first `log_length` ops may enter: if that is the whole
@@ -97,13 +98,14 @@ class Sequencer {
     std::vector<uint64_t> keep;  // outside of every loop: needed until the job ends
   };
 
-  // `positions[rank][loop]`. Ops of a loop that lie before every rank's latest snapshot in it
-  // are dropped. Ops between two loops, and before the first, are served again to every restarted
-  // worker, so they are kept. That they are outside is known only once all ranks have begun the
-  // next loop.
+  // `positions[rank][loop]`, from loop() on: those before make no difference any more. Ops of a
+  // loop that lie before every rank's latest snapshot in it are dropped. Ops between two loops, and
+  // before the first, are served again to every restarted worker, so they are kept. That they are
+  // outside is known only once all ranks have begun the next loop.
   Truncation truncate(const std::vector<std::vector<LoopPosition>>& positions) {
     Truncation freed;
-    for (size_t loop = loop_; loop < positions[0].size(); ++loop) {
+    size_t first = loop_;
+    for (size_t loop = 0; loop < positions[0].size(); ++loop) {
       uint64_t begin = 0, position = UINT64_MAX;
       for (const auto& rank : positions) {
         if (!rank[loop].begun) return freed;
@@ -112,7 +114,7 @@ class Sequencer {
       }
       for (; next_ < begin; ++next_) freed.keep.push_back(next_);
       for (; next_ < position; ++next_) freed.drop.push_back(next_);
-      loop_ = loop;
+      loop_ = first + loop;
     }
     return freed;
   }

@@ -81,6 +81,16 @@ class MirrorSender {
   void collect_stop(std::string* out);
   void collect_memory(std::string* out);
 
+  // What has ended, and is told, changes only if the rank goes through its loops again, which is
+  // counted. So an edge looks at the others only, however many loops a rank has had.
+  struct LoopsSeen {
+    uint64_t changes = 0;
+    int from = 0;  // all before have ended and are told
+  };
+  // Calls `tell` for each loop that may have changed; it returns whether all of it is told, if it
+  // does not change any more.
+  template <typename Tell>
+  static void each_open_loop(const RankBlock& block, LoopsSeen* seen, Tell tell);
   struct LoopSent {
     uint64_t begin = 0, published = 0, ended = 0, held = 0;
     CutsFrame cuts{};
@@ -91,9 +101,10 @@ class MirrorSender {
     bool due = false;  // it is in due_
     std::vector<LoopSent> loops;
     LoopSent& loop(size_t number) {  // most ranks have none here
-      loops.resize(kMaxLoops);
+      if (number >= loops.size()) loops.resize(number + 1);
       return loops[number];
     }
+    LoopsSeen seen, seen_cuts, seen_held;
   };
 
   const Node& node_;
@@ -110,7 +121,7 @@ class MirrorSender {
   uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
   std::vector<uint64_t> roster_marks_ = std::vector<uint64_t>(kRosters, UINT64_MAX);  // as sent
   hvdft_memory memory_[2] = {};
-  uint64_t oldest_[kMaxLoops] = {};
+  uint64_t oldest_[kOldest] = {};
   bool stop_ = false;
 };
 
@@ -152,6 +163,7 @@ class MirrorReceiver {
   void apply_memory(int rank, const char* payload);
   void apply_record(const char* payload);
   void apply_decided(const char* payload, uint64_t bytes);
+  bool has_loop(int rank, uint64_t number);  // it has memory here, or the job is stopped
   void check(int code);
   uint64_t local_time(int first, uint64_t theirs) const;
   void ring_whom_it_concerns();

@@ -79,9 +79,15 @@ void MessageMirrorSender::collect_marks(int source, int dest, bool sender, std::
   if (!p.file) return;
   const PairHeader& header = p.file->header();
   const PairEnd& end = sender ? header.sender : header.receiver;
-  for (size_t loop = 0; loop < p.marks.size(); ++loop) {
+  uint64_t& seen = p.changes[sender ? 0 : 1];
+  uint64_t changes = end.changes.load();
+  for (uint64_t loop = 0; changes != seen; ++loop) {
     LoopMarks now = end.marks(static_cast<int>(loop));
-    if (now.begin == 0) break;
+    if (now.begin == 0) {
+      seen = changes;
+      break;
+    }
+    if (loop == p.marks.size()) p.marks.emplace_back();
     LoopMarks& before = p.marks[loop];
     if (now.begin == before.begin && now.past == before.past) continue;
     before = now;
@@ -163,9 +169,13 @@ int MessageMirrorReceiver::apply_mark(int source, const char* payload) {
   Pair* p = pair(source, static_cast<int>(frame.dest), frame.sender != 0);
   if (p == nullptr) return HVDFT_ESYS;
   PairHeader& header = p->file->header();
-  auto& loop = (frame.sender != 0 ? header.sender : header.receiver).loops[frame.loop];
+  PairEnd& end = frame.sender != 0 ? header.sender : header.receiver;
+  auto number = static_cast<int>(frame.loop);
+  if (int code = p->file->grow_loops(end, number); code != HVDFT_OK) return code;
+  auto& loop = end.loops[number];
   loop.past.store(frame.marks.past, std::memory_order_release);
   loop.begin.store(frame.marks.begin, std::memory_order_release);
+  end.changes.fetch_add(1);
   // On the node of the source its worker drops them.
   if (!node_.is_local(source)) p->file->settle();
   return HVDFT_OK;

@@ -5,12 +5,12 @@
 #ifndef HVD_FT_MIRROR_MESSAGES_H
 #define HVD_FT_MIRROR_MESSAGES_H
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arena/message_file.h"
 #include "replication/mirror_news.h"
@@ -35,7 +35,8 @@ class MessageMirrorSender {
     std::unique_ptr<PairFile> file;
     uint64_t number = 0, from = 0;  // the next message, and how much of it has been sent
     uint64_t count = 0;             // of receives
-    std::array<LoopMarks, kMaxLoops> marks{};
+    std::vector<LoopMarks> marks;   // as sent
+    uint64_t changes[2] = {0, 0};   // of the sender's marks, and the receiver's, when last looked
   };
   template <typename Act>
   void for_each_peer(int rank, bool sends, Act act);

@@ -88,16 +88,19 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
     case FrameKind::kFacts:
       return apply_changes(rank, payload, frame.bytes);
     case FrameKind::kLoop: {
-      auto loop = get<LoopFrame>(payload);
+      auto frame = get<LoopFrame>(payload);
+      if (!has_loop(rank, frame.loop)) return;
+      Loop& loop = block.loops[frame.loop];
+      bool changed = loop.ended.load() != 0;  // one that had ended
       // 0: its part is still to come, again if agents have died. Until then what is here counts.
-      if (loop.published != 0) {
-        uint64_t published = parts_.published_here(rank, loop.loop, loop.published);
-        block.loops[loop.loop].published.store(published, std::memory_order_release);
+      if (frame.published != 0) {
+        uint64_t published = parts_.published_here(rank, frame.loop, frame.published);
+        loop.published.store(published, std::memory_order_release);
       }
-      block.loops[loop.loop].begin.store(loop.begin, std::memory_order_release);
-      block.loops[loop.loop].ended.store(static_cast<uint32_t>(loop.ended),
-                                         std::memory_order_seq_cst);
-      snapshots_ |= loop.ended != 0;
+      loop.begin.store(frame.begin, std::memory_order_release);
+      loop.ended.store(static_cast<uint32_t>(frame.ended), std::memory_order_seq_cst);
+      if (changed) block.loop_changes.fetch_add(1);
+      snapshots_ |= frame.ended != 0;
       log_writer_ = true;
       return;
     }
@@ -145,6 +148,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return apply_memory(rank, payload);
     case FrameKind::kCuts: {
       auto cuts = get<CutsFrame>(payload);
+      if (!has_loop(rank, cuts.loop)) return;
       Loop& loop = block.loops[cuts.loop];
       loop.given_up.store(cuts.given_up, std::memory_order_seq_cst);
       loop.passed_cut.store(cuts.passed, std::memory_order_seq_cst);
@@ -153,9 +157,11 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       return;
     }
     case FrameKind::kPart:
+      if (!has_loop(rank, get<PartHead>(payload).loop)) return;
       return parts_.apply(rank, payload, frame.bytes);
     case FrameKind::kHeld: {
       auto held = get<LoopWord>(payload);
+      if (!has_loop(rank, held.loop)) return;
       log_writer_ = true;
       return block.loops[held.loop].held.store(held.word, std::memory_order_release);
     }
@@ -329,6 +335,12 @@ void MirrorReceiver::apply_decided(const char* payload, uint64_t bytes) {
     }
   }
   store_->decided(gone_);
+}
+
+bool MirrorReceiver::has_loop(int rank, uint64_t number) {
+  int code = grow_loops(node_, rank, static_cast<int>(number));
+  check(code);
+  return code == HVDFT_OK;
 }
 
 void MirrorReceiver::check(int code) {

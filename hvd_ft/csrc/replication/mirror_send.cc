@@ -128,25 +128,39 @@ bool MirrorSender::collect_rank(int rank, std::string* changes) {
   return true;
 }
 
+template <typename Tell>
+void MirrorSender::each_open_loop(const RankBlock& block, LoopsSeen* seen, Tell tell) {
+  uint64_t changes = block.loop_changes.load(std::memory_order_seq_cst);
+  if (std::exchange(seen->changes, changes) != changes) seen->from = 0;
+  bool all_told = true;
+  for (int number = seen->from;; ++number) {
+    const Loop& loop = block.loop(number);
+    if (loop.begin.load(std::memory_order_acquire) == 0) return;
+    bool ended = loop.ended.load(std::memory_order_seq_cst) != 0;  // before what it tells
+    all_told = tell(loop, static_cast<uint64_t>(number)) && ended && all_told;
+    if (all_told) seen->from = number + 1;
+  }
+}
+
 void MirrorSender::collect_loops(int rank, bool may_send_parts, std::string* out) {
   Sent& sent = sent_[static_cast<size_t>(rank)];
-  for (size_t i = 0; i < kMaxLoops; ++i) {
-    const Loop& loop = node_.rank(rank).loops[i];
+  each_open_loop(node_.rank(rank), &sent.seen, [&](const Loop& loop, uint64_t i) {
     LoopFrame frame{i, loop.begin.load(std::memory_order_acquire), 0,
                     loop.ended.load(std::memory_order_seq_cst)};
-    if (frame.begin == 0) break;
     // The part goes before what tells that it is published.
     frame.published = parts_.collect(rank, static_cast<int>(i), may_send_parts, out);
+    bool told = frame.published == loop.published.load(std::memory_order_acquire);
     LoopSent& before = sent.loop(i);
     if (frame.begin == before.begin && frame.published == before.published &&
         frame.ended == before.ended) {
-      continue;
+      return told;
     }
     before.begin = frame.begin;
     before.published = frame.published;
     before.ended = frame.ended;
     put_frame(out, FrameKind::kLoop, rank, frame);
-  }
+    return told;
+  });
 }
 
 // Ranks of the other end compare their variables with one rank elsewhere: with rank 0, and those
@@ -158,34 +172,34 @@ bool MirrorSender::waits_for(int rank) const {
 }
 
 void MirrorSender::collect_cuts(int rank, std::string* out) {
-  for (uint64_t i = 0; i < kMaxLoops; ++i) {
-    const Loop& loop = node_.rank(rank).loops[i];
-    if (loop.begin.load(std::memory_order_acquire) == 0) break;
+  Sent& sent = sent_[static_cast<size_t>(rank)];
+  each_open_loop(node_.rank(rank), &sent.seen_cuts, [&](const Loop& loop, uint64_t i) {
     CutsFrame cuts{i, loop.given_up.load(std::memory_order_seq_cst),
                    loop.passed_cut.load(std::memory_order_seq_cst),
                    loop.ended.load(std::memory_order_seq_cst)};
-    CutsFrame& before = sent_[static_cast<size_t>(rank)].loop(i).cuts;
-    if (std::memcmp(&cuts, &before, sizeof cuts) == 0) continue;
-    put_frame(out, FrameKind::kCuts, rank, before = cuts);
-  }
+    CutsFrame& before = sent.loop(i).cuts;
+    if (std::memcmp(&cuts, &before, sizeof cuts) != 0) {
+      put_frame(out, FrameKind::kCuts, rank, before = cuts);
+    }
+    return true;
+  });
 }
 
 // Of rank 0's node, whose ranks' parts are here.
 void MirrorSender::collect_held(std::string* out) {
   for (int r = 0; r < edge_.zero_end; ++r) {
-    for (uint64_t i = 0; i < kMaxLoops; ++i) {
-      const Loop& loop = node_.rank(r).loops[i];
+    Sent& sent = sent_[static_cast<size_t>(r)];
+    each_open_loop(node_.rank(r), &sent.seen_held, [&](const Loop& loop, uint64_t i) {
       uint64_t published = loop.published.load(std::memory_order_acquire);
-      if (loop.begin.load(std::memory_order_acquire) == 0) break;
-      uint64_t& held = sent_[static_cast<size_t>(r)].loop(i).held;
-      if (published == held) continue;
-      put_frame(out, FrameKind::kHeld, r, LoopWord{i, held = published});
-    }
+      uint64_t& held = sent.loop(i).held;
+      if (published != held) put_frame(out, FrameKind::kHeld, r, LoopWord{i, held = published});
+      return true;
+    });
   }
 }
 
 void MirrorSender::collect_oldest(std::string* out) {
-  for (uint64_t i = 0; i < kMaxLoops; ++i) {
+  for (uint64_t i = 0; i < kOldest; ++i) {
     uint64_t oldest = node_.header().oldest[i].load(std::memory_order_seq_cst);
     if (oldest == oldest_[i]) continue;
     put_frame(out, FrameKind::kOldest, 0, LoopWord{i, oldest_[i] = oldest});

@@ -35,7 +35,8 @@ void start_again(RankBlock& block) {
 
 // A new worker will be started, and finds nothing of its own.
 void make_new(RankBlock& block, uint64_t generation) {
-  for (Loop& loop : block.loops) std::memset(static_cast<void*>(&loop), 0, sizeof loop);
+  std::memset(static_cast<void*>(block.loops), 0,
+              static_cast<uint64_t>(block.loops_there()) * sizeof(Loop));
   block.slot_bytes.store(0);
   block.executed.store(0);
   block.pending.store(0);
@@ -58,7 +59,11 @@ uint64_t first_segment(const Node& node, uint64_t op) {
 
 std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete) {
   NodeOffsets at = node_offsets(node.size());
-  std::vector<ByteRange> ranges{{at.ranks, at.mail}};
+  std::vector<ByteRange> ranges{{at.peers, at.mail}};
+  for (int r = 0; r < node.size(); ++r) {
+    uint64_t from = node.rank_offset(r), more = node.rank(r).loops_backed.load();
+    ranges.push_back({from, from + RankBlock::kBytesAtFirst + more});
+  }
   auto add = [&](uint64_t offset, uint64_t bytes) {
     if (bytes > 0) ranges.push_back({at.heap + offset, at.heap + offset + bytes});
   };
@@ -168,7 +173,8 @@ void renew(Node& node, int rank, Renewal renewal) {
   bool returns = renewal == Renewal::kReturns;
   block.returns.store(returns ? kReturns : 0);
   block.state.store(returns ? HVDFT_RESTARTING : HVDFT_DONE);
-  for (int loop = std::max(latest_loop(block.loops_done.load()), 0); loop < kMaxLoops; ++loop) {
+  for (int loop = std::max(latest_loop(block.loops_done.load()), 0); loop < block.loops_there();
+       ++loop) {
     forget_progress(block.loops[loop]);
   }
 }

@@ -2,6 +2,7 @@
 #include "protocol/rejoin.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "arena/memory.h"
@@ -100,7 +101,13 @@ void* hvdft_rejoin_at(hvdft_rejoining* node, uint64_t offset) {
 uint64_t hvdft_rejoin_head_bytes(void) { return sizeof(NodeHeader); }
 
 int hvdft_rejoin_make_room(hvdft_rejoining* node, const void* their_head) {
-  uint64_t bytes = (*HeadCopy(their_head)).backed.load();
+  HeadCopy theirs(their_head);
+  uint64_t loops = hvdft::RankBlock::kBytesAtFirst + (*theirs).loops_backed.load();
+  auto latest = static_cast<int>((loops - offsetof(hvdft::RankBlock, loops)) / sizeof(hvdft::Loop));
+  for (int r = 0; r < node->node->size(); ++r) {
+    if (int code = hvdft::grow_loops(*node->node, r, latest - 1); code != HVDFT_OK) return code;
+  }
+  uint64_t bytes = (*theirs).backed.load();
   if (bytes <= node->header().backed.load()) return HVDFT_OK;
   return hvdft::grow_heap(*node->node, bytes, "the log of the job that this host joins");
 }
@@ -135,7 +142,7 @@ int64_t hvdft_rejoin_result(hvdft_rejoining* node, uint64_t op, void** data) {
 
 int hvdft_rejoin_slot_of(hvdft_rejoining* node, int rank, int number, int slot,
                          hvdft_rejoin_slot* out, const void** data) {
-  const hvdft::Loop& loop = node->node->rank(rank).loops[number];
+  const hvdft::Loop& loop = node->node->rank(rank).loop(number);
   uint64_t published = loop.published.load();
   *out = {loop.begin.load(),
           loop.ended.load(),
@@ -165,6 +172,9 @@ int hvdft_rejoin_slot_room(hvdft_rejoining* node, int rank, int loop, int slot, 
 
 void hvdft_rejoin_slot_publish(hvdft_rejoining* node, int rank, int number, int slot,
                                const hvdft_rejoin_slot* snapshot) {
+  if (hvdft::grow_loops(*node->node, rank, number) != HVDFT_OK) {
+    return node->node->stop(rank, 1, hvdft_error());
+  }
   hvdft::Loop& loop = node->node->rank(rank).loops[number];
   loop.begin.store(snapshot->begin);
   loop.ended.store(static_cast<uint32_t>(snapshot->ended));

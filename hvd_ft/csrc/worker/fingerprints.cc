@@ -34,20 +34,20 @@ namespace {
 // Whether a rank of this node waits in a collective beyond the boundary of the cut that this rank
 // has begun, and has not begun it: with a tensor pending no snapshot is taken.
 bool is_beyond(const Worker& w, int rank, int loop, uint64_t cut) {
-  const Loop& own = w.block().loops[loop];
+  const Loop& own = w.block().loop(loop);
   if (!w.node->is_local(rank) || own.begun_cut.load() != cut) return false;
   const RankBlock& block = w.node->rank(rank);
   // In this order: what is pending when the boundary's ops are executed comes after these.
   return block.executed.load(std::memory_order_seq_cst) >= own.begun_position &&
          block.pending.load(std::memory_order_seq_cst) > 0 &&
-         block.loops[loop].begun_cut.load(std::memory_order_seq_cst) < cut;
+         block.loop(loop).begun_cut.load(std::memory_order_seq_cst) < cut;
 }
 
 }  // namespace
 
 int64_t hvdft_worker_fingerprints(int rank, int loop, uint64_t cut, void* out, uint64_t capacity) {
   const Worker& w = *the_worker();
-  const Loop& theirs = w.node->rank(rank).loops[loop];
+  const Loop& theirs = w.node->rank(rank).loop(loop);
   // Before the fingerprints: what is not there when these say that it never comes has not come.
   if (theirs.given_up.load(std::memory_order_seq_cst) >= cut) return HVDFT_ETRUNCATED;
   bool passed =
@@ -62,7 +62,7 @@ int64_t hvdft_worker_published(int rank, int loop, uint64_t cut, void* out, uint
   const Worker& w = *the_worker();
   const RankBlock& block = w.node->rank(rank);
   bool never = block.state.load(std::memory_order_seq_cst) == HVDFT_DONE ||
-               block.loops[loop].ended.load(std::memory_order_seq_cst) != 0;
+               block.loop(loop).ended.load(std::memory_order_seq_cst) != 0;
   if (!w.node->is_local(rank) && block.fingerprints_backed.load(std::memory_order_acquire) == 0) {
     return never ? HVDFT_ETRUNCATED : HVDFT_AGAIN;  // reading would give them memory
   }

@@ -48,9 +48,11 @@ std::unique_ptr<Messages::End> Messages::attach(Direction direction, int peer) c
   auto& known = word_of(node_, rank_, end->sends, peer);
   if ((known.load() & bit_of(peer)) == 0) {
     // Loops that began earlier had no message then.
-    for (int l = 0; l < kMaxLoops && block_.loops[l].begin.load() != 0; ++l) {
+    for (int l = 0; block_.loop(l).begin.load() != 0; ++l) {
+      if (end->file->grow_loops(*end->mine, l) != HVDFT_OK) return nullptr;
       end->mine->loops[l].begin.store(1, std::memory_order_release);
     }
+    end->mine->changes.fetch_add(1);
     known.fetch_or(bit_of(peer));
   }
   return end;
@@ -193,9 +195,11 @@ int Messages::take(int source, uint64_t number, char* to) {
 int Messages::loop_begins(int loop) {
   if (attach_known() != HVDFT_OK) return HVDFT_ESYS;
   for (End* end : ends()) {
+    if (int code = end->file->grow_loops(*end->mine, loop); code != HVDFT_OK) return code;
     auto& begin = end->mine->loops[loop].begin;
     uint64_t mark = end->position.reach + 1;
     if (begin.load() == 0) begin.store(mark, std::memory_order_release);
+    end->mine->changes.fetch_add(1);  // a killed incarnation may not have done this
     if (begin.load() == mark) continue;
     const FileHeader& pair = end->file->header().file;
     return fail(HVDFT_EINVAL,
@@ -220,6 +224,7 @@ void Messages::snapshot_published(int loop, int slot) {
   for (End* end : ends()) {
     auto& mine = end->mine->loops[loop];
     mine.past.store(mine.at[slot].first, std::memory_order_release);
+    end->mine->changes.fetch_add(1);
   }
 }
 

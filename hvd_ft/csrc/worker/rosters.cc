@@ -48,7 +48,7 @@ uint64_t returned_at(const Worker& w, int loop) {
   uint64_t number = hvdft::latest_return(node, w.rank);
   if (number == 0) return 0;
   uint64_t since = node.header().rosters[number - 1].since.load(std::memory_order_acquire);
-  return hvdft::returned_at(since, w.block().loops[loop].begin.load(), w.block().returns.load(),
+  return hvdft::returned_at(since, w.block().loop(loop).begin.load(), w.block().returns.load(),
                             hvdft::has_part(node, w.rank));
 }
 

@@ -28,11 +28,9 @@ using hvdft::Worker;
 namespace {
 
 Loop* loop_of(int loop) {
-  if (loop >= 0 && loop < hvdft::kMaxLoops) return &the_worker()->block().loops[loop];
-  fail(HVDFT_EINVAL,
-       "a script can have %d training loops with snapshots, not more; put them into "
-       "fewer loops",
-       hvdft::kMaxLoops);
+  RankBlock& block = the_worker()->block();
+  if (loop >= 0 && loop < block.loops_there()) return &block.loops[loop];
+  fail(HVDFT_EINVAL, "training loop %d has not begun; this is a bug", loop);
   return nullptr;
 }
 
@@ -63,23 +61,27 @@ hvdft::RankSlots slots_of(const Loop& loop) {
            loop.slots[1].load(std::memory_order_seq_cst)}};
 }
 
+// One at a time is: that of the loop in which the worker starts again.
+bool is_refused(int number, uint64_t cut) {
+  return the_worker()->refused.load() == hvdft::cut_key(number, cut);
+}
+
 // What is to be done about the slot that is not published.
 SlotUse use_of(int number) {
   const Worker& w = *the_worker();
   const Loop& own = w.block().loops[number];
   uint64_t word = own.slots[unpublished_slot(own)].load();
-  if (word != 0 && hvdft::cut_of(word) == w.refused[number]) return SlotUse::kFree;
+  if (word != 0 && is_refused(number, hvdft::cut_of(word))) return SlotUse::kFree;
   int slot = unpublished_slot(own);
   std::vector<hvdft::RankSlots> ranks;  // those that may have shared it
   for (int r = w.node->first_local(); r < w.node->end_local(); ++r) {
     if (!hvdft::is_present(*w.node, r, own.positions[slot])) continue;
-    ranks.push_back(slots_of(w.node->rank(r).loops[number]));
+    ranks.push_back(slots_of(w.node->rank(r).loop(number)));
     // A rank that has left starts again nowhere.
     if (hvdft::has_left(*w.node, r)) ranks.back().published = UINT64_MAX;
   }
-  bool newer =
-      !w.node->several() || w.apart ||
-      w.node->header().oldest[number].load(std::memory_order_seq_cst) > own.positions[slot] + 1;
+  bool newer = !w.node->several() || w.apart ||
+               hvdft::oldest_in(w.node->header(), number) > own.positions[slot] + 1;
   return hvdft::use_of(word, published_word(own), ranks, newer);
 }
 
@@ -121,6 +123,7 @@ int publish_complete(int number, bool restoring = false) {
   loop.published.store((position + 1) << 1 | static_cast<uint64_t>(slot),
                        std::memory_order_release);
   loop.published_cut.store(hvdft::cut_of(loop.slots[slot].load()), std::memory_order_seq_cst);
+  if (loop.ended.load() != 0) w.block().loop_changes.fetch_add(1);
   hvdft::notify(w.node->header().snapshot_doorbell);
   w.messages.snapshot_published(number, slot);
   w.block().snapshot_count.fetch_add(1);
@@ -175,9 +178,15 @@ void release_unneeded(int number) {
 }  // namespace
 
 int hvdft_worker_loop_begin(int number, uint64_t* begin) {
-  Loop* loop = loop_of(number);
-  if (loop == nullptr) return HVDFT_EINVAL;
   Worker& w = *the_worker();
+  if (number >= hvdft::kMaxLoops) {
+    return fail(HVDFT_EINVAL,
+                "a script can have %d training loops with snapshots, not more; put them into "
+                "fewer loops",
+                hvdft::kMaxLoops);
+  }
+  if (int code = hvdft::grow_loops(*w.node, w.rank, number); code != HVDFT_OK) return code;
+  Loop* loop = loop_of(number);
   // Their ends may have been too early for that, or an incarnation was killed there.
   for (int ended = 0; ended < number; ++ended) release_unneeded(ended);
   w.bytes_before_step = w.result_bytes.load();
@@ -231,7 +240,7 @@ int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
   Worker& w = *the_worker();
   Loop& loop = w.block().loops[number];
   // An earlier incarnation may have delivered it. What it delivered damaged is delivered again.
-  bool again = w.refused[number] == cut;
+  bool again = is_refused(number, cut);
   uint64_t latest = hvdft::cut_of(std::max(loop.slots[0].load(), loop.slots[1].load()));
   if (latest >= cut && !again) return 1;
   // Or it has passed the cut without a snapshot, and others count on that; or so does this one.
@@ -265,7 +274,7 @@ int hvdft_worker_snapshot_deliver(int number, const hvdft_snapshot* snapshot) {
   if (loop == nullptr) return HVDFT_EINVAL;
   int slot = unpublished_slot(*loop);
   Worker& w = *the_worker();
-  w.refused[number] = 0;
+  w.refused = 0;
   hvdft::note_contents(*w.node, {w.rank, number, slot}, *snapshot);
   loop->positions[slot] = snapshot->position;
   loop->bytes[slot] = snapshot->bytes;
@@ -305,7 +314,8 @@ int hvdft_worker_snapshot_refuse(int number) {
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   if (use_of(number) != SlotUse::kComplete) return 0;
-  the_worker()->refused[number] = hvdft::cut_of(loop->slots[unpublished_slot(*loop)].load());
+  uint64_t word = loop->slots[unpublished_slot(*loop)].load();
+  the_worker()->refused = hvdft::cut_key(number, hvdft::cut_of(word));
   return 1;
 }
 
@@ -313,7 +323,7 @@ int hvdft_worker_snapshot_stripe(int number, int rank, const void** data, uint64
   Loop* loop = loop_of(number);
   if (loop == nullptr) return HVDFT_EINVAL;
   const Worker& w = *the_worker();
-  const Loop& theirs = w.node->rank(rank).loops[number];
+  const Loop& theirs = w.node->rank(rank).loop(number);
   int own = restart_slot(number);
   uint64_t word = own < 0 ? 0 : loop->slots[own].load();
   for (int slot = 0; slot < 2; ++slot) {

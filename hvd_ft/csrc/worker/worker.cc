@@ -83,6 +83,7 @@ int hvdft_worker_open(void) {
   auto worker =
       std::make_unique<Worker>(std::move(arenas), rank, static_cast<uint32_t>(incarnation));
   hvdft::settle_claims(worker->block());
+  worker->block().loop_changes.fetch_add(1);  // an earlier one may have died before it did
   worker->state.set(incarnation == 0 ? HVDFT_STARTING : HVDFT_REPLAYING);
   hvdft::set_failpoint_step(worker->block().step.load());  // where the dead one was
   worker->state.event(HVDFT_EV_ATTACHED, node.header().log_length.load());

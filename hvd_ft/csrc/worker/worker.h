@@ -55,7 +55,7 @@ struct Worker {
   std::atomic<bool> apart{false};  // see hvdft_worker_snapshot_apart()
 
   // By loop: the cut of a complete snapshot that this process has refused to start again from.
-  std::atomic<uint64_t> refused[kMaxLoops] = {};
+  std::atomic<uint64_t> refused{0};
 
   RankBlock& block() const { return node->rank(rank); }
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }

@@ -104,10 +104,10 @@ int main() {
   CHECK(hvdft_checkpointer_open(job.dir.c_str(), "another") == nullptr);
   ask_for_marks(job, checkpointer);
   job.become(0, 0);
-  CHECK(hvdft_checkpointer_begun(checkpointer, 0, 0) == 0);
+  CHECK(hvdft_checkpointer_loops(checkpointer, 0) == 0);
   uint64_t begin, cut = 0;
   CHECK(hvdft_worker_loop_begin(0, &begin) == HVDFT_OK);
-  CHECK(hvdft_checkpointer_begun(checkpointer, 0, 0) == 1);
+  CHECK(hvdft_checkpointer_loops(checkpointer, 0) == 1);
   CHECK(copied(checkpointer, 0) == 0 && copied(checkpointer, 1) == 0);
   take(++cut);
   take(++cut);

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from hvd_ft.native.checkpointer import MAX_LOOPS, Checkpointer
+from hvd_ft.native.checkpointer import Checkpointer
 
-HEADER, WINDOW = 4096, 1 << 20  # of a rank's file; its snapshots are between them
+HEADER, WINDOW = 4096, 1 << 20  # of a rank's file; its snapshots are between them, …
+MAX_LOOPS = 1 << 15  # … two for each loop (csrc/arena/layout.h)
 
 
 def flip(file: int, at: int) -> None:
