@@ -9,7 +9,6 @@
 #include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
-#include "protocol/roster.h"
 
 using namespace hvdft;
 
@@ -96,10 +95,7 @@ int hvdft_checkpointer_copy(hvdft_checkpointer* checkpointer, int rank, int loop
 }
 
 int hvdft_checkpointer_loops(hvdft_checkpointer* checkpointer, int rank) {
-  const RankBlock& block = checkpointer->node->rank(rank);
-  int loops = latest_loop(block.loops_done.load()) + 1;
-  while (loops > 0 && block.loop(loops - 1).begin.load() == 0) --loops;
-  return loops;
+  return loops_of(*checkpointer->node, rank);
 }
 
 int64_t hvdft_checkpointer_messages(hvdft_checkpointer* checkpointer, int source, int dest,

@@ -66,6 +66,13 @@ bool is_over(const Node& node, int loop) {
          first.state.load(std::memory_order_seq_cst) == HVDFT_DONE;
 }
 
+int loops_of(const Node& node, int rank) {
+  const RankBlock& block = node.rank(rank);
+  int loops = latest_loop(block.loops_done.load()) + 1;  // it is noted before the loop begins
+  while (loops > 0 && block.loop(loops - 1).begin.load() == 0) --loops;
+  return loops;
+}
+
 int first_present_outside(const Node& node, uint64_t roster, int first, int end) {
   auto outside = [&](int r) { return r < first || r >= end ? r : end; };
   for (int r = outside(0); r < node.size(); r = outside(r + 1)) {

@@ -30,6 +30,8 @@ bool is_away(const Node& node, int rank);
 uint64_t latest_return(const Node& node, int rank);
 // Whether no step of a loop is left in which a roster could begin. Rank 0 never leaves.
 bool is_over(const Node& node, int loop);
+// How many training loops a rank has begun.
+int loops_of(const Node& node, int rank);
 // The first present rank that is not among [first, end); -1: there is none.
 int first_present_outside(const Node& node, uint64_t roster, int first, int end);
 
