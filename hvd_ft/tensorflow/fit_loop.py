@@ -113,7 +113,8 @@ class FitLoop:
         self._begun = True
         self._epoch = initial_epoch
         values = self._loop.begin()
-        self._others = OtherVariables(fit_variables(self._model))
+        # A model that its first batch builds has no variables yet, and refuses to name them.
+        self._others = OtherVariables(fit_variables(self._model) if self._model.built else [])
         if values is None:
             self._files.begin(self._loop.number)
             return initial_epoch, 0

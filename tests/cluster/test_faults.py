@@ -1,15 +1,26 @@
 """Faults of a cluster, without a cluster."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from hvd_ft.cluster import faults
+from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.errors import HvdFtError
+
+
+@contextlib.contextmanager
+def _pidfd_of(process: subprocess.Popen[bytes]) -> Iterator[int]:
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @pytest.fixture
@@ -21,11 +32,11 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
             raise HvdFtError(f"nsenter fails: {reason}")
 
         process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        monkeypatch.setattr(faults, "_init_of", lambda home, node: process.pid)
+        monkeypatch.setattr(faults, "pidfd_behind", lambda server: _pidfd_of(process))
         monkeypatch.setattr(faults, "_switch_of", lambda home: 0)
         monkeypatch.setattr(faults, "cut", lambda home, node: None)
         monkeypatch.setattr(faults.tools, "batch", refuse)
-        home: Any = None
+        home = ClusterDir("none")
         try:
             faults.kill(home, "n2")
         finally:
