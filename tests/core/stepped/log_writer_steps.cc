@@ -255,7 +255,7 @@ void the_oldest_snapshot_is_that_of_a_rank_in_the_loop() {
   TwoNodes nodes;
   LogWriter log_writer(*nodes.job.node, kOpRules);
   log_writer.open();
-  const auto& oldest = nodes.job.node->header().oldest[0];
+  const NodeHeader& header = nodes.job.node->header();
   auto publish = [&](int rank, uint64_t position) {
     nodes.loop(rank).published = nodes.loop(rank).held = (position + 1) << 1;
     while (log_writer.step()) {
@@ -263,11 +263,11 @@ void the_oldest_snapshot_is_that_of_a_rank_in_the_loop() {
   };
   publish(0, 2);
   publish(1, 4);
-  CHECK(oldest == 3);
+  CHECK(oldest_in(header, 0) == 3);
   nodes.loop(0).ended = 1;
   publish(1, 5);
-  CHECK(oldest == 6);
-  CHECK(nodes.job.node->header().oldest[1] == 0);
+  CHECK(oldest_in(header, 0) == 6);
+  CHECK(oldest_in(header, 1) == 0);
 }
 
 }  // namespace
