@@ -24,11 +24,11 @@ from experiments.common import (
     write_csv,
 )
 from hvd_ft.install.environment import check_environment
-from hvd_ft.native.checkpointer import MAX_LOOPS
 
 HERE = Path(__file__).resolve().parent
 HOSTS, RANKS = "n0:1,n1:1,n2:1", 3
 RATE = "1gbit"
+LOOPS = 64  # in one job: its time limit is for so many
 KIB = (1, 64, 1024, 16384)  # of private state; the first one is next to none
 WARM_UP = 3  # steps of a loop
 
@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--steps", type=count, default=40, help="of a training loop")
     add_output(parser, HERE)
     options = parser.parse_args()
-    most = MAX_LOOPS // len(KIB)
+    most = LOOPS // len(KIB)
     if not 2 <= options.repeats <= most:
         parser.error(f"a job has room for {most} rounds, and the spread needs 2: give --repeats")
     if options.steps <= WARM_UP:
