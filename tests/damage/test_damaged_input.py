@@ -13,7 +13,7 @@ COUNT = 1000
 TARGETS = targets()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)  # a module may be begun twice, by pieces
 def clean() -> Iterator[None]:
     yield
     remove_folders()
