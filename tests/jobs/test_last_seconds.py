@@ -50,7 +50,7 @@ def test_a_host_that_dies_when_its_ranks_are_done_is_not_waited_for(
         job = [*HVDFT, "run", "-np", "2", "-H", "n0:1,n1:1", *work]
         enter = [*HVDFT, "cluster", "exec", "--name", cluster.name, f"n{last}", "--"]
         running = begin([*enter, *job], LIMITS)
-        running.await_line(f"rank {done} (incarnation 0) is done")
+        running.await_line(f"rank {done} (incarnation 0) has ended")
         assert cluster.hvdft("kill", lost).code == 0
         go.touch()
         code, out, err = running.end()
