@@ -248,7 +248,7 @@ while state.batch < 60:
 """
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_snapshots_come_early_when_the_log_fills(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     script, report = tmp_path / "keep_room.py", tmp_path / "report.jsonl"
     script.write_text(KEEP_ROOM)

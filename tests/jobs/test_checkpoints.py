@@ -128,7 +128,7 @@ def test_a_resumed_job_has_checkpoints_of_its_own_and_survives_kills(
     assert results(resume(run_hvdft, tmp_path / "c")) == undisturbed
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_preemption(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str], number: int
@@ -263,7 +263,7 @@ def test_a_full_disk_does_not_stop_the_training(
     assert ended.err.count("No space left on device") == 1, ended.err
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(
     run_hvdft: RunHvdft, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def undisturbed(cluster: Cluster, once: Once) -> dict[int, str]:
     return results(Ended(0, (once("checkpoints-nodes", make) / "out").read_text(), ""))
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("topology", ["hierarchical", "flat"])
 def test_nodes_that_share_a_directory(
     cluster: Cluster,

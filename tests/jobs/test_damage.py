@@ -36,7 +36,7 @@ def of_training(run_hvdft: RunHvdft, folder: Path, what: str) -> Ended:
     return damaged(run_hvdft, what, script, *flags)
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize(
     ("what", "said"),
     [

@@ -134,7 +134,7 @@ def works(*short: str) -> pytest.MarkDecorator:
     )
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @works("large ops")
 @pytest.mark.parametrize("seconds", [3, 10, pytest.param(25, marks=long)])
 def test_a_link_that_is_down_for_a_while(

@@ -109,7 +109,7 @@ def check_results(kind: str, ended: Ended) -> None:
     assert sorted(set(results)) == expected, ended.err
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_loops(run_hvdft: RunHvdft, tmp_path: Path, kind: str) -> None:
     _, drills, alone = KINDS[kind]

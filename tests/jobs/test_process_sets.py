@@ -32,7 +32,7 @@ def expected(run_hvdft: RunHvdft, once: Once) -> list[str]:
     return sorted((once("process-sets-on-mpi", make) / "out").read_text().splitlines())
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_ranks_that_die_are_replayed_in_their_sets(
     run_hvdft: RunHvdft, expected: list[str]
 ) -> None:

@@ -50,7 +50,7 @@ def inject(drills: Sequence[str]) -> list[str]:
     return [word for drill in drills for word in ("--inject", drill)]
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("style", STYLES)
 def test_killed_ranks_change_nothing(
     run_hvdft: RunHvdft, undisturbed: list[str], style: str

@@ -13,7 +13,7 @@ def digests(text: str) -> list[str]:
     return sorted(line for line in text.splitlines() if line.startswith("rank "))
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_held_over_snapshots_kills_and_shutdown(run_hvdft: RunHvdft) -> None:
     command = [sys.executable, SCRIPT]
     undisturbed = run_hvdft(["run", "-np", "3", *command])
