@@ -14,7 +14,14 @@ from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
 from hvd_ft.job.arena_limit import arena_limit_bytes
-from hvd_ft.job.directory import KEPT_NAME, JobDirectory, job_path, new_job_id, sweep_stale
+from hvd_ft.job.directory import (
+    KEPT_NAME,
+    JobDirectory,
+    job_path,
+    new_job_id,
+    sweep_stale,
+)
+from hvd_ft.job.leftovers import clear_leftovers
 from hvd_ft.job.member_file import is_current, write_members
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.processes import end_older, end_rank
@@ -208,8 +215,9 @@ def _enter(directory: JobDirectory, shim: ShimClient, stack: contextlib.ExitStac
 def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.ExitStack) -> int:
     """Makes the job's directory on this host; returns the limit of its arenas, in bytes."""
     settings = context.settings
-    for dead in sweep_stale(settings.arena_dir):
-        say(f"removed what the crashed job {dead} had left in {settings.arena_dir}")
+    # The launcher is mostly on rank 0's host, and has named them.
+    names_kept = bool(context.rank) or not settings.launcher
+    clear_leftovers(settings.arena_dir, names_kept=names_kept)
     mpi_files.sweep()
     limit = arena_limit_bytes(settings)
     _enter(JobDirectory.create(settings.arena_dir, context.job), shim, stack)

@@ -2,9 +2,9 @@
 
 `<arena directory>/hvdft-<uid>/<job>/` holds the files of one job, among them `lock`. Every agent
 and shim of the job holds a shared flock on that file for as long as it lives; a process that gets
-the exclusive flock knows that the job is dead and may remove the directory. Creating a directory
-and sweeping take the flock of the user's directory, so that a sweep never sees a new directory that
-is not yet locked.
+the exclusive flock knows that the job is dead and may remove the directory; or all that hold it are
+stopped for ever (abandoned.py), and are ended first. Creating a directory and sweeping take the
+flock of the user's directory, so that a sweep never sees a new directory that is not yet locked.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ import time
 from collections.abc import Collection, Iterator
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.abandoned import is_abandoned
+from hvd_ft.job.processes import end_processes
 from hvd_ft.job.setting_values import is_job_id
 from hvd_ft.system.file_lock import lock_in_time
 
@@ -101,7 +103,7 @@ class JobDirectory:
         # flock() releases the shared lock before it tries for the exclusive one, so if several
         # processes leave at once one of them always gets it.
         last = _try_exclusive(self._lock)
-        if last and not os.path.exists(os.path.join(self.path, KEPT_NAME)):
+        if last and not _is_kept(self.path):
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
         return last
@@ -129,10 +131,13 @@ def sweep_stale(
 ) -> list[str]:
     """Removes the directories left behind by this user's dead jobs.
 
+    A job that could be resumed keeps its directory, unless it is named.
+
     Args:
         arena_dir: where arenas live.
         but: the ids of jobs whose directories are kept, or one id.
-        only: the id of the only job whose directory is removed; None: any.
+        only: the id of the only job whose directory is removed, also if it could be resumed; None:
+            any.
 
     Returns:
         The ids of those jobs, for the caller to report.
@@ -144,9 +149,14 @@ def sweep_stale(
     removed = []
     with _locked_user_directory(arena_dir) as user_dir:
         for job, path in _dead(arena_dir, user_dir, only):
-            if job not in kept:
-                shutil.rmtree(path, ignore_errors=True)
-                removed.append(job)
+            if job in kept or (only is None and _is_kept(path)):
+                continue
+            if not _is_free(path):  # its last processes are stopped for ever
+                end_processes(job, patience_seconds=0)
+                if not _is_free(path):
+                    continue
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(job)
     return removed
 
 
@@ -161,10 +171,7 @@ def dead_jobs(arena_dir: str, only: str | None = None) -> dict[str, bool]:
         HvdFtError: the user's directory is not safe or cannot be locked.
     """
     with _locked_user_directory(arena_dir) as user_dir:
-        return {
-            job: os.path.exists(os.path.join(path, KEPT_NAME))
-            for job, path in _dead(arena_dir, user_dir, only)
-        }
+        return {job: _is_kept(path) for job, path in _dead(arena_dir, user_dir, only)}
 
 
 def _dead(arena_dir: str, user_dir: int, only: str | None) -> Iterator[tuple[str, str]]:
@@ -173,11 +180,18 @@ def _dead(arena_dir: str, user_dir: int, only: str | None) -> Iterator[tuple[str
         jobs = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     for job in sorted(jobs):
         path = os.path.join(user_path(arena_dir), job)
-        if only in (None, job) and _is_dead(path):
+        if only not in (None, job):
+            continue
+        if _is_free(path) or is_abandoned(job, os.path.join(path, LOCK_NAME)):
             yield job, path
 
 
-def _is_dead(path: str) -> bool:
+def _is_kept(path: str) -> bool:
+    return os.path.exists(os.path.join(path, KEPT_NAME))
+
+
+def _is_free(path: str) -> bool:
+    """Returns whether no process holds the lock of a job's directory."""
     try:
         lock = os.open(os.path.join(path, LOCK_NAME), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

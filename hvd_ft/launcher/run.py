@@ -11,6 +11,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job import mpi_files
 from hvd_ft.job.directory import job_path, sweep_stale
 from hvd_ft.job.drills import renamed
+from hvd_ft.job.leftovers import clear_leftovers
 from hvd_ft.job.lifeline import LifeLines, check_descriptors
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
@@ -130,13 +131,11 @@ def run_job(
     check_job(job)
     check_descriptors(job.size)
     settings = job_settings(job)
-    arena_dir = settings.arena_dir
     for notice in filter(None, map(renamed, job.inject)):
         say(notice)
     if job.machine_file is not None:
         say(network_of(job))
-    for dead in sweep_stale(arena_dir, but=job.id):
-        say(f"removed what the crashed job {dead} had left")
+    clear_leftovers(settings.arena_dir, but=job.id)
     more = PREEMPTION if settings.grace_seconds else ()
     with EventLoop() as loop, stop_signals(more) as signals:
         run = _Run(loop, job, signals, display, watch)
@@ -493,7 +492,8 @@ class _Run:
             with contextlib.suppress(OSError):  # one that does not answer
                 remove = PeerFile(self.shared_dir, self.job.id).remove
                 call_apart(self.loop, remove, END_SECONDS, lambda: False)
-        sweep_stale(self.arena_dir, but=self.job.id if self.files_stay else None)
+        if not self.files_stay:
+            sweep_stale(self.arena_dir, only=self.job.id)
         mpi_files.sweep()
         if self.leader:
             self.leader.end(resumable=self.files_stay)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.hosts import Host
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
@@ -155,6 +156,21 @@ def test_what_an_earlier_job_left_is_removed_and_said(
     assert launch(Job(1, JOB_COMMAND)) == 0
     assert not left.exists()
     assert "removed what the crashed job dead1 had left" in capsys.readouterr().err
+
+
+def test_a_job_that_could_be_resumed_outlives_other_jobs(
+    mpirun: FakeMpirun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`hvdft clean` asks before it removes one; a run asks nobody."""
+    kept = JobDirectory.create(str(tmp_path / "arenas"), "keptone")
+    kept.leave(files_stay=True)
+    mpirun("exit 0")
+    for _ in range(2):
+        assert launch(Job(1, JOB_COMMAND)) == 0
+        assert Path(kept.path, "lock").exists()
+        said = capsys.readouterr().err
+        assert "job keptone could be resumed (hvdft run --resume keptone)" in said
+        assert "removed what" not in said
 
 
 @pytest.mark.parametrize(
