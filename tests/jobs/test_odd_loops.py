@@ -128,6 +128,25 @@ def test_odd_loops(run_hvdft: RunHvdft, tmp_path: Path, kind: str) -> None:
     assert bool(told) == alone, ended.err
 
 
+@pytest.mark.shows(later=True)
+def test_a_job_has_as_many_loops_as_its_script_begins(run_hvdft: RunHvdft, tmp_path: Path) -> None:
+    """Killed in the third, and twice beyond the 64th, in which a table of loops once ended."""
+    ended = run_hvdft(
+        ["run", "-np", "3", sys.executable, SCRIPT, "many", str(tmp_path / "meeting")],
+        env={"HOROVOD_FT_MAX_FAILURES": "9"},
+    )
+    assert ended.code == 0, ended.err
+    died = re.findall(r"rank (\d) died \(signal 9", ended.err)
+    assert sorted(died) == ["0", "1", "1", "1"], ended.err
+    weights = START
+    for _ in range(70):
+        for number in range(2):
+            weights = step(weights, number)
+    total = str((weights * PLACES).sum())
+    results = re.findall(r"^RESULT (\d) (\d+) 0$", ended.out, re.MULTILINE)
+    assert sorted(set(results)) == [(str(rank), total) for rank in RANKS], ended.err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_loops_on_three_nodes(cluster: Cluster, tmp_path: Path, kind: str) -> None:
     """Nodes keep snapshots for each other; nobody waits long for one that does not come."""
