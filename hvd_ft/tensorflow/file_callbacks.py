@@ -7,6 +7,9 @@ and its state is kept with all callbacks' attributes.
 from collections.abc import Sequence
 from typing import Any
 
+from tensorflow import keras
+
+from hvd_ft.errors import HvdFtError
 from hvd_ft.native.core import Worker
 from hvd_ft.tensorflow.csv_files import CsvFiles
 from hvd_ft.tensorflow.event_files import EventFiles
@@ -18,9 +21,14 @@ class FileCallbacks:
     Args:
         callbacks: of the fit; it has begun.
         worker: this process's attachment to its agent.
+
+    Raises:
+        HvdFtError: a callback loads the files of dead processes.
     """
 
     def __init__(self, callbacks: Sequence[Any], worker: Worker) -> None:
+        for callback in callbacks:
+            _check_loading(callback)
         self._tables = CsvFiles(callbacks, worker)
         self._events = EventFiles(callbacks, worker)
 
@@ -59,3 +67,14 @@ class FileCallbacks:
         """
         self._tables.restore(state["tables"])
         self._events.restore_traces(state["traces"], done=done)
+
+
+def _check_loading(callback: Any) -> None:
+    """Refuses what replaces the weights at the beginning of each process's fit."""
+    if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.load_weights_on_restart:
+        raise HvdFtError(
+            f"ModelCheckpoint({callback.filepath!r}, load_weights_on_restart=True) loads weights "
+            "that a dead process of this rank may have written, at another step than the others "
+            "are at: leave load_weights_on_restart out, as FaultTolerance restores weights itself; "
+            "those of an earlier job are loaded by model.load_weights before fit, or by --resume"
+        )

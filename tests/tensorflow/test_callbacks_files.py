@@ -14,10 +14,12 @@ pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
 from keras_script import BATCH, Job, X, Y, end_process, fresh_process  # noqa: E402
 
+from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.native.types import Event, EventType  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow import event_files  # noqa: E402
 from hvd_ft.tensorflow.callback_state import CallbackState  # noqa: E402
+from hvd_ft.tensorflow.file_callbacks import FileCallbacks  # noqa: E402
 
 keras = tf.keras
 STEPS = len(X) // BATCH
@@ -209,3 +211,15 @@ def test_what_says_something_of_a_process_is_not_restored() -> None:
         "TensorBoard/0": {"_global_train_batch": 7},
         "CSVLogger/0": {"keys": ["loss"]},
     }
+
+
+def test_weights_are_not_loaded_from_what_a_dead_process_wrote(tmp_path: Path) -> None:
+    """They would be of another step than those of the other ranks."""
+    path = str(tmp_path / "weights.h5")
+    loading = keras.callbacks.ModelCheckpoint(path, load_weights_on_restart=True)
+    own = keras.callbacks.ModelCheckpoint(path)
+    arena = FakeArena()
+    with process(arena, 0) as worker:
+        FileCallbacks([own], worker)
+        with pytest.raises(HvdFtError, match="leave load_weights_on_restart out"):
+            FileCallbacks([own, loading], worker)
