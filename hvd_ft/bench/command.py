@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rich.console import Console, Group
@@ -15,8 +15,7 @@ from hvd_ft.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, sizes
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.byte_size import parse_bytes
 from hvd_ft.system.command_line import AddCommand, whole
-from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import raised_stop_signal
+from hvd_ft.system.published import published
 from hvd_ft.system.writable import check_writable
 
 MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
@@ -153,29 +152,6 @@ def print_line(out: Console, text: str) -> None:
     out.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-@contextlib.contextmanager
-def published(publish: Callable[[], None], results: Sequence[object]) -> Iterator[None]:
-    """Publishes results at the end of the `with` block, and also what there is if it is cut short.
-
-    Args:
-        publish: prints and writes them.
-        results: so far; if there are none when it is cut short, nothing is published.
-
-    Raises:
-        SystemExit: A stop signal, as that of a time limit, was received.
-    """
-    with raised_stop_signal():
-        try:
-            yield
-        except BaseException:
-            if results:
-                say("this run was cut short; what was measured until then:")
-                with contextlib.suppress(HvdFtError):  # why it was cut short is what is said
-                    publish()
-            raise
-    publish()
-
-
 def _allreduce(options: argparse.Namespace) -> int:
     import numpy as np
 
@@ -209,7 +185,7 @@ def _allreduce(options: argparse.Namespace) -> int:
         if out.is_terminal:
             live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
 
-    with published(publish, rows), live:
+    with published(publish, lambda: rows), live:
         for row in allreduce.measure(plan, show):
             rows.append(row)
             if not out.is_terminal:
@@ -242,7 +218,7 @@ def _training(options: argparse.Namespace) -> int:
             output.write_picture(options.png, training_output.picture(plan, measured))
 
     working = out.status("") if out.is_terminal else contextlib.nullcontext()
-    with published(publish, results), working as status:
+    with published(publish, lambda: results), working as status:
         show = status.update if status else out.print
         training.measure(plan, results, show, lambda text: print_line(out, text))
     return 0

@@ -102,6 +102,12 @@ class Found:
         self.rates.setdefault(cell, []).append(rate)
 
     @property
+    def rounds(self) -> str:
+        """How many rounds of each cell there are, in words."""
+        counts = {len(rates) for rates in self.rates.values()}
+        return str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+    @property
     def between(self) -> str:
         """What is between the two ranks, in words."""
         over = {
@@ -133,17 +139,18 @@ class Found:
         return SHARED if gains and max(gains) < 1 else ""
 
 
-def measure(plan: Plan, show: Callable[[str], None]) -> Found:
+def measure(plan: Plan, show: Callable[[str], None], found: Found | None = None) -> Found:
     """Measures everything.
 
     Args:
         plan: What.
         show: Is called with what is being done.
+        found: Takes the results, which are there too if this is cut short.
 
     Raises:
         HvdFtError: A job failed.
     """
-    found = Found()
+    found = Found() if found is None else found
     for number in range(plan.rounds):
         sides = SIDES if number % 2 == 0 else SIDES[::-1]
         for side in sides:

@@ -11,7 +11,7 @@ from rich.text import Text
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known
 from hvd_ft.system.command_line import AddCommand, whole
-from hvd_ft.system.stop_signals import raised_stop_signal
+from hvd_ft.system.published import published
 from hvd_ft.system.writable import check_writable
 from hvd_ft.tune.flags import counts, hosts_of, positive, sizes
 
@@ -77,24 +77,27 @@ def _probe(options: argparse.Namespace) -> int:
     )
     out = Console()
     live = Live(console=out, auto_refresh=False, transient=True)
-    with raised_stop_signal(), live:
+    found = probe.Found()
 
-        def show(doing: str) -> None:
-            if out.is_terminal:
-                live.update(Text(doing), refresh=True)
+    def show(doing: str) -> None:
+        if out.is_terminal:
+            live.update(Text(doing), refresh=True)
 
-        found = probe.measure(plan, show)
-    Console(width=max(out.width, _WIDTH)).print(probe_output.table(plan, found))
-    facts = {"MPI": found.library, "between the ranks": found.between, "CPUs here": _cpus()}
-    lines = [f"{name}: {value}" for name, value in facts.items()]
-    if found.why:
-        lines.append(f"no endpoints: {found.why}")
-    for line in [*lines, *probe_output.agreement(plan, found)]:
-        out.print(line, highlight=False, soft_wrap=True, markup=False)
-    if options.csv:
-        write_csv(options.csv, facts, probe_output.CSV_COLUMNS, probe_output.csv_lines(found))
-    if options.png:
-        write_file(options.png, png(probe_output.picture(plan, found)))
+    def publish() -> None:
+        Console(width=max(out.width, _WIDTH)).print(probe_output.table(plan, found))
+        facts = {"MPI": found.library, "between the ranks": found.between, "CPUs here": _cpus()}
+        lines = [f"{name}: {value}" for name, value in facts.items()]
+        if found.why:
+            lines.append(f"no endpoints: {found.why}")
+        for line in [*lines, *probe_output.agreement(plan, found)]:
+            out.print(line, highlight=False, soft_wrap=True, markup=False)
+        if options.csv:
+            write_csv(options.csv, facts, probe_output.CSV_COLUMNS, probe_output.csv_lines(found))
+        if options.png:
+            write_file(options.png, png(probe_output.picture(plan, found)))
+
+    with published(publish, lambda: found.rates), live:
+        probe.measure(plan, show, found)
     if found.wrong:
         raise HvdFtError(
             f"{found.wrong} bytes did not arrive as they were sent: do not use this MPI or provider"

@@ -18,7 +18,7 @@ _MB = 1e6
 def table(plan: Plan, found: Found) -> Table:
     """Lays out the medians: a line for each number of threads and size."""
     title = "2 ranks, both directions at once; messages/s and MB/s of both together, medians of "
-    laid = Table(title=f"{title}{plan.rounds} rounds", title_justify="left")
+    laid = Table(title=f"{title}{found.rounds} rounds", title_justify="left")
     for name in ("threads", "bytes"):
         laid.add_column(name, justify="right")
     for by in plan.by:

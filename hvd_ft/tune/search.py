@@ -85,6 +85,11 @@ class Comparison:
     why_not: str = ""
 
     @property
+    def undecided(self) -> bool:
+        """Whether more rounds are needed to say which is better."""
+        return not self.why_not and verdict(self.ratios) is None
+
+    @property
     def change(self) -> float:
         """The median change of the time, such as -0.1 for a tenth less."""
         return math.expm1(median(self.ratios)) if self.ratios else math.nan

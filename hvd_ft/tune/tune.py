@@ -102,18 +102,19 @@ class Sides:
             self._running.popitem()[1].end()
 
 
-def tune(plan: Plan, show: Callable[[str], None]) -> Result:
+def tune(plan: Plan, show: Callable[[str], None], search: Search | None = None) -> Result:
     """Searches, and checks what was found.
 
     Args:
         plan: What.
         show: Is called with lines for the user.
+        search: That of the plan's knobs, which tells what was compared if this is cut short.
 
     Raises:
         HvdFtError: The job does not run with the settings that it has by default.
     """
     with running_sides(plan) as sides:
-        search = Search(plan.knobs)
+        search = Search(plan.knobs) if search is None else search
         defaults = dict(search.point)
         [first] = sides.of(defaults)
         place = _place(plan, first.cpus)

@@ -2,17 +2,21 @@
 
 import argparse
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import check_known, is_this_host
 from hvd_ft.system.command_line import AddCommand, whole
+from hvd_ft.system.published import published
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import raised_stop_signal
 from hvd_ft.system.writable import check_writable, write_file
 from hvd_ft.tune.flags import hosts_of, positive, sizes
+
+if TYPE_CHECKING:
+    from hvd_ft.tune.tune import Result
 
 _SIZES = "4K,64K,1M,16M,64M"
 
@@ -48,9 +52,10 @@ def add_tune(commands: Any, add: AddCommand) -> None:
 def _tune(options: argparse.Namespace) -> int:
     from hvd_ft.install.environment import check_environment
     from hvd_ft.job import tuning_file
-    from hvd_ft.launcher.tuning import describe, place_here
+    from hvd_ft.launcher.tuning import place_here
     from hvd_ft.reports.plot import png
     from hvd_ft.tune import space, tune_output
+    from hvd_ft.tune.search import Search
     from hvd_ft.tune.tune import Plan, tune
 
     size = options.num_proc
@@ -69,23 +74,44 @@ def _tune(options: argparse.Namespace) -> int:
     knobs = _chosen(space.knobs(space.look(hosts, size, os.environ)), options.only)
     say(f"tries {', '.join(knob.name for knob in knobs)}, for {options.minutes:g} min at most")
     plan = Plan(hosts, size, options.sizes, 60 * options.minutes, knobs)
-    with raised_stop_signal():
-        result = tune(plan, say)
+    search = Search(knobs)
+    result: Result | None = None
     out = Console(width=max(Console().width, 100))
-    out.print(tune_output.comparisons_table(result.comparisons))
-    out.print(tune_output.sizes_table(result))
+
+    def publish() -> None:
+        out.print(tune_output.comparisons_table(search.comparisons))
+        if result is None:
+            found = _words(plan.variables(search.point)) or "nothing"
+            say(
+                f"taken so far: {found}; not checked against the defaults, so {path} stays as it is"
+            )
+        else:
+            out.print(tune_output.sizes_table(result))
+            _say_result(result)
+            write_file(path, tuning_file.to_text(result.tuning).encode())
+            say(f"written to {path}")
+        if options.png:
+            seconds = result.tuning.seconds if result else {}
+            write_file(options.png, png(tune_output.picture(search.comparisons, seconds)))
+
+    with published(publish, lambda: any(each.ratios for each in search.comparisons)):
+        result = tune(plan, say, search)
+    return 0
+
+
+def _say_result(result: "Result") -> None:
+    from hvd_ft.launcher.tuning import describe
+
     if not result.in_time:
         say("the time was over before everything was compared: more --minutes may find more")
     if result.taken_back:
         say("the last check did not confirm what was found, so all settings stay as they are")
-    settings = result.tuning.settings
-    words = " ".join(f"{name}={value}" for name, value in settings.items())
-    say(f"{words or 'the defaults are best here'}: {describe(result.tuning.change)}")
-    write_file(path, tuning_file.to_text(result.tuning).encode())
-    say(f"written to {path}")
-    if options.png:
-        write_file(options.png, png(tune_output.picture(result)))
-    return 0
+    words = _words(result.tuning.settings) or "the defaults are best here"
+    say(f"{words}: {describe(result.tuning.change)}")
+
+
+def _words(settings: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _chosen(knobs: list[Any], only: list[str] | None) -> list[Any]:

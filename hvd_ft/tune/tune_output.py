@@ -1,6 +1,6 @@
 """The result of `hvdft tune` as a table and a picture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -20,7 +20,7 @@ def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
     table.add_column("")
     for each in comparisons:
         change = f"{each.change:+.1%}" if each.ratios else ""
-        verdict = each.why_not or ("taken" if each.taken else "")
+        verdict = each.why_not or ("taken" if each.taken else "undecided" * each.undecided)
         cells = (each.before or "unset", each.value or "unset", str(len(each.ratios)), change)
         table.add_row(each.knob, *cells, verdict)
     return table
@@ -37,11 +37,18 @@ def sizes_table(result: Result) -> Table:
     return table
 
 
-def picture(result: Result) -> Figure:
-    """Draws every round of every comparison, and the times with the defaults and the result."""
+def picture(
+    comparisons: Sequence[Comparison], seconds: Mapping[str, tuple[float, float]]
+) -> Figure:
+    """Draws every round of every comparison, and the times with the defaults and the result.
+
+    Args:
+        comparisons: in their order.
+        seconds: of an allreduce with the defaults and with the result, by its bytes.
+    """
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    known = [each for each in result.comparisons if each.ratios]
+    known = [each for each in comparisons if each.ratios]
     for place, each in enumerate(known):
         colour = _TAKEN if each.taken else _NOT
         values = [100 * ratio for ratio in each.ratios]
@@ -54,11 +61,12 @@ def picture(result: Result) -> Figure:
     left.axvline(0, color="black", linewidth=0.8)
     left.axvline(-100 * MARGIN, color=_TAKEN, linewidth=0.8, linestyle=":")
     left.set(xlabel="change of the time, % (a point a round)", title="compared (green: taken)")
-    sizes = [int(size) for size in result.tuning.seconds]
+    sizes = [int(size) for size in seconds]
     for number, (name, style) in enumerate((("defaults", "o:"), ("tuned", "o-"))):
-        times = [1e3 * pair[number] for pair in result.tuning.seconds.values()]
+        times = [1e3 * pair[number] for pair in seconds.values()]
         right.plot(sizes, times, style, color=(_NOT, _TAKEN)[number], label=name)
-    right.set(xscale="log", yscale="log", xlabel="bytes", ylabel="ms", title="an allreduce")
+    scale = "log" if sizes else "linear"  # there are no times yet if the search was cut short
+    right.set(xscale=scale, yscale=scale, xlabel="bytes", ylabel="ms", title="an allreduce")
     right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

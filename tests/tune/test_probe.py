@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,28 @@ def test_the_referee_measures_beside(run_hvdft: RunHvdft, tmp_path: Path) -> Non
     assert "IMB-MT: our rates with one endpoint are" in ended.out
     assert {row["by"] for row in rows(path)} == {OURS, REFEREE}
     assert len(rows(path)) == 8
+
+
+def test_what_was_measured_is_there_when_a_probe_is_cut_short(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    programs = Programs()
+
+    def run(plan: Plan, command: list[str], variables: dict[str, str]) -> str:
+        if len(programs.started) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return programs.run(plan, command, variables)
+
+    monkeypatch.setattr(probe, "_run", run)
+    files = [tmp_path / "a.csv", tmp_path / "a.png"]
+    flags = ["--sizes", "8", "--threads", "2", "--csv", str(files[0]), "--png", str(files[1])]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["probe", *flags])
+    assert stop.value.code == 130
+    said = capfd.readouterr()
+    assert "this run was cut short; what was measured until then" in said.err
+    assert "medians of 1 to 2" in said.out
+    assert "10000.00" in said.out
+    lines = [line for line in files[0].read_text().splitlines() if line[0] != "#"]
+    assert len(lines) == 1 + 3
+    assert files[1].read_bytes().startswith(b"\x89PNG")

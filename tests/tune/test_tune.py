@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def test_what_is_faster_is_found_checked_and_described(jobs: Callable[[Speed], J
     # The one that goes first alternates: in pairs of rounds the same one is measured twice in turn.
     tried = [bool(variables) for variables in made.measured[-2 * CHECK_ROUNDS :]]
     assert tried == [True, False, False, True] * (CHECK_ROUNDS // 2)
-    assert tune_output.picture(result).axes and tune_output.sizes_table(result).row_count == 2
+    assert tune_output.picture(result.comparisons, result.tuning.seconds).axes
+    assert tune_output.sizes_table(result).row_count == 2
     assert tune_output.comparisons_table(result.comparisons).row_count == len(result.comparisons)
 
 
@@ -219,3 +221,34 @@ def test_bad_flags_are_told_in_a_line(
         code = int(stop.code or 0)
     *_, line = capsys.readouterr().err.splitlines()
     assert code in (2, 74) and re.search(why, line), line
+
+
+def test_what_was_compared_is_there_when_a_search_is_cut_short(
+    jobs: Callable[[Speed], Jobs],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """What no check has confirmed is told, and not written where jobs would take it."""
+    from hvd_ft import cli
+    from hvd_ft.tune import space
+
+    made = jobs(better)
+
+    def speed(variables: Mapping[str, str]) -> float:
+        if sum("HOROVOD_FT_BIND_TO" in measured for measured in made.measured) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return better(variables)
+
+    made.speed = speed
+    monkeypatch.setattr(space, "knobs", lambda _: [GATHER, BINDING])
+    files = [tmp_path / "tuning.json", tmp_path / "a.png"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["tune", "-np", "2", "-o", str(files[0]), "--png", str(files[1])])
+    assert stop.value.code == 143 and made.running == []
+    said = capfd.readouterr()
+    assert "this run was cut short; what was measured until then" in said.err
+    assert "taken so far: HOROVOD_FT_GATHER_BYTES=0; not checked" in said.err
+    assert "taken" in said.out and "undecided" in said.out
+    assert not files[0].exists() or not files[0].read_bytes()
+    assert files[1].read_bytes().startswith(b"\x89PNG")
