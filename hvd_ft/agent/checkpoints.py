@@ -40,17 +40,32 @@ def writer_of(
     group = _group(rendezvous, context, Path(directory))
     if not _leads(context):
         return None
-    base, resumed = None, beginning.resumed
-    if resumed is not None and Path(resumed.path).parent == Path(directory):
-        base = Path(resumed.path).name
+    resumed = beginning.resumed
     return writer_command(
         context.arenas,
         context.job,
         run=resumed.run if resumed else context.job,
         begun=beginning.begun,
         group=group,
-        base=base,
+        base=name_within(directory, resumed.path) if resumed else None,
     )
+
+
+def name_within(directory: str, path: str) -> str | None:
+    """Returns the name that a checkpoint has in a directory, by whatever way it was given.
+
+    Args:
+        directory: of checkpoints.
+        path: of the checkpoint; it or a directory above may be a symbolic link.
+
+    Returns:
+        None if it does not lie there.
+    """
+    with contextlib.suppress(OSError):  # it is on another host
+        found = Path(path).resolve(strict=True)
+        if os.path.samefile(found.parent, directory):
+            return found.name
+    return None
 
 
 def code_with_checkpoints(code: int, context: JobContext) -> int:
