@@ -242,7 +242,7 @@ def _report(options: argparse.Namespace) -> int:
     console.print(report.headline(told), highlight=False, soft_wrap=True, markup=False)
     found = report.failures(events)
     console.print(report.failures_table(found) if found else "No worker died.")
-    for line in report.replacement_lines(told):
+    for line in [*report.cause_lines(told), *report.replacement_lines(told)]:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if diverged := report.divergences_table(told.divergences):
         console.print(diverged)

@@ -50,6 +50,19 @@ class NoteFailed:
 
 
 @dataclass(frozen=True)
+class NoteCause:
+    """Note in the report why a worker was killed.
+
+    Attributes:
+        incarnation: of the worker.
+        text: for the user.
+    """
+
+    incarnation: int
+    text: str
+
+
+@dataclass(frozen=True)
 class NoteDone:
     """Publish that the rank has done its work.
 
@@ -112,6 +125,7 @@ Action = (
     | SignalWorker
     | NoteStarted
     | NoteFailed
+    | NoteCause
     | NoteDone
     | StopJob
     | RunHook

@@ -13,6 +13,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.shim.children import CHECKPOINTS, SPARES
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.spares.spare_manager import manager_command
+from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.reaper import kill_descendants
 
 
@@ -73,6 +74,7 @@ class ShimCare:
         self._facts = facts
         self._reap = reap
         self._answers = Beats(context.settings.lease_seconds)
+        self._oom: OomWatch | None = OomWatch(shim.pid, time.monotonic())
         self._beat_at = 0.0
 
     def begin(self) -> None:
@@ -124,8 +126,11 @@ class ShimCare:
         self._beat_at = now + BEAT_SECONDS
         if self._answers.is_silent(now):
             self._answers.stop()
+            self._oom = None
             self._shim.kill_itself()
             return True
+        if self._oom is not None:
+            self._oom.look()
         self._shim.beat(self._facts())
         return False
 
@@ -133,12 +138,22 @@ class ShimCare:
         """Notes the shim's heartbeat."""
         self._answers.heard(time.monotonic())
 
-    def replace(self) -> None:
-        """Starts another shim in place of a dead one; all that one's processes are gone then."""
+    def replace(self) -> str:
+        """Starts another shim in place of a dead one; all that one's processes are gone then.
+
+        Returns:
+            Why the dead one was killed, if it was for lack of memory; else "".
+
+        Raises:
+            HvdFtError: no other shim can be started.
+        """
+        lack = self._oom.verdict() if self._oom is not None else ""
         kill_descendants(self._reap)  # its orphans are re-parented to this process, …
         context = self._context
         end_rank(context.job, context.rank)  # … except a worker that was a spare
         self._shim.replace()
+        self._oom = OomWatch(self._shim.pid, time.monotonic())
         watch_over(self._shim, context.settings, context.rank)
         self._shim.watch_job(context.directory)
         self.begin()
+        return f"its shim was {lack}" if lack else ""

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from hvd_ft.agent.actions import (
     Action,
     BeginWorker,
+    NoteCause,
     NoteDone,
     NoteFailed,
     NoteStarted,
@@ -251,7 +252,8 @@ class Supervisor:
             return [StopJob(verdict.exit_code, verdict.message), NoteDone(status)]
         self._failed_ns = time_ns
         hook = RunHook("on-failure", self.incarnation, {"HOROVOD_FT_EXIT_STATUS": describe(status)})
-        actions: list[Action] = [NoteFailed(status), hook]
+        cause = [NoteCause(self.incarnation, facts.why)] if facts.why else []
+        actions: list[Action] = [NoteFailed(status), *cause, hook]
         if isinstance(verdict, Stop):
             return [*actions, StopJob(verdict.exit_code, verdict.message)]
         died = f"{self._stuck}; killed" if self._stuck else f"died ({describe(status)})"

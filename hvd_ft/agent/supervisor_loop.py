@@ -162,12 +162,8 @@ class SupervisorLoop:
                 self._shim.go()
             case do.SignalWorker(number):
                 self._shim.kill(WORKER, number)
-            case do.NoteStarted(incarnation, pid):
-                self._agent.started(incarnation, pid)
-            case do.NoteFailed(status):
-                self._agent.failed(status)
-            case do.NoteDone(status):
-                self._agent.done(status)
+            case do.NoteStarted() | do.NoteFailed() | do.NoteCause() | do.NoteDone():
+                self._publish(action)
             case do.StopJob(code, message):
                 self._agent.fatal(code, message)
             case do.RunHook(hook):
@@ -178,6 +174,18 @@ class SupervisorLoop:
                 say(text)
             case do.SayWhyStopped():
                 self._say_why()
+
+    def _publish(self, action: do.NoteStarted | do.NoteFailed | do.NoteCause | do.NoteDone) -> None:
+        """Publishes what has become of the worker: in the arena, or in the report."""
+        match action:
+            case do.NoteStarted(incarnation, pid):
+                self._agent.started(incarnation, pid)
+            case do.NoteFailed(status):
+                self._agent.failed(status)
+            case do.NoteCause(incarnation, text):
+                self._note("CAUSE", incarnation, text)
+            case do.NoteDone(status):
+                self._agent.done(status)
 
     def _start_worker(self, action: do.StartWorker) -> None:
         training = self._training
@@ -202,14 +210,15 @@ class SupervisorLoop:
     def _replace_shim(self) -> None:
         old = self._shim.pid
         try:
-            self._care.replace()
+            why = self._care.replace()
         except HvdFtError as error:
             self._carry_out(self._supervisor.shim_not_replaced(str(error)))
             return
         self._shim_watch = self._loop.watch(self._shim.channel, self._on_shim)
         self._commands.forget()
+        facts = replace(self._facts(), why=why)
         self._carry_out(
-            self._supervisor.shim_replaced(old, self._shim.pid, self._facts(), self._loop.now())
+            self._supervisor.shim_replaced(old, self._shim.pid, facts, self._loop.now())
         )
 
     def _say_why(self) -> None:
@@ -417,9 +426,12 @@ class SupervisorLoop:
             self._carry_out(self._supervisor.worker_stuck(stuck))
 
     def _note_stacks(self, text: str) -> None:
-        """Sends a worker's stacks to the agent of rank 0, which writes the report."""
-        whose = {"rank": self._rank, "incarnation": self._supervisor.incarnation}
-        note = {"type": "STACKS", "time_ns": time.monotonic_ns(), **whose, "text": text}
+        self._note("STACKS", self._supervisor.incarnation, text)
+
+    def _note(self, kind: str, incarnation: int, text: str) -> None:
+        """Sends a note on a worker to the agent of rank 0, which writes the report."""
+        whose = {"rank": self._rank, "incarnation": incarnation}
+        note = {"type": kind, "time_ns": time.monotonic_ns(), **whose, "text": text}
         if self._journal:
             self._journal.note(note)
         else:

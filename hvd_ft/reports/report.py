@@ -118,12 +118,14 @@ class Report:
         events: In order of time.
         divergences: In order of time.
         replacements: Of lost hosts by spare ones: `host`, `by`, `ranks`, `epoch`, and `time_ns`.
+        causes: Why workers were killed, where that is known, by rank and incarnation.
     """
 
     facts: Mapping[str, Any]
     events: Sequence[Event]
     divergences: Sequence[Divergence] = ()
     replacements: Sequence[Mapping[str, Any]] = ()
+    causes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -159,6 +161,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     events: list[Event] = []
     divergences: list[Divergence] = []
     replacements: list[Mapping[str, Any]] = []
+    causes: dict[tuple[int, int], str] = {}
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -170,6 +173,9 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                     divergences.append(_divergence(fields["divergence"]))
                 if fields["type"] == "REPLACED":
                     replacements.append(_replacement(fields))
+                elif fields["type"] == "CAUSE":
+                    whose, text_of = _cause(fields)
+                    causes[whose] = text_of
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 facts, events, divergences = _checked(fields), [], []
             elif "exit_code" in fields and facts:
@@ -181,7 +187,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
-    return Report(facts, in_order, divergences, replacements)
+    return Report(facts, in_order, divergences, replacements, causes)
 
 
 def _checked(facts: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +231,21 @@ def _replacement(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if not all(isinstance(rank, int) for rank in kept["ranks"]):
         raise TypeError(fields)
     return kept
+
+
+def _cause(fields: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
+    rank, incarnation, text = (fields[name] for name in ("rank", "incarnation", "text"))
+    if not (isinstance(rank, int) and isinstance(incarnation, int) and isinstance(text, str)):
+        raise TypeError(fields)
+    return (rank, incarnation), text
+
+
+def cause_lines(report: Report) -> list[str]:
+    """Returns a line for every worker of which it is known why it was killed."""
+    return [
+        f"rank {rank} (incarnation {incarnation}): {text}"
+        for (rank, incarnation), text in report.causes.items()
+    ]
 
 
 def replacement_lines(report: Report) -> list[str]:

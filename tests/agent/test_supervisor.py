@@ -8,6 +8,7 @@ import pytest
 from hvd_ft.agent.actions import (
     Action,
     BeginWorker,
+    NoteCause,
     NoteDone,
     NoteFailed,
     NoteStarted,
@@ -92,11 +93,13 @@ def test_who_is_killed_for_lack_of_memory_is_said_to_be(taken_over: bool) -> Non
         if taken_over:
             verdict = HasEnded(time, PID, True, KILLED, NOW_NS, why)
             past = Past(time, [NOW_NS] * time)
-            said = Supervisor(RANK, SETTINGS).take_over(past, verdict, AT_7, NOW)[-1]
+            done = Supervisor(RANK, SETTINGS).take_over(past, verdict, AT_7, NOW)
         else:
-            said = machine.worker_ended(KILLED, NOW_NS, replace(AT_7, why=why), NOW)[-1]
+            done = machine.worker_ended(KILLED, NOW_NS, replace(AT_7, why=why), NOW)
             machine.worker_started(PID, spare=False)
             machine.worker_attached(time + 1)
+        said = done[-1]
+        assert NoteCause(time, why) in done  # for the report
         if time < SETTINGS.max_failures:
             text = "rank 3 died (signal 9, SIGKILL) at step 7, {}; restarting as incarnation {}"
             assert said == Say(text.format(why, time + 1))

@@ -28,7 +28,14 @@ from hvd_ft.job.membership import Membership
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.launcher.leadership import Record
 from hvd_ft.launcher.shared_record import SharedRecord
-from hvd_ft.reports.report import failures, headline, intervals, read_report, replacement_lines
+from hvd_ft.reports.report import (
+    cause_lines,
+    failures,
+    headline,
+    intervals,
+    read_report,
+    replacement_lines,
+)
 from hvd_ft.schedulers.allocation import read_allocation
 from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 from hvd_ft.shim import messages
@@ -147,6 +154,7 @@ def _read_report(path: str) -> object:
     report = read_report(path)
     headline(report)
     replacement_lines(report)
+    cause_lines(report)
     return failures(report.events), intervals(report.events)
 
 

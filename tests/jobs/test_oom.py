@@ -90,3 +90,5 @@ def test_a_worker_that_the_oom_killer_takes_comes_back(
     (died,) = [line for line in said if line.startswith("hvdft: rank 1 died ")]
     limit = f"{LIMIT >> 20}.0 MiB"
     assert re.search(rf"killed for lack of memory: {limit} used of {limit} of the .*; give ", died)
+    (cause,) = read_report(report).causes.items()
+    assert cause[0] == (1, 0) and cause[1] in died

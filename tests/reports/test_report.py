@@ -187,6 +187,19 @@ def test_replaced_hosts_are_read_and_are_no_events(tmp_path: Path) -> None:
         report.read_report(tmp_path / "run.jsonl")
 
 
+def test_why_a_worker_was_killed_is_told_beside_its_failure(tmp_path: Path) -> None:
+    note = {"type": "CAUSE", "time_ns": 5, "rank": 1, "incarnation": 0, "text": "lack of memory"}
+    first, *rest = lines_of(one_failure())
+    (tmp_path / "run.jsonl").write_text("".join([first, json.dumps(note) + "\n", *rest]))
+    found = report.read_report(tmp_path / "run.jsonl")
+    assert len(found.events) == len(one_failure())
+    assert report.cause_lines(found) == ["rank 1 (incarnation 0): lack of memory"]
+    for wrong in ({"rank": "1"}, {"text": 7}, {"incarnation": None}):
+        (tmp_path / "run.jsonl").write_text(first + json.dumps({**note, **wrong}) + "\n")
+        with pytest.raises(HvdFtError, match="line 2 is not a report's"):
+            report.read_report(tmp_path / "run.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "true", "{}\n", '{"exit_code": 0}\n', EVENT])
 def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.jsonl").write_text(text)
