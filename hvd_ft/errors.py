@@ -8,5 +8,9 @@ class HvdFtError(RuntimeError):
     """
 
 
+class HostError(HvdFtError):
+    """Something is wrong on this host; it may be right on the others of the job."""
+
+
 class NoRoomError(HvdFtError):
     """The arena's limit is reached, or its filesystem is full."""

@@ -23,13 +23,14 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
 from hvd_ft.agent.node_leader import finalize, lead, node_facts
 from hvd_ft.agent.op_rules import op_rules
-from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank
+from hvd_ft.agent.own_interface import check_interface
+from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank, launch_rank_here
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.resuming import Resumed
 from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
-from hvd_ft.errors import HvdFtError
+from hvd_ft.errors import HostError, HvdFtError
 from hvd_ft.install.environment import check_environment
 from hvd_ft.job import bound_process
 from hvd_ft.job.directory import job_path
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except HvdFtError as error:
         # Without the core or MPI every rank fails here; without a launcher there is only one rank.
-        if launch_rank() == 0:
+        if launch_rank() == 0 or (isinstance(error, HostError) and launch_rank_here() == 0):
             say(error)
         return EXIT_BAD_INPUT
 
@@ -149,6 +150,11 @@ def _meet_and_run(argv: Sequence[str], shim: ShimClient, stack: contextlib.ExitS
         problem = error
     settings = plan.settings if plan else Settings()
     check_hydra(os.environ)
+    try:
+        check_interface(os.environ)
+    except HvdFtError:
+        shim.release(EXIT_BAD_INPUT)  # no new agents would do better
+        raise
     try:
         flat = settings.topology == "flat"
         rendezvous = Rendezvous(shim, settings.start_timeout_seconds, flat=flat)

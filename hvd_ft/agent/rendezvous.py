@@ -174,6 +174,11 @@ def launch_rank() -> int:
     return int(os.environ.get("PMI_RANK", "0"))
 
 
+def launch_rank_here() -> int:
+    """Returns the number among the host's ranks that Hydra sets; 0 without Hydra."""
+    return int(os.environ.get("MPI_LOCALRANKID", "0"))
+
+
 def _to_json(value: Any, protocol: int | None = None) -> bytes:
     return json.dumps(value).encode("ascii")
 

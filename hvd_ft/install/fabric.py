@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,3 +65,20 @@ def why_no_endpoints(environ: Mapping[str, str]) -> str:
         if not excluded and _WITHOUT_ENDPOINTS in re.split(r"[^\w.-]+", value):
             return f"the provider {_WITHOUT_ENDPOINTS} of {variable} has none for threads"
     return ""
+
+
+def missing_interface(
+    environ: Mapping[str, str], devices: list[str], interfaces: Collection[str]
+) -> str:
+    """Returns the interface that MPI is to use and this host does not have; "" if it has. Pure.
+
+    MPI would only say that it finds no way to the other hosts.
+
+    Args:
+        environ: of the process that will call MPI.
+        devices: as from `fast_devices`.
+        interfaces: names of this host's interfaces that have an address.
+    """
+    name = environ.get("FI_TCP_IFACE", "")
+    provider = choose_provider(environ, devices).name or ""
+    return name if provider.startswith("tcp") and name not in interfaces else ""
