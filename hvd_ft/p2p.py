@@ -23,11 +23,13 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.native import logs
 from hvd_ft.worker.exit_reason import keep_last_words
 from hvd_ft.worker.exit_status import prepare_exit
+from hvd_ft.worker.mpi4py_guard import guard_mpi4py
 
 _LOOK_MS = 200  # between two checks for signals
 _TAGS = range(-(1 << 31), 1 << 31)
 
 keep_last_words()
+guard_mpi4py()
 
 
 def rank() -> int:

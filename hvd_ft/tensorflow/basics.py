@@ -25,8 +25,10 @@ from hvd_ft.tensorflow.without_snapshots import watch_trainings
 from hvd_ft.worker import peer_hooks, rosters
 from hvd_ft.worker.exit_reason import keep_last_words
 from hvd_ft.worker.exit_status import prepare_exit
+from hvd_ft.worker.mpi4py_guard import guard_mpi4py
 
 keep_last_words()
+guard_mpi4py()
 name_broadcasts_by_place()
 leave_horovod_unconverted()
 keep_generated_code_in_memory()

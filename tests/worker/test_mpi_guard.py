@@ -94,3 +94,27 @@ def test_the_users_path_stays_and_the_guard_is_there_once() -> None:
     assert guard.endswith("worker/mpi_guard")
     assert environment(PYTHONPATH=once)["PYTHONPATH"] == once, "a job that a worker starts"
     assert environment(PYTHONPATH="")["PYTHONPATH"] == guard
+
+
+@pytest.mark.parametrize("flag", ["-E", "-I"])
+@pytest.mark.parametrize("first", ["", "import mpi4py; mpi4py.rc.initialize = False; "])
+def test_python_that_ignores_pythonpath_is_guarded_by_hvd_ft(flag: str, first: str) -> None:
+    ask = "c = MPI.COMM_WORLD; print(c.rank, c.size); c.barrier()"
+    out, err = run(f"{first}import hvd_ft.p2p; from mpi4py import MPI; {ask}", flag)
+    assert out == "1 3\n"
+    assert "MPI.COMM_WORLD.barrier cannot be used in a worker of hvd_ft" in err
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_mpi_that_was_imported_before_is_told(launched: bool) -> None:
+    """But not in a program that the script has started by an mpirun of its own."""
+    rank = "import os; os.environ['PMIX_RANK'] = '0'; " if launched else ""
+    real = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    out, err = run(f"{real}{rank}import hvd_ft.p2p; print(MPI.SUM is not None)", "-I")
+    assert out == "True\n"
+    assert ("before hvd_ft, in a Python that ignores PYTHONPATH" in err) != launched
+
+
+def test_outside_of_a_worker_nothing_is_guarded() -> None:
+    out, _ = run("import hvd_ft.p2p, sys; print(sys.path[0])", "-I", env=dict(os.environ))
+    assert "mpi_guard" not in out
