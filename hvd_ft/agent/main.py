@@ -275,11 +275,13 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
         )
         code = code_with_checkpoints(supervisor.run(), context)
         shim.release(code)
+        stop = agent.fatal_text()
         if len(context.nodes) > 1 and not supervisor.launcher_lost:
-            finalize(rendezvous, leader)
+            if journal:  # if a host is lost now this agent does not come back from the wait for it
+                journal.note_end(code, stop[0] if stop else None)
+            finalize(rendezvous, leader, plan.settings)
         if journal:
             supervisor.read_events()
-            stop = agent.fatal_text()
             code = journal.publish(code, stop[0] if stop else None)
             shim.release(code)
     if ablated:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.agent.supervisor import leave_seconds
 from hvd_ft.install.environment import connections_of, endpoints_for
 from hvd_ft.job.placement import Nodes
+from hvd_ft.job.settings import Settings
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
 
@@ -166,8 +168,15 @@ def node_facts(
     return facts
 
 
-def finalize(rendezvous: Rendezvous, leader: "Leader | None") -> None:
-    """Waits until all agents know that the job is over, and all nodes have received every event."""
+def finalize(rendezvous: Rendezvous, leader: "Leader | None", settings: Settings) -> None:
+    """Waits until all agents know that the job is over, and all nodes have received every event.
+
+    Args:
+        rendezvous: of all agents.
+        leader: of the node, if this agent is it.
+        settings: of the user.
+    """
+    rendezvous.begin_end(leave_seconds(settings))
     rendezvous.exchange("the end of the job", None)
     # A job that is stopped may have an op under way.
     closed = leader is None or leader.close(_LEAVE_SECONDS)

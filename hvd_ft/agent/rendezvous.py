@@ -142,9 +142,17 @@ class Rendezvous:
             chosen = self._world.Split(0 if leads else self._mpi.UNDEFINED)
         return int(self._mpi._handleof(chosen)) if leads else None
 
+    def begin_end(self, others_seconds: float) -> None:
+        """The job is over: from now on waits for the other agents have another limit.
+
+        Args:
+            others_seconds: how much later than this agent another one may come to its end.
+        """
+        self._timeout = FINALIZE_TIMEOUT_SECONDS + others_seconds
+
     def finalize(self) -> None:
         """Waits for the other agents and finalises MPI."""
-        self._timeout = FINALIZE_TIMEOUT_SECONDS
+        self.begin_end(0.0)
         with self._in_time("the end of the job"):
             self._world.barrier()
             # MPI_Finalize would wait for transfers that the other end never completes.

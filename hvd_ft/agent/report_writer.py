@@ -49,6 +49,7 @@ class Journal:
         self._path = path
         self._observer = observer
         self._complained = False
+        self._last: dict[str, Any] = {}  # the fields of the last line
         self._seen = 0
         kept_bytes, self._to_skip = _written(path, job) if generation else (0, 0)
         self._output = Output(path, kept_bytes, private=True)
@@ -95,6 +96,31 @@ class Journal:
         """Writes a note of an agent, beside the events of the arena."""
         self._add_line(dict(note))
 
+    def note_end(self, exit_code: int, error: str | None) -> None:
+        """Writes the facts of the end, unless the last line has just these.
+
+        Of several such lines in a report the last one counts.
+
+        Args:
+            exit_code: of the job.
+            error: why the job was stopped; None if all ranks finished.
+        """
+        nodes = self._node_facts()
+        most = nodes[0]["most"]  # of this node
+        facts = {
+            "exit_code": exit_code,
+            "error": error,
+            "limit_bytes": self._observer.limit_bytes,
+            "used_bytes_peak": most["total"] - most["control"] - most["input_areas"],
+            "log_length": self._observer.log_length,
+            "log_records": self._observer.log_records,
+            "fusion_threshold": fusion_threshold(os.environ),
+            "nodes": nodes,
+            "ranks": [self._rank_facts(rank) for rank in range(self._observer.size)],
+        }
+        if facts != self._last:
+            self._add_line(facts)
+
     def publish(self, exit_code: int, error: str | None) -> int:
         """Writes the facts of the end; warns if the report could not be written.
 
@@ -104,21 +130,7 @@ class Journal:
 
         Returns: The exit code of both, job and report.
         """
-        nodes = self._node_facts()
-        most = nodes[0]["most"]  # of this node
-        self._add_line(
-            {
-                "exit_code": exit_code,
-                "error": error,
-                "limit_bytes": self._observer.limit_bytes,
-                "used_bytes_peak": most["total"] - most["control"] - most["input_areas"],
-                "log_length": self._observer.log_length,
-                "log_records": self._observer.log_records,
-                "fusion_threshold": fusion_threshold(os.environ),
-                "nodes": nodes,
-                "ranks": [self._rank_facts(rank) for rank in range(self._observer.size)],
-            }
-        )
+        self.note_end(exit_code, error)
         try:
             self._output.finish()
         except NotWrittenError:
@@ -127,6 +139,7 @@ class Journal:
         return exit_code
 
     def _add_line(self, fields: dict[str, Any]) -> None:
+        self._last = fields
         self._output.write(json.dumps(fields).encode("ascii") + b"\n")
         if self._output.error:
             self._complain()

@@ -48,6 +48,13 @@ from hvd_ft.native.types import BEFORE_INIT, State
 from hvd_ft.system.wait_status import describe
 
 GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the end of the job
+
+
+def leave_seconds(settings: Settings) -> float:
+    """Returns for how long an agent may stay when the job is over, for its worker and hooks."""
+    return settings.stop_grace_seconds + 3 * GRACE_SECONDS
+
+
 _NEVER = float("inf")
 _NS = 1e9
 

@@ -227,3 +227,26 @@ def test_a_divergence_is_written_with_its_names(tmp_path: Path) -> None:
 def test_the_fusion_threshold_is_read_as_horovod_reads_it(text: str | None, size: int) -> None:
     env = {} if text is None else {"HOROVOD_FUSION_THRESHOLD": text}
     assert fusion_threshold(env) == size
+
+
+def test_a_report_has_its_end_before_the_agents_wait_for_each_other(tmp_path: Path) -> None:
+    """An agent that waits for a lost host is killed."""
+    path = tmp_path / "run.jsonl"
+    journal = Written(path, "j", 0)
+    journal.add(EVENTS[:-1])
+    journal.note_end(0, None)
+    found = read_report(path)
+    assert found.finished and found.facts["exit_code"] == 0 and found.events == EVENTS[:-1]
+    journal.add(EVENTS[-1:])  # from another node
+    assert journal.publish(3, "why") == 3
+    found = read_report(path)
+    assert (found.facts["exit_code"], found.facts["error"]) == (3, "why")
+    assert found.events == EVENTS
+
+
+def test_an_end_that_has_not_changed_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    journal = Written(path, "j", 0)
+    journal.note_end(0, None)
+    assert journal.publish(0, None) == 0
+    assert path.read_text().count("exit_code") == 1

@@ -14,6 +14,8 @@ from conftest import running_cluster
 from test_generations import SUMS
 from test_network import LIMITS, Running, digest
 
+from hvd_ft.reports.report import read_report
+
 OPS, SIZE = 30, 4096
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 
@@ -47,7 +49,8 @@ def test_a_host_that_dies_when_its_ranks_are_done_is_not_waited_for(
     script = f'"$@" && while [ $HOROVOD_RANK = {last} ] && [ ! -e {go} ]; do sleep 0.1; done'
     work = ["sh", "-c", script, "sh", *SUMS, str(OPS), str(SIZE), "5"]
     with running_cluster() as cluster:
-        job = [*HVDFT, "run", "-np", "2", "-H", "n0:1,n1:1", *work]
+        report = tmp_path / "report.jsonl"
+        job = [*HVDFT, "run", "-np", "2", "-H", "n0:1,n1:1", "--report", str(report), *work]
         enter = [*HVDFT, "cluster", "exec", "--name", cluster.name, f"n{last}", "--"]
         running = begin([*enter, *job], LIMITS)
         running.await_line(f"rank {done} (incarnation 0) has ended")
@@ -58,6 +61,7 @@ def test_a_host_that_dies_when_its_ranks_are_done_is_not_waited_for(
     assert sums_are_right(out), (out, err)
     assert f"host {lost} (rank {done}) is lost; the job is over" in err, err
     assert f"host n{last}" not in err, err
+    assert read_report(report).finished == (last == 0), "where rank 0 has seen the end"
 
 
 @pytest.mark.shows
