@@ -55,6 +55,7 @@ class ShimStatus:
         orphaned: whether that agent is dead.
         exit_code: of the job, once it is over.
         epoch: in which its host took its place in the job.
+        lack: what of memory was used up, if the kernel has killed where its agent died; else "".
     """
 
     rank: int
@@ -63,6 +64,7 @@ class ShimStatus:
     orphaned: bool
     exit_code: int | None = None
     epoch: int = 0
+    lack: str = ""
 
     @classmethod
     def of(cls, message: Message) -> ShimStatus:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hvd_ft.job.failure_window import RecentFailures
 from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.job.settings import Settings
+from hvd_ft.system.wait_status import describe_code
 
 
 @dataclass(frozen=True)
@@ -84,3 +85,16 @@ def agents_late(shims: Sequence[ShimStatus | None], generation: int) -> bool:
     Hydra does not see the death of one that has not yet begun with MPI.
     """
     return any(h and h.generation < generation for h in shims)
+
+
+def why_again(shims: Sequence[ShimStatus | None], code: int) -> str:
+    """Returns why new agents are needed, in words.
+
+    Args:
+        shims: the latest status of the job's shims.
+        code: of mpirun.
+    """
+    for shim in shims:
+        if shim and shim.orphaned and shim.lack:
+            return f"the agent of rank {shim.rank} has died, and the kernel has {shim.lack}"
+    return f"mpirun ended ({describe_code(code)}) before the job"

@@ -25,6 +25,7 @@ from hvd_ft.launcher.generations import (
     Over,
     agents_late,
     agents_lost,
+    why_again,
 )
 from hvd_ft.launcher.host_watch import GiveUp
 from hvd_ft.launcher.hydra_output import MpirunOutput
@@ -136,8 +137,7 @@ def run_job(
     if job.machine_file is not None:
         say(network_of(job))
     clear_leftovers(settings.arena_dir, but=job.id)
-    more = PREEMPTION if settings.grace_seconds else ()
-    with EventLoop() as loop, stop_signals(more) as signals:
+    with EventLoop() as loop, stop_signals(PREEMPTION if settings.grace_seconds else ()) as signals:
         run = _Run(loop, job, signals, display, watch)
         run.resizing = resizing
         try:
@@ -233,7 +233,7 @@ class _Run:
                     say(message)
                 return self._exit_code(code)
             generation += 1
-            why = self._why_ended or f"mpirun ended ({describe_code(code)}) before the job"
+            why = self._why_ended or why_again(self.lifelines.shims, code)
             say(f"{why}; starting generation {generation} of its agents")
 
     def _first_generation(self) -> int:

@@ -106,7 +106,12 @@ class LauncherLine:
         return self.known and since is not None and self._loop.now() >= since + self._silence
 
     def tell(
-        self, *, orphaned: bool, generation: int | None = None, exit_code: int | None = None
+        self,
+        *,
+        orphaned: bool,
+        generation: int | None = None,
+        exit_code: int | None = None,
+        lack: str = "",
     ) -> None:
         """Sends the shim's status to the launcher: now, or when the line is up again.
 
@@ -114,9 +119,12 @@ class LauncherLine:
             orphaned: whether its agent is dead.
             generation: of its new agent; None: unchanged.
             exit_code: of the job, if it is over.
+            lack: as in `ShimStatus`.
         """
         number = self._told.generation if generation is None else generation
-        self._told = replace(self._told, generation=number, orphaned=orphaned, exit_code=exit_code)
+        self._told = replace(
+            self._told, generation=number, orphaned=orphaned, exit_code=exit_code, lack=lack
+        )
         if self._state is _State.OPEN:
             self.send(vars(self._told))
 

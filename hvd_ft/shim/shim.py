@@ -42,6 +42,7 @@ from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop
+from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.pidfd import has_ended, send_signal
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
@@ -86,6 +87,7 @@ class _Shim:
         self._channel: Channel | None = None  # None: there is no agent
         self._agent_pid = pid
         self._agent: int | None = agent  # its pidfd; None: it has ended
+        self._memory = OomWatch(pid, self._loop.now())  # of the agent
         self._beats: Beats | None = None  # of the agent
         self._facts: Any = None  # its latest counts
         self._relay = OutputRelay(self._loop)
@@ -174,7 +176,7 @@ class _Shim:
                 return
             self._relay.detach()
             self._reattached_by.set(self._loop.now() + self._keep_seconds)
-            self._launcher.tell(orphaned=True)
+            self._launcher.tell(orphaned=True, lack=self._memory.verdict())
 
     def _follow(self, order: Order) -> None:
         match order:
@@ -235,6 +237,7 @@ class _Shim:
         if self._beats:
             self._beats.heard(self._loop.now())
             self._look.set(self._beats.look_at)
+        self._memory.look()
         self._children.look_at_memory()
         self._report(messages.BeatHeard())
 
@@ -281,6 +284,7 @@ class _Shim:
         self._end_agent()
         # If it is dead by now, the end of its channel tells us next.
         self._agent_pid, self._agent = agent.pid, agent.pidfd
+        self._memory = OomWatch(agent.pid, self._loop.now())
         self._take_agent(Channel(agent.connection))
         self._reattached_by.clear()
         self._beats = Beats(takeover.lease)

@@ -13,7 +13,14 @@ from streams import standard_streams
 
 from hvd_ft.job.lifeline import Answer, LifeLines, ShimStatus
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.generations import Again, GenerationPolicy, NotYet, Over, agents_lost
+from hvd_ft.launcher.generations import (
+    Again,
+    GenerationPolicy,
+    NotYet,
+    Over,
+    agents_lost,
+    why_again,
+)
 from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.system.channel import Channel, Message
@@ -200,6 +207,25 @@ def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(
     new.tell(orphaned=True)
     serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 0, True)])
     old.close()
+
+
+def test_the_launcher_says_that_memory_was_lacking_where_an_agent_died(
+    loop: EventLoop, launcher: LifeLines
+) -> None:
+    (line,) = connect(loop, launcher, 3)
+    ended = "mpirun ended (exit code 9) before the job"
+    assert why_again(launcher.shims, 9) == ended
+    lack = "killed for lack of memory: 4.0 GiB used of 4.0 GiB; give it more"
+    line.tell(orphaned=True, lack=lack)
+    serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 0, True, lack=lack)])
+    said = f"the agent of rank 3 has died, and the kernel has {lack}"
+    assert why_again([None, *launcher.shims], 9) == said
+    line.tell(orphaned=False, generation=1)
+    serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 1, False)])
+    assert why_again(launcher.shims, 9) == ended
+    line.tell(orphaned=True)  # for another reason
+    serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 1, True)])
+    assert why_again(launcher.shims, 9) == ended
 
 
 def test_a_line_that_is_torn_is_no_goodbye(

@@ -75,13 +75,14 @@ def agent(launcher: Launcher, arena_dir: Path) -> Iterator["Agent"]:
 class Agent:
     """An agent in a process of its own, whose shim has a worker with a family."""
 
-    def __init__(self, launcher: Launcher, arena_dir: Path) -> None:
+    def __init__(self, launcher: Launcher, arena_dir: Path, before: str = "") -> None:
         self.launcher = launcher
         self.arena_dir = arena_dir
         code = f"""if True:
             import os, sys, time
             from hvd_ft.job.directory import JobDirectory
             from hvd_ft.shim.client import ShimClient
+            {before}
             shim = ShimClient.fork()
             shim.attend(rank=3, host="n0/1", generation=0, launcher={launcher.lines.address!r},
                 lease_seconds=20, host_timeout_seconds=60, epoch=7, node_lease={LEASE})
@@ -263,3 +264,19 @@ def test_processes_that_are_being_started_are_stopped_too() -> None:
             let_continue(stopped)
             for process in psutil.Process().children(recursive=True):
                 process.kill()
+
+
+def test_what_memory_lacked_where_an_agent_died_is_told(
+    launcher: Launcher, arena_dir: Path
+) -> None:
+    told = "OomWatch.verdict = lambda self: f'looked at {self._pid}'"
+    agent = Agent(launcher, arena_dir, f"from hvd_ft.system.oom import OomWatch; {told}")
+    try:
+        launcher.serve(agent.move)
+        assert [shim.lack for shim in launcher.seen] == [""]
+        agent.process.kill()
+        lack = f"looked at {agent.process.pid}"
+        launcher.serve(lambda: launcher.seen[-1].orphaned)
+        assert launcher.seen[-1].lack == lack
+    finally:
+        agent.close()
