@@ -81,10 +81,14 @@ def try_out(mutant: Mutant, tree: Path) -> tuple[str, float]:
     file.write_text(whole.replace(mutant.old, mutant.new))
     try:
         if mutant.file.startswith("hvd_ft/") and file.suffix in (".cc", ".h") and _build(tree):
-            return "does not compile", time.monotonic() - begin
-        return _test(mutant, tree), time.monotonic() - begin
+            outcome = "does not compile"
+        else:
+            outcome = _test(mutant, tree)
+    except subprocess.TimeoutExpired:
+        outcome = f"NO END in {LIMIT_SECONDS:.0f} s"  # this limit is no test
     finally:
         file.write_text(whole)
+    return outcome, time.monotonic() - begin
 
 
 def _build(tree: Path) -> int:
@@ -95,10 +99,7 @@ def _build(tree: Path) -> int:
 
 def _test(mutant: Mutant, tree: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    try:
-        code = _run([*command, *mutant.tests], tree)
-    except subprocess.TimeoutExpired:
-        return "found"
+    code = _run([*command, *mutant.tests], tree)
     if code == NO_TESTS:
         return "no test ran"
     return "found" if code else "NOT FOUND"

@@ -27,3 +27,16 @@ def test_one_that_no_longer_fits_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         SystemExit, match=r"'gone' is to replace a text that is 0 times in setup\.py"
     ):
         names["read_list"]()
+
+
+def test_one_whose_tests_do_not_end_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test has to find it by itself: who runs the tests gives them no limit of this kind."""
+    names = runpy.run_path(str(SCRIPT))
+    monkeypatch.setitem(names["try_out"].__globals__, "LIMIT_SECONDS", 0.0)
+    (tmp_path / "file.py").write_text("old")
+    mutant = names["Mutant"]("endless", "file.py", "old", "new", ("tests/none.py",))
+    outcome, _ = names["try_out"](mutant, tmp_path)
+    assert outcome == "NO END in 0 s"
+    assert (tmp_path / "file.py").read_text() == "old"
