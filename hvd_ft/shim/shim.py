@@ -167,16 +167,20 @@ class _Shim:
         for wire in wires or ():
             self._follow(messages.parse_order(wire))
         if wires is None:
-            self._agent_watch.end()
-            self._channel = self._beats = self._facts = None
-            self._held = []
-            self._limit.clear()
+            self._forget_agent()
             if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
                 self._over = True
                 return
             self._relay.detach()
             self._reattached_by.set(self._loop.now() + self._keep_seconds)
             self._launcher.tell(orphaned=True, lack=self._memory.verdict())
+
+    def _forget_agent(self) -> None:
+        """Expects nothing more of an agent whose channel ends: the next one begins anew."""
+        self._agent_watch.end()
+        self._channel = self._beats = self._facts = None
+        self._held = []
+        self._limit.clear()
 
     def _follow(self, order: Order) -> None:
         match order:
@@ -295,7 +299,6 @@ class _Shim:
             self._connect(takeover.launcher, takeover.generation, takeover.lease)
         os.close(agent.streams[0])
         self._relay.attach(agent.streams[1:])
-        self._held = []  # the older agent's
         self._fence.stop()
         self._report(self._children.found())
 
@@ -308,9 +311,9 @@ class _Shim:
         os.close(self._agent)
         self._agent = None
         if self._channel is not None:
-            self._agent_watch.end()
-            self._channel.close()  # not earlier: it would start another shim
-            self._channel = None
+            channel = self._channel
+            self._forget_agent()
+            channel.close()  # not earlier: it would start another shim
 
     # -------------------------------------------------------------- fence
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import exit_code, forked
 
 from hvd_ft.checkpoint import catalogue
 from hvd_ft.checkpoint.contents import RankArrays
@@ -205,16 +206,12 @@ def test_leftovers_of_other_jobs_stay(tmp_path: Path) -> None:
 
 def in_child(act: Callable[[], object], kill_at: int) -> bool:
     """Runs in another process that dies at a call; returns whether it lived to the end."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _die_at(kill_at)
-            act()
-            code = 0
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def dying() -> None:
+        _die_at(kill_at)
+        act()
+
+    code = exit_code(forked(dying))
     assert code in (0, KILLED)
     return code == 0
 
@@ -242,10 +239,10 @@ def replace_all_but_the_newest(folder: Path, step: int) -> None:
         catalogue.remove(folder, name)
 
 
-def test_a_writer_may_be_killed_at_any_call(tmp_path: Path) -> None:
+def test_a_writer_may_be_killed_at_any_call(arena_dir: Path) -> None:
     """What looks complete is complete, and there is always one; the next writer goes on."""
     for kill_at in range(1000):
-        folder = tmp_path / str(kill_at)
+        folder = arena_dir / str(kill_at)
         folder.mkdir()
         checkpoint(folder, 3, nodes=2)
         lived = in_child(lambda to=folder: replace_all_but_the_newest(to, 4), kill_at)
@@ -263,3 +260,25 @@ def test_a_writer_may_be_killed_at_any_call(tmp_path: Path) -> None:
     assert lived
     assert kill_at > 40, "so many calls there are"
     assert manifest(folder).step == 4
+
+
+def test_a_writer_that_takes_the_place_of_killed_ones_writes_its_share_anew(
+    arena_dir: Path,
+) -> None:
+    """Two die, at any moment of it; the other node's share is as it was."""
+    for kill_at in range(100):
+        folder = arena_dir / str(kill_at)
+        folder.mkdir()
+        mine, other = origin(folder, 0, 2), origin(folder, 1, 2)
+        share(other, 3)
+        lived = in_child(lambda mine=mine: share(mine, 3), kill_at)
+        in_child(lambda mine=mine: share(mine, 3), kill_at + 1)
+        cut = share(mine, 3)
+        complete(mine, cut, [0, 1])
+        assert manifest(folder).missing == []
+        files = os.listdir(mine.path(cut))
+        assert sorted(files) == [*sorted(manifest(folder).files), MANIFEST]
+        if lived:
+            break
+    assert lived
+    assert kill_at > 15, "so many calls there are"

@@ -39,7 +39,7 @@ def test_only_one_of_two_nodes_completes(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.shows
 @pytest.mark.parametrize("nodes", [[0, 1], [0, 1, 2]], ids=["all are there", "one is lost"])
 def test_two_nodes_may_complete_at_any_moment_of_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[int]
+    arena_dir: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[int]
 ) -> None:
     """There is one checkpoint, the newest one, and no node has an error."""
 
@@ -56,7 +56,7 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
 
     cuts = [Cut(0, 9), Cut(0, 7)]
     for at in range(1000):
-        first, second = world(tmp_path / str(at))
+        first, second = world(arena_dir / str(at))
         with monkeypatch.context() as patch:
             done = _at_call(patch, at, lambda by=second: settle(by, cuts, 0.0))
             results = [settle(first, cuts, 0.0)]
@@ -73,17 +73,17 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
 
 
 def test_two_nodes_may_both_be_in_the_middle_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arena_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One had replaced the other's draft of the manifest: that one's end was not tidied up."""
-    template = tmp_path / "template"
+    template = arena_dir / "template"
     template.mkdir()
     for node in (0, 1):
         cut = share(origin(template, node, 2), 3)
     times = 0
     for at in range(100):
         for until in range(100):
-            folder = tmp_path / f"{at}-{until}"
+            folder = arena_dir / f"{at}-{until}"
             shutil.copytree(template, folder)
             acts = [partial(complete, origin(folder, node, 2), cut, [0, 1]) for node in (0, 1)]
             with monkeypatch.context() as patch:

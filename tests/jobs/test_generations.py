@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
-import stat
 import subprocess
 import sys
 import time
@@ -22,16 +20,7 @@ import pytest
 from conftest import HANG_SECONDS, SCRIPTS, Cluster, Ended, Once, RunHvdft, running_cluster
 from test_recovery import reference, train
 
-from hvd_ft.errors import HvdFtError
-from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.hosts import host_list, parse_placement
-from hvd_ft.job.lifeline import LifeLines
-from hvd_ft.shim.client import ShimClient
-from hvd_ft.shim.messages import Started, Takeover, to_wire
-from hvd_ft.shim.reattach import NewAgent, ReattachSocket, reattach
-from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.handoff import send_order
-from hvd_ft.system.pidfd import pidfd_of_this_process
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]
 MEGABYTE = 10**6
@@ -157,168 +146,6 @@ def test_without_hvdft_run_the_job_ends_with_its_agents(run_hvdft: RunHvdft) -> 
     agent = [sys.executable, "-m", "hvd_ft.agent", "--inject", "agent=1,step=9"]
     ended = run_hvdft([*SUMS, "1000", str(MEGABYTE), "5"], program=[*mpirun, *agent])
     assert ended.code not in (0, 2)
-
-
-@contextlib.contextmanager
-def served() -> Iterator[str]:
-    """A launcher that only serves its life-lines; its address."""
-    loop = EventLoop()
-    launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
-    child = os.fork()
-    if child == 0:
-        loop.run(until=lambda: False)
-    launcher.close()
-    yield launcher.address
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-def begin(launcher: str, directory: str) -> ShimClient:
-    """A shim of this process that keeps its processes for the next agent, after generation 0."""
-    process = ShimClient.fork()
-    process.attend(
-        rank=3,
-        host="n0/1",
-        generation=0,
-        launcher=launcher,
-        lease_seconds=20,
-        host_timeout_seconds=60,
-    )
-    process.watch_job(directory)
-    process.keep(60)
-    process.start("worker", ["sleep", "600"], dict(os.environ), "/")
-    assert process.channel.receive()
-    return process
-
-
-@pytest.fixture
-def shim(arena_dir: Path) -> Iterator[tuple[ShimClient, str]]:
-    """One that waits for the agent after this process, and its directory."""
-    with served() as launcher:
-        directory = JobDirectory.create(str(arena_dir), "job")
-        process = begin(launcher, directory.path)
-        yield process, directory.path
-        process.end(10)
-        directory.leave()
-
-
-def test_nothing_of_an_older_generation_is_accepted(
-    shim: tuple[ShimClient, str],
-) -> None:
-    process, path = shim
-    assert stat.S_IMODE(os.stat(f"{path}/shim-3").st_mode) == 0o600
-    with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
-        reattach(path, 3, 0, 20, None)
-    assert reattach(path, 2, 1, 20, None) is None
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(f"{path}/shim-3")
-        stranger.sendall(b"no order")
-        stranger.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(ConnectionResetError):
-            assert stranger.recv(1) == b""
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(f"{path}/shim-3")
-        send_order(stranger, {"generation": 1}, [0, 1, 2, 0])  # and nothing of its lease
-        stranger.settimeout(20)
-        assert stranger.recv(1) == b""
-    process.start("another", ["true"], {}, "/")
-    reports = process.receive()
-    assert reports
-    assert isinstance(reports[0], Started)
-    assert reports[0].name == "another"
-
-
-def test_nobody_is_reattached_by_another_users_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agents: list[NewAgent] = []
-    with EventLoop() as loop:
-        ReattachSocket(loop, str(tmp_path), 3, agents.append)
-        for other in (0, 1):
-            with socket.socket(socket.AF_UNIX) as stranger, pidfd_of_this_process() as own:
-                stranger.connect(str(tmp_path / "shim-3"))
-                send_order(stranger, to_wire(Takeover(1, 20, None, None)), [0, 1, 2, own])
-                user = os.getuid()
-                monkeypatch.setattr(os, "geteuid", lambda user=user, other=other: user + other)
-                loop.run_once()
-        assert len(agents) == 1
-        agents[0].refuse()
-
-
-def test_a_stopped_agent_that_is_superseded_dies(arena_dir: Path) -> None:
-    """If it were continued there would be two agents on one arena."""
-    directory = JobDirectory.create(str(arena_dir), "job")
-    with served() as launcher:
-        agent = os.fork()
-        if agent == 0:
-            held = begin(launcher, directory.path)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            os._exit(held.pid)
-        assert os.WIFSTOPPED(os.waitpid(agent, os.WUNTRACED)[1])
-        reattached = reattach(directory.path, 3, 1, 20, launcher)
-        assert reattached is not None
-        # It was dead before the new agent heard anything.
-        ended, status = os.waitpid(agent, os.WNOHANG)
-        assert (ended, os.waitstatus_to_exitcode(status)) == (agent, -signal.SIGKILL)
-        channel, found, pidfd = reattached
-        assert found.worker is not None
-        assert found.worker.pid > 0
-        assert ShimClient(found.shim, pidfd, channel, found).end(10)
-    directory.leave()
-
-
-def test_a_new_agent_that_dies_before_it_is_heard_takes_no_worker_along(arena_dir: Path) -> None:
-    directory = JobDirectory.create(str(arena_dir), "job")
-    reader, writer = os.pipe()
-    with EventLoop() as loop:
-        launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
-        agent = os.fork()
-        if agent == 0:
-            held = begin(launcher.address, directory.path)
-            os.write(writer, str(held.pid).encode())
-            os.kill(os.getpid(), signal.SIGSTOP)
-        loop.run(until=lambda: any(launcher.shims))
-        shim = int(os.read(reader, 100))
-        os.kill(shim, signal.SIGSTOP)
-        with socket.socket(socket.AF_UNIX) as end:
-            end.connect(f"{directory.path}/shim-3")
-            new_agent = os.fork()
-            if new_agent == 0:
-                with pidfd_of_this_process() as own:
-                    send_order(end, to_wire(Takeover(1, 20, None, None)), [0, 1, 2, own])
-                os._exit(0)
-            os.waitpid(new_agent, 0)  # and its number is free again
-        os.kill(shim, signal.SIGCONT)
-        gone_on = lambda: any(s and s.generation == 1 and s.orphaned for s in launcher.shims)  # noqa: E731
-        loop.run(until=lambda: gone_on() or not any(launcher.shims))
-        assert gone_on(), "the shim has died"
-        reattached = reattach(directory.path, 3, 2, 20, launcher.address)
-        assert reattached is not None
-        channel, found, pidfd = reattached
-        assert found.shim == shim
-        assert found.worker is not None
-        assert found.worker.end is None
-        assert psutil.pid_exists(found.worker.pid)
-        assert ShimClient(shim, pidfd, channel, found).end(10)
-        os.waitpid(agent, 0)
-        launcher.close()
-    os.close(reader)
-    os.close(writer)
-    directory.leave()
-
-
-def test_a_shim_has_nothing_for_new_agents_before_it_is_told_to_keep(arena_dir: Path) -> None:
-    directory = JobDirectory.create(str(arena_dir), "job")
-    process = ShimClient.fork()
-    limits = {"lease_seconds": 20.0, "host_timeout_seconds": 60.0}
-    process.attend(rank=3, host="n0/1", generation=0, launcher=None, **limits)
-    process.watch_job(directory.path)
-    process.start("worker", ["true"], {}, "/")
-    assert process.channel.receive()
-    with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
-        reattach(directory.path, 3, 1, 20, None)
-    assert process.end(10)
-    directory.leave()
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from keras_script import (  # noqa: E402
 
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
+from hvd_ft.tensorflow import fit_loop  # noqa: E402
 from hvd_ft.tensorflow.data import carries_state  # noqa: E402
 from hvd_ft.tensorflow.variables import fit_variables  # noqa: E402
 from hvd_ft.worker import shared_contents, snapshot_interval, snapshot_writer  # noqa: E402
@@ -163,6 +164,22 @@ def test_what_is_copied_beside_training_is_the_boundarys(
     assert resumed_history == history
 
 
+def test_what_data_has_drawn_again_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is drawn ahead, as time allows: a snapshot's state may be that of another batch."""
+    given: list[dict[str, Any]] = []
+    restore_all = fit_loop.restore_rng_state
+
+    def restore(state: dict[str, Any]) -> None:
+        given.append(state)
+        restore_all(state)
+
+    monkeypatch.setattr(fit_loop, "restore_rng_state", restore)
+    resumed("sequence", 4)
+    [state] = given
+    assert "numpy" not in state
+    assert "eager" in state  # from which it has not drawn
+
+
 def test_it_may_die_again_and_again() -> None:
     weights, history, _ = undisturbed("augmented")
     arena = FakeArena()
@@ -219,14 +236,16 @@ def test_validation_data_is_where_it_was(data: str) -> None:
 
     with incarnation(FakeArena(), 0) as worker:
         expected = script(worker, None)
-    for kill_after in (STEPS + 5, 4 * STEPS + 5):  # in the first fit, and in the second
-        arena = FakeArena()
-        with incarnation(arena, 0) as worker, pytest.raises(Killed):
+    arena = FakeArena()
+    # Twice in the first fit, and twice in the second; each process has taken a snapshot of its own.
+    for number, kill_after in enumerate([STEPS + 5, STEPS + 6, 4 * STEPS + 5, 5 * STEPS]):
+        with incarnation(arena, number) as worker, pytest.raises(Killed):
             script(worker, kill_after)
-        with incarnation(arena, 1) as worker:
-            told, weights = script(worker, None)
-        assert told == expected[0]
-        assert_same(weights, expected[1])
+        assert worker.snapshots > 0
+    with incarnation(arena, 4) as worker:
+        told, weights = script(worker, None)
+    assert told == expected[0]
+    assert_same(weights, expected[1])
 
 
 def test_whole_passes_are_drawn_again_only_where_needed() -> None:
