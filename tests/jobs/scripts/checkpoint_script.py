@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from averaged import Averaged
 
 import hvd_ft.tensorflow as hvd
 from hvd_ft import native
@@ -113,12 +114,10 @@ def data(seed: int) -> tf.data.Dataset:
     return pairs.shuffle(len(x)).batch(BATCH)
 
 
-def make_model() -> tf.keras.Model:
+def make_model() -> Averaged:
     layers = tf.keras.layers
     parts = [layers.Dense(UNITS, input_shape=(6,)), layers.Dense(UNITS)]
-    return tf.keras.Sequential(
-        [*parts, layers.BatchNormalization(), layers.Dropout(0.2), layers.Dense(1)]
-    )
+    return Averaged([*parts, layers.BatchNormalization(), layers.Dropout(0.2), layers.Dense(1)])
 
 
 def fit(loop: int) -> list[Any]:
@@ -130,7 +129,7 @@ def fit(loop: int) -> list[Any]:
         ends := Ends(loop),
     ]
     told = model.fit(data(loop), epochs=EPOCHS, callbacks=fellows, verbose=0)
-    return [told.history, ends.drawn, digest(model.get_weights())]
+    return [told.history, ends.drawn, digest([*model.get_weights(), *model.averages()])]
 
 
 def own_loop(loop: int) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from averaged import Averaged
 
 import hvd_ft.tensorflow as hvd_tf
 import hvd_ft.tensorflow.keras as hvd
@@ -44,9 +45,9 @@ def data() -> tf.data.Dataset:
     return pairs.shuffle(len(x), seed=1).batch(BATCH)
 
 
-def make_model(units: int = 8) -> tf.keras.Model:
+def make_model(units: int = 8) -> Averaged:
     layers = tf.keras.layers
-    model = tf.keras.Sequential(
+    model = Averaged(
         [
             layers.Dense(units, input_shape=(6,)),
             layers.BatchNormalization(),
@@ -57,7 +58,7 @@ def make_model(units: int = 8) -> tf.keras.Model:
     return model
 
 
-def keras(units: int = 8, snapshot_steps: int | None = 5) -> tf.keras.Model:
+def keras(units: int = 8, snapshot_steps: int | None = 5) -> Averaged:
     model = make_model(units)
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01))
     model.compile(optimizer, "mse", metrics=["mae"])
@@ -73,7 +74,7 @@ def keras(units: int = 8, snapshot_steps: int | None = 5) -> tf.keras.Model:
 
 # 4 MB a snapshot: copied while the next step runs. When they are taken changes no weight, and the
 # ranks need not agree: rank 0 has a fixed number of steps, the others choose.
-def large() -> tf.keras.Model:
+def large() -> Averaged:
     return keras(600, 4 if hvd.rank() == 0 else None)
 
 
@@ -93,6 +94,7 @@ def main() -> None:
     trained = {id(v): v for v in model.trainable_variables}.values()
     weights = b"".join(v.numpy().tobytes() for v in trained)
     kept = b"".join(v.numpy().tobytes() for v in model.non_trainable_variables)
+    kept += b"".join(average.tobytes() for average in model.averages())  # begun before a broadcast
     digests = [hashlib.sha256(part).hexdigest()[:16] for part in (weights, kept)]
     # One write, or the ranks' lines mix.
     sys.stdout.write(f"RESULT {hvd.rank()} {hvd.incarnation()} {' '.join(digests)}\n")
