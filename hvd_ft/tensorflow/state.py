@@ -14,6 +14,7 @@ from hvd_ft.system.say import say
 from hvd_ft.tensorflow import made_variables
 from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
 from hvd_ft.tensorflow.data import after_passes
+from hvd_ft.tensorflow.late_variables import LateVariables
 from hvd_ft.tensorflow.other_variables import KeptOthers, OtherVariables
 from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
@@ -100,6 +101,7 @@ class State:
         self._rest: dict[str, Any] | None = None  # to be restored where the loop is entered
         self._loop: TrainingLoop | None = None
         self._others: OtherVariables | None = None
+        self._late: LateVariables | None = None  # in the process that tells of them
         self._kept: list[tf.Variable] = []  # in snapshots; found once a loop: the search is slow
         values = {"epoch": 0, "batch": 0, **values}
         for name in values:
@@ -152,6 +154,7 @@ class State:
         self._loop.kinds = self._kinds()
         left = self._loop.begin()
         self._others = OtherVariables(self._kept)
+        self._late = LateVariables() if self._loop.tells else None
         if left is not None:
             self._restore(self._loop)
         if self._loop.returned:
@@ -222,10 +225,7 @@ class State:
             iterator = after_passes(dataset, iterator, [*self._passes, self.batch])
             self._rest = self._rest or {"rng": before}
             self._restore_rest()
-        for batch in iterator:
-            yield batch
-            self.batch += 1
-            self.commit()
+        yield from self._committed(iterator)
         self._passes.append(self.batch)
         self.epoch, self.batch = self.epoch + 1, 0
 
@@ -239,12 +239,20 @@ class State:
         if self._resumed:
             self._resumed = False
             self._restore_rest()
-        for batch in data.batches():
+        yield from self._committed(data.batches())
+        data.end_epoch()
+        self.epoch, self.batch = self.epoch + 1, 0
+
+    def _committed(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yields the batches of a pass, and commits after each."""
+        if self._late is not None:
+            self._late.begin_pass()
+        for batch in batches:
             yield batch
             self.batch += 1
             self.commit()
-        data.end_epoch()
-        self.epoch, self.batch = self.epoch + 1, 0
+        if self._late is not None:
+            self._late.end_pass()
 
     def _reset(self) -> None:
         for callback in self._reset_callbacks:
@@ -259,6 +267,8 @@ class State:
         values = {"values": self._get(), "passes": self._passes}
         drawn = {"by_batches": self._by_batches, "sampled": self._sampled}
         others = self._others.state(self._kept, common=())[1]
+        if self._late is not None:
+            self._late.look(others["contents"], others["averages"])
         rest = {"rng": rng_state(), "others": others}
         if self._rest is not None:  # not entered yet
             rest |= {name: self._rest[name] for name in rest if self._rest.get(name)}

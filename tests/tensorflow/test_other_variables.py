@@ -1,6 +1,8 @@
 """Variables that training changes and no model has end as if no process had died."""
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,22 @@ pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
 from keras_script import Job, assert_same, end_process, everything, fresh_process  # noqa: E402
 
+from hvd_ft.checkpointer.capture import Captured  # noqa: E402
+from hvd_ft.checkpointer.completion import complete  # noqa: E402
+from hvd_ft.checkpointer.cuts import Cut  # noqa: E402
+from hvd_ft.checkpointer.origin import Origin  # noqa: E402
+from hvd_ft.checkpointer.share import Began, write_share  # noqa: E402
+from hvd_ft.native.checkpointer import Place  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
-from hvd_ft.tensorflow import held_variables, made_variables, other_variables  # noqa: E402
+from hvd_ft.tensorflow import (  # noqa: E402
+    held_variables,
+    late_variables,
+    made_variables,
+    other_variables,
+)
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
+from hvd_ft.worker import resumed, shared_contents  # noqa: E402
 
 keras = tf.keras
 pytestmark = [pytest.mark.job]  # they take as long as one
@@ -120,6 +134,45 @@ def test_averages_of_a_fit_that_is_killed_twice(way: str) -> None:
     assert_recovers(script, *((3, 5, 8) if way == "several" else (3, 4, 8)))
 
 
+def write_checkpoint(arena: FakeArena, folder: Path) -> dict[str, Any]:
+    """Writes one of what an arena has; returns what agents tell of it."""
+    captured = {}
+    for loop, found in arena.loops.items():
+        assert found.snapshot is not None
+        assert found.data is not None
+        place = shared_contents.Place(found.snapshot.cut, found.position)
+        held = shared_contents.contents(memoryview(found.data), [], place)
+        captured[Cut(loop, found.snapshot.cut)] = {0: Captured(found.position, held)}
+    origin, latest = Origin(folder, "job1", "job1", 5, Place(1, 1, 0, 0, 1), [0]), max(captured)
+    began = Began.now()
+    write_share(origin, latest, captured, ([], []), range(1), began=began, await_seconds=0.0)
+    complete(origin, latest, [0])
+    return {"path": str(origin.path(latest)), "run": "job1", "loops": list(arena.loops)}
+
+
+@pytest.mark.parametrize("kills", [(7, 7, 9), (13, 13, 15)], ids=["first", "second"])
+def test_averages_of_a_fit_that_goes_on_from_a_checkpoint_and_is_killed_twice(
+    kills: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a job's first fit or its second one; then before the new job has a snapshot, and after."""
+    with incarnation(FakeArena(), 0) as worker:
+        expected = averaging(worker, None)
+    arena = FakeArena()
+    with incarnation(arena, 0) as worker, pytest.raises(Killed):
+        averaging(worker, kills[0])
+    told = write_checkpoint(arena, tmp_path)
+    monkeypatch.setenv(resumed.VARIABLE, json.dumps(told))
+    resumed.resumed.cache_clear()
+    arena = FakeArena()
+    for number, after in enumerate(kills[1:]):
+        with incarnation(arena, number) as worker, pytest.raises(Killed):
+            averaging(worker, after)
+    with incarnation(arena, len(kills) - 1) as worker:
+        found = averaging(worker, None)
+    resumed.resumed.cache_clear()
+    assert_same([np.asarray(value) for value in found], [np.asarray(value) for value in expected])
+
+
 def metrics_of_batches(worker: FakeWorker, kill_at: int | None) -> list[Any]:
     """A loop around `train_on_batch`, whose metrics Keras makes in the first step."""
     fresh_process()
@@ -196,6 +249,66 @@ def test_metrics_of_train_on_batch(kills: tuple[int, ...]) -> None:
 def test_averages_and_metrics_of_loops(kills: tuple[int, ...]) -> None:
     """Killed in the first loop, in its second epoch, in the second loop, and after each."""
     assert_recovers(epochs_of_batches, *kills)
+
+
+def steps_of(state: State, by_batches: bool) -> Iterator[None]:
+    """An epoch's steps, in either way to write a loop."""
+    if by_batches:
+        yield from (None for _ in state.batches(tf.data.Dataset.range(STEPS)))
+        return
+    while state.batch < STEPS:
+        yield
+        state.batch += 1
+        state.commit()
+    state.epoch, state.batch = state.epoch + 1, 0
+
+
+def late_in_a_loop(worker: FakeWorker, kill_at: int | None, by_batches: bool) -> list[Any]:
+    """Makes variables in the middle of a loop: for a step, for an epoch, and for the rest of it."""
+    fresh_process()
+    weight, ema, counter, done = tf.Variable(1.0), tf.train.ExponentialMovingAverage(0.9), None, 0
+    state = State(variables=[weight], snapshot_steps=2)
+    state.sync()
+    total = tf.Variable(0.0) if by_batches else weight  # there when the loop is entered
+    while state.epoch < 2:
+        mean = tf.keras.metrics.Mean() if by_batches else total
+        for _ in steps_of(state, by_batches):
+            if counter is None and state.batch == STEPS - 1:
+                counter = tf.Variable(0, name="counter")
+            if counter is not None:
+                counter.assign_add(1)
+            of_step = tf.Variable(2.0)
+            weight.assign_add(of_step + 1.0)
+            ema.apply([weight])
+            if by_batches:
+                total.assign_add(weight)
+                mean.update_state(weight)
+            worker.collective(f"{state.epoch} {state.batch} {weight.numpy()!r}")
+            if (done := done + 1) == kill_at:
+                raise Killed
+        checked = tf.keras.metrics.Mean()
+        checked.update_state(weight)
+    return [weight, ema.average(weight), total, mean.result() if by_batches else mean]
+
+
+@pytest.mark.parametrize("by_batches", [True, False], ids=["batches", "commits"])
+def test_what_a_script_makes_in_the_middle_of_a_loop_is_named_once(
+    by_batches: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    late_variables._say_it_is_late.cache_clear()
+    with incarnation(FakeArena(), 0) as worker:
+        late_in_a_loop(worker, None, by_batches)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "in the middle of" in line]
+    assert len(lines) == 1, lines
+    assert "hvdft: the variable counter:0 (test_other_variables.py:" in lines[0]
+    assert lines[0].endswith("make it before the loop")
+    with incarnation(FakeArena(), 0) as worker:
+        (epochs_of_batches if by_batches else metrics_of_batches)(worker, None)
+    assert "in the middle of" not in capfd.readouterr().err, "there is nothing of the kind"
+    # All the others are right, and no restarted process says it again.
+    late_variables._say_it_is_late.cache_clear()
+    assert_recovers(lambda worker, kill: late_in_a_loop(worker, kill, by_batches), 5, 4)
+    assert capfd.readouterr().err.count("counter:0") == 1
 
 
 class Late(keras.callbacks.Callback):
