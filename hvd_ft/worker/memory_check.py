@@ -13,7 +13,10 @@ from hvd_ft.worker.memory_need import (
     shortage,
 )
 
-_announced = 0  # bytes: a later training loop has to need more than that
+# A script with many loops needs a little more in each, as what has ended is kept.
+_GROWTH = 1.25
+_announced = 0  # bytes: a later training loop has to need so many times that
+_lacked = False  # whether a shortage was announced
 
 
 def check_memory(
@@ -28,7 +31,7 @@ def check_memory(
             if there was one.
         snapshot_steps: the most from one snapshot to the next.
     """
-    global _announced
+    global _announced, _lacked
     ranks = worker.node_ranks()
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
     if worker.incarnation > 0 or worker.rank != ranks[0] or local_rank > 0:
@@ -46,6 +49,7 @@ def check_memory(
     need = memory_need(training, memory)
     arenas = int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")) // len(ranks)
     lacks = shortage(need, memory, memory_left(worker.directory), max(arenas, 1))
-    if need.total > _announced and (lacks or need.total >= WORTH_SAYING_BYTES):
-        _announced = need.total
+    is_new = need.total > _GROWTH * _announced or (lacks is not None and not _lacked)
+    if is_new and (lacks or need.total >= WORTH_SAYING_BYTES):
+        _announced, _lacked = need.total, _lacked or lacks is not None
         say(announcement(training, need, lacks, os.path.dirname(worker.directory)))

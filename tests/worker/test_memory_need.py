@@ -152,6 +152,7 @@ def test_sizes_in_words() -> None:
 def worker(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
     """A node's first rank, whose machine has 100 GiB left."""
     monkeypatch.setattr(memory_check, "_announced", 0)
+    monkeypatch.setattr(memory_check, "_lacked", False)
     monkeypatch.setattr(memory_check, "memory_left", lambda _: [Left(HOST, 100 << 30)])
     monkeypatch.setenv("HOROVOD_LOCAL_RANK", "0")
     monkeypatch.setenv("HOROVOD_LOCAL_SIZE", "1")
@@ -177,13 +178,26 @@ def test_a_small_need_is_not_announced(
 def test_a_need_is_announced_once_and_again_if_it_grows(
     worker: FakeWorker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for state in (300, 300, 200, 301):
+    for state in (300, 300, 200, *range(301, 310), 500):
         check(worker, state, 100)
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2].partition(" of")[0] for line in said] == [
         "this training will need about 1465 MiB",
-        "this training will need about 1467 MiB",
+        "this training will need about 1865 MiB",
     ]
+
+
+def test_memory_that_begins_to_lack_is_announced_whatever_was_said_before(
+    worker: FakeWorker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once: the kept snapshots of many loops let the need grow a little in each."""
+    check(worker, 300, 100)
+    assert "; but " not in capsys.readouterr().err
+    worker.memory_facts = replace(worker.memory_facts, limit=1466 * MIB)
+    for state in (301, 302, 303):
+        check(worker, state, 100)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "; but " in line
 
 
 def test_what_a_step_has_reduced_counts_more_than_what_is_trained(
