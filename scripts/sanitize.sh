@@ -15,10 +15,10 @@ for sanitizer in address,undefined thread; do
   cmake --build "$out/$sanitizer" --target core_tests --parallel "$(nproc)" >"$out/log" || { cat "$out/log"; exit 1; }
   for source in tests/core/*.cc tests/core/*/*.cc; do
     test=$(basename "$source" .cc)
-    arguments=()
+    arguments=(small)
     case $test in
       kill_test) arguments=(3 1500 60 1) ;;
-      segments_test | negotiation_test | life_steps | shared_snapshot_steps) arguments=(small) ;;
+      message_kill_test | window_test) arguments=() ;;
       ring_sim) arguments=(--scenarios tests/core/simulator/ring_scenarios.txt) ;;
     esac
     case $sanitizer-$source in

@@ -25,7 +25,7 @@ struct Job {
     node = Node::open(dir, "sizes", Node::kAgent);
     CHECK(node != nullptr);
   }
-  ~Job() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Job() { remove_directory(dir); }
   uint64_t memory() const {
     struct stat info{};
     CHECK(stat((dir + "/node.arena").c_str(), &info) == 0);
@@ -82,7 +82,7 @@ void the_last_rank_is_like_the_others() {
   std::string dir = fresh_directory();
   CHECK(Node::create(dir, "sizes", kMaxRanks + 1, 2, 0, 0, 1, kLimit) == HVDFT_EINVAL);
   CHECK(std::strstr(hvdft_error(), "1 to 4096 ranks, not 4097") != nullptr);
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
   constexpr int kLast = kMaxRanks - 1;
   CHECK(owner_of(claim_word(1000, kLast, false)) == kLast);
   CHECK(claimed_end(claim_word(1000, kLast, false)) == 1001);

@@ -57,5 +57,5 @@ int main() {
   what_is_no_number_is_refused_by_name();
   CHECK(hvdft_worker_open() == HVDFT_OK && hvdft_worker_rank() == 1);
   the_last_loop_is_named();
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
 }

@@ -192,6 +192,6 @@ int main() {
       dir + "/rank-0.arena", 0, [&] { return RankFile::open(dir, "damage", 0, false) != nullptr; });
   a_file_is_opened_whole_or_not_at_all(
       dir + "/node.arena", 0, [&] { return Node::open(dir, "damage", Node::kAgent) != nullptr; });
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
   return 0;
 }

@@ -4,6 +4,7 @@
 #define HVD_FT_TESTS_FRESH_DIRECTORY_H
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "check.h"
@@ -13,6 +14,10 @@ inline std::string fresh_directory() {
   std::string name = std::string(above ? above : "/dev/shm") + "/hvdft-test-XXXXXX";
   CHECK(mkdtemp(name.data()) != nullptr);
   return name;
+}
+
+inline void remove_directory(const std::string& name) {
+  CHECK(std::filesystem::remove_all(name) > 0);
 }
 
 #endif  // HVD_FT_TESTS_FRESH_DIRECTORY_H

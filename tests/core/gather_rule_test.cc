@@ -65,7 +65,7 @@ void check(int nodes, uint64_t most_gathered) {
   }
   check_apart(taken);
   CHECK(LogStore(*node).length() == kBytes.size());  // nor is any memory found to be taken twice
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
 }
 
 // Sums stay on their nodes, where they are reduced into the result as on one node; barriers and
@@ -91,7 +91,7 @@ void check_ablated(int nodes, uint32_t kind) {
   }
   check_apart(taken);
   CHECK(LogStore(*node).length() == kBytes.size());
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
 }
 
 void check_refused() {

@@ -142,7 +142,7 @@ class JoinedNodes {
                          uint64_t{1} << 28) == HVDFT_OK);
       node = Node::open(dir, "nodes", Node::kAgent);
     }
-    ~Place() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+    ~Place() { remove_directory(dir); }
     std::string dir;
     std::unique_ptr<Node> node;
     std::unique_ptr<MirrorNews> news;

@@ -101,8 +101,8 @@ int parent(const char* program, int size, const char* ops, uint64_t wanted, unsi
   CHECK(hvdft_observer_log_records(observer) <= kPrologue + 2 * kSnapshotOps);
   hvdft_observer_close(observer);
   for (hvdft_agent* agent : job.agents) hvdft_agent_close(agent);
-  std::string remove = "rm -r " + job.dir;
-  return std::system(remove.c_str());
+  remove_directory(job.dir);
+  return 0;
 }
 
 }  // namespace

@@ -94,5 +94,5 @@ void run(const char* dir) {
 int main() {
   std::string dir = fresh_directory();
   run(dir.c_str());
-  return std::system(("rm -r " + dir).c_str());
+  remove_directory(dir);
 }

@@ -197,5 +197,5 @@ int main(int argc, char** argv) {
               hvdft_observer_limit_bytes(observer) >> 10);
   hvdft_observer_close(observer);
   for (hvdft_agent* agent : parent.agents) hvdft_agent_close(agent);
-  CHECK(std::system(("rm -r " + parent.dir).c_str()) == 0);
+  remove_directory(parent.dir);
 }

@@ -32,7 +32,7 @@ struct Job {
     setenv("HOROVOD_FT_INCARNATION", "0", 1);
     CHECK(hvdft_worker_open() == HVDFT_OK);
   }
-  ~Job() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Job() { remove_directory(dir); }
 
   void is(int rank, uint32_t state) const { node->rank(rank).state.store(state); }
   uint32_t state() const { return node->rank(0).state.load(); }

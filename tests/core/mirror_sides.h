@@ -32,7 +32,7 @@ struct Side {
     };
     renew();
   }
-  ~Side() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Side() { remove_directory(dir); }
   NodeHeader& header() { return node->header(); }
   void collect(uint64_t now_ns, std::string* out) {
     news->look();

@@ -30,7 +30,7 @@ struct Centre {
     }
     for (size_t end = 0; end < senders.size(); ++end) collect(end);
   }
-  ~Centre() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Centre() { remove_directory(dir); }
 
   // The ranks whose state an end sends now.
   std::vector<int> collect(size_t end, uint64_t later_ns = 1000000000) {

@@ -68,7 +68,7 @@ Policy policy_at(const std::string& path, uint64_t offset) {
 
 struct Job {
   Job() : dir(fresh_directory()) {}
-  ~Job() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Job() { remove_directory(dir); }
   std::string rank(int number) const {
     CHECK(hvdft_create_rank(dir.c_str(), kJob, number, kLimit, kWindow) == HVDFT_OK);
     return dir + "/rank-" + std::to_string(number) + ".arena";

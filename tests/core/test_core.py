@@ -24,14 +24,7 @@ CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
 FLAGS = "-O1 -Werror"
 
 _RUN_ALONE = {"kill_test", "ring_sim", "sim_large"}
-_HAVE_A_SIZE = {
-    "negotiation_test",
-    "segments_test",
-    "life_steps",
-    "shared_snapshot_steps",
-    "leader_steps",
-    "rejoin_steps",
-}
+_HAVE_OTHER_ARGUMENTS = {"message_kill_test", "window_test"}  # than a size
 
 RunTest = Callable[..., str]
 
@@ -90,14 +83,14 @@ def run_test(programs: Path, arena_dir: Path) -> RunTest:
 
 @pytest.fixture
 def size(request: pytest.FixtureRequest) -> list[str]:
-    """The argument with which the longest explore less, for `--quick` and `--short`."""
+    """The argument with which what is long explores less, for `--quick` and `--short`."""
     options = request.config.option
     return ["small"] if options.quick or options.short else []
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in TESTS.rglob("*.cc")} - _RUN_ALONE))
 def test_the_core(run_test: RunTest, name: str, size: list[str]) -> None:
-    run_test(name, *(size if name in _HAVE_A_SIZE else []))
+    run_test(name, *([] if name in _HAVE_OTHER_ARGUMENTS else size))
 
 
 def test_the_ring_through_every_single_crash(run_test: RunTest, size: list[str]) -> None:

@@ -204,5 +204,5 @@ int main() {
   a_child_keeps_its_views(log);
   readers_see_no_change(log);
   whatever_happens(log);
-  return std::system(("rm -r " + dir).c_str());
+  remove_directory(dir);
 }

@@ -139,7 +139,7 @@ void run(const Ops& ops) {
   attach(dir);
   large(*node, ops);
   small(*node, ops);
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
 }
 
 bool told(const char* what) { return std::strstr(hvdft_error(), what) != nullptr; }
@@ -157,7 +157,7 @@ void what_cannot_be_is_said() {
   CHECK(RankFile::create(dir, kJob, 1, kLimit, RankFile::kLocal, kLeastNodeWindow) == HVDFT_OK);
   CHECK(Arenas::open(dir, kJob, Node::kWorker, 0) == nullptr);
   CHECK(told("rank 1's window has 262144 bytes, its node's have 1048576"));
-  CHECK(std::system(("rm -r " + dir).c_str()) == 0);
+  remove_directory(dir);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct Place {
     node = Node::open(dir, "parts", Node::kAgent);
     renew();
   }
-  ~Place() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Place() { remove_directory(dir); }
 
   // A new agent leads the node.
   void renew() {

@@ -274,19 +274,15 @@ void the_oldest_snapshot_is_that_of_a_rank_in_the_loop() {
 
 int main() {
   for (uint64_t each : {1, 3, 7, 1000}) {
-    uint64_t stores = 0;
-    while (the_log_reaches_back_to_what_the_buddy_has(each, stores)) ++stores;
-    CHECK(stores > 20);
+    auto killed = [&](uint64_t at) { return the_log_reaches_back_to_what_the_buddy_has(each, at); };
+    CHECK(through(killed) > 20);
   }
   who_sees_the_term_sees_who_has_joined();
   what_is_answered_is_in_the_log();
   the_oldest_snapshot_is_that_of_a_rank_in_the_loop();
   ops_are_there_before_they_count();
-  uint64_t steps = 0;
-  while (the_log_is_emptied(steps)) ++steps;
-  CHECK(steps > 6);
-  steps = 0;
-  while (a_log_writer_is_killed(steps)) ++steps;
+  CHECK(through(the_log_is_emptied) > 6);
+  uint64_t steps = through(a_log_writer_is_killed);
   CHECK(steps > 50);
   std::printf("killed at each of %lu stores\n", steps);
 }

@@ -179,16 +179,12 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
 }  // namespace
 
 int main() {
-  uint64_t log_writer = 0, worker = 0, kills = 0;
-  while (the_log_writer_acts_at(log_writer)) ++log_writer;
-  while (the_worker_acts_at(worker)) ++worker;
-  uint64_t overwritten = 0;
-  while (an_announcement_is_overwritten_at(overwritten)) ++overwritten;
-  CHECK(overwritten > 30);
+  uint64_t kills = 0;
+  uint64_t log_writer = through(the_log_writer_acts_at);
+  uint64_t worker = through(the_worker_acts_at);
+  CHECK(through(an_announcement_is_overwritten_at) > 30);
   for (bool beginning : {true, false}) {
-    uint64_t at = 0;
-    while (killed_while_it_applies(beginning, at)) ++at;
-    kills += at;
+    kills += through([&](uint64_t at) { return killed_while_it_applies(beginning, at); });
   }
   CHECK(log_writer > 30 && worker > 30 && kills > 60);
   std::printf("others acted at %lu and %lu steps, killed at each of %lu stores\n", log_writer,

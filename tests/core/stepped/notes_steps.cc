@@ -134,8 +134,7 @@ bool a_log_writer_is_killed(uint64_t at) {
 
 int main() {
   what_was_readable_stays_so();
-  uint64_t steps = 0;
-  while (a_log_writer_is_killed(steps)) ++steps;
+  uint64_t steps = through(a_log_writer_is_killed);
   CHECK(steps > 50);
   std::printf("killed at each of %lu stores\n", steps);
 }

@@ -129,8 +129,7 @@ bool killed_while_it_goes_over(uint64_t at) {
 }  // namespace
 
 int main() {
-  uint64_t kills = 0;
-  while (killed_while_it_goes_over(kills)) ++kills;
+  uint64_t kills = through(killed_while_it_goes_over);
   CHECK(kills > 150);
   std::printf("killed at each of %lu stores\n", kills);
 }

@@ -2,7 +2,9 @@
 #ifndef HVD_FT_TESTS_STEPS_H
 #define HVD_FT_TESTS_STEPS_H
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,19 @@
 #include "../fresh_directory.h"
 #include "arena/arena.h"
 #include "stepped.h"
+
+// Memory is given where it is touched, page by page, as thousands of jobs are made; but for tests
+// of memory. (The linker's --wrap leads the core's calls here.)
+inline bool gives_memory = false;
+extern "C" {
+int __real_posix_fallocate(int fd, off_t from, off_t bytes);
+int __wrap_posix_fallocate(int fd, off_t from, off_t bytes) {
+  struct stat info{};
+  if (gives_memory) return __real_posix_fallocate(fd, from, bytes);
+  CHECK(fstat(fd, &info) == 0);
+  return info.st_size >= from + bytes ? 0 : ftruncate(fd, from + bytes);
+}
+}
 
 // A process that does `act`, and is killed where it has come to the stores of its number `number`.
 template <typename Act>
@@ -44,6 +59,15 @@ bool killed_at(uint64_t number, Act act) {
 }
 
 constexpr uint64_t kNever = UINT64_MAX;
+
+// Does `act` with 0, 1, and so on as long as it says that there was such a step; returns how many
+// there are. Tests that are to be small take longer strides.
+template <typename Act>
+uint64_t through(Act act, uint64_t stride = 1) {
+  uint64_t number = 0;
+  while (act(number)) number += stride;
+  return number;
+}
 
 // Does `act`, and calls `look` before, after, and between any two of its steps.
 template <typename Act, typename Look>
@@ -81,7 +105,7 @@ class Job {
     CHECK(node != nullptr);
   }
   Job(const Job&) = delete;
-  ~Job() { CHECK(std::system(("rm -r " + dir).c_str()) == 0); }
+  ~Job() { remove_directory(dir); }
 
   // This process is to be a worker of the job.
   void become(int rank, int incarnation) const {

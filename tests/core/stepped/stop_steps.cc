@@ -81,13 +81,13 @@ int main() {
   for (Node::Role role : kRoles) {
     for (Node::Role other_role : kRoles) {
       for (int other_rank : {0, 1}) {
-        uint64_t steps = 0;
-        while (one_is_killed(steps, role, other_rank, other_role)) ++steps;
+        uint64_t steps =
+            through([&](uint64_t at) { return one_is_killed(at, role, other_rank, other_role); });
         CHECK(steps > 1);
         most = std::max(most, steps);
         if (other_rank == 0 && other_role == role) continue;  // it is one process, with a lock
-        steps = 0;
-        while (one_is_interrupted(steps, role, other_rank, other_role)) ++steps;
+        steps = through(
+            [&](uint64_t at) { return one_is_interrupted(at, role, other_rank, other_role); });
         CHECK(steps > 3);
       }
     }

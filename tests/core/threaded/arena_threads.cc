@@ -84,5 +84,5 @@ int main() {
   viewer.join();
   for (hvdft_agent* agent : agents) hvdft_agent_done(agent, 0);
   for (hvdft_agent* agent : agents) hvdft_agent_close(agent);
-  return std::system(("rm -r " + dir).c_str());
+  remove_directory(dir);
 }
