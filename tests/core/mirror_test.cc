@@ -233,6 +233,24 @@ void the_log(Side& zero, Side& one) {
   CHECK(one.header().kept == 1 && one.header().truncated == 2);
 }
 
+// Everything new goes over; what it says that is decided: all before the first word, and which of
+// these are kept.
+std::vector<uint64_t> decided_told(Side& from, Side& to) {
+  std::string stream;
+  from.collect(now += 1000000000, &stream);
+  to.feed(stream);
+  std::vector<uint64_t> words;
+  for (size_t at = 0; at < stream.size();) {
+    auto head = get<FrameHead>(stream.data() + at);
+    at += sizeof head;
+    for (uint64_t i = 0; head.kind == FrameKind::kDecided && i < head.bytes; i += sizeof i) {
+      words.push_back(get<uint64_t>(stream.data() + at + i));
+    }
+    at += head.bytes;
+  }
+  return words;
+}
+
 // The agents of both are killed, and new ones carry on; it does not matter when.
 void a_new_generation(Side& zero, Side& one) {
   OpHead op{HVDFT_REDUCE, HVDFT_FLOAT32, HVDFT_SUM, 0, 300, 4, 4, 0};
@@ -251,7 +269,7 @@ void a_new_generation(Side& zero, Side& one) {
   CHECK(zero.store->append(op, "respsig") == HVDFT_OK);  // 6
   zero.store->publish();
   zero.node->push_event({now, HVDFT_EV_JOINED, 0, 1, 0, 1});
-  carry(zero, one);
+  CHECK(decided_told(zero, one) == std::vector<uint64_t>({5, 4}));  // not 0 once more
   carry(one, zero);
   CHECK(one.header().log_length == 7 && one.store->gone() == 5);
   CHECK(one.node->record(3) == nullptr && one.node->record(4) != nullptr);

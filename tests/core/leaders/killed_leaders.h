@@ -7,8 +7,9 @@
 
 namespace hvdft {
 
-// Whose stores are counted: those of the ring's halves, or of the mirror and the log writer.
-enum class Of { kRing, kRest };
+// Whose stores are counted: those of the ring's halves, of the log writer, or of both and the
+// mirror but for the ring's.
+enum class Of { kRing, kLogWriter, kRest };
 // Whether the leaders of other nodes go on as far as they can before they die too.
 enum class Others { kDie, kGoOn };
 
@@ -30,6 +31,8 @@ inline void find_lost(LeadingJob& job) {
 
 inline bool is_of(const LeadingJob& job, Of of) {
   const ActedLeader* leader = job.acting != nullptr ? job.acting_at->leader.get() : nullptr;
+  bool log_writer = leader && leader->log_writer && job.acting == &*leader->log_writer;
+  if (of == Of::kLogWriter) return log_writer;
   bool ring = leader && (job.acting == &*leader->sender || job.acting == &*leader->receiver);
   return ring == (of == Of::kRing);
 }

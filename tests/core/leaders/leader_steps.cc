@@ -98,6 +98,9 @@ int main(int argc, char**) {
   CHECK(kills > 80);
   if (!small) kill_everywhere(kAll, Of::kRing, ring, Others::kDie);
   CHECK(kill_again(kAll, 220, ring, Others::kDie) > 50);
+  for (const Script* script : {&kAll, &kAblated}) {
+    CHECK(kill_everywhere(*script, Of::kLogWriter, small ? 5 : 1, Others::kDie) > 10);
+  }
   CHECK(kill_everywhere(kAll, Of::kRest, small ? 151 : 7, Others::kDie) > 20);
   CHECK(kill_everywhere(kAblated, Of::kRing, ring, Others::kGoOn) > 20);
   uint64_t accesses = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hvd_ft_rejoin.h"
+#include "protocol/shared_snapshot.h"
 #include "killed_leaders.h"
 
 using namespace hvdft;
@@ -21,7 +22,10 @@ const Script kOps{{kLeastNodeSegment, 400, kLeastRingSegment, 0},
                    {HVDFT_REDUCE, 400},
                    {HVDFT_REDUCE, 3 * 16384 + 64}},
                   1,
-                  false};
+                  false,
+                  1};
+// Whether a rejoin has copied the log, and goes on.
+bool has_copied = false;
 
 // What the first agents of all nodes do together.
 class Rejoin {
@@ -45,8 +49,10 @@ class Rejoin {
     for (size_t n = 0; n < kNodes; ++n) {
       if (lost(n)) copy(plan.log_from, n);
     }
+    has_copied = true;
     for (auto* node : nodes_) hvdft_rejoin_note(node, plan.op);
     renew(plan.log_from);
+    bring_back_snapshots(plan.log_from);
     for (size_t n = 0; n < kNodes; ++n) {
       uint64_t begin = states_[lost(n) ? plan.log_from : n].op;
       for (uint64_t op = begin; op < plan.op; ++op) take_result(plan.results_from, n, op);
@@ -55,6 +61,7 @@ class Rejoin {
     for (auto& state : states_) at.term = std::max(at.term, state.term);
     for (auto* node : nodes_) hvdft_rejoin_resume_at(node, &at);
     agree_on_events();
+    has_copied = false;
   }
 
  private:
@@ -79,6 +86,15 @@ class Rejoin {
       if (!lost(static_cast<size_t>(rank))) continue;
       int renewal = hvdft_rejoin_renewal(nodes_[judge], rank, 0);
       for (auto* node : nodes_) hvdft_rejoin_renew(node, rank, renewal);
+    }
+  }
+
+  // Where the log has been cut. (What is in them is no matter here.)
+  void bring_back_snapshots(size_t log_from) {
+    if (states_[log_from].dropped == 0) return;
+    for (size_t n = 0; n < kNodes; ++n) {
+      hvdft_rejoin_slot slot{1, 0, 1, slot_word(1, 1), states_[log_from].dropped, 0, 0};
+      if (lost(n)) hvdft_rejoin_slot_publish(nodes_[n], static_cast<int>(n), 0, 0, &slot);
     }
   }
 
@@ -133,6 +149,7 @@ void rejoin_and_run(LeadingJob& job) {
 struct Deaths {
   uint64_t of_leaders, in_the_rejoin, again;  // stores
   std::vector<int> lost, lost_again;          // nodes
+  bool when_copied = false;  // in the rejoin only stores count after it has copied the log
 };
 
 // Returns how many of the three deaths there were.
@@ -142,7 +159,8 @@ int lost_twice(const Deaths& deaths, Others others) {
   if (!killed_at_store(job, Of::kRing, deaths.of_leaders, others)) return 0;
   lose(job, deaths.lost);
   int killed = 1;
-  killed += killed_at_store(job, Of::kRest, deaths.in_the_rejoin, others, [&] { rejoin(job); });
+  auto counts = [&] { return has_copied || !deaths.when_copied; };
+  killed += killed_before_store(job, deaths.in_the_rejoin, counts, [] {}, [&] { rejoin(job); });
   rejoin(job);
   killed += killed_at_store(job, Of::kRing, deaths.again, others, [&] { rejoin_and_run(job); });
   lose(job, deaths.lost_again);
@@ -204,6 +222,12 @@ int main(int argc, char**) {
     least = std::min(least, at);
   }
   CHECK(least > 100);
+  for (size_t i = 0; i < kLost.size(); ++i) {
+    uint64_t step = argc > 1 ? 7 : 1, at = i;
+    while (lost_twice({at * 37 % 290, at, 30, kLost[i], {}, true}, Others::kGoOn) == 3) at += step;
+    std::printf("and at some of %lu when the log is copied\n", at);
+    CHECK(at > 20);
+  }
   int needed = 0;
   for (uint64_t distance : {1, 2}) {
     bool is_needed = false;
