@@ -124,6 +124,10 @@ void a_damaged_index_is_found(Node& node) {
     node.header().kept = kept;
     CHECK(check_log(node) == HVDFT_EINVAL);
   }
+  node.kept()[1] = node.kept()[0].load();  // each is there once, in the order of ids
+  node.header().kept = 2;
+  CHECK(check_log(node) == HVDFT_EINVAL && told("entry in the kept index of op 1"));
+  node.kept()[1] = 0;
   node.header().kept = 1;
 }
 

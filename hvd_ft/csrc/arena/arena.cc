@@ -219,7 +219,7 @@ const Record* Node::record_at(uint64_t entry) const {
 const Record* Node::record(uint64_t id) const {
   const Record* latest = record_at(index()[id % kIndexEntries].load(std::memory_order_acquire));
   if (latest != nullptr && latest->id == id) return latest;
-  uint64_t kept_count = header().kept.load(std::memory_order_acquire);
+  uint64_t kept_count = std::min(header().kept.load(std::memory_order_acquire), kKeptEntries);
   auto* first = kept();
   auto* found = std::lower_bound(
       first, first + kept_count, id, [&](const Shared<uint64_t>& entry, uint64_t wanted) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -88,7 +89,13 @@ std::unique_ptr<PairFile> PairFile::open(const Node& node, int source, int dest,
   if (file->fd_ < 0 || check_length(file->fd_, path, kData) != HVDFT_OK ||
       file->control_.map(file->fd_, 0, kHeads, make_it) != HVDFT_OK ||
       file->heads_.map(file->fd_, kHeads, kData - kHeads, make_it) != HVDFT_OK ||
-      check_length(file->fd_, path, kData + file->header().data_end.load()) != HVDFT_OK) {
+      check_length(file->fd_, path, kData + file->data_end()) != HVDFT_OK) {
+    return nullptr;
+  }
+  if (uint64_t most = file->header().heads_backed.load() / sizeof(MessageHead);
+      file->sent() > std::min(most, kMostMessages)) {
+    fail(HVDFT_EINVAL, "%s is damaged: it has room for %lu messages, not for %lu; %s", path.c_str(),
+         most, file->sent(), kStartAgain);
     return nullptr;
   }
   if (header.rank != static_cast<uint32_t>(source) || header.size != static_cast<uint32_t>(dest)) {

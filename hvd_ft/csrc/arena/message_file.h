@@ -5,6 +5,7 @@
 #ifndef HVD_FT_PAIR_FILE_H
 #define HVD_FT_PAIR_FILE_H
 
+#include <algorithm>
 #include <memory>
 
 #include "arena/arena.h"
@@ -96,6 +97,8 @@ class PairFile {
   void settle() const;
 
  private:
+  // Never so much that a file's length would not be counted in 63 bits.
+  uint64_t data_end() const { return std::min(header().data_end.load(), uint64_t{1} << 62); }
   int grow(Shared<uint64_t>& backed, uint64_t base, uint64_t end) const;
   void free_to(Shared<uint64_t>& hole, uint64_t base, uint64_t end) const;
 

@@ -1,5 +1,7 @@
 #include "arena/rosters.h"
 
+#include <algorithm>
+
 #include "protocol/roster.h"
 
 namespace hvdft {
@@ -68,7 +70,8 @@ bool is_over(const Node& node, int loop) {
 
 int loops_of(const Node& node, int rank) {
   const RankBlock& block = node.rank(rank);
-  int loops = latest_loop(block.loops_done.load()) + 1;  // it is noted before the loop begins
+  // It is noted before the loop begins.
+  int loops = std::min(latest_loop(block.loops_done.load()) + 1, block.loops_there());
   while (loops > 0 && block.loop(loops - 1).begin.load() == 0) --loops;
   return loops;
 }

@@ -52,6 +52,7 @@ bool MirrorLink::receive(uint64_t now_ns) {
   receiving_ = false;
   uint64_t bytes;
   std::memcpy(&bytes, received_.data(), sizeof bytes);
+  bytes = std::min(bytes, kMessageBytes - sizeof bytes);  // or it is damaged, as will be seen
   receiver_.feed(now_ns, received_.data() + sizeof bytes, bytes);
   return true;
 }

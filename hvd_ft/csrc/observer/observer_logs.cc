@@ -5,6 +5,7 @@
 
 #include "hvd_ft_logs.h"
 #include "arena/message_file.h"
+#include "arena/records.h"
 #include "observer/observer.h"
 
 using namespace hvdft;
@@ -19,7 +20,8 @@ const Record* copy_record(const Node& node, uint64_t id, Record* out) {
   if (record == nullptr) return nullptr;
   std::memcpy(out, record, sizeof *out);
   std::atomic_thread_fence(std::memory_order_acquire);
-  return out->id == id && node.record(id) == record ? record : nullptr;
+  bool whole = out->id == id && is_possible(node, out->op, room_of(node, *record));
+  return whole && node.record(id) == record ? record : nullptr;
 }
 
 }  // namespace
@@ -90,7 +92,7 @@ int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capa
   const char* tail = reinterpret_cast<const char*>(at + 1);
   uint64_t blocks = record.op.blocks * sizeof(uint64_t);
   auto room = static_cast<uint64_t>(capacity) - 1;
-  uint64_t length = std::min(record.op.signature_bytes - 1, room);
+  uint64_t length = std::min(std::max(record.op.signature_bytes, uint64_t{1}) - 1, room);
   std::string signature(tail + blocks + record.op.response_bytes, length);
   if (copy_record(node, id, &record) == nullptr) return 0;
   std::strcpy(out, signature.c_str());

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "arena/records.h"
 #include "arena/rosters.h"
 #include "base/doorbell.h"
 #include "base/error.h"
@@ -137,10 +138,17 @@ bool LogWriter::answer_proposal() {
 }
 
 int LogWriter::append(uint64_t count) {
-  const char* at = node_.proposal();
+  const char *at = node_.proposal(), *end = at + kProposalBytes;
   for (uint64_t i = 0; i < count; ++i) {
     OpHead op;
-    std::memcpy(&op, at, sizeof op);
+    auto room = static_cast<uint64_t>(end - at);
+    if (room >= sizeof op) std::memcpy(&op, at, sizeof op);
+    if (room < sizeof op || !is_possible(node_, op, room - sizeof op)) {
+      return fail(HVDFT_EINVAL,
+                  "op %lu of the proposal of rank 0 is none: %s/node.arena is damaged; "
+                  "start the job again",
+                  i, node_.dir().c_str());
+    }
     at += sizeof op;
     // What has no data, as a barrier, and broadcasts go on to all nodes: ranks stay in step, and
     // begin with the same variables.

@@ -17,6 +17,7 @@
 #ifndef HVD_FT_ROSTER_H
 #define HVD_FT_ROSTER_H
 
+#include <algorithm>
 #include <cstdint>
 
 namespace hvdft {
@@ -47,7 +48,10 @@ inline uint64_t loops_ended(int loop) { return loops_begun(loop) | 1; }
 // Whether one that is so far has left a loop behind.
 inline bool is_past(uint64_t loops, int loop) { return loops > loops_begun(loop); }
 
-inline int latest_loop(uint64_t loops) { return static_cast<int>(loops >> 1) - 1; }
+// A word that is damaged may have any number.
+inline int latest_loop(uint64_t loops) {
+  return static_cast<int>(std::min(loops >> 1, uint64_t{1} << 30)) - 1;
+}
 // Whether one that has left may return: it has ended the loop in which the first rank is.
 inline bool may_return(uint64_t theirs, uint64_t firsts) {
   return theirs == loops_ended(latest_loop(firsts)) && !is_past(firsts, latest_loop(firsts));

@@ -151,6 +151,8 @@ class MirrorReceiver {
 
  private:
   bool relays() const { return edge_.down && store_ != nullptr; }
+  bool can_be(const FrameHead& frame, const char* payload) const;
+  void refuse(const FrameHead& frame);
   bool pass_on(const FrameHead& frame, const char* payload);
   void apply(const FrameHead& frame, const char* payload);
   void apply_hello(const char* payload, uint64_t bytes);
@@ -188,6 +190,7 @@ class MirrorReceiver {
   bool log_writer_ = false, workers_ = false, coordinator_ = false, agents_ = false,
        snapshots_ = false;
   bool bye_ = false;
+  bool refused_ = false;  // the stream is damaged, and the job is stopped
 };
 
 }  // namespace hvdft

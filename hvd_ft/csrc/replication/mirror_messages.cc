@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "replication/mirror_frames.h"
 
 namespace hvdft {
 
@@ -38,7 +37,7 @@ void MessageMirrorSender::for_each_peer(int rank, bool sends, Act act) {
   for (uint64_t word = 0; word < peer_words(node_.size()); ++word) {
     for (uint64_t bits = peers[word].load(); bits != 0; bits &= bits - 1) {
       int peer = static_cast<int>(word) * 64 + __builtin_ctzll(bits);
-      if (beyond_(peer)) act(peer);
+      if (peer < node_.size() && beyond_(peer)) act(peer);
     }
   }
 }
@@ -138,6 +137,18 @@ MessageMirrorReceiver::Pair* MessageMirrorReceiver::pair(int source, int dest, b
   peers[peer / 64].fetch_or(uint64_t{1} << peer % 64);
   news_.note_peer(rank);
   return &pair;
+}
+
+bool MessageMirrorReceiver::is_possible(FrameKind kind, const char* payload, uint64_t bytes) const {
+  if (kind == FrameKind::kReceived) return bytes == sizeof(ReceivedFrame);
+  if (kind == FrameKind::kPairMark) {
+    return bytes == sizeof(MarkFrame) &&
+           get<MarkFrame>(payload).loop < static_cast<uint64_t>(kMaxLoops);
+  }
+  if (bytes < sizeof(PieceFrame)) return false;
+  auto piece = get<PieceFrame>(payload);
+  return piece.bytes <= node_.limit() && piece.from <= piece.bytes &&
+         bytes - sizeof piece <= piece.bytes - piece.from;
 }
 
 int MessageMirrorReceiver::apply_piece(int source, const char* payload, uint64_t bytes) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arena/message_file.h"
+#include "replication/mirror_frames.h"
 #include "replication/mirror_news.h"
 
 namespace hvdft {
@@ -57,6 +58,9 @@ class MessageMirrorReceiver {
  public:
   MessageMirrorReceiver(const Node& node, MirrorNews& news) : node_(node), news_(news) {}
 
+  // Whether applying a frame stays inside of the message log and of the frame; `bytes` have room
+  // for the dest, which is a rank.
+  bool is_possible(FrameKind kind, const char* payload, uint64_t bytes) const;
   int apply_piece(int source, const char* payload, uint64_t bytes);
   int apply_mark(int source, const char* payload);
   int apply_received(int source, const char* payload);

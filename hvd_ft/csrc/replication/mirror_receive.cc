@@ -3,6 +3,8 @@
 
 #include "arena/memory.h"
 #include "base/doorbell.h"
+#include "base/error.h"
+#include "replication/frame_check.h"
 #include "replication/mirror.h"
 
 namespace hvdft {
@@ -22,19 +24,39 @@ bool is_of_messages(FrameKind kind) {
 }  // namespace
 
 void MirrorReceiver::feed(uint64_t now_ns, const char* data, uint64_t bytes) {
+  if (refused_) return;
   now_ns_ = now_ns;
   rest_.append(data, bytes);
   uint64_t at = 0;
   while (rest_.size() - at >= sizeof(FrameHead)) {
     auto frame = get<FrameHead>(rest_.data() + at);
+    if (frame.bytes > kMostFrameBytes) return refuse(frame);
     if (rest_.size() - at - sizeof frame < frame.bytes) break;
     const char* payload = rest_.data() + at + sizeof frame;
+    if (!can_be(frame, payload)) return refuse(frame);
     if (pass_on(frame, payload)) apply(frame, payload);
     at += sizeof frame + frame.bytes;
   }
   rest_.erase(0, at);
   if (store_ != nullptr) store_->publish_room();
   ring_whom_it_concerns();
+}
+
+bool MirrorReceiver::can_be(const FrameHead& frame, const char* payload) const {
+  uint64_t length = store_ != nullptr ? store_->length() : 0;
+  return is_possible(node_, length, store_ != nullptr, frame, payload) &&
+         (!is_of_messages(frame.kind) || messages_.is_possible(frame.kind, payload, frame.bytes));
+}
+
+// Where the next frame begins is unknown.
+void MirrorReceiver::refuse(const FrameHead& frame) {
+  refused_ = true;
+  rest_.clear();
+  fail(HVDFT_EINVAL,
+       "the host of rank %d has sent what is no frame of the mirror (kind %u, of rank %u, %lu "
+       "bytes); check that host's memory and network, and start the job again",
+       edge_.peer, static_cast<uint32_t>(frame.kind), frame.rank, frame.bytes);
+  check(HVDFT_EINVAL);
 }
 
 // Lets a frame pass through this node; returns whether it concerns this node, too.
@@ -349,7 +371,9 @@ void MirrorReceiver::check(int code) {
 
 // `theirs`: of the clock of the node with this first rank, which has told the time before.
 uint64_t MirrorReceiver::local_time(int first, uint64_t theirs) const {
-  return theirs == 0 ? 0 : theirs + static_cast<uint64_t>(clocks_differ_ns_.at(first));
+  auto known = clocks_differ_ns_.find(first);
+  bool any = theirs != 0 && known != clocks_differ_ns_.end();
+  return any ? theirs + static_cast<uint64_t>(known->second) : theirs;
 }
 
 }  // namespace hvdft

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "arena/arena_file.h"
 #include "arena/memory.h"
 #include "arena/rosters.h"
+#include "base/error.h"
 #include "replication/counter_times.h"
 
 namespace hvdft {
@@ -261,7 +263,7 @@ void MirrorSender::collect_fingerprints(int rank, std::string* out) {
   for (int at : {older, 1 - older}) {
     uint64_t cut = both[at].cut.load(std::memory_order_seq_cst);
     if (cut <= sent.fingerprints) continue;
-    std::string data(both[at].bytes, '\0');
+    std::string data(std::min(both[at].bytes, sizeof both[at].data), '\0');
     copy_torn(data.data(), both[at].data, data.size());
     std::atomic_thread_fence(std::memory_order_acquire);
     if (both[at].cut.load(std::memory_order_seq_cst) != cut) continue;
@@ -278,9 +280,14 @@ void MirrorSender::collect_log(uint64_t decided_before, std::string* out) {
   collect_rosters(out);
   for (; log_length_ < length; ++log_length_) {
     // It is not truncated before the other node's ranks have snapshots after it.
-    const Record& record = *node_.record(log_length_);
-    put_frame(out, FrameKind::kRecord, 0, &record.op, sizeof record.op, &record + 1,
-              record.op.tail_bytes());
+    const Record* record = node_.record(log_length_);
+    if (record == nullptr) {
+      fail(HVDFT_EINVAL, "op %lu, which the host of rank %d lacks, is not in the log; %s",
+           log_length_, edge_.peer, kStartAgain);
+      return node_.stop(node_.first_local(), 1, hvdft_error());
+    }
+    put_frame(out, FrameKind::kRecord, 0, &record->op, sizeof record->op, record + 1,
+              record->op.tail_bytes());
   }
   if (decided_before != decided_before_) collect_decided(decided_before, out);
 }

@@ -62,6 +62,7 @@ std::vector<ByteRange> copied_ranges(const Node& node, uint64_t complete) {
   std::vector<ByteRange> ranges{{at.peers, at.mail}};
   for (int r = 0; r < node.size(); ++r) {
     uint64_t from = node.rank_offset(r), more = node.rank(r).loops_backed.load();
+    more = std::min(more, sizeof(RankBlock) - RankBlock::kBytesAtFirst);  // or it is damaged
     ranges.push_back({from, from + RankBlock::kBytesAtFirst + more});
   }
   auto add = [&](uint64_t offset, uint64_t bytes) {

@@ -7,7 +7,7 @@ namespace hvdft {
 namespace {
 
 constexpr size_t kWord = sizeof(uint64_t), kWords = sizeof(RankFacts) / kWord;
-static_assert(kWords <= 32 && sizeof(RankFacts) % kWord == 0);
+static_assert(kWords < 32 && sizeof(RankFacts) % kWord == 0);
 
 struct ChangeHead {
   uint32_t rank, changed;
@@ -80,6 +80,12 @@ void put_changes(int rank, const RankFacts& before, const RankFacts& now, std::s
   if (head.changed == 0) return;
   out->append(reinterpret_cast<const char*>(&head), sizeof head);
   each_word(head.changed, [&](size_t at) { out->append(fresh + at, kWord); });
+}
+
+bool FactsChange::fits(const char* at, uint64_t bytes) {
+  if (bytes < sizeof(ChangeHead)) return false;
+  FactsChange change(at);
+  return change.changed >> kWords == 0 && static_cast<uint64_t>(change.end() - at) <= bytes;
 }
 
 FactsChange::FactsChange(const char* at) : words(at + sizeof(ChangeHead)) {

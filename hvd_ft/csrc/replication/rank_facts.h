@@ -33,6 +33,8 @@ struct FactsChange {
   uint32_t changed;   // a bit for each word of RankFacts
   const char* words;  // those that have changed, at any address
 
+  // Whether put_changes() can have written what is there, of so many bytes.
+  static bool fits(const char* at, uint64_t bytes);
   // The one that put_changes() has written there.
   explicit FactsChange(const char* at);
   // Where the next one begins.
