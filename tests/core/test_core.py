@@ -2,26 +2,21 @@
 
 import contextlib
 import csv
-import fcntl
 import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import STDOUT
 
 import pytest
 from conftest import ROOT
+from core.build_programs import build_programs
 
 # The first one compiles them all, beside other work.
 pytestmark = pytest.mark.timeout(1800)
 
 TESTS = ROOT / "tests" / "core"
-BUILD = ROOT / "build" / "tests"
-CMAKE = Path(sys.executable).with_name("cmake")  # of requirements.txt
-FLAGS = "-O1 -Werror"
 
 _RUN_ALONE = {"kill_test", "ring_sim", "sim_large"}
 _HAVE_OTHER_ARGUMENTS = {"message_kill_test", "window_test"}  # than a size
@@ -32,27 +27,7 @@ RunTest = Callable[..., str]
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """Builds what has changed of the tests in ``tests/core``; returns the programs' folder."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # for both of pytest's processes
-        for step in (
-            [
-                "-S",
-                ROOT,
-                "-B",
-                BUILD,
-                "-DHVDFT_TESTS=ON",
-                "-DCMAKE_BUILD_TYPE=None",
-                f"-DHVDFT_MPI_INCLUDE={sys.prefix}/include",
-                f"-DCMAKE_CXX_FLAGS={FLAGS}",
-            ],
-            ["--build", BUILD, "--target", "core_tests", "--parallel", str(os.cpu_count())],
-        ):
-            done = subprocess.run(
-                [CMAKE, *step], check=False, text=True, stdout=subprocess.PIPE, stderr=STDOUT
-            )
-            assert done.returncode == 0, done.stdout
-    return BUILD
+    return build_programs()
 
 
 @pytest.fixture
