@@ -16,6 +16,7 @@ from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.agent.resuming import Resumed, resume
 from hvd_ft.system.json_text import read_json
 from hvd_ft.system.whole_file import write_whole
+from hvd_ft.system.wire import convert
 
 _NAME = "beginning"
 
@@ -55,7 +56,7 @@ def beginning(
     mine = _read(path) if leads else None
     told = [each for each in rendezvous.exchange("how the job began", mine) if each is not None]
     if told:
-        found = _of(told[0])
+        found: Beginning = convert(told[0], Beginning)
     else:
         resumed = resume(rendezvous, context)
         now = int(time.time())
@@ -74,12 +75,7 @@ def _read(path: str) -> Any:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             noted = read_json(file.read())
-        _of(noted)
-    except (OSError, ValueError, TypeError, KeyError):
+        convert(noted, Beginning)
+    except (OSError, ValueError):
         return None
     return noted
-
-
-def _of(noted: Any) -> Beginning:
-    resumed = noted["resumed"]
-    return Beginning(int(noted["begun"]), None if resumed is None else Resumed(**resumed))

@@ -78,7 +78,8 @@ def look(directory: str) -> list[Placed]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if f" {directory}/" not in Path(f"/proc/{process.pid}/maps").read_text():
+            maps = Path(f"/proc/{process.pid}/maps").read_text(errors="surrogateescape")
+            if f" {directory}/" not in maps:
                 continue
             environ = process.environ()
             if process.pid in workers:

@@ -14,7 +14,6 @@ import numpy as np
 from hvd_ft.checkpoint.manifest import Part
 from hvd_ft.checkpoint.tensors import Tensors
 from hvd_ft.errors import HvdFtError
-from hvd_ft.system.json_text import read_json
 
 _VALUES = "hvd_ft.values"
 _ORDER, _NUMBERS = "order", "numbers"  # metadata
@@ -71,21 +70,27 @@ class RankArrays(Mapping[str, np.ndarray]):
         self._own, *shared = [Tensors(directory / name) for name in part.files]
         common: dict[int, tuple[Tensors, str]] = {}
         for file in reversed(shared):
-            numbers = read_json(file.metadata[_NUMBERS])
-            common |= {number: (file, name) for name, number in numbers.items()}
+            numbers = file.listed(_NUMBERS, dict[str, int])
+            common |= {number: (file, name) for name, number in numbers.items() if name in file}
         self._places: dict[str, tuple[Tensors, str]] = {}
-        for number, name in enumerate(read_json(self._own.metadata[_ORDER])):
+        self._directory, self._rank = directory, part.rank
+        for number, name in enumerate(self._own.listed(_ORDER, list[str])):
             if name not in self._own and number not in common:
-                raise HvdFtError(
-                    f"{directory} lacks {name} of rank {part.rank}: hvdft checkpoint verify tells "
-                    "which checkpoints are whole"
-                )
+                raise self._lacks(name)
             self._places[name] = (self._own, name) if name in self._own else common[number]
 
     @property
     def frozen_values(self) -> memoryview:
         """The snapshot's values, as bytes."""
-        return self._own[_VALUES].data
+        if _VALUES not in self._own:
+            raise self._lacks("the values")
+        return self._own[_VALUES].reshape(-1).view(np.uint8).data
+
+    def _lacks(self, what: str) -> HvdFtError:
+        return HvdFtError(
+            f"{self._directory} lacks {what} of rank {self._rank}: hvdft checkpoint verify tells "
+            "which checkpoints are whole"
+        )
 
     def __getitem__(self, name: str) -> np.ndarray:
         file, theirs = self._places[name]

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from hvd_ft.checkpoint.manifest import File
 from hvd_ft.errors import HvdFtError
-from hvd_ft.system.json_text import read_json
+from hvd_ft.system.json_text import Kind, read_json_as
 
 _CHUNK_BYTES = 8 << 20
 _ALIGN = 8  # of the header
@@ -35,6 +35,8 @@ _NAMES = {
     "uint8": "U8",
     "bool": "BOOL",
 }
+# What a file is refused by that is damaged; names of types may be any.
+_UNREADABLE = (OSError, SafetensorError, ValueError, TypeError, AttributeError)
 _OTHER_TYPES = "dtypes"  # metadata: type and shape of what is stored as plain bytes
 
 
@@ -115,25 +117,44 @@ class Tensors(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             self._file = safe_open(str(path), framework="np")
             self.metadata: dict[str, str] = self._file.metadata() or {}
             self._names = list(self._file.keys())
-            self._others = read_json(self.metadata.pop(_OTHER_TYPES, "{}"))
-        except (OSError, SafetensorError, ValueError) as error:
-            raise HvdFtError(
-                f"{path} cannot be read ({error}): hvdft checkpoint verify tells which checkpoints "
-                "are whole"
-            ) from error
+            others = self.metadata.pop(_OTHER_TYPES, "{}").encode()
+            self._others = read_json_as(others, dict[str, tuple[str, list[int]]])
+        except _UNREADABLE as error:
+            raise self._refused(error) from error
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._names:
             raise KeyError(name)
-        array: np.ndarray = self._file.get_tensor(name)
-        if name in self._others:
-            dtype, shape = self._others[name]
-            return array.view(_dtype(dtype)).reshape(shape)
+        try:
+            array: np.ndarray = self._file.get_tensor(name)
+            if name in self._others:
+                dtype, shape = self._others[name]
+                return array.view(_dtype(dtype)).reshape(shape)
+        except _UNREADABLE as error:
+            raise self._refused(error) from error
         return array
+
+    def listed(self, name: str, kind: type[Kind]) -> Kind:
+        """Returns what the metadata list under a name, of that kind.
+
+        Raises:
+            HvdFtError: there is no such list.
+        """
+        try:
+            return read_json_as(self.metadata.get(name, "").encode(), kind)
+        except ValueError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> HvdFtError:
+        return HvdFtError(
+            f"{self._path} cannot be read ({error}): hvdft checkpoint verify tells which "
+            "checkpoints are whole"
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -3,8 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
-
-import msgspec
+from pathlib import Path
 
 from hvd_ft import __version__
 from hvd_ft.checkpoint.manifest import (
@@ -20,6 +19,7 @@ from hvd_ft.checkpoint.manifest import (
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.checkpointer.origin import Origin, draft_of, sync, write_file
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json_as
 
 
 def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
@@ -32,12 +32,12 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
 
     Raises:
         OSError: it cannot be written.
-        HvdFtError: it would lack messages between ranks.
+        HvdFtError: it would lack messages between ranks, or a share is damaged.
     """
     partial = origin.partial(cut)
     try:
         paths = [origin.share(cut, node) for node in nodes]
-        shares = [msgspec.json.decode(path.read_bytes(), type=Share) for path in paths]
+        shares = [_read(path) for path in paths]
         write_file(partial / MANIFEST, encode(_manifest(origin, cut, shares)), origin.place.node)
         sync(partial)
         os.rename(partial, origin.path(cut))
@@ -49,6 +49,13 @@ def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
             raise
         draft_of(origin.path(cut) / MANIFEST, origin.place.node).unlink(missing_ok=True)
     sync(origin.directory)
+
+
+def _read(path: Path) -> Share:
+    try:
+        return read_json_as(path.read_bytes(), Share)
+    except ValueError as error:
+        raise HvdFtError(f"{path} is damaged ({error}): check the disk") from None
 
 
 def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
@@ -80,4 +87,7 @@ def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
 
 
 def _step(parts: Sequence[Part], cut: Cut) -> int:
-    return next(part.step for part in parts if (part.loop, part.cut) == (cut.loop, cut.number))
+    for part in parts:
+        if (part.loop, part.cut) == (cut.loop, cut.number):
+            return part.step
+    raise HvdFtError(f"no node's share has {cut}: they are damaged, check the disk")

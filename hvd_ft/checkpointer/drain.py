@@ -12,6 +12,8 @@ job that goes on takes the newest that is everywhere.
 import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -23,6 +25,7 @@ from hvd_ft.checkpointer.origin import Origin, write_file
 from hvd_ft.checkpointer.share import AbandonedError, Began, wait_until, write_share
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.checkpointer import Checkpointer
+from hvd_ft.system.json_text import read_json_as
 from hvd_ft.system.say import say
 
 _MOST_CUTS = 2  # a rank has two slots for a loop
@@ -112,11 +115,7 @@ def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = Fal
         return decided or all(path.exists() for _, path in there)
 
     wait_until(all_have_said, until - time.monotonic())
-    of_nodes = {
-        node: [Cut(*each) for each in cuts]
-        for node, path in there
-        if path.exists() and (cuts := msgspec.json.decode(path.read_bytes())) is not None
-    }
+    of_nodes = {node: cuts for node, path in there if (cuts := _said(node, path)) is not None}
     cuts = had_by_all(of_nodes.values())[: _MOST_CUTS if origin.apart else 1]
     mine = [cut for cut in cuts if not origin.is_complete(cut)]
     for cut in mine:
@@ -126,3 +125,16 @@ def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = Fal
         shutil.rmtree(said, ignore_errors=True)
         remove_leftovers(origin.directory, [origin.job])
     return mine[0] if mine else None
+
+
+def _said(node: int, path: Path) -> list[Cut] | None:
+    """Returns the cuts that a node has on the disk; None: it has said nothing, or has no rank."""
+    try:
+        kind: Any = list[tuple[int, int]] | None
+        cuts = read_json_as(path.read_bytes(), kind)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        say(f"{path} is damaged ({error}): what node {node} has written is left out")
+        return None
+    return None if cuts is None else [Cut(*each) for each in cuts]

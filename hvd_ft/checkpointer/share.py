@@ -19,6 +19,7 @@ from hvd_ft.checkpointer.common import Common, common_arrays
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.checkpointer.origin import Origin, sync, write_file
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json_as
 from hvd_ft.worker.shared_contents import thawed
 
 _LOOK_SECONDS = 0.02  # at what other nodes write
@@ -167,7 +168,10 @@ class _ShareWriter:
             return {}
         if not wait_until(path.exists, self._await_seconds, self._given_up):
             return {}
-        return msgspec.json.decode(path.read_bytes(), type=Prints)
+        try:
+            return read_json_as(path.read_bytes(), Prints)
+        except ValueError:  # damaged: what is equal is written by each node
+            return {}
 
     def _write_loop(
         self, cut: Cut, ranks: Mapping[int, Captured], common: Common, theirs: Mapping[int, str]

@@ -29,6 +29,6 @@ def note(arenas: str | os.PathLike[str], text: str) -> None:
 def noted(arenas: str | os.PathLike[str]) -> str:
     """Returns what was noted; "" if nothing was."""
     try:
-        return Path(arenas, _NAME).read_text()
+        return Path(arenas, _NAME).read_text(errors="replace")
     except OSError:
         return ""

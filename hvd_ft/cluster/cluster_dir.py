@@ -20,7 +20,7 @@ from hvd_ft.cluster.plan import Plan, check_name
 from hvd_ft.cluster.tools import python
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.file_lock import lock_in_time
-from hvd_ft.system.json_text import read_json
+from hvd_ft.system.json_text import read_json_as
 
 BASE = Path("/run/hvdft-cluster")
 _BASE_LOCK_TIMEOUT_SECONDS = 60.0  # starting or ending a cluster takes a few seconds
@@ -108,7 +108,12 @@ class ClusterDir:
                 raise HvdFtError(f"cluster {self.name} is not up; {remedy}")
             if not self.alive():
                 raise HvdFtError(f"cluster {self.name} is dead: it was killed; {remedy}")
-            return Plan(**read_json((self.path / "plan.json").read_text()))
+            return read_json_as((self.path / "plan.json").read_bytes(), Plan)
+        except ValueError as error:
+            raise HvdFtError(
+                f"cluster {self.name}'s plan is damaged ({error}); make the cluster again: hvdft "
+                f"cluster down{self.flag}, then up"
+            ) from None
         except OSError as error:
             raise HvdFtError(
                 f"cluster {self.name} cannot be read ({error.strerror}); run hvdft as root"

@@ -44,6 +44,6 @@ def _files_in_use() -> Iterator[str]:
                 with contextlib.suppress(OSError):
                     yield os.readlink(descriptor)
         with contextlib.suppress(OSError):
-            for line in (process / "maps").read_text().splitlines():
+            for line in (process / "maps").read_text(errors="surrogateescape").splitlines():
                 if _DIRECTORY.name in line:
                     yield line.split(maxsplit=5)[-1]

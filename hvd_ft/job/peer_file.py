@@ -16,7 +16,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.file_lock import lock_in_time
-from hvd_ft.system.json_text import read_json
+from hvd_ft.system.json_text import read_json_as
 
 _LOOK_SECONDS = 0.02
 _LOCK_SECONDS = 10.0
@@ -113,11 +113,9 @@ class PeerFile:
 
     def _read(self) -> Peers | None:
         try:
-            with open(self._path, encoding="ascii") as file:
-                content = read_json(file.read())
-            ranks = {int(rank): facts for rank, facts in content["ranks"].items()}
-            return Peers(str(content["job"]), int(content["generation"]), ranks)
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            with open(self._path, "rb") as file:
+                return read_json_as(file.read(), Peers)
+        except (FileNotFoundError, ValueError):
             return None  # not there yet, or not readable as such a file
 
     def _write(self, peers: Peers) -> None:

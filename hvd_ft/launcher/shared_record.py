@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from hvd_ft.launcher.leadership import Record
-from hvd_ft.system.json_text import read_json
+from hvd_ft.system.json_text import read_json_as
 
 
 class SharedRecord:
@@ -34,11 +34,11 @@ class SharedRecord:
     def read(self) -> Record | None:
         """As `Arbiter.read`."""
         try:
-            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), encoding="ascii") as file:
-                record = Record(**read_json(file.read()))
+            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                record = read_json_as(file.read(), Record)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise OSError(errno.EINVAL, f"{self.path} is not a job's record: {error}") from error
         if record.job != self._job:
             raise OSError(errno.EINVAL, f"{self.path} is the record of job {record.job}")

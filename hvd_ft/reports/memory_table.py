@@ -8,6 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+from hvd_ft.reports.facts import Facts, RankFacts
+from hvd_ft.system.wire import convert
+
 _MIB = 1 << 20
 _PARTS = {  # heading: field of native.types.Memory
     "shared state": "shared_state",
@@ -31,35 +34,35 @@ def memory_table(facts: Mapping[str, Any]) -> Table | None:
         The table; None if the report has no such facts, as of a job that has not ended or of an
         older version.
     """
-    nodes: Sequence[Mapping[str, Any]] = facts.get("nodes", ())
-    if not nodes:
+    of: Facts = convert({**facts}, Facts)
+    if not of.nodes:
         return None
     table = Table(title="Memory of each node in MiB, the most of each part", title_justify="left")
     table.add_column("ranks")
     for heading in (*_PARTS, "stock Horovod"):
         table.add_column(heading, justify="right")
-    firsts = [node["first_rank"] for node in nodes]
-    for node, (first, end) in zip(nodes, pairwise([*firsts, len(facts["ranks"])]), strict=True):
-        stock = stock_bytes(facts["ranks"][first:end], facts["fusion_threshold"])
+    firsts = [node.first_rank for node in of.nodes]
+    for node, (first, end) in zip(of.nodes, pairwise([*firsts, len(of.ranks)]), strict=True):
+        stock = stock_bytes(of.ranks[first:end], of.fusion_threshold)
         table.add_row(
             str(first) if end == first + 1 else f"{first}-{end - 1}",
-            *(_cell(node["most"][name]) for name in _PARTS.values()),
+            *(_cell(getattr(node.most, name)) for name in _PARTS.values()),
             _cell(stock),
         )
     return table
 
 
-def stock_bytes(ranks: Sequence[Mapping[str, Any]], fusion_threshold: int) -> int:
+def stock_bytes(ranks: Sequence[RankFacts], fusion_threshold: int) -> int:
     """Returns the memory that stock Horovod would have taken for these ranks.
 
     Each of its processes keeps a fusion buffer, from the first fused operation on, and the results
     of a step in tensors of its own. (With hvd_ft results lie in the log.)
 
     Args:
-        ranks: the facts of each rank, from a report.
+        ranks: of a report.
         fusion_threshold: bytes of the fusion buffer.
     """
-    return sum(fusion_threshold + rank["step_bytes"] for rank in ranks if rank["step_bytes"])
+    return sum(fusion_threshold + rank.step_bytes for rank in ranks if rank.step_bytes)
 
 
 def _cell(size: int) -> str:

@@ -13,13 +13,13 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.types import Divergence, Event, EventType, State
+from hvd_ft.reports.facts import CauseFacts, EventFacts, Facts, RankFacts, ReplacementFacts
 from hvd_ft.system.json_text import read_json
 from hvd_ft.system.wire import convert
 
@@ -117,29 +117,20 @@ class Report:
             `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and more.
         events: In order of time.
         divergences: In order of time.
-        replacements: Of lost hosts by spare ones: `host`, `by`, `ranks`, `epoch`, and `time_ns`.
+        replacements: Of lost hosts by spare ones.
         causes: Why workers were killed, where that is known, by rank and incarnation.
     """
 
     facts: Mapping[str, Any]
     events: Sequence[Event]
     divergences: Sequence[Divergence] = ()
-    replacements: Sequence[Mapping[str, Any]] = ()
+    replacements: Sequence[ReplacementFacts] = ()
     causes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
         """Whether the job has ended in order; otherwise it still runs, or its writer was killed."""
         return "exit_code" in self.facts
-
-
-class _Facts(msgspec.Struct):
-    """Of the facts of a report those that are taken apart; others are only shown."""
-
-    hosts: list[str] = []
-    command: list[Any] = []
-    nodes: list[dict[str, Any]] = []
-    ranks: list[dict[str, Any]] = []
 
 
 def read_report(path: str | os.PathLike[str]) -> Report:
@@ -160,7 +151,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     facts: dict[str, Any] = {}
     events: list[Event] = []
     divergences: list[Divergence] = []
-    replacements: list[Mapping[str, Any]] = []
+    replacements: list[ReplacementFacts] = []
     causes: dict[tuple[int, int], str] = {}
     number = 1
     try:
@@ -170,19 +161,19 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                 if fields["type"] not in NOTES:
                     events.append(_event(fields))
                 if "divergence" in fields:
-                    divergences.append(_divergence(fields["divergence"]))
+                    divergences.append(convert(fields["divergence"], Divergence))
                 if fields["type"] == "REPLACED":
-                    replacements.append(_replacement(fields))
+                    replacements.append(convert(fields, ReplacementFacts))
                 elif fields["type"] == "CAUSE":
-                    whose, text_of = _cause(fields)
-                    causes[whose] = text_of
+                    cause: CauseFacts = convert(fields, CauseFacts)
+                    causes[cause.rank, cause.incarnation] = cause.text
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 facts, events, divergences = _checked(fields), [], []
             elif "exit_code" in fields and facts:
                 facts = _checked({**facts, **fields})
             else:
                 raise ValueError(line)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise HvdFtError(
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
@@ -191,7 +182,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
 
 
 def _checked(facts: dict[str, Any]) -> dict[str, Any]:
-    convert(facts, _Facts)
+    convert(facts, Facts)  # as tables will
     return facts
 
 
@@ -215,29 +206,11 @@ def headline(report: Report) -> str:
 
 
 def _event(fields: dict[str, Any]) -> Event:
-    numbers = [fields[name] for name in ("time_ns", "rank", "incarnation", "detail")]
-    if not all(isinstance(number, int) for number in numbers):
-        raise TypeError(fields)
-    time_ns, rank, incarnation, detail = numbers
-    return Event(time_ns, EventType[fields["type"]], rank, incarnation, detail)
-
-
-def _divergence(fields: dict[str, Any]) -> Divergence:
-    return Divergence(**{**fields, "ranks": tuple(fields["ranks"])})
-
-
-def _replacement(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    kept = {name: fields[name] for name in ("time_ns", "host", "by", "ranks", "epoch")}
-    if not all(isinstance(rank, int) for rank in kept["ranks"]):
-        raise TypeError(fields)
-    return kept
-
-
-def _cause(fields: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
-    rank, incarnation, text = (fields[name] for name in ("rank", "incarnation", "text"))
-    if not (isinstance(rank, int) and isinstance(incarnation, int) and isinstance(text, str)):
-        raise TypeError(fields)
-    return (rank, incarnation), text
+    of = convert(fields, EventFacts)
+    event = Event(of.time_ns, EventType[fields["type"]], of.rank, of.incarnation, of.detail)
+    if event.type is EventType.FAILED:
+        os.waitstatus_to_exitcode(event.detail)
+    return event
 
 
 def cause_lines(report: Report) -> list[str]:
@@ -251,8 +224,8 @@ def cause_lines(report: Report) -> list[str]:
 def replacement_lines(report: Report) -> list[str]:
     """Returns a line for every host that was replaced by a spare host."""
     return [
-        f"host {found['host']} was lost; its ranks {', '.join(map(str, found['ranks']))} continued "
-        f"on {found['by']} (epoch {found['epoch']})"
+        f"host {found.host} was lost; its ranks {', '.join(map(str, found.ranks))} continued "
+        f"on {found.by} (epoch {found.epoch})"
         for found in report.replacements
     ]
 
@@ -409,7 +382,7 @@ def failures_table(found: Sequence[Failure]) -> Table:
     return table
 
 
-def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
+def snapshots_table(ranks: Sequence[dict[str, Any]]) -> Table | None:
     """Lays out the cost of snapshots, one rank a row.
 
     Args:
@@ -422,13 +395,14 @@ def snapshots_table(ranks: Sequence[Mapping[str, Any]]) -> Table | None:
     for name in ("rank", "taken", "every … steps", "training stood", "copied beside it"):
         table.add_column(name, justify="left" if name == "rank" else "right")
     for facts in ranks:
-        costs = facts.get("snapshots", {})  # absent in reports of older versions
-        if costs.get("count") and costs["training_ns"]:
+        of: RankFacts = convert(facts, RankFacts)
+        costs = of.snapshots
+        if costs.count and costs.training_ns:
             table.add_row(
-                str(facts["rank"]),
-                str(costs["count"]),
-                str(costs["steps"]),
-                *(f"{costs[part] / costs['training_ns']:.2%}" for part in ("stall_ns", "copy_ns")),
+                str(of.rank),
+                str(costs.count),
+                str(costs.steps),
+                *(f"{part / costs.training_ns:.2%}" for part in (costs.stall_ns, costs.copy_ns)),
             )
     return table if table.row_count else None
 

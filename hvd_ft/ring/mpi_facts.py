@@ -88,7 +88,7 @@ def say_order_once(order: str, reason: str) -> None:
 @cache
 def providers() -> tuple[str, ...]:
     """Returns the libfabric providers that MPI has loaded; empty if it uses shared memory."""
-    maps = Path("/proc/self/maps").read_text()
+    maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
     return tuple(sorted(set(re.findall(r"/lib(\w+)-fi\.so", maps))))
 
 

@@ -1,7 +1,11 @@
 """Reads JSON that anybody, or a damaged disk, may have written."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+
+Kind = TypeVar("Kind")
 
 
 def read_json(text: str | bytes) -> Any:
@@ -15,3 +19,19 @@ def read_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def read_json_as(text: bytes, kind: type[Kind]) -> Kind:
+    """Reads JSON of a kind, and nothing else: nothing is built that has no place.
+
+    Args:
+        text: what anybody, or a damaged disk, may have written.
+        kind: a msgspec.Struct, a dataclass, or a container of plain data with its types.
+
+    Raises:
+        ValueError: it is none; the field is named.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None

@@ -6,14 +6,13 @@ a message is a ValueError, however deeply it is nested.
 
 import json
 import struct
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from hvd_ft.system.json_text import read_json
+from hvd_ft.system.json_text import Kind, read_json, read_json_as
 
 Message = dict[str, Any]
-Kind = TypeVar("Kind")
 
 HEADER = struct.Struct("!I")
 MOST_BYTES = 16 << 20  # an environment and a command line take a few MiB at most
@@ -48,8 +47,8 @@ def unpack_as(body: bytes, kind: type[Kind]) -> Kind:
         ValueError: it is no such message.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return read_json_as(body, kind)
+    except ValueError as error:
         raise ValueError(f"a message that is none of ours: {error}") from None
 
 

@@ -15,6 +15,8 @@ import tensorflow as tf
 from tensorflow import keras
 
 from hvd_ft.native.core import Worker
+from hvd_ft.system.json_text import read_json_as
+from hvd_ft.system.say import say
 from hvd_ft.system.writable import write_file
 
 
@@ -57,7 +59,7 @@ class CsvFiles:
         if not appending:
             return
         path = Path(self._worker.directory, f"tables-{self._worker.rank}.json")
-        fits: dict[str, list[int]] = json.loads(path.read_bytes()) if path.exists() else {}
+        fits = _noted(path)
         lengths = fits.get(str(loop))
         if lengths is None:
             fits[str(loop)] = [len(_read(logger)) for logger in appending]
@@ -65,6 +67,20 @@ class CsvFiles:
             return
         for logger, length in zip(appending, lengths, strict=False):
             _write(logger, _read(logger)[:length])
+
+
+def _noted(path: Path) -> dict[str, list[int]]:
+    """Returns the lengths that files had when a fit first began, by its number."""
+    try:
+        return read_json_as(path.read_bytes(), dict[str, list[int]])
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        say(
+            f"{path} is damaged ({error}): look into the files of CSVLogger(append=True) for rows "
+            "that a dead process has written"
+        )
+        return {}
 
 
 def _state(logger: Any) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow import made_variables
 from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
@@ -350,7 +351,7 @@ def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:
     """
     shapes = [[variable.name, str(variable.shape)] for variable in variables]
     text = json.dumps(shapes).encode()
-    of_root = json.loads(broadcast_bytes(text, "hvd_ft.State.shapes_size", "hvd_ft.State.shapes"))
+    of_root = read_json(broadcast_bytes(text, "hvd_ft.State.shapes_size", "hvd_ft.State.shapes"))
     if different := different_shape(shapes, of_root):
         line = (
             f"State.sync cannot take over rank 0's variables on rank {hvd.rank()}: {different}; "

@@ -135,7 +135,15 @@ def test_hosts_with_different_clocks_note_one_time(
     assert len(notes) == 1
 
 
-@pytest.mark.parametrize("torn", ["", "{", "[]", '{"begun": 5}', '{"begun": 5, "resumed": {}}'])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        *("", "{", "[]", '{"begun": 5}', '{"begun": 5, "resumed": {}}', "[" * 100_000),
+        '{"begun": 1e999, "resumed": null}',
+        '{"begun": 5, "resumed": {"path": 5, "run": "r", "loops": [0]}}',
+        '{"begun": 5, "resumed": {"path": "p", "run": "r", "loops": "0"}}',
+    ],
+)
 def test_a_note_that_is_torn_is_written_anew(tmp_path: Path, torn: str) -> None:
     job = Job(tmp_path, CHECKPOINT)
     first = job.begin(0)

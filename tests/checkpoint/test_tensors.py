@@ -84,3 +84,38 @@ def test_a_ranks_arrays_come_from_several_files(tmp_path: Path) -> None:
     assert bytes(arrays.frozen_values) == b"values"
     with pytest.raises(HvdFtError, match=r"lacks 1:b of rank 1"):
         RankArrays(tmp_path, Part(1, 0, 3, 7, 40, ["own", "node"]))
+
+
+def rank_arrays(path: Path) -> None:
+    """Reads all of a rank's file."""
+    arrays = RankArrays(path.parent, Part(0, 0, 3, 7, 40, [path.name]))
+    dict(arrays)
+    bytes(arrays.frozen_values)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"order": "[1]"},
+        {"order": "[" * 100_000},
+        {"order": '{"half": 0}'},
+        {"order": '["half"]', "dtypes": "[]"},
+        {"order": '["half"]', "dtypes": '{"half": ["no_type", [2]]}'},
+        {"order": '["half"]', "dtypes": '{"half": ["finfo", [2]]}'},
+        {"order": '["half"]', "dtypes": '{"half": ["object", [2]]}'},
+        {"order": '["half"]', "dtypes": '{"half": ["float32", [7]]}'},
+        {"order": '["half"]', "dtypes": '{"half": ["float32", [-1, 0]]}'},
+    ],
+)
+def test_a_damaged_file_of_a_rank_is_named(tmp_path: Path, metadata: dict[str, str]) -> None:
+    data = {"half": np.ones(4, np.uint8), "hvd_ft.values": np.ones(3, np.uint8)}
+    write_tensors(tmp_path / "x.safetensors", data, metadata)
+    with pytest.raises(HvdFtError, match=r"x\.safetensors cannot be read .*checkpoint verify"):
+        rank_arrays(tmp_path / "x.safetensors")
+
+
+def test_a_file_without_values_is_named(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x", {}, {"order": "[]"})
+    with pytest.raises(HvdFtError, match="lacks the values of rank 0"):
+        rank_arrays(tmp_path / "x")

@@ -18,6 +18,7 @@ from hvd_ft.checkpointer.completion import complete
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.checkpointer.drain import settle
 from hvd_ft.checkpointer.origin import Origin
+from hvd_ft.errors import HvdFtError
 
 
 def test_only_one_of_two_nodes_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +130,54 @@ def test_a_node_that_says_nothing_is_left_out(tmp_path: Path) -> None:
         share(origin(tmp_path, 1, 2), step)
     assert settle(origin(tmp_path, 1, 2), [Cut(0, 9), Cut(0, 7)], 0.0) == Cut(0, 9)
     assert manifest_of(tmp_path, 4).missing == [0, 1]
+
+
+DAMAGED = ["", "{}", "[[0]]", '[["0", 7]]', "[" * 100_000, "[[0, 7]", "\0"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_node_whose_word_is_damaged_has_said_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for node in (0, 1):
+        share(origin(tmp_path, node, 2), 3)
+    mine = origin(tmp_path, 1, 2)
+    mine.drained.mkdir()
+    (mine.drained / "0.json").write_text(text)
+    assert settle(mine, [Cut(0, 7)], 0.0) == Cut(0, 7)
+    assert manifest_of(tmp_path, 3).missing == [0, 1]
+    [line] = capsys.readouterr().err.splitlines()
+    assert "0.json is damaged (" in line
+    assert line.endswith("what node 0 has written is left out")
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, '{"node": 0, "parts": 5}'])
+def test_a_damaged_share_makes_no_checkpoint(tmp_path: Path, text: str) -> None:
+    """It is an error that a writer handles: the next checkpoint is tried as usual."""
+    for node in (0, 1):
+        cut = share(origin(tmp_path, node, 2), 3)
+    mine = origin(tmp_path, 0, 2)
+    mine.share(cut, 1).write_text(text)
+    with pytest.raises(HvdFtError, match=r"share-1\.json is damaged .*: check the disk"):
+        complete(mine, cut, [0, 1])
+    assert catalogue.find(tmp_path)[0].incomplete
+
+
+def test_shares_of_another_cut_make_no_checkpoint(tmp_path: Path) -> None:
+    mine = origin(tmp_path)
+    cut, other = share(mine, 3), share(mine, 4)
+    mine.share(cut, 0).write_bytes(mine.share(other, 0).read_bytes())
+    with pytest.raises(HvdFtError, match="check the disk"):
+        complete(mine, cut, [0])
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_with_damaged_fingerprints_each_node_writes_all(tmp_path: Path, text: str) -> None:
+    cut = share(origin(tmp_path, 0, 2), 3)
+    origin(tmp_path, 0, 2).prints(cut).write_text(text)
+    share(origin(tmp_path, 1, 2), 3)
+    complete(origin(tmp_path, 0, 2), cut, [0, 1])
+    assert "loop0-node1.safetensors" in manifest(tmp_path).files
 
 
 def test_one_node_waits_long_enough_for_all(

@@ -28,6 +28,9 @@ def _mutated(draw: random.Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
         first, last = _word(draw, data)
     if draw.random() < 0.1:
         return data[:first]
+    if data and draw.random() < 0.1:
+        at = draw.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
     other = draw.choice(seeds)
     kinds = [
         b"",

@@ -5,6 +5,7 @@ exception, or a hang, is a finding.
 """
 
 import contextlib
+import io
 import json
 import os
 import socket
@@ -13,11 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import ml_dtypes
 import msgspec
+import numpy as np
 
 from hvd_ft.agent import beginning, report_writer
+from hvd_ft.checkpoint import contents as layout
 from hvd_ft.checkpoint import manifest
 from hvd_ft.checkpoint.catalogue import MANIFEST, look_at
+from hvd_ft.checkpoint.contents import RankArrays
+from hvd_ft.checkpoint.tensors import write_tensors
+from hvd_ft.checkpointer import completion, drain, unwritten
+from hvd_ft.checkpointer.share import Prints
 from hvd_ft.cluster.exec_server import ExecEnded, ExecOrder
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import drills, proof, tuning_file
@@ -28,14 +36,9 @@ from hvd_ft.job.membership import Membership
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.launcher.leadership import Record
 from hvd_ft.launcher.shared_record import SharedRecord
-from hvd_ft.reports.report import (
-    cause_lines,
-    failures,
-    headline,
-    intervals,
-    read_report,
-    replacement_lines,
-)
+from hvd_ft.native.types import Divergence, Memory, Snapshots
+from hvd_ft.reports import report
+from hvd_ft.reports.memory_table import memory_table
 from hvd_ft.schedulers.allocation import read_allocation
 from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 from hvd_ft.shim import messages
@@ -43,7 +46,16 @@ from hvd_ft.shim.starter import ShimWanted
 from hvd_ft.spares.messages import SpareOrder, parse_command, parse_end
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
+from hvd_ft.system.json_text import read_json_as
 from hvd_ft.system.wire import HEADER, OneFrame, pack, unpack, unpack_as
+from hvd_ft.worker.shared_contents import (
+    Part,
+    Place,
+    contents,
+    fingerprints,
+    freeze,
+    thawed,
+)
 from hvd_ft.worker.snapshot_format import decode as decode_snapshot
 from hvd_ft.worker.snapshot_format import encode as encode_snapshot
 
@@ -150,12 +162,17 @@ def _order(kind: type, count: int) -> Reader:
     return read
 
 
-def _read_report(path: str) -> object:
-    report = read_report(path)
-    headline(report)
-    replacement_lines(report)
-    cause_lines(report)
-    return failures(report.events), intervals(report.events)
+def _read_report(path: str) -> None:
+    """As `hvdft report` shows it, but for the drawing."""
+    told = report.read_report(path)
+    report.headline(told)
+    report.replacement_lines(told)
+    report.cause_lines(told)
+    report.failures_table(report.failures(told.events))
+    report.divergences_table(told.divergences)
+    report.states_table(report.intervals(told.events))
+    report.snapshots_table(told.facts.get("ranks", ()))
+    memory_table(told.facts)
 
 
 def _allocations(data: bytes) -> None:
@@ -182,8 +199,19 @@ _REPORT = _lines(
     {"job": "j", "size": 2, "hosts": ["n0", "n0"], "command": ["a"], "date": "2026"},
     {**_EVENT, "type": "FAILED"},
     {**_EVENT, "type": "STARTED"},
+    {**_EVENT, "type": "CAUSE", "text": "lack of memory"},
     {**_EVENT, "type": "REPLACED", "ranks": [1], "host": "n1", "by": "n3", "epoch": 1},
+    {**_EVENT, "type": "DIVERGED", "divergence": asdict(Divergence("v", 3, (1,), 2, 1))},
     {"exit_code": 0, "ranks": []},
+)
+_TABLES = _lines(
+    {"job": "j"},
+    {
+        "exit_code": 0,
+        "fusion_threshold": 1 << 26,
+        "nodes": [{"first_rank": 0, "most": asdict(Memory(*range(11)))}],
+        "ranks": [{"rank": 0, "step_bytes": 7, "snapshots": asdict(Snapshots(1, 2, 3, 4, 5))}],
+    },
 )
 _SHARE = manifest.Share(
     0,
@@ -273,7 +301,7 @@ def _files() -> dict[str, Target]:
 
     values = {"a": 1, "b": [1, None, "c"], "d": {"e": 0.5}}
     return {
-        "report": Target(_file(_read_report), [_REPORT]),
+        "report": Target(_file(_read_report), [_REPORT, _TABLES]),
         "older report": Target(_file(lambda path: report_writer._written(path, "j")), [_REPORT]),
         "manifest": Target(
             _file(lambda path: look_at(Path(path).parent), MANIFEST), [manifest.encode(_MANIFEST)]
@@ -297,7 +325,62 @@ def _files() -> dict[str, Target]:
             lambda data: decode_snapshot(memoryview(data)),
             [b"".join(encode_snapshot({}, values))],
         ),
+        **_of_checkpoints(),
     }
+
+
+def _of_checkpoints() -> dict[str, Target]:
+    def said(path: str) -> object:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return drain._said(0, Path(path))
+
+    def arrays(path: str) -> None:
+        """As a rank that goes on from it, and as an export."""
+        part = manifest.Part(0, 0, 3, 7, 9, [os.path.basename(path)] * 2)
+        found = RankArrays(Path(path).parent, part)
+        dict(found)
+        thawed(found.frozen_values)
+
+    def snapshot(data: bytes) -> None:
+        """A rank's, and what its node shares."""
+        own, stripe = memoryview(data)[: len(own_part)], memoryview(data)[len(own_part) :]
+        dict(contents(own, [stripe], place).arrays)
+
+    place = Place(7, 9)
+    kept, values = freeze({"a": np.arange(8), "b": np.ones(3)}, {"step": 3})
+    prints = fingerprints(kept, place.cut, place.position)
+    part = Part(kept, values, ["a"], 0, 1, prints=prints)
+    room = np.zeros(part.bytes, np.uint8)
+    list(part.write(room))
+    own_part = room[: part.stripe].tobytes()
+    return {
+        "word of a node": Target(_file(said), [b"[[0,9],[0,7]]", b"null"]),
+        "share of a node": Target(
+            _file(lambda path: completion._read(Path(path))), [msgspec.json.encode(_SHARE)]
+        ),
+        "fingerprints of a node": Target(
+            lambda data: read_json_as(data, Prints),
+            [b'{"0":{"1":"float32 [2] 0f"}}'],
+            (ValueError,),
+        ),
+        "arrays of a rank": Target(_file(arrays), [_tensors()]),
+        "shared snapshot": Target(snapshot, [room.tobytes()]),
+        "what was not written": Target(
+            _file(lambda path: unwritten.noted(Path(path).parent), "unwritten"), [b"3 were not"]
+        ),
+    }
+
+
+def _tensors() -> bytes:
+    """Returns a file of a rank, with a type of its own, that is its node's file too."""
+    values = np.frombuffer(b"".join(encode_snapshot({}, {"step": 3})), np.uint8)
+    half = np.ones((2, 2), ml_dtypes.bfloat16)
+    own, order = layout.of_rank({"a": np.ones(3, np.float32), "h": half}, values, ["a", "h"])
+    _, numbers = layout.of_node({"a": np.ones(1)}, ["a", "h"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "file")
+        write_tensors(path, own, {**order, **numbers})
+        return path.read_bytes()
 
 
 def _words() -> dict[str, Target]:

@@ -47,7 +47,14 @@ def test_what_is_old_is_never_taken_for_new(tmp_path: Path) -> None:
         PeerFile(str(tmp_path), "job1").meet(2, 2, SIZE, None, 0.1)
 
 
-@pytest.mark.parametrize("left", ["", "{", "[]", '{"job": "other", "generation": 9, "ranks": {}}'])
+@pytest.mark.parametrize(
+    "left",
+    [
+        *("", "{", "[]", '{"job": "other", "generation": 9, "ranks": {}}', "[" * 100_000, "\0"),
+        '{"job": "job1", "generation": 1e999, "ranks": {}}',
+        '{"job": "job1", "generation": 0, "ranks": {"x": [7]}}',
+    ],
+)
 def test_what_is_not_ours_is_overwritten(tmp_path: Path, left: str) -> None:
     (tmp_path / "hvdft-job1.peers").write_text(left)
     (tmp_path / "hvdft-job1.peers.new").write_text("torn")

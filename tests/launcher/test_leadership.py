@@ -207,7 +207,10 @@ def test_the_record_in_a_shared_directory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"job": "job1"}', "[]"])
+WRONG = [json.dumps({**vars(EMPTY), name: []}) for name in vars(EMPTY)]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"job": "job1"}', "[]", "[" * 100_000, *WRONG])
 def test_what_is_no_record_is_not_overwritten(tmp_path: Path, text: str) -> None:
     record = SharedRecord(str(tmp_path), "job1")
     Path(record.path).write_text(text)

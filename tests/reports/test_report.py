@@ -133,6 +133,15 @@ START = {"job": "j1", "size": 3}
 END = {"exit_code": 0, "ranks": []}
 
 
+def most(shared_mib: float, total_mib: int) -> dict[str, int]:
+    names = [field.name for field in fields(Memory)]
+    return {
+        **dict.fromkeys(names, 0),
+        "shared_state": int(shared_mib * 2**20),
+        "total": total_mib << 20,
+    }
+
+
 def lines_of(events: list[Event]) -> list[str]:
     fields: list[dict[str, object]] = [START]
     fields += [{**asdict(e), "type": e.type.name} for e in events]
@@ -224,6 +233,46 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
         report.read_report(tmp_path / "run.jsonl")
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"ranks": [{"snapshots": {}}]},
+        {"ranks": [{"rank": 0, "snapshots": {"count": 1, "training_ns": "1"}}]},
+        {
+            "ranks": [
+                {"rank": 0, "snapshots": {"count": 1, "training_ns": 1, "stall_ns": 1 << 9999}}
+            ]
+        },
+        {"nodes": [{"first_rank": 0, "most": {}}]},
+        {"nodes": [{"most": most(1, 1)}]},
+        {"nodes": [{"first_rank": 0, "most": most(1, 1)}], "fusion_threshold": "64 MiB"},
+    ],
+)
+def test_facts_of_which_no_table_can_be_made_are_named(
+    tmp_path: Path, end: dict[str, object]
+) -> None:
+    (tmp_path / "run.jsonl").write_text(f'{{"job": "j1"}}\n{json.dumps({**END, **end})}\n')
+    with pytest.raises(HvdFtError, match="line 2 is not a report's"):
+        report.read_report(tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"time_ns": 1 << 9999},
+        {"type": "FAILED", "detail": 1 << 64},
+        {"type": "FAILED", "detail": 127},
+    ],
+)
+def test_an_event_that_no_table_could_show_is_named(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    event = json.dumps({**json.loads(EVENT), **fields})
+    (tmp_path / "run.jsonl").write_text(f'{{"job": "j1"}}\n{event}\n')
+    with pytest.raises(HvdFtError, match="line 2 is not a report's"):
+        report.read_report(tmp_path / "run.jsonl")
+
+
 def test_a_report_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(HvdFtError, match="No such file"):
         report.read_report(tmp_path / "none.jsonl")
@@ -273,15 +322,6 @@ def test_divergences_are_a_table() -> None:
     ]
 
 
-def most(shared_mib: float, total_mib: int) -> dict[str, int]:
-    names = [field.name for field in fields(Memory)]
-    return {
-        **dict.fromkeys(names, 0),
-        "shared_state": int(shared_mib * 2**20),
-        "total": total_mib << 20,
-    }
-
-
 def test_the_memory_of_each_node() -> None:
     facts = {
         "fusion_threshold": 64 << 20,
@@ -289,7 +329,7 @@ def test_the_memory_of_each_node() -> None:
             {"first_rank": 0, "most": most(1.25, 300)},
             {"first_rank": 2, "most": most(120, 400)},
         ],
-        "ranks": [{"step_bytes": 3 << 20}, {"step_bytes": 4 << 20}, {"step_bytes": 0}],
+        "ranks": [{"rank": rank, "step_bytes": mib << 20} for rank, mib in enumerate((3, 4, 0))],
     }
     console = Console(file=io.StringIO(), width=100)
     table = memory_table(facts)

@@ -172,6 +172,13 @@ def test_nothing_unpickles_or_evaluates() -> None:
                 assert node.func.id not in ("eval", "exec"), f"{path}:{node.lineno}"
 
 
+def test_json_is_read_in_one_place() -> None:
+    """It refuses whatever it is by one error; a manifest has a line for each reason."""
+    decodes = re.compile(r"\bjson\.(loads?|decode)\(|\bmsgspec\.convert\(")
+    found = {path.name for path in PYTHON if decodes.search(path.read_text())}
+    assert found == {"json_text.py", "wire.py", "manifest.py"}
+
+
 def test_one_cpp_file_includes_mpi() -> None:
     pattern = re.compile(r"#include\s*[<\"]mpi[.]")
     assert [path.name for path in CPP if pattern.search(path.read_text())] == ["endpoint.cc"]

@@ -1,9 +1,11 @@
 """Files of callbacks after two restarts are what they are undisturbed; traces go on."""
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from hvd_ft.native.types import Event, EventType  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow import event_files  # noqa: E402
 from hvd_ft.tensorflow.callback_state import CallbackState  # noqa: E402
+from hvd_ft.tensorflow.csv_files import CsvFiles  # noqa: E402
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks  # noqa: E402
 
 keras = tf.keras
@@ -197,6 +200,23 @@ def test_a_speed_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.Monk
     found = speeds(tmp_path / "killed")
     assert {tag for tag, _ in found} == {"batch_steps_per_second", "epoch_steps_per_second"}
     assert all(5 < speed <= 1000 for _, speed in found), found
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"0": 5}', '{"0": ["5"]}', "[" * 100_000, "\0"])
+def test_a_damaged_note_of_lengths_is_said_and_written_anew(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is in the file then counts, as for a fit that begins."""
+    logger = keras.callbacks.CSVLogger(tmp_path / "a.csv", append=True)
+    logger.on_train_begin()
+    (tmp_path / "a.csv").write_text("epoch\n0\n")
+    worker = SimpleNamespace(directory=str(tmp_path), rank=0)
+    note = tmp_path / "tables-0.json"
+    note.write_text(text)
+    CsvFiles([logger], worker).begin(0)
+    assert "tables-0.json is damaged (" in capsys.readouterr().err
+    assert json.loads(note.read_text()) == {"0": [8]}
+    assert (tmp_path / "a.csv").read_text() == "epoch\n0\n"
 
 
 def test_what_says_something_of_a_process_is_not_restored() -> None:

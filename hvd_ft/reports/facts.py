@@ -1,0 +1,108 @@
+"""The facts of a report that tables are made of, checked: a file may be damaged or another one's.
+
+Older versions wrote fewer facts, so most of them may be absent.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]  # as the arenas have them
+
+
+class SnapshotFacts(msgspec.Struct, frozen=True):
+    """The cost of a rank's snapshots; see native.types.Snapshots."""
+
+    count: Number = 0
+    steps: Number = 0
+    training_ns: Number = 0
+    stall_ns: Number = 0
+    copy_ns: Number = 0
+
+
+class RankFacts(msgspec.Struct, frozen=True):
+    """Of a rank, at the end.
+
+    Attributes:
+        rank: its number.
+        step_bytes: of what it has reduced in a step.
+        snapshots: their cost.
+    """
+
+    rank: Number
+    step_bytes: Number = 0
+    snapshots: SnapshotFacts = SnapshotFacts()
+
+
+class MostMemory(msgspec.Struct, frozen=True):
+    """The most bytes of each part of a node's memory; see native.types.Memory."""
+
+    shared_state: Number
+    private_state: Number
+    heap: Number
+    messages: Number
+    input_areas: Number
+    control: Number
+    total: Number
+    limit: Number
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """Of a node, at the end.
+
+    Attributes:
+        first_rank: of those on it.
+        most: its memory.
+    """
+
+    first_rank: Number
+    most: MostMemory
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Of a job.
+
+    Attributes:
+        hosts: of its ranks.
+        command: that was run.
+        nodes: in the order of their first ranks.
+        ranks: all of them.
+        fusion_threshold: bytes of stock Horovod's fusion buffer.
+    """
+
+    hosts: list[str] = []
+    command: list[str] = []
+    nodes: list[NodeFacts] = []
+    ranks: list[RankFacts] = []
+    fusion_threshold: Number = 0
+
+
+class EventFacts(msgspec.Struct, frozen=True):
+    """The numbers of an event's line."""
+
+    time_ns: Number
+    rank: Number
+    incarnation: Number
+    detail: int
+
+    def __post_init__(self) -> None:
+        if self.detail >> 64:  # more than msgspec has a bound for
+            raise ValueError("the detail has more than 64 bits")
+
+
+class ReplacementFacts(msgspec.Struct, frozen=True):
+    """A host's replacement by a spare one."""
+
+    time_ns: Number
+    host: str
+    by: str
+    ranks: list[Number]
+    epoch: Number
+
+
+class CauseFacts(msgspec.Struct, frozen=True):
+    """Why a worker was killed."""
+
+    rank: Number
+    incarnation: Number
+    text: str
