@@ -59,7 +59,7 @@ full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
-	@$(VENV)/python -m pytest -m 'install or not install' tests/install/test_wheel.py
+	@$(VENV)/python -m pytest -m 'install or not install' tests/tools/install/test_wheel.py
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out
@@ -124,7 +124,7 @@ core: ## compile the core, and the ring over MPI
 	@$(VENV)/python setup.py -q build_ext --inplace
 
 horovod: ## build the patched Horovod and install it
-	@$(VENV)/python -m hvd_ft.install.horovod_build
+	@$(VENV)/python -m hvd_ft.tools.install.horovod_build
 
 clean: ## remove everything that was made
 	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so hvd_ft/native/_abi.py

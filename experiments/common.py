@@ -13,10 +13,10 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
 from typing import Any, NoReturn
 
-from hvd_ft.cluster.cluster_dir import ClusterDir
 from hvd_ft.errors import HvdFtError
 from hvd_ft.reports.report import Report, read_report
 from hvd_ft.system.stop_signals import late_stop_signals, raised_stop_signal
+from hvd_ft.tools.cluster.cluster_dir import ClusterDir
 
 ROOT = Path(__file__).resolve().parents[1]
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from experiments.common import ROOT, end_with, run_to_end
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_tensorflow
-from hvd_ft.install.horovod_source import HOROVOD_VERSION
+from hvd_ft.installed.environment import check_tensorflow
+from hvd_ft.installed.horovod_source import HOROVOD_VERSION
 
 HOME = ROOT / ".cache" / "elastic"
 PYTHON = HOME / "bin" / "python"

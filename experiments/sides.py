@@ -12,9 +12,9 @@ from pathlib import Path
 
 from experiments import elastic
 from experiments.common import HVDFT, ROOT, run_to_end
-from hvd_ft.bench.backends import stock_environment
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import mpiexec_command
+from hvd_ft.mpi.environment import mpiexec_command
+from hvd_ft.tools.bench.backends import stock_environment
 
 NS = 1e9
 

@@ -17,17 +17,17 @@ from rich.console import Console
 
 from hvd_ft import __version__
 from hvd_ft.agent.flags import add_agent_flags
-from hvd_ft.bench.command import add_bench
 from hvd_ft.checkpoint.command import add_checkpoint
-from hvd_ft.cluster.command import add_cluster
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.hosts import parse_hosts
 from hvd_ft.launcher.command import add_run
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
-from hvd_ft.tune.probe_command import add_probe
-from hvd_ft.tune.tune_command import add_tune
+from hvd_ft.tools.bench.command import add_bench
+from hvd_ft.tools.cluster.command import add_cluster
+from hvd_ft.tools.tune.probe_command import add_probe
+from hvd_ft.tools.tune.tune_command import add_tune
 
 EXIT_INTERRUPTED = 130
 _ROOT_FLAGS = ("-h", "--help", "--version")
@@ -184,7 +184,7 @@ def _add_clean(commands: _Commands) -> None:
 
 
 def _build_horovod(options: argparse.Namespace) -> int:
-    from hvd_ft.install import horovod_build
+    from hvd_ft.tools.install import horovod_build
 
     horovod_build.build(force=options.force)
     return 0
@@ -195,10 +195,10 @@ def _check(options: argparse.Namespace) -> int:
         if options.hosts is not None:
             raise HvdFtError("-H is for a job's hosts and --numa for this one: give one of them")
         return _check_numa(options.numa)
-    from hvd_ft.check.self_check import check_installation
+    from hvd_ft.tools.check.self_check import check_installation
 
     if options.hosts is not None:
-        from hvd_ft.check.hosts import describe_order
+        from hvd_ft.tools.check.hosts import describe_order
 
         answer(f"hosts: {describe_order(options.hosts)}")
     wrong = check_installation(answer)
@@ -211,7 +211,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_numa(job: str) -> int:
-    from hvd_ft.check.numa import check_numa
+    from hvd_ft.tools.check.numa import check_numa
 
     for line in check_numa(job, Console()):
         say(f"warning: {line}")
@@ -219,7 +219,7 @@ def _check_numa(job: str) -> int:
 
 
 def _patch(options: argparse.Namespace) -> int:
-    from hvd_ft.install import patching
+    from hvd_ft.tools.install import patching
 
     package = patching.InstalledPackage()
     if options.action == "status":

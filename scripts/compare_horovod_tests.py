@@ -73,7 +73,7 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 def backend_command(backend: str, ranks: int) -> tuple[list[str], dict[str, str]]:
     """Returns what starts the ranks, and their environment."""
-    from hvd_ft.install.environment import mpi_environment
+    from hvd_ft.mpi.environment import mpi_environment
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HOROVOD_")}
     if backend == "mpi":

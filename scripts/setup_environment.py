@@ -59,7 +59,7 @@ def install_hvd_ft() -> None:
 
 def build_horovod() -> None:
     """Builds and installs the patched Horovod; it knows by its key whether it has to."""
-    run(str(PYTHON), "-m", "hvd_ft.install.horovod_build")
+    run(str(PYTHON), "-m", "hvd_ft.tools.install.horovod_build")
 
 
 def run(*command: str) -> None:
@@ -96,8 +96,11 @@ def main() -> None:
     package = [ROOT / name for name in PACKAGE]
     requirements = ROOT / "requirements.txt"
     builder = [
-        ROOT / f"hvd_ft/install/{name}.py"
-        for name in ("horovod_build", "horovod_source", "patching")
+        ROOT / f"hvd_ft/{name}.py"
+        for name in (
+            *("installed/horovod_source", "installed/patch_files"),
+            *("tools/install/horovod_build", "tools/install/patching"),
+        )
     ]
     build_inputs = [*horovod, *patches, *builder, requirements, CSRC / "include/hvd_ft.h"]
 

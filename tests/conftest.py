@@ -22,10 +22,10 @@ import psutil
 import pytest
 from selection import PART_MINUTES, SLICES, kept, part, slice_by, starts_jobs
 
-from hvd_ft.cluster import tools
-from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install import patching
+from hvd_ft.tools.cluster import tools
+from hvd_ft.tools.cluster.plan import Plan
+from hvd_ft.tools.install import patching
 
 ROOT = Path(__file__).resolve().parents[1]
 # What takes so long hangs, on however busy a machine; less than pytest's own limit.

@@ -12,11 +12,11 @@ from conftest import Device
 from rich.console import Console
 
 from hvd_ft import __version__, cli
-from hvd_ft.check import self_check
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
 from hvd_ft.native.types import Divergence, Memory, State, Status
+from hvd_ft.tools.check import self_check
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -274,7 +274,7 @@ def test_ctrl_c_is_no_traceback(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(say: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hvd_ft.check.self_check.check_installation", interrupted)
+    monkeypatch.setattr("hvd_ft.tools.check.self_check.check_installation", interrupted)
     assert hvdft("check") == (130, "", "")
 
 

@@ -23,7 +23,7 @@ from experiments.common import (
     output_of,
     write_csv,
 )
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 HOSTS, RANKS = "n0:1,n1:1,n2:1", 3

@@ -25,7 +25,7 @@ from experiments.common import (
     write_csv,
 )
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 RANKS = 4

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.common import HVDFT, ROOT, add_output, count, end_with, output_of, write_csv
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 from hvd_ft.native.types import State
 from hvd_ft.reports.plot import save_states
 from hvd_ft.reports.report import Report, failures, intervals, read_report

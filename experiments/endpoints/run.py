@@ -29,10 +29,10 @@ from experiments.common import (
 )
 from experiments.endpoints.show import plot, table
 from experiments.endpoints.wire import DEVICE
-from hvd_ft.bench.machine import facts
-from hvd_ft.cluster.cluster_dir import ClusterDir
-from hvd_ft.cluster.exec_server import process_behind
 from hvd_ft.errors import HvdFtError
+from hvd_ft.tools.bench.machine import facts
+from hvd_ft.tools.cluster.cluster_dir import ClusterDir
+from hvd_ft.tools.cluster.exec_server import process_behind
 
 HERE = Path(__file__).resolve().parent
 RINGS = ("1 ring", "2 rings", "4 rings", "8 rings")

@@ -23,7 +23,7 @@ from experiments.failures import show
 from experiments.failures.watching import Killer, MemoryOverTime
 from experiments.sides import SIDES, Side, Steps, attempt, available, empty_log
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 FILES = ("results", "lost", "memory")

@@ -24,7 +24,7 @@ from experiments.common import (
     output_of,
     write_csv,
 )
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 KIB = [1, 16, 256, 4 << 10, 64 << 10, 256 << 10]

@@ -30,10 +30,10 @@ from experiments.common import (
     inside,
     write_csv,
 )
-from hvd_ft.cluster.cluster_dir import ClusterDir
-from hvd_ft.cluster.faults import kill
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
+from hvd_ft.tools.cluster.cluster_dir import ClusterDir
+from hvd_ft.tools.cluster.faults import kill
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -29,7 +29,7 @@ from experiments.common import (
 )
 from experiments.sides import Steps, empty_log
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 RATE = "1gbit"

@@ -22,9 +22,6 @@ from hvd_ft import native
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import make_rank_arenas
 from hvd_ft.agent.op_rules import op_rules
-from hvd_ft.check.numa import processes_table, topology_table
-from hvd_ft.check.numa_advice import advice
-from hvd_ft.check.placed import look
 from hvd_ft.job.binding import Place
 from hvd_ft.job.bound_process import Asked, bind_agent, bind_worker, environment
 from hvd_ft.job.placement import Nodes
@@ -32,6 +29,9 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import worker_environment
 from hvd_ft.system.process_placement import memory_of, policy_of
 from hvd_ft.system.topology import read_topology
+from hvd_ft.tools.check.numa import processes_table, topology_table
+from hvd_ft.tools.check.numa_advice import advice
+from hvd_ft.tools.check.placed import look
 
 RANKS = 2
 CASES = (

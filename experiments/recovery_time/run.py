@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments.common import ROOT, add_output, count, end_with, run_to_end, write_csv
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 from hvd_ft.reports.report import failures, read_report
 
 HERE = Path(__file__).resolve().parent

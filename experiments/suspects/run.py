@@ -24,7 +24,7 @@ from experiments.common import (
     result_of,
     write_csv,
 )
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 from hvd_ft.job.hosts import host_list, parse_placement
 
 HERE = Path(__file__).resolve().parent

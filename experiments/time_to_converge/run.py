@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments.common import add_output, count, end_with, write_csv
 from experiments.sides import SIDES, Side, Steps, attempt, available, check_ended, empty_log
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 
 HERE = Path(__file__).resolve().parent
 VICTIM = 2

@@ -12,7 +12,6 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.node_rejoin import rejoin
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import mpi_files
 from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.directory import (
     KEPT_NAME,
@@ -26,6 +25,7 @@ from hvd_ft.job.member_file import is_current, write_members
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.processes import end_older, end_rank
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi import leftover_files
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.say import say
 
@@ -218,7 +218,7 @@ def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.Exi
     # The launcher is mostly on rank 0's host, and has named them.
     names_kept = bool(context.rank) or not settings.launcher
     clear_leftovers(settings.arena_dir, names_kept=names_kept)
-    mpi_files.sweep()
+    leftover_files.sweep()
     limit = arena_limit_bytes(settings)
     _enter(JobDirectory.create(settings.arena_dir, context.job), shim, stack)
     return limit

@@ -17,7 +17,6 @@ from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.beginning import beginning
 from hvd_ft.agent.checkpoints import code_with_checkpoints, writer_of
 from hvd_ft.agent.flags import add_agent_flags
-from hvd_ft.agent.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
@@ -31,18 +30,19 @@ from hvd_ft.agent.shim_care import ShimCare, watch_over
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HostError, HvdFtError
-from hvd_ft.install.environment import check_environment
+from hvd_ft.installed.environment import check_environment
 from hvd_ft.job import bound_process
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
-from hvd_ft.job.launcher_processes import launchers_above
 from hvd_ft.job.member_file import is_current
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
+from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
+from hvd_ft.mpi.launcher_processes import launchers_above
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser

@@ -9,9 +9,9 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.agent.supervisor import leave_seconds
-from hvd_ft.install.environment import connections_of, endpoints_for
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.environment import connections_of, endpoints_for
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
 
@@ -56,11 +56,11 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     nodes, settings = context.nodes, context.settings
     if len(nodes) == 1:
         return None
+    from hvd_ft.mpi import capabilities  # loads MPI, which takes time
     from hvd_ft.native import mpi
-    from hvd_ft.ring import mpi_facts  # loads MPI, which takes time
 
     facts = mpi.facts()
-    lack = mpi_facts.why_no_endpoints(facts)
+    lack = capabilities.why_no_endpoints(facts)
     asked = [settings.endpoints, settings.connections, settings.nodes_below]
     mine = [asked, facts.endpoints, lack, sorted(os.sched_getaffinity(0))]
     told = rendezvous.exchange("the choice of the leaders' endpoints", mine)
@@ -76,7 +76,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     if communicator is None:
         return None
     if rendezvous.rank == 0 and settings.generation == 0:
-        mpi_facts.say_once(facts, endpoints.in_use, endpoints.why)
+        capabilities.say_once(facts, endpoints.in_use, endpoints.why)
     leader = mpi.Leader(
         context.arenas,
         context.job,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import split_threads
+from hvd_ft.mpi.environment import split_threads
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.json_text import read_json
 

@@ -4,7 +4,7 @@ import signal
 
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.mpirun import Mpirun
+from hvd_ft.mpi.mpirun import Mpirun
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.stop_signals import PREEMPTION, StopSignals
 

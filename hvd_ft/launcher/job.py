@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import check_environment, mpi_environment, mpiexec_command
-from hvd_ft.install.fabric import choose_provider, fast_devices
+from hvd_ft.installed.environment import check_environment
 from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.job.drills import check_ranks, parse
@@ -18,7 +17,9 @@ from hvd_ft.job.hosts import Host
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
-from hvd_ft.launcher.listening import ALL, listen_address, listening_there, local_address
+from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
+from hvd_ft.mpi.fabric import choose_provider, fast_devices
+from hvd_ft.mpi.listening import ALL, listen_address, listening_there, local_address
 
 # Steps share the job's hosts with each other, and outlive the loss of one.
 _SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}

@@ -8,7 +8,7 @@ from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.end_rule import Continue, EndRule, Kill, StopRule
 from hvd_ft.launcher.host_watch import HostWatch
-from hvd_ft.launcher.mpirun import Mpirun
+from hvd_ft.mpi.mpirun import Mpirun
 from hvd_ft.system.say import say
 
 

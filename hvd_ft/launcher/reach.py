@@ -7,8 +7,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
-from hvd_ft.install.environment import mpiexec_command
-from hvd_ft.launcher.hydra_output import HydraFilter
+from hvd_ft.mpi.environment import mpiexec_command
+from hvd_ft.mpi.hydra_output import HydraFilter
 
 _SECONDS = 15.0  # limit for ssh to give up or report
 _MAX_REASON = 200

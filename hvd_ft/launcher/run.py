@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import mpi_files
 from hvd_ft.job.directory import job_path, sweep_stale
 from hvd_ft.job.drills import renamed
 from hvd_ft.job.leftovers import clear_leftovers
@@ -28,7 +27,6 @@ from hvd_ft.launcher.generations import (
     why_again,
 )
 from hvd_ft.launcher.host_watch import GiveUp
-from hvd_ft.launcher.hydra_output import MpirunOutput
 from hvd_ft.launcher.in_place import Done, change_in_place
 from hvd_ft.launcher.job import (
     Job,
@@ -36,17 +34,20 @@ from hvd_ft.launcher.job import (
     job_environment,
     job_settings,
     listens_at,
+    mpirun_command,
     network_of,
 )
 from hvd_ft.launcher.job_leader import END_SECONDS, lead
 from hvd_ft.launcher.job_members import JobMembers
-from hvd_ft.launcher.mpirun import Mpirun
 from hvd_ft.launcher.mpirun_watch import MpirunWatch
 from hvd_ft.launcher.reach import Probes
 from hvd_ft.launcher.shim_step import VARIABLE, ShimStep, start_step
 from hvd_ft.launcher.start_progress import StartProgress
 from hvd_ft.launcher.start_watch import StartWatch, cannot_reach
 from hvd_ft.launcher.watchers import Display, Resizing
+from hvd_ft.mpi import leftover_files
+from hvd_ft.mpi.hydra_output import MpirunOutput
+from hvd_ft.mpi.mpirun import Mpirun
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import State
 from hvd_ft.system.apart import call_apart
@@ -266,9 +267,8 @@ class _Run:
         self.hosts.begin(generation)
         self.members.begin(generation)
         self._why_ended, self._counts = "", True
-        limit = self.members.start_limit
-        self.start = StartWatch(job.hosts, environment, self.loop.now(), limit)
-        self.mpirun.start(job, environment)
+        self.start = StartWatch(job.hosts, environment, self.loop.now(), self.members.start_limit)
+        self.mpirun.start(mpirun_command(job, environment), environment)
 
         def check_late() -> None:
             if agents_late(self.lifelines.shims, generation) and not self.hosts.any_silent:
@@ -494,7 +494,7 @@ class _Run:
                 call_apart(self.loop, remove, END_SECONDS, lambda: False)
         if not self.files_stay:
             sweep_stale(self.arena_dir, only=self.job.id)
-        mpi_files.sweep()
+        leftover_files.sweep()
         if self.leader:
             self.leader.end(resumable=self.files_stay)
         self.output.drain()

@@ -11,7 +11,7 @@ with hvd_ft.ring.Ring(MPI.COMM_WORLD) as ring:
 ```
 """
 
-from hvd_ft.ring.mpi_settings import prepare
+from hvd_ft.mpi.prepare import prepare
 from hvd_ft.ring.ring import DTYPES, OPS, ORDERS, SEGMENT_BYTES, VARIANTS, Ring
 
 __all__ = ["DTYPES", "OPS", "ORDERS", "SEGMENT_BYTES", "VARIANTS", "Ring", "prepare"]

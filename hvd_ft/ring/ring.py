@@ -10,11 +10,11 @@ import numpy as np
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ring_order import by_host, why_ordered
+from hvd_ft.mpi import capabilities
+from hvd_ft.mpi.prepare import check_rings, mpi_is_running
 from hvd_ft.native import mpi
 from hvd_ft.native.abi import constant
-from hvd_ft.ring import mpi_facts
 from hvd_ft.ring.choice import choose
-from hvd_ft.ring.mpi_settings import check_rings, mpi_is_running
 
 SEGMENT_BYTES = 256 << 10
 TRANSFERS = 4  # one that is being copied, and others that MPI can start on when it is done
@@ -114,23 +114,23 @@ class Ring:
         if variant == "endpoints":
             # Members may have been started with other settings, and on hosts with other CPUs.
             remedy = ": call hvd_ft.ring.prepare() before mpi4py"
-            lack = _any_reason(comm, mpi_facts.why_no_endpoints(facts, remedy))
+            lack = _any_reason(comm, capabilities.why_no_endpoints(facts, remedy))
             if lack:
                 number = _ONE_THREAD
                 self.why = lack if rings > 1 or endpoints != 1 else ""
             else:
                 threads = 2 * rings
                 wanted = endpoints is None
-                few = _any_reason(comm, mpi_facts.why_few_cpus(comm, threads)) if wanted else ""
+                few = _any_reason(comm, capabilities.why_few_cpus(comm, threads)) if wanted else ""
                 choice = choose(facts.endpoints - 1, comm.size, rings, endpoints, few)
                 self.rings, self.endpoints, self.why = choice.rings, choice.endpoints, choice.why
                 number = number if self.endpoints == 2 else _ONE_ENDPOINT
-        hosts = mpi_facts.hosts_of(comm)
+        hosts = capabilities.hosts_of(comm)
         self.order = tuple(by_host(hosts) if order == "hosts" else range(comm.size))
         if _is_first():
-            mpi_facts.say_once(facts, self.endpoints, self.why, self.rings)
+            capabilities.say_once(facts, self.endpoints, self.why, self.rings)
             if reason := why_ordered(hosts):
-                mpi_facts.say_order_once(order, reason)
+                capabilities.say_order_once(order, reason)
         timeout_ns = round(timeout_seconds * 1e9)
         options = mpi.RingOptions(
             number, self.rings, both_ways, transfers, segment_bytes, timeout_ns

@@ -27,12 +27,12 @@ from typing import Any, NoReturn
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import mpi_files
 from hvd_ft.job.beats import Beats
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
-from hvd_ft.job.launcher_processes import strike
 from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.mpi import leftover_files
+from hvd_ft.mpi.launcher_processes import strike
 from hvd_ft.shim import messages
 from hvd_ft.shim.children import WORKER, Children
 from hvd_ft.shim.fence import Fence
@@ -127,7 +127,7 @@ class _Shim:
                 self._job.leave(files_stay=self._files_stay)
             if self._launcher is not None:
                 self._launcher.close()
-            mpi_files.sweep()  # an agent that was killed in MPI_Init may have left a file
+            leftover_files.sweep()  # an agent that was killed in MPI_Init may have left a file
 
     def _on_signals(self) -> None:
         numbers = self._signals.take()

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft.install.environment import mpi_environment
 from hvd_ft.job.directory import JobDirectory
+from hvd_ft.mpi.environment import mpi_environment
 
 RunAgents = Callable[..., Ended]
 

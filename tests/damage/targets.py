@@ -26,7 +26,6 @@ from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.tensors import write_tensors
 from hvd_ft.checkpointer import completion, drain, unwritten
 from hvd_ft.checkpointer.share import Prints
-from hvd_ft.cluster.exec_server import ExecEnded, ExecOrder
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import drills, proof, tuning_file
 from hvd_ft.job.hosts import parse_hosts, parse_placement
@@ -48,6 +47,7 @@ from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
 from hvd_ft.system.json_text import read_json_as
 from hvd_ft.system.wire import HEADER, OneFrame, pack, unpack, unpack_as
+from hvd_ft.tools.cluster.exec_server import ExecEnded, ExecOrder
 from hvd_ft.worker.shared_contents import (
     Part,
     Place,

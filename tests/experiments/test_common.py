@@ -11,12 +11,12 @@ import pytest
 from conftest import ROOT
 
 from experiments.common import add_output, run_to_end
-from hvd_ft.cluster import tools
-from hvd_ft.cluster.cluster_dir import BASE, ClusterDir
-from hvd_ft.cluster.lifecycle import down
-from hvd_ft.cluster.plan import Plan
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.await_file import await_file
+from hvd_ft.tools.cluster import tools
+from hvd_ft.tools.cluster.cluster_dir import BASE, ClusterDir
+from hvd_ft.tools.cluster.lifecycle import down
+from hvd_ft.tools.cluster.plan import Plan
 
 ON_A_CLUSTER = """
 import sys

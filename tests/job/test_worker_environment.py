@@ -9,13 +9,13 @@ import pytest
 
 from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import mpi_environment, mpiexec_command
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.worker_environment import (
     check_command,
     incarnation_environment,
     worker_environment,
 )
+from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Ended, RunHvdft
 
-from hvd_ft.install.environment import mpi_environment
+from hvd_ft.mpi.environment import mpi_environment
 
 SCRIPT = """\
 import os, signal, sys, time

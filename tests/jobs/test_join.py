@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import SCRIPTS, RunHvdft
 
-from hvd_ft.install.environment import mpi_environment
+from hvd_ft.mpi.environment import mpi_environment
 
 SCRIPT = str(SCRIPTS / "join_script.py")
 RANKS = "3"

@@ -11,10 +11,10 @@ from conftest import SCRIPTS, Cluster, Device, Ended
 
 from hvd_ft.agent.node_leader import Endpoints, choose_endpoints, why_few_cpus
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import split_threads
 from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.environment import split_threads
 
 SCRIPT = str(SCRIPTS / "nodes_script.py")
 SUMS = str(SCRIPTS / "sums_script.py")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import SCRIPTS, Cluster, RunHvdft
 
-from hvd_ft.install.environment import mpi_environment
+from hvd_ft.mpi.environment import mpi_environment
 
 SCRIPT = str(SCRIPTS / "operations_script.py")
 RANKS = 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import SCRIPTS, Cluster, Once, RunHvdft
 
-from hvd_ft.install.environment import mpi_environment
+from hvd_ft.mpi.environment import mpi_environment
 
 SCRIPT = str(SCRIPTS / "process_sets_script.py")
 LOOPS = str(SCRIPTS / "process_sets_loop_script.py")

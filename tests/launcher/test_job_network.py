@@ -3,10 +3,10 @@
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install.environment import split_threads
 from hvd_ft.job.ports import Ports
 from hvd_ft.launcher import job as module
 from hvd_ft.launcher.job import Job, job_environment, job_settings, network_of
+from hvd_ft.mpi.environment import split_threads
 
 GIVEN = {
     "HOROVOD_FT_INTERFACE": "lo",

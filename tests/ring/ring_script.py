@@ -9,8 +9,9 @@ import psutil
 import hvd_ft.ring
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ring_order import by_host, edges_across
+from hvd_ft.mpi import capabilities
 from hvd_ft.native import mpi
-from hvd_ft.ring import DTYPES, OPS, Ring, mpi_facts
+from hvd_ft.ring import DTYPES, OPS, Ring
 
 CHUNK_LINE = 64  # bytes; chunks are cut there
 NUMPY = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
@@ -66,7 +67,7 @@ def check_ring(ring, comm, counts, dtypes, ops):
 
 def check_order(comm):
     """Ranks are not together on their hosts; a ring puts them together, unless it may not."""
-    hosts = mpi_facts.hosts_of(comm)
+    hosts = capabilities.hosts_of(comm)
     order = by_host(hosts)
     assert edges_across(hosts) > edges_across([hosts[rank] for rank in order]) > 0, hosts
     for variant in ("endpoints", "serial"):
@@ -232,7 +233,7 @@ def main():
             check_ring(ring, comm, [*few, 100_003], ["float32"], ["sum"])
     elif mode in ("apart", "dealt"):
         if mode == "dealt":  # as if this host were two
-            mpi_facts.hosts_of = lambda comm: [rank % 2 for rank in range(comm.size)]
+            capabilities.hosts_of = lambda comm: [rank % 2 for rank in range(comm.size)]
         check_order(comm)
     elif mode == "unprepared":
         check_unprepared(comm, few)

@@ -11,7 +11,7 @@ from conftest import Cluster, RunHvdft
 
 from hvd_ft import ring
 from hvd_ft.errors import HvdFtError
-from hvd_ft.install import environment
+from hvd_ft.mpi import environment
 from hvd_ft.ring import prepare
 
 SCRIPT = str(Path(__file__).parent / "ring_script.py")

@@ -29,23 +29,28 @@ MAY_IMPORT = {
     "checkpointer": "worker checkpoint job system native errors",
     "p2p": "worker job native errors",
     "spares": "worker job system native errors",
-    "install": "job system native libraries errors",
+    "mpi": "job system native libraries errors",
+    "installed": "mpi system native libraries errors",
     "reports": "job system native errors",
-    "shim": "spares job system native errors",
-    "ring": "install job system native errors",
+    "shim": "spares mpi job system native errors",
+    "ring": "mpi job system native errors",
     "schedulers": "job errors",
-    "launcher": "schedulers checkpoint install reports job system native libraries errors",
+    "launcher": "schedulers checkpoint installed mpi reports job system native libraries errors",
     "tensorflow": "worker system native errors",
-    "cluster": "job system errors",
-    "agent": "worker checkpointer checkpoint shim spares ring install job system native errors",
-    "check": "launcher install job system native libraries errors",
-    "check.worker": "tensorflow check",
-    "tune": "launcher ring install reports job system native errors",
-    "bench": "launcher install reports job system native errors",
-    "bench.workers": "bench tensorflow job system native errors",
-    "__init__": "native",
-    "cli": "agent bench check checkpoint cluster install job launcher reports system tune native \
+    "agent": "worker checkpointer checkpoint shim spares ring installed mpi job system native \
         errors",
+    # Tools: nothing of a running job imports them.
+    "tools": "",
+    "tools.install": "installed mpi system errors",
+    "tools.cluster": "job system errors",
+    "tools.check": "launcher installed mpi job system native libraries errors",
+    "tools.check.worker": "tensorflow tools.check",
+    "tools.tune": "launcher ring installed mpi reports job system native errors",
+    "tools.bench": "launcher installed mpi reports job system native errors",
+    "tools.bench.workers": "tools.bench tensorflow job system native errors",
+    "__init__": "native",
+    "cli": "agent checkpoint job launcher reports system native errors tools.bench tools.check \
+        tools.cluster tools.install tools.tune",
 }
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
 MAY_INCLUDE = {
@@ -61,7 +66,11 @@ MAY_INCLUDE = {
     "preload": "",
     "mpi": "replication oplog arena protocol base include",
 }
-OF_TENSORFLOW = ("hvd_ft/tensorflow/", "hvd_ft/bench/workers/", "hvd_ft/check/worker.py")
+OF_TENSORFLOW = (
+    "hvd_ft/tensorflow/",
+    "hvd_ft/tools/bench/workers/",
+    "hvd_ft/tools/check/worker.py",
+)
 TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
     LICENSE NOTICE CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
 
@@ -230,7 +239,7 @@ def test_every_experiment_says_what_it_asks() -> None:
 
 
 def test_no_two_test_modules_have_one_name() -> None:
-    names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)  # pytest would leave one of them out
 
 

@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from hvd_ft.install.environment import mpi_environment, mpiexec_command
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.worker_environment import worker_environment
+from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 
 pytest.importorskip("mpi4py")
 

@@ -1,5 +1,5 @@
 // Preloaded into Intel MPI's mpiexec, which has no option for it: what would listen on all
-// interfaces listens on one address (hvd_ft/launcher/listening.py). The programs that it starts get
+// interfaces listens on one address (hvd_ft/mpi/listening.py). The programs that it starts get
 // neither this library nor its variables.
 #include <arpa/inet.h>
 #include <dlfcn.h>

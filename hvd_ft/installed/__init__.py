@@ -1,0 +1,1 @@
+"""What has to be installed for a job, and whether it is."""

@@ -1,0 +1,80 @@
+"""The sources of the patched Horovod, and the key that identifies a build of them.
+
+The key is a hash over everything that goes into the wheel. The build writes it into the wheel;
+comparing it with `build_key()` shows whether the installed Horovod fits this hvd_ft, without
+importing Horovod.
+"""
+
+import hashlib
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.installed.patch_files import patches as patches_of
+from hvd_ft.system.distributions import version_of
+from hvd_ft.system.json_text import read_json
+
+HOROVOD_VERSION = "0.28.1"
+SDIST_SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+TENSORFLOW_VERSION = "2.15.1"
+_TENSORFLOW_NAMES = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "intel-tensorflow")
+
+FT_FOLDER = "horovod/common/ft"  # ours, inside Horovod
+MARKER = f"{FT_FOLDER}/BUILD.json"
+
+_CSRC = Path(__file__).resolve().parents[1] / "csrc"
+
+
+def patches() -> list[Path]:
+    """Returns the patches to Horovod's own files, in the order in which they apply."""
+    return patches_of(f"horovod-{HOROVOD_VERSION}")
+
+
+def sources() -> list[Path]:
+    """Returns the files that the build copies into `FT_FOLDER`."""
+    folder = _CSRC / "horovod"
+    files = [path for path in folder.iterdir() if path.suffix in (".h", ".cc")]
+    return [*sorted(files), _CSRC / "include" / "hvd_ft.h"]
+
+
+def tensorflow_version() -> str | None:
+    """Returns the version of the installed TensorFlow, under whichever name it is packaged."""
+    for name in _TENSORFLOW_NAMES:
+        if version := version_of(name):
+            return version
+    return None
+
+
+def build_key() -> str:
+    """Returns the key of the Horovod that this hvd_ft needs in this environment, in hex."""
+    digest = hashlib.sha256(SDIST_SHA256.encode())
+    for path in patches() + sources():
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest.update(f"{python} {tensorflow_version()} {version_of('impi-rt')}".encode())
+    return digest.hexdigest()[:24]
+
+
+def installed_key() -> str | None:
+    """Returns the key that the installed Horovod was built with.
+
+    Returns:
+        None if no Horovod is installed, "" if hvd_ft did not build it.
+
+    Raises:
+        HvdFtError: its marker file cannot be read.
+    """
+    try:
+        horovod = metadata.distribution("horovod")
+    except metadata.PackageNotFoundError:
+        return None
+    marker = Path(str(horovod.locate_file(MARKER)))
+    if not marker.is_file() or horovod.files is None:  # pip lists the files last
+        return ""
+    try:
+        return str(read_json(marker.read_text())["key"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HvdFtError(
+            f"Horovod's {MARKER} cannot be read ({error}); run 'hvdft build-horovod'"
+        ) from None
