@@ -17,7 +17,7 @@ from pathlib import Path
 
 from soak_processes import MARK, strike
 
-from hvd_ft.job.hosts import host_list, parse_placement
+from hvd_ft.members.hosts import host_list, parse_placement
 
 ROOT = Path(__file__).resolve().parent.parent
 # Ops, their bytes, snapshots every so many: sums that go round in segments, and gathered ones.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, parse_placement
+from hvd_ft.members.hosts import Host, parse_placement
 
 ROUND_ROBIN = "round-robin:"
 

@@ -31,7 +31,7 @@ from experiments.locality.placements import Placement, parse, parse_list
 from experiments.locality.show import placements_table, plot, plot_placements, plot_unlimited, table
 from experiments.locality.times import UNSPLIT
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import host_list, machine_file
+from hvd_ft.members.hosts import host_list, machine_file
 from hvd_ft.tools.bench.machine import facts
 
 HERE = Path(__file__).resolve().parent

@@ -25,7 +25,7 @@ from experiments.common import (
 )
 from experiments.locality.run import HERE
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import machine_file, parse_placement
+from hvd_ft.members.hosts import machine_file, parse_placement
 
 PLACEMENTS = ("4-2-2", "4-3-1")
 SOURCE = HERE / "seed_loop.cc"

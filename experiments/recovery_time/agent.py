@@ -21,7 +21,7 @@ from experiments.common import (
     write_csv,
 )
 from experiments.recovery_time.run import HERE, read_times, run_script
-from hvd_ft.job.hosts import host_list, parse_placement
+from hvd_ft.members.hosts import host_list, parse_placement
 
 RANKS = 8
 STEP = 30

@@ -25,7 +25,7 @@ from experiments.common import (
     write_csv,
 )
 from hvd_ft.installed.environment import check_environment
-from hvd_ft.job.hosts import host_list, parse_placement
+from hvd_ft.members.hosts import host_list, parse_placement
 
 HERE = Path(__file__).resolve().parent
 PLACEMENT = "2-1-1"

@@ -76,5 +76,5 @@ class JobContext:
 
     @property
     def is_guest(self) -> bool:
-        """Whether this rank's place is a guest of another place's host (job/membership.py)."""
+        """Whether this rank's place is a guest of another place's host (members/membership.py)."""
         return self.settings.guest_place(self.rank) is not None

@@ -122,7 +122,7 @@ def _find_shim() -> ShimClient:
                     settings.generation,
                     settings.lease_seconds,
                     settings.launcher,
-                    node_lease=settings.node_lease,
+                    act_lease=settings.act_lease,
                     starter=settings.shim_starter,
                 )
         except HvdFtError as error:

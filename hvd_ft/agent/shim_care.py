@@ -33,7 +33,7 @@ def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
         lease_seconds=settings.lease_seconds,
         host_timeout_seconds=settings.host_timeout_seconds,
         epoch=settings.since(rank),
-        node_lease=settings.node_lease,
+        act_lease=settings.act_lease,
     )
 
 

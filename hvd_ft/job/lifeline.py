@@ -3,7 +3,7 @@
 A shim reports over its line whether it has an agent. So when an agent has died the launcher knows
 that workers wait for new agents. When the launcher has died, all shims see their lines end and
 their connections refused, and end the job. Once a second the launcher asks each host, whose answer
-renews the host's lease (leases.py).
+renews the host's lease (host_leases.py).
 
 Both sides first prove that they know the key that the launcher has generated for its job (proof.py,
 authenticator.py). Messages after that:
@@ -11,7 +11,7 @@ authenticator.py). Messages after that:
                             shim: (rank, host, generation, orphaned, exit_code, epoch), whenever it
                                 changes
 launcher: (ask)             shim: (answer, facts): the number asked, what its agent counts
-launcher: (lease) the number of an answer: so long may the host act (node_lease.py); only in jobs
+launcher: (lease) the number of an answer: so long may the host act (act_lease.py); only in jobs
           with spare hosts or that may shrink, where every shim is asked
           (interrupt)                (interrupted): the worker has got SIGINT
           (preempt) a checkpoint is to be written, and then the job ends

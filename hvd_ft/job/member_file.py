@@ -7,7 +7,7 @@ back to its place after another had it: then the directory that it finds is of a
 import os
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.membership import Membership
+from hvd_ft.members.membership import Membership
 from hvd_ft.system.whole_file import write_line
 
 _NAME = "members"

@@ -8,7 +8,7 @@ takes so many times longer.
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-from hvd_ft.job.hosts import Host, host_list
+from hvd_ft.members.hosts import Host, host_list
 
 _Place = TypeVar("_Place", bound=Hashable)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.membership import Membership
+from hvd_ft.members.membership import Membership
 
 MINIMUM_ARENA_BYTES = 64 << 20
 LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 256 << 10, 16 << 20

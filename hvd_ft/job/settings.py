@@ -8,9 +8,9 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import setting_values as values
 from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
-from hvd_ft.job.membership import Membership
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_order import check_order
+from hvd_ft.members.membership import Membership
 from hvd_ft.system.nearest import meant
 
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
@@ -23,7 +23,7 @@ ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
 INTERNAL = frozenset(
     f"HOROVOD_FT_{name}"
     for name in (
-        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "NODE_LEASE", "SHIM_STARTER"),
+        *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "ACT_LEASE", "SHIM_STARTER"),
         *("DIR", "LIBRARY", "HOMOGENEOUS", "NODE_SIZES", "CPUS", "INJECT", "STACKS", "RESUMED"),
         *("RANK", "INCARNATION", "STEP", "TIME"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
@@ -387,7 +387,7 @@ class Settings:
     # The hosts of this generation, by hvdft run; None: it has not started the job on several hosts.
     members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
     # The length of the lease without which a host's processes are stopped; None: they need none.
-    node_lease: float | None = _setting(values.seconds, None, "")
+    act_lease: float | None = _setting(values.seconds, None, "")
     shim_starter: str = _setting(lambda env, name, default: env.get(name) or default, "", "")
 
     @classmethod

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import host_list
 from hvd_ft.launcher.host_names import is_this_host
+from hvd_ft.members.hosts import host_list
 from hvd_ft.schedulers.allocation import Allocation, read_allocation
 
 

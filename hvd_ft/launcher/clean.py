@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import dead_jobs, job_path, sweep_stale
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.settings import Settings
+from hvd_ft.members.hosts import Host
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 
 

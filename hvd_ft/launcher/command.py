@@ -13,7 +13,6 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.binding import BIND_TO, MAP_BY
-from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
@@ -27,6 +26,7 @@ from hvd_ft.launcher.resizing_flags import (
     hosts_of,
     limits,
 )
+from hvd_ft.members.hosts import Host, machine_file
 from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say

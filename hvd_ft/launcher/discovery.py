@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, parse_hosts
+from hvd_ft.members.hosts import Host, parse_hosts
 from hvd_ft.system.say import say
 from hvd_ft.system.wait_status import describe_code
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import LOCAL_NAMES, Host
+from hvd_ft.members.hosts import LOCAL_NAMES, Host
 
 _AT_ONCE = 32
 _SSH_SECONDS = 10.0

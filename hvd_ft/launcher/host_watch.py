@@ -7,7 +7,7 @@ from typing import Any
 from hvd_ft.job.host_key import host_name
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.leases import ASK_SECONDS, Change, HostLeases, Lease
+from hvd_ft.launcher.host_leases import ASK_SECONDS, Change, HostLeases, Lease
 from hvd_ft.launcher.link_watch import Broken, LinkWatch
 from hvd_ft.native.links import MIRROR, Counts, End
 

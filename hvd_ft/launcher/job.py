@@ -13,10 +13,10 @@ from hvd_ft.installed.environment import check_environment
 from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.job.drills import check_ranks, parse
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
+from hvd_ft.members.hosts import Host
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
 from hvd_ft.mpi.listening import ALL, listen_address, listening_there, local_address

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, parse_hosts
 from hvd_ft.job.ring_order import host_order
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.autotune_flags import autotune_environment
@@ -17,6 +16,7 @@ from hvd_ft.launcher.host_names import check_known
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing_flags import limits, resizes
 from hvd_ft.launcher.tuning import Found, find
+from hvd_ft.members.hosts import Host, parse_hosts
 
 
 @dataclass(frozen=True)

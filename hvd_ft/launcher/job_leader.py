@@ -13,8 +13,9 @@ from typing import TypeVar
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.job import Job
-from hvd_ft.launcher.leadership import (
-    LEASE_SECONDS,
+from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.members.leadership import (
+    LEADERSHIP_SECONDS,
     MARGIN_SECONDS,
     RENEW_SECONDS,
     Arbiter,
@@ -22,7 +23,6 @@ from hvd_ft.launcher.leadership import (
     Record,
     Watched,
 )
-from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.system.apart import Call, call_apart
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
@@ -86,7 +86,7 @@ class JobLeader:
         self._stopped = stopped
         self.found: Record | None = None  # that another launcher has left
         name = f"hvdft run on {os.uname().nodename} (pid {os.getpid()})"
-        self._record = Record(job, 0, name, 0, LEASE_SECONDS, False, 0, "")
+        self._record = Record(job, 0, name, 0, LEADERSHIP_SECONDS, False, 0, "")
         try:
             self._leadership = self._claim(resume)
         except OSError as error:
@@ -189,7 +189,7 @@ class JobLeader:
                     return claimed
             elif record is not None and not told:
                 told = True
-                wait = record.lease_seconds + MARGIN_SECONDS
+                wait = record.seconds + MARGIN_SECONDS
                 say(f"job {self._job} was led by {record.leader}; waiting {wait:g} s for its end")
             if self._stopped():
                 raise HvdFtError(f"job {self._job} was not resumed, as you have stopped it")

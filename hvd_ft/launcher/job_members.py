@@ -6,24 +6,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hvd_ft.job.directory import job_path
-from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.lifeline import LifeLines, ShimStatus
 from hvd_ft.job.member_file import read_members
-from hvd_ft.job.membership import Membership, Place
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.launcher.job_leader import JobLeader
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
 from hvd_ft.launcher.start_watch import SECONDS
+from hvd_ft.members.hosts import Host, machine_file
+from hvd_ft.members.membership import Membership, Place
+from hvd_ft.members.membership_rule import Limits, MembershipRule, NoSpare, Probe, Replaced
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
 
 _TRY_AGAIN_SECONDS = 10.0  # after all spare hosts were out of reach
 
 
-def node_lease(settings: Settings) -> float:
+def act_lease(settings: Settings) -> float:
     """Returns for how many seconds a host's processes act without hearing of the launcher."""
     return settings.fence_seconds * 2 / 3
 
@@ -51,10 +51,10 @@ class JobMembers:
         self._settings = settings
         self._lines = lines
         self._leader = leader
-        margin = settings.fence_seconds - node_lease(settings)
+        margin = settings.fence_seconds - act_lease(settings)
         self.resumed_generation: int | None = None
         self.rule = MembershipRule.begin(
-            Limits(node_lease(settings), margin),
+            Limits(act_lease(settings), margin),
             self._first_members(job_path(settings.arena_dir, job.id)),
             [*job.hosts, *job.spare_hosts],
             resumed_at=now if job.resume else None,
@@ -135,7 +135,7 @@ class JobMembers:
         limits = self._settings
         soon = self.fences
         if soon:
-            suspect = min(limits.suspect_seconds, node_lease(limits))
+            suspect = min(limits.suspect_seconds, act_lease(limits))
             lease = limits.fence_seconds
             limits = replace(limits, suspect_seconds=suspect, lease_seconds=lease)
         if soon and not self.replaces:
@@ -155,10 +155,10 @@ class JobMembers:
     def environment(self) -> dict[str, str]:
         """Returns what agents need to know of the membership."""
         several = self._job.machine_file is not None
-        lease = f"{node_lease(self._settings):.3f}" if self.fences else ""
+        lease = f"{act_lease(self._settings):.3f}" if self.fences else ""
         # Empty counts as unset: this process may run in a worker of another job.
         members = str(self.members) if several else ""
-        return {"HOROVOD_FT_MEMBERS": members, "HOROVOD_FT_NODE_LEASE": lease}
+        return {"HOROVOD_FT_MEMBERS": members, "HOROVOD_FT_ACT_LEASE": lease}
 
     def begin(self, generation: int) -> None:
         """Another generation of agents is started."""

@@ -15,11 +15,14 @@ from typing import Protocol
 from hvd_ft.checkpoint.catalogue import find
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import new_job_id
-from hvd_ft.job.hosts import Host, host_list, machine_file
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.job import Job, job_environment, job_settings
-from hvd_ft.launcher.resizing_rule import (
+from hvd_ft.launcher.run import run_job
+from hvd_ft.launcher.spare_hosts import check_fence
+from hvd_ft.launcher.watchers import Display, HostChange
+from hvd_ft.members.hosts import Host, host_list, machine_file
+from hvd_ft.members.resizing_rule import (
     HostPool,
     Limits,
     added,
@@ -27,9 +30,6 @@ from hvd_ft.launcher.resizing_rule import (
     slots_of,
     withdrawn,
 )
-from hvd_ft.launcher.run import run_job
-from hvd_ft.launcher.spare_hosts import check_fence
-from hvd_ft.launcher.watchers import Display, HostChange
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say

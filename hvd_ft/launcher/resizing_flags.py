@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host
 from hvd_ft.launcher.discovery import Discovery
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Hosts, NamedHosts
-from hvd_ft.launcher.resizing_rule import Limits
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.resizing_rule import Limits
 from hvd_ft.system.command_line import duration, whole
 
 TIMEOUT_SECONDS = 600.0  # horovodrun's default

@@ -3,7 +3,7 @@
 The file is replaced under a lock, by renaming a whole new one, so that it is never read in part.
 The lock only orders two launchers that replace it at the same time. That a lock is free proves
 nothing about the leader: a server takes the locks of a host away that it cannot reach, though the
-host may live. So leadership depends on leases alone (leadership.py).
+host may live. So leadership depends on renewals alone (leadership.py).
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from hvd_ft.launcher.leadership import Record
+from hvd_ft.members.leadership import Record
 from hvd_ft.system.json_text import read_json_as
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, parse_hosts
-from hvd_ft.job.membership import Membership
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.host_names import check_known
+from hvd_ft.members.hosts import Host, parse_hosts
+from hvd_ft.members.membership import Membership
 from hvd_ft.system.say import say
 
 MINIMUM_FENCE_SECONDS = 3.0

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from hvd_ft.job.hosts import Host
 from hvd_ft.launcher.reach import Probes
+from hvd_ft.members.hosts import Host
 
 SECONDS = 10.0  # limit for agents to begin before their hosts are probed
 

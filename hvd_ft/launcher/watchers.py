@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hvd_ft.job.hosts import Host
+from hvd_ft.members.hosts import Host
 from hvd_ft.native.observer import Observer
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host
+from hvd_ft.members.hosts import Host
 from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 
 SLURM = "Slurm"

@@ -126,7 +126,7 @@ class ShimClient:
         lease_seconds: float,
         launcher: str | None,
         *,
-        node_lease: float | None = None,
+        act_lease: float | None = None,
         starter: str = "",
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
@@ -137,14 +137,14 @@ class ShimClient:
             generation: of this agent.
             lease_seconds: how long this agent may be silent.
             launcher: its address.
-            node_lease: seconds for which this host's processes may act unheard; None: for ever.
+            act_lease: seconds for which this host's processes may act unheard; None: for ever.
             starter: starts the shim that replaces it, if it dies; "": this agent does.
 
         Raises:
             HvdFtError: it has a newer agent, or does not answer.
         """
         reattached = reattach.reattach(
-            directory, rank, generation, lease_seconds, launcher, node_lease=node_lease
+            directory, rank, generation, lease_seconds, launcher, act_lease=act_lease
         )
         if reattached is None:
             return None
@@ -165,7 +165,7 @@ class ShimClient:
         lease_seconds: float,
         host_timeout_seconds: float,
         epoch: int = 0,
-        node_lease: float | None = None,
+        act_lease: float | None = None,
     ) -> None:
         """Orders the shim to watch the launcher, and this agent from its first `beat` on.
 
@@ -177,7 +177,7 @@ class ShimClient:
             lease_seconds: how long this agent, or the connection to the launcher, may be silent.
             host_timeout_seconds: how long the launcher waits for a lost host.
             epoch: in which this host took its place in the job.
-            node_lease: seconds for which this host's processes may act unheard; None: for ever.
+            act_lease: seconds for which this host's processes may act unheard; None: for ever.
         """
         self._order(
             messages.Attend(
@@ -188,7 +188,7 @@ class ShimClient:
                 lease_seconds,
                 host_timeout_seconds,
                 epoch,
-                node_lease,
+                act_lease,
             )
         )
 

@@ -1,7 +1,7 @@
 """Stops what a shim has below it, and its agent, for as long as the shim has no lease.
 
 Stopping can be taken back: if the launcher is heard again and the host still has its place, all go
-on where they were. If the host was replaced meanwhile the shim is told to end. node_lease.py is the
+on where they were. If the host was replaced meanwhile the shim is told to end. act_lease.py is the
 rule.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psutil
 
-from hvd_ft.job.node_lease import NodeLease
+from hvd_ft.members.act_lease import ActLease
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.freeze import let_continue, stop_descendants
 
@@ -35,7 +35,7 @@ class Fence:
         self._agent = agent
         self._on_stopped = on_stopped
         self._on_open = on_open
-        self._lease: NodeLease | None = None
+        self._lease: ActLease | None = None
         self._stopped: list[psutil.Process] = []
         self._ended = loop.timer(self._look)
         self.is_open = True
@@ -47,7 +47,7 @@ class Fence:
             seconds: the length of leases; None: processes need none.
         """
         self._ended.clear()
-        self._lease = None if seconds is None else NodeLease(seconds)
+        self._lease = None if seconds is None else ActLease(seconds)
         if seconds is None:
             self._open()
         else:

@@ -18,7 +18,7 @@ from hvd_ft.system.wire import OneFrame, pack
 
 _CONNECT_SECONDS = 2.0  # for a connection, and the proofs
 _TRY_AGAIN_SECONDS = 1.0
-_SEND_SECONDS = 0.8  # less than the margin of a node lease: the shim has to stop processes in time
+_SEND_SECONDS = 0.8  # less than the margin of an act lease: the shim has to stop processes in time
 _KEY_BYTES = 32
 
 

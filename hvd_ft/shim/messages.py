@@ -33,7 +33,7 @@ class Attend(_Order):
         lease: seconds for which the agent, or the connection to the launcher, may be silent.
         host_timeout: seconds for which the launcher waits for a lost host.
         epoch: in which this host took its place in the job.
-        node_lease: seconds for which processes may act without a word of the launcher; None: they
+        act_lease: seconds for which processes may act without a word of the launcher; None: they
             need no lease.
     """
 
@@ -44,7 +44,7 @@ class Attend(_Order):
     lease: float
     host_timeout: float
     epoch: int
-    node_lease: float | None
+    act_lease: float | None
 
 
 class EnterJob(_Order):
@@ -230,13 +230,13 @@ class Takeover(msgspec.Struct):
 
     Attributes:
         generation: of it. lease: seconds for which it may be silent. launcher: its address, which
-            is new if the job is resumed. node_lease: as in `Attend`, by a new launcher.
+            is new if the job is resumed. act_lease: as in `Attend`, by a new launcher.
     """
 
     generation: int
     lease: float
     launcher: str | None
-    node_lease: float | None
+    act_lease: float | None
 
 
 class Reattached(_Report):

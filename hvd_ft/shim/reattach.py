@@ -107,7 +107,7 @@ def reattach(
     lease_seconds: float,
     launcher: str | None,
     *,
-    node_lease: float | None = None,
+    act_lease: float | None = None,
 ) -> Reattachment | None:
     """Connects to the shim of a rank.
 
@@ -117,7 +117,7 @@ def reattach(
         generation: of the caller.
         lease_seconds: so long the caller may be silent.
         launcher: its address, which is new if the job is resumed.
-        node_lease: seconds for which the processes of this host may act unheard; None: for ever.
+        act_lease: seconds for which the processes of this host may act unheard; None: for ever.
 
     Returns:
         The channel to the shim, its first report, and its pidfd; None if there is no shim.
@@ -138,7 +138,7 @@ def reattach(
     try:
         # Before it answers: whoever answers was alive then, so the number means no other process.
         pidfd = os.pidfd_open(peer_of(end).pid)
-        takeover = Takeover(generation, lease_seconds, launcher, node_lease)
+        takeover = Takeover(generation, lease_seconds, launcher, act_lease)
         with pidfd_of_this_process() as own:
             send_order(end, to_wire(takeover), [0, 1, 2, own])
         while not (wires := channel.receive()):

@@ -247,7 +247,7 @@ class _Shim:
 
     def _attend(self, order: messages.Attend) -> None:
         self._rank, self._host, self._epoch = order.rank, order.host, order.epoch
-        self._fence.begin(order.node_lease)
+        self._fence.begin(order.act_lease)
         self._beats = Beats(order.lease)
         self._silence_seconds = order.host_timeout + order.lease
         if order.launcher is not None:
@@ -295,7 +295,7 @@ class _Shim:
         if self._launcher and takeover.launcher in (None, self._launcher.address):
             self._launcher.tell(orphaned=False, generation=takeover.generation)
         elif takeover.launcher is not None:  # a new launcher: the job is resumed
-            self._fence.begin(takeover.node_lease)
+            self._fence.begin(takeover.act_lease)
             self._connect(takeover.launcher, takeover.generation, takeover.lease)
         os.close(agent.streams[0])
         self._relay.attach(agent.streams[1:])

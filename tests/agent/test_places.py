@@ -12,9 +12,9 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import make_rank_arenas
 from hvd_ft.job.binding import Place
 from hvd_ft.job.bound_process import Asked
-from hvd_ft.job.membership import Membership
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
+from hvd_ft.members.membership import Membership
 from hvd_ft.system.process_placement import memory_of
 from hvd_ft.system.topology import allowed_nodes
 

@@ -18,8 +18,8 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.checkpoints import how_to_go_on, resumes_job
-from hvd_ft.launcher.leadership import Record
 from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.members.leadership import Record
 from hvd_ft.native.checkpointer import Place
 from hvd_ft.worker.shared_contents import Contents, freeze
 

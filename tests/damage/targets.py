@@ -28,13 +28,13 @@ from hvd_ft.checkpointer import completion, drain, unwritten
 from hvd_ft.checkpointer.share import Prints
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import drills, proof, tuning_file
-from hvd_ft.job.hosts import parse_hosts, parse_placement
 from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.job.member_file import read_members
-from hvd_ft.job.membership import Membership
 from hvd_ft.job.peer_file import PeerFile
-from hvd_ft.launcher.leadership import Record
 from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.members.hosts import parse_hosts, parse_placement
+from hvd_ft.members.leadership import Record
+from hvd_ft.members.membership import Membership
 from hvd_ft.native.types import Divergence, Memory, Snapshots
 from hvd_ft.reports import report
 from hvd_ft.reports.memory_table import memory_table

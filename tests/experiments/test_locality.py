@@ -26,7 +26,7 @@ from experiments.locality.ring_model import (
     seconds_of,
 )
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import host_list
+from hvd_ft.members.hosts import host_list
 
 SLOW = Machine(link=1e6, wire=1e-12, memory=1e-12, add=1e-12)  # links are the only limit
 

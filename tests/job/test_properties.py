@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, host_list, parse_hosts, parse_placement
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import INTERNAL, Settings
+from hvd_ft.members.hosts import Host, host_list, parse_hosts, parse_placement
 
 WORD = st.text(string.ascii_letters + string.digits, min_size=1, max_size=8)
 HOSTS = st.lists(st.builds(Host, WORD, st.integers(1, 99)), min_size=1, max_size=6)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_ft.job.hosts import Host, host_list, parse_hosts
-from hvd_ft.job.membership import Membership
 from hvd_ft.job.ring_order import by_host, edges_across, host_order, why_ordered
+from hvd_ft.members.hosts import Host, host_list, parse_hosts
+from hvd_ft.members.membership import Membership
 from hvd_ft.tools.check.hosts import describe_order
 
 

@@ -255,5 +255,5 @@ def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
         if not name.endswith("_H")  # include guards
     }
     assert found - documented() - INTERNAL == set()
-    kept_back = {f"HOROVOD_FT_{name}" for name in ("GENERATION", "MEMBERS", "NODE_LEASE")}
+    kept_back = {f"HOROVOD_FT_{name}" for name in ("GENERATION", "MEMBERS", "ACT_LEASE")}
     Settings.from_env(dict.fromkeys(INTERNAL - kept_back, "x"))

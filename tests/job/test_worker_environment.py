@@ -52,7 +52,7 @@ def test_the_workers_environment() -> None:
     environ = {"PMI_RANK": "1", "I_MPI_ROOT": "/x", "HYDRA_BSTRAP_A": "z", "MPL": "kept"}
     users = {"HYDRA_FULL_ERROR": "1", "MPI_DIR": "/m", "MPICC": "cc", "PMI_PATH": "/p"}
     # Those of a job that the worker may start itself are not ours.
-    ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_NODE_LEASE": "3"}
+    ours = {"HOROVOD_FT_LAUNCHER": "a", "HOROVOD_FT_MEMBERS": "b", "HOROVOD_FT_ACT_LEASE": "3"}
     env = worker_environment(
         {**environ, **users, **ours, "HOROVOD_CYCLE_TIME": "2"},
         rank=3,

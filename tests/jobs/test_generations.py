@@ -20,7 +20,7 @@ import pytest
 from conftest import HANG_SECONDS, SCRIPTS, Cluster, Ended, Once, RunHvdft, running_cluster
 from test_recovery import reference, train
 
-from hvd_ft.job.hosts import host_list, parse_placement
+from hvd_ft.members.hosts import host_list, parse_placement
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]
 MEGABYTE = 10**6

@@ -11,9 +11,9 @@ from conftest import SCRIPTS, Cluster, Device, Ended
 
 from hvd_ft.agent.node_leader import Endpoints, choose_endpoints, why_few_cpus
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import host_list, parse_placement
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
+from hvd_ft.members.hosts import host_list, parse_placement
 from hvd_ft.mpi.environment import split_threads
 
 SCRIPT = str(SCRIPTS / "nodes_script.py")

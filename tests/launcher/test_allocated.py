@@ -7,12 +7,12 @@ import pytest
 
 from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import host_list
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.allocated import Place, place_of
 from hvd_ft.launcher.job import Job, job_environment
 from hvd_ft.launcher.resizing import Hosts, Plan
-from hvd_ft.launcher.resizing_rule import Limits
+from hvd_ft.members.hosts import host_list
+from hvd_ft.members.resizing_rule import Limits
 
 SLURM = {
     "SLURM_JOB_ID": "17",

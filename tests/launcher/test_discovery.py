@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hvd_ft.job.hosts import Host
 from hvd_ft.launcher import discovery
 from hvd_ft.launcher.discovery import Discovery
+from hvd_ft.members.hosts import Host
 
 
 class Made:

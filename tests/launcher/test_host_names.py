@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import parse_hosts
 from hvd_ft.launcher import host_names
 from hvd_ft.launcher.host_names import check_known, is_this_host
+from hvd_ft.members.hosts import parse_hosts
 
 KNOWN = {"n0", "n1", "real.example"}
 FakeSsh = Callable[..., dict[str, str]]

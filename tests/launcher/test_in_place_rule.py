@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from hvd_ft.job.hosts import Host
-from hvd_ft.job.membership import Membership
 from hvd_ft.launcher.in_place import Done, change_in_place
 from hvd_ft.launcher.watchers import HostChange
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.membership import Membership
 from hvd_ft.native.types import Left
 
 N3 = Host("n3", 2)

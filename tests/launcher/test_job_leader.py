@@ -36,7 +36,7 @@ class Directory:
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Directory]:
     monkeypatch.setattr(job_leader, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(job_leader, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(job_leader, "LEADERSHIP_SECONDS", 1.0)
     monkeypatch.setattr(job_leader, "END_SECONDS", 0.1)
     monkeypatch.setattr(job_leader, "_LOOK_SECONDS", 0.01)
     shared = Directory(tmp_path, monkeypatch)

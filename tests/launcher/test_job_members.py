@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher import job_members, reach
 from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.job_members import JobMembers
-from hvd_ft.launcher.leadership import Record
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.leadership import Record
 
 SETTINGS = Settings(fence_seconds=4.5)
 CHANGED = NewAgents("the job's hosts have changed", counts=False)
@@ -109,7 +109,7 @@ def test_a_lost_host_is_replaced(said: list[str]) -> None:
     assert members.present().machine_file == "machines"
     assert members.environment() == {
         "HOROVOD_FT_MEMBERS": "0;n0:2@0,n1:2@0",
-        "HOROVOD_FT_NODE_LEASE": "3.000",
+        "HOROVOD_FT_ACT_LEASE": "3.000",
     }
     assert made.look() is None
     Probe.reasons["n3"] = ""
@@ -179,7 +179,7 @@ def test_without_spare_hosts_nothing_changes() -> None:
     assert made.lines.gate is None
     assert made.members.environment() == {
         "HOROVOD_FT_MEMBERS": "0;n0:2@0,n1:2@0",
-        "HOROVOD_FT_NODE_LEASE": "",
+        "HOROVOD_FT_ACT_LEASE": "",
     }
     made.lose("n1/2")
     assert made.look() is None
@@ -249,7 +249,7 @@ def test_a_job_that_may_shrink_waits_until_a_lost_host_is_fenced(
     monkeypatch.setattr(job_members.time, "monotonic", lambda: 100.0)
     made = Made(*spares, may_shrink=True)
     assert made.lines.gate is made.members
-    assert made.members.environment()["HOROVOD_FT_NODE_LEASE"] == "3.000"
+    assert made.members.environment()["HOROVOD_FT_ACT_LEASE"] == "3.000"
     for rank, host in ((0, "n0/1"), (3, "n1/2")):
         assert made.members.admits(ShimStatus(rank, host, 0, False))
         assert made.members.grants(ShimStatus(rank, host, 0, False))

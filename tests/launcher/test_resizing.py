@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, host_list, parse_hosts
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
-from hvd_ft.launcher.resizing_rule import Limits, added, withdrawn
 from hvd_ft.launcher.run import Ended
 from hvd_ft.launcher.watchers import HostChange
+from hvd_ft.members.hosts import Host, host_list, parse_hosts
+from hvd_ft.members.resizing_rule import Limits, added, withdrawn
 
 LOST = Ended(1, lost=("n1",))
 RESIZED = Ended(143, resized=True)

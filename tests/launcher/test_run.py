@@ -11,11 +11,11 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
 from hvd_ft.launcher import run as launcher
 from hvd_ft.launcher.run import Job, launch
+from hvd_ft.members.hosts import Host
 
 FakeMpirun = Callable[[str], None]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host
 from hvd_ft.launcher import spare_hosts
 from hvd_ft.launcher.spare_hosts import parse_spare_hosts
+from hvd_ft.members.hosts import Host
 
 HOSTS = [Host("n0", 4), Host("n1", 2)]
 SCHEDULED = {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}  # which resolves names by itself

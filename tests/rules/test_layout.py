@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "libraries": "",
     "native": "libraries errors",
     "system": "native errors",
-    "job": "system native libraries errors",
+    "members": "errors",
+    "job": "members system native libraries errors",
     "checkpoint": "system errors",
     "worker": "checkpoint system native errors",
     "checkpointer": "worker checkpoint job system native errors",
@@ -32,24 +33,25 @@ MAY_IMPORT = {
     "mpi": "job system native libraries errors",
     "installed": "mpi system native libraries errors",
     "reports": "job system native errors",
-    "shim": "spares mpi job system native errors",
+    "shim": "spares mpi job members system native errors",
     "ring": "mpi job system native errors",
-    "schedulers": "job errors",
-    "launcher": "schedulers checkpoint installed mpi reports job system native libraries errors",
+    "schedulers": "members errors",
+    "launcher": "schedulers checkpoint installed mpi reports job members system native libraries \
+        errors",
     "tensorflow": "worker system native errors",
     "agent": "worker checkpointer checkpoint shim spares ring installed mpi job system native \
         errors",
     # Tools: nothing of a running job imports them.
     "tools": "",
     "tools.install": "installed mpi system errors",
-    "tools.cluster": "job system errors",
-    "tools.check": "launcher installed mpi job system native libraries errors",
+    "tools.cluster": "members system errors",
+    "tools.check": "launcher installed mpi job members system native libraries errors",
     "tools.check.worker": "tensorflow tools.check",
-    "tools.tune": "launcher ring installed mpi reports job system native errors",
+    "tools.tune": "launcher ring installed mpi reports job members system native errors",
     "tools.bench": "launcher installed mpi reports job system native errors",
     "tools.bench.workers": "tools.bench tensorflow job system native errors",
     "__init__": "native",
-    "cli": "agent checkpoint job launcher reports system native errors tools.bench tools.check \
+    "cli": "agent checkpoint members launcher reports system native errors tools.bench tools.check \
         tools.cluster tools.install tools.tune",
 }
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
@@ -171,6 +173,14 @@ def test_a_folder_includes_what_lies_below_it(path: Path) -> None:
     for name in set(included) - {"stepped.h"}:  # of tests/core, which compile some code anew
         folder = str(Path(name).parent) if "/" in name else "include"
         assert folder in allowed or name in allowed, f"{room} includes {name}"
+
+
+def test_the_rules_of_membership_do_no_io() -> None:
+    """So a test can drive them through anything: see tests/members/membership_model.py."""
+    own = {"__future__", "collections", "dataclasses", "hvd_ft", "math", "re", "typing"}
+    for path in (PACKAGE / "members").iterdir():
+        if path.suffix == ".py":
+            assert {name.split(".")[0] for name in imports(path)} <= own, path
 
 
 def test_nothing_unpickles_or_evaluates() -> None:

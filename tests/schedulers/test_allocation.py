@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, host_list
+from hvd_ft.members.hosts import Host, host_list
 from hvd_ft.schedulers.allocation import Allocation, read_allocation
 
 # As slurm-wlm 22.05 sets them for sbatch -n 6 on three nodes; n0 had 4 CPUs left.

@@ -85,7 +85,7 @@ class Agent:
             {before}
             shim = ShimClient.fork()
             shim.attend(rank=3, host="n0/1", generation=0, launcher={launcher.lines.address!r},
-                lease_seconds=20, host_timeout_seconds=60, epoch=7, node_lease={LEASE})
+                lease_seconds=20, host_timeout_seconds=60, epoch=7, act_lease={LEASE})
             directory = JobDirectory.create({str(arena_dir)!r}, "job")
             shim.watch_job(directory.path)
             shim.keep(60)
@@ -188,7 +188,7 @@ def test_the_agent_of_a_new_launcher_finds_all_standing_still_until_there_is_a_l
     script = f"""if True:
         import sys, time
         from hvd_ft.shim.reattach import reattach
-        reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r}, node_lease={LEASE})
+        reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r}, act_lease={LEASE})
         print("taken", flush=True)
         time.sleep(600)
         """
@@ -217,7 +217,7 @@ def test_what_an_older_agent_wanted_is_not_begun_for_a_newer_one(
         import time
         from hvd_ft.shim.reattach import reattach
         found = reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r},
-            node_lease={LEASE})
+            act_lease={LEASE})
         print(found.found.worker, flush=True)
         time.sleep(600)
         """

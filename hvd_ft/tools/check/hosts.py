@@ -1,7 +1,7 @@
 """Checks the order of a job's hosts: which edges of a ring of its ranks cross the network."""
 
-from hvd_ft.job.hosts import host_list, parse_hosts
 from hvd_ft.job.ring_order import edges_across, host_order
+from hvd_ft.members.hosts import host_list, parse_hosts
 
 
 def describe_order(text: str) -> str:

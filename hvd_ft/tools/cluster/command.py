@@ -164,7 +164,7 @@ def _enter(name: str, node: str, words: Sequence[str]) -> int:
 
 
 def _hosts(options: argparse.Namespace) -> int:
-    from hvd_ft.job.hosts import host_list, machine_file, parse_placement
+    from hvd_ft.members.hosts import host_list, machine_file, parse_placement
 
     hosts = parse_placement(options.placement)
     size = ClusterDir(options.name).plan().size

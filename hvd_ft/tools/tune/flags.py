@@ -3,9 +3,9 @@
 import argparse
 import math
 
-from hvd_ft.job.hosts import Host, parse_hosts
 from hvd_ft.job.ring_order import host_order
 from hvd_ft.launcher.host_names import all_here
+from hvd_ft.members.hosts import Host, parse_hosts
 from hvd_ft.system.byte_size import parse_bytes
 from hvd_ft.system.command_line import whole
 

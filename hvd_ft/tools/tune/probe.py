@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, machine_file
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher.job import Job, job_environment
+from hvd_ft.members.hosts import Host, machine_file
 from hvd_ft.mpi import leftover_files
 from hvd_ft.mpi.environment import mpiexec_command, split_into
 from hvd_ft.native.core import die_with_parent

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.settings import ENDPOINT_CHOICES
 from hvd_ft.job.tuning_file import TUNABLE, check_settings
+from hvd_ft.members.hosts import Host
 from hvd_ft.tools.tune import space
 from hvd_ft.tools.tune.space import Machine
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, host_list, machine_file, parse_hosts, parse_placement
+from hvd_ft.members.hosts import Host, host_list, machine_file, parse_hosts, parse_placement
 
 
 def test_hosts_keep_their_order_and_have_one_slot_by_default() -> None:

@@ -19,7 +19,7 @@ _NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
-class NodeLease:
+class ActLease:
     """The lease of one shim.
 
     Attributes:
@@ -32,7 +32,7 @@ class NodeLease:
     until: float = _NEVER
     answers: tuple[tuple[int, float], ...] = ()
 
-    def answered(self, number: int, now: float) -> "NodeLease":
+    def answered(self, number: int, now: float) -> "ActLease":
         """Notes an answer, before it is sent.
 
         Args:
@@ -41,7 +41,7 @@ class NodeLease:
         """
         return replace(self, answers=(*self.answers, (number, now))[-_ANSWERS_KEPT:])
 
-    def granted(self, number: int) -> "NodeLease":
+    def granted(self, number: int) -> "ActLease":
         """Renews the lease.
 
         Args:

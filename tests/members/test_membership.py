@@ -7,10 +7,10 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import member_file
-from hvd_ft.job.hosts import Host
 from hvd_ft.job.member_file import is_current, read_members, write_members
-from hvd_ft.job.membership import Membership, Place
-from hvd_ft.job.node_lease import NodeLease
+from hvd_ft.members.act_lease import ActLease
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.membership import Membership, Place
 
 HOSTS = [Host("n0", 4), Host("n1", 2), Host("n2", 2)]
 
@@ -124,7 +124,7 @@ def test_a_directory_that_is_full_is_named(tmp_path: Path) -> None:
 
 
 def test_a_lease_counts_from_the_answer_and_not_from_the_grant() -> None:
-    lease = NodeLease(3)
+    lease = ActLease(3)
     assert not lease.holds(0)
     lease = lease.answered(1, 10).granted(1)
     assert lease.holds(12.9) and not lease.holds(13)
@@ -139,7 +139,7 @@ def test_a_lease_counts_from_the_answer_and_not_from_the_grant() -> None:
 
 
 def test_answers_that_nobody_grants_are_forgotten() -> None:
-    lease = NodeLease(3)
+    lease = ActLease(3)
     for number in range(100):
         lease = lease.answered(number, number)
     assert len(lease.answers) == 16

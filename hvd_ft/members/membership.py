@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvd_ft.job.hosts import Host
+from hvd_ft.members.hosts import Host
 
 _PLACE = re.compile(r"([A-Za-z0-9._-]+):([1-9][0-9]{0,5})@([0-9]{1,9})(-?)", re.ASCII)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_ft.launcher.leadership import Leadership, Record, Watched
 from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.members.leadership import Leadership, Record, Watched
 
 LEASE, MARGIN, END = 2, 2, 12
 EMPTY = Record("job1", 0, "", 0, LEASE, False, 0, "")
@@ -62,7 +62,7 @@ class World:
 def lead_of(launcher: Launcher, arbiter: Kept) -> Leadership:
     assert launcher.lead
     record, until, deposed = launcher.lead
-    lead = Leadership(arbiter, record, until - record.lease_seconds)
+    lead = Leadership(arbiter, record, until - record.seconds)
     lead.deposed = deposed
     return lead
 

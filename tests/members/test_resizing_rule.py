@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host, parse_hosts
-from hvd_ft.launcher.resizing_rule import HostPool, Limits, describe_change, slots_of
+from hvd_ft.members.hosts import Host, parse_hosts
+from hvd_ft.members.resizing_rule import HostPool, Limits, describe_change, slots_of
 
 
 def hosts(text: str) -> tuple[Host, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.hosts import Host
+from hvd_ft.members.hosts import Host
 
 COOLDOWN_LIMITS = (1.0, 3600.0)  # seconds; horovodrun's too
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hvd_ft.job.hosts import Host
-from hvd_ft.job.membership import Membership
-from hvd_ft.launcher.membership_rule import (
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.membership import Membership
+from hvd_ft.members.membership_rule import (
     Limits,
     MembershipRule,
     NoSpare,

@@ -2,7 +2,7 @@
 
 It is the only place where the membership changes, and the only one where leases are granted, so
 that the two cannot contradict each other: a place is given away only if no lease of its host can
-still be valid, and whoever has lost its place is granted none. node_lease.py is the other side.
+still be valid, and whoever has lost its place is granted none. act_lease.py is the other side.
 
 If no spare host is left, and the job may go on with fewer ranks in place, the ranks of a lost host
 leave: its place becomes a guest of another host, where they begin once more, from what others have
@@ -15,8 +15,8 @@ A rule is a value: every event returns the next one.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hvd_ft.job.hosts import Host
-from hvd_ft.job.membership import Membership
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.membership import Membership
 
 _NEVER = float("-inf")
 

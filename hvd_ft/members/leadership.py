@@ -6,15 +6,15 @@ may only be out of reach. An arbiter outside of both decides, which has one oper
 job's record only if that is what the caller has read. shared_record.py keeps the record in a
 directory that all hosts share; with etcd it is a transaction on one key.
 
-No clocks are compared. The leader renews the record by counting its beats, and acts for a lease
+No clocks are compared. The leader renews the record by counting its beats, and acts for some seconds
 from when it began the last renewal that succeeded. Another launcher takes over when it has seen the
-same beat for that lease and a margin. Its new term then fails every renewal of the old leader.
+same beat for that time and a margin. Its new term then fails every renewal of the old leader.
 """
 
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-LEASE_SECONDS = 10.0
+LEADERSHIP_SECONDS = 10.0
 MARGIN_SECONDS = 5.0
 RENEW_SECONDS = 2.0
 _NEVER = float("-inf")
@@ -29,7 +29,7 @@ class Record:
         term: counts its leaders.
         leader: who leads, in words.
         beat: counts the renewals of all terms.
-        lease_seconds: how long the leader acts after a renewal.
+        seconds: how long the leader acts after a renewal.
         released: whether the leader has ended in good order.
         generation: the latest of agents that was started.
         members: the membership, as text.
@@ -39,7 +39,7 @@ class Record:
     term: int
     leader: str
     beat: int
-    lease_seconds: float
+    seconds: float
     released: bool
     generation: int
     members: str
@@ -107,7 +107,7 @@ class Watched:
             return False
         if self.record is None or self.record.released:
             return True
-        return now > self.since + self.record.lease_seconds + margin
+        return now > self.since + self.record.seconds + margin
 
 
 class Leadership:
@@ -126,7 +126,7 @@ class Leadership:
     def __init__(self, arbiter: Arbiter, record: Record, now: float) -> None:
         self._arbiter = arbiter
         self._record = record
-        self._until = now + record.lease_seconds
+        self._until = now + record.seconds
         self.deposed = False
         self.problem = ""
 
@@ -157,7 +157,7 @@ class Leadership:
         return not self.deposed and now < self._until
 
     def renew(self, now: float) -> bool:
-        """Renews the lease.
+        """Renews the leadership.
 
         Args:
             now: seconds, read before this call.
@@ -203,7 +203,7 @@ class Leadership:
         except OSError as error:
             self.problem = error.strerror or str(error)
             return False
-        self._record, self._until, self.problem = new, now + new.lease_seconds, ""
+        self._record, self._until, self.problem = new, now + new.seconds, ""
         return True
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hvd_ft.job.beats import Beats
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.leases import Change, HostLeases, Lease
+from hvd_ft.launcher.host_leases import Change, HostLeases, Lease
 from hvd_ft.launcher.link_watch import Broken, LinkWatch
 from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 

@@ -1,6 +1,6 @@
 """A model of a launcher and two to four hosts, explored exhaustively.
 
-It drives the real rules (membership_rule.py, node_lease.py, membership.py); what is modelled is the
+It drives the real rules (membership_rule.py, act_lease.py, membership.py); what is modelled is the
 world around them: messages that are delayed or dropped, hosts that are cut off, healed or killed, a
 launcher that takes any host for lost at any time or is followed by another one, time that advances.
 Shims stop what they have as late as the margin allows, which is the worst case.
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvd_ft.job.hosts import Host
-from hvd_ft.job.membership import Membership
-from hvd_ft.job.node_lease import NodeLease
-from hvd_ft.launcher.membership_rule import Limits, MembershipRule, Replaced
+from hvd_ft.members.act_lease import ActLease
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.membership import Membership
+from hvd_ft.members.membership_rule import Limits, MembershipRule, Replaced
 
 LEASE, MARGIN = 2, 2
 OLD = LEASE + MARGIN + 2  # messages do not live longer
@@ -40,7 +40,7 @@ class Shim:
 
     rank: int
     epoch: int
-    lease: NodeLease
+    lease: ActLease
     runs: bool = False
     left: bool = False
 
@@ -152,7 +152,7 @@ def started(world: World) -> World:
         if not node.alive or node.cut or shim_of(world, number, place.first, place.since):
             continue
         shims = tuple(
-            Shim(rank, place.since, NodeLease(LEASE), left=rank in world.left)
+            Shim(rank, place.since, ActLease(LEASE), left=rank in world.left)
             for rank in place.ranks
         )
         # What the host has of an older epoch is ended first; of a guest's only its ranks'.
