@@ -145,7 +145,10 @@ setup(
     packages=[*find_packages(include=["hvd_ft", "hvd_ft.*"]), "hvd_ft.patches"],
     package_dir={"hvd_ft.patches": "patches"},
     package_data={
-        "hvd_ft": ["py.typed", "csrc/include/hvd_ft.h", "csrc/horovod/*.h", "csrc/horovod/*.cc"],
+        "hvd_ft": [
+            *("py.typed", "csrc/include/hvd_ft.h"),
+            *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc"),
+        ],
         "hvd_ft.patches": ["*/*.patch"],
     },
     ext_modules=[

@@ -90,8 +90,8 @@ def main() -> None:
     """Does what has to be done."""
     check_machine()
     sources = [path for path in CSRC.rglob("*") if path.suffix in (".cc", ".h")]
-    horovod = [path for path in sources if path.parent.name == "horovod"]
-    core = [path for path in sources if path.parent.name != "horovod"]
+    horovod = [path for path in sources if CSRC / "horovod" in path.parents]
+    core = [path for path in sources if path not in horovod]
     patches = list((ROOT / "patches").glob("horovod-*/*.patch"))
     package = [ROOT / name for name in PACKAGE]
     requirements = ROOT / "requirements.txt"

@@ -34,8 +34,8 @@ def patches() -> list[Path]:
 def sources() -> list[Path]:
     """Returns the files that the build copies into `FT_FOLDER`."""
     folder = _CSRC / "horovod"
-    files = [path for path in folder.iterdir() if path.suffix in (".h", ".cc")]
-    return [*sorted(files), _CSRC / "include" / "hvd_ft.h"]
+    files = [path for path in folder.rglob("*") if path.suffix in (".h", ".cc")]
+    return [*sorted(files, key=lambda path: path.name), _CSRC / "include" / "hvd_ft.h"]
 
 
 def tensorflow_version() -> str | None:

@@ -1,9 +1,9 @@
 // What of the ranks' announcements reaches rank 0's node: what the ranks of a node announce alike
-// goes once for all of them. So with numbers (horovod/ft_known_requests.h) a training step costs
+// goes once for all of them. So with numbers (ft_known_requests.h) a training step costs
 // bytes for each node, and not for each tensor of each rank.
 #include <cstdio>
 
-#include "horovod/ft_numbers.h"
+#include "horovod/agree/ft_numbers.h"
 #include "joined_nodes.h"
 
 using namespace hvdft;

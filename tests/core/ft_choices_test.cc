@@ -1,6 +1,6 @@
 // Autotuning's choices on their way into the log, in every interleaving of the coordinator and the
 // log writer, with ranks that enter again and a coordinator that dies.
-#include "horovod/ft_choices.h"
+#include "horovod/agree/ft_choices.h"
 
 #include <set>
 #include <string>

@@ -1,8 +1,8 @@
 // How the coordinator counts announcements of requests by number, and how these are written.
-#include "horovod/ft_counts.h"
+#include "horovod/agree/ft_counts.h"
 
 #include "check.h"
-#include "horovod/ft_numbers.h"
+#include "horovod/agree/ft_numbers.h"
 
 using namespace horovod::common;
 

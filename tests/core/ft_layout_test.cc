@@ -1,5 +1,5 @@
 // Where tensors lie in an op: every byte once, and in which chunk depends on its tensor alone.
-#include "horovod/ft_layout.h"
+#include "horovod/execute/ft_layout.h"
 
 #include "check.h"
 #include "protocol/ring_plan.h"

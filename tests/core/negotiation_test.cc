@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "check.h"
-#include "horovod/ft_counts.h"
+#include "horovod/agree/ft_counts.h"
 #include "protocol/sequencer.h"
 
 namespace {
