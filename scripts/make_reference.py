@@ -29,9 +29,12 @@ _OF_PARSERS = ("help", "description", "epilog", "metavar", "title")
 # What a reader was doing, by the folder of the code that says it.
 _ERRORS = ("HvdFtError", "NotWrittenError", "Closed", "StopJob", "Stop", "fatal")
 _GROUPS = {
-    "install": "Installing",
+    "install": "Installing: `hvdft build-horovod`, `hvdft patch`",
+    "installed": "What has to be installed",
     "check": "`hvdft check`",
-    "job": "Starting a job: settings, hosts, files",
+    "mpi": "Intel MPI and its launcher",
+    "members": "Hosts, and who is in a job",
+    "job": "Starting a job: settings, files",
     "schedulers": "A scheduler's allocation",
     "launcher": "`hvdft run`, while it watches the job",
     "agent": "An agent",
@@ -190,7 +193,8 @@ def _messages() -> dict[str, set[str]]:
             texts = _of_c(path)
         else:
             continue
-        group = path.relative_to(PACKAGE).parts[0]
+        parts = path.relative_to(PACKAGE).parts
+        group = parts[1] if parts[0] == "tools" else parts[0]
         for text in texts:
             line = _line(text)
             if _is_text(line):
