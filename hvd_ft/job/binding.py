@@ -37,21 +37,14 @@ def asked_binding(environ: Mapping[str, str]) -> str:
     """Returns what `hvdft run` binds ranks to.
 
     Args:
-        environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `HOROVOD_FT_PIN` or `I_MPI_PIN` if it
-            turns binding on or off, otherwise `I_MPI_PIN_DOMAIN` if it is one of our words.
+        environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or off,
+            otherwise `I_MPI_PIN_DOMAIN` if it is one of our words.
     """
     if said := environ.get("HOROVOD_FT_BIND_TO"):
         return said
-    if switched := by_switch(environ.get("HOROVOD_FT_PIN") or environ.get("I_MPI_PIN")):
-        return switched
+    if switch := environ.get("I_MPI_PIN"):
+        return "none" if switch.lower() in _OFF else BIND_TO[0]
     return _DOMAINS.get(environ.get("I_MPI_PIN_DOMAIN", "").lower(), BIND_TO[0])
-
-
-def by_switch(value: str | None) -> str | None:
-    """Returns what a variable that turns binding on or off means; None if it is not given."""
-    if not value:
-        return None
-    return "none" if value.lower() in _OFF else BIND_TO[0]
 
 
 def plan(topology: Topology, ranks: int, bind_to: str, map_by: str) -> list[Place]:

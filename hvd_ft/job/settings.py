@@ -7,7 +7,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import setting_values as values
-from hvd_ft.job.binding import BIND_TO, MAP_BY, by_switch
+from hvd_ft.job.binding import BIND_TO, MAP_BY
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_order import check_order
 from hvd_ft.members.membership import Membership
@@ -172,13 +172,7 @@ class Settings:
         "waits does nothing else.",
         shown="30, at most half of the hang timeout",
     )
-    # None: nothing is said; then only hvdft run binds, as another launcher may have bound agents.
-    pin: str | None = _setting(
-        lambda env, name, default: by_switch(env.get(name)) or default,
-        None,
-        "0: as `HOROVOD_FT_BIND_TO=none`; 1: as `auto`. `HOROVOD_FT_BIND_TO` counts before it.",
-        shown="none",
-    )
+    # By default only hvdft run binds: another launcher may have bound agents.
     bind_to: str = _setting(
         functools.partial(values.choice, choices=BIND_TO),
         "none",
@@ -187,7 +181,7 @@ class Settings:
         "them evenly); `core`, `socket` or `numa`; `none`: set it where several jobs share a host, "
         "or all would take the same CPUs. Bound threads run with `SCHED_BATCH`, so that they do "
         "not interrupt each other when woken. `--bind-to` sets it.",
-        shown="what `HOROVOD_FT_PIN`, `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
+        shown="what `I_MPI_PIN` and `I_MPI_PIN_DOMAIN` say, else `auto`",
     )
     map_by: str = _setting(
         functools.partial(values.choice, choices=MAP_BY),
@@ -417,8 +411,6 @@ class Settings:
                 )
             elif setting.name == "lease_seconds":
                 defaults["suspect_seconds"] = read[setting.name] / 4
-            elif setting.name == "pin" and read[setting.name]:
-                defaults["bind_to"] = read[setting.name]
             elif setting.name == "hang_timeout_seconds" and read[setting.name]:
                 defaults["snapshot_timeout_seconds"] = min(
                     defaults["snapshot_timeout_seconds"], read[setting.name] / 2

@@ -205,8 +205,8 @@ def test_unbound_ranks_have_no_place() -> None:
     [
         ({}, "auto"),
         ({"I_MPI_PIN": "off"}, "none"),
-        ({"I_MPI_PIN": "0", "HOROVOD_FT_PIN": "1"}, "auto"),
-        ({"HOROVOD_FT_PIN": "0", "HOROVOD_FT_BIND_TO": "core"}, "core"),
+        ({"I_MPI_PIN": "1"}, "auto"),
+        ({"I_MPI_PIN": "0", "HOROVOD_FT_BIND_TO": "core"}, "core"),
         ({"I_MPI_PIN_DOMAIN": "sock"}, "socket"),
         ({"I_MPI_PIN_DOMAIN": "4:compact"}, "auto"),
         ({"I_MPI_PIN_DOMAIN": "numa", "I_MPI_PIN": "0"}, "none"),
@@ -216,7 +216,7 @@ def test_the_user_may_say_how(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], asked: str
 ) -> None:
     assert asked_binding(environ) == asked
-    for name in ("HOROVOD_FT_PIN", "HOROVOD_FT_BIND_TO", "I_MPI_PIN", "I_MPI_PIN_DOMAIN"):
+    for name in ("HOROVOD_FT_BIND_TO", "I_MPI_PIN", "I_MPI_PIN_DOMAIN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -227,17 +227,16 @@ def test_the_user_may_say_how(
 def test_agents_of_another_launcher_bind_only_if_asked() -> None:
     assert Settings.from_env({}).bind_to == "none"
     assert Settings.from_env({"I_MPI_PIN": "1"}).bind_to == "none"
-    assert Settings.from_env({"HOROVOD_FT_PIN": "1"}).bind_to == "auto"
-    assert Settings.from_env({"HOROVOD_FT_PIN": "0"}).bind_to == "none"
+    assert Settings.from_env({"HOROVOD_FT_BIND_TO": "auto"}).bind_to == "auto"
 
 
 @pytest.mark.shows
 @pytest.mark.parametrize(
     ("flags", "env"),
     [
-        (["--bind-to", "core"], {"HOROVOD_FT_PIN": "0"}),
+        (["--bind-to", "core"], {"I_MPI_PIN": "0"}),
         ([], {}),
-        ([], {"HOROVOD_FT_PIN": "0"}),
+        ([], {"I_MPI_PIN": "0"}),
         (["--bind-to", "none", "--map-by", "numa"], {}),
     ],
 )

@@ -18,7 +18,7 @@ from hvd_ft.tools.check.placed import WORKER, Placed, look
 
 _TABLE_COLUMNS = 120  # of the processes
 _VARIABLES = (
-    *("HOROVOD_FT_BIND_TO", "HOROVOD_FT_MAP_BY", "HOROVOD_FT_PIN", "I_MPI_PIN"),
+    *("HOROVOD_FT_BIND_TO", "HOROVOD_FT_MAP_BY", "I_MPI_PIN"),
     *("I_MPI_PIN_DOMAIN", "OMPI_MCA_hwloc_base_binding_policy"),
     "OMPI_MCA_rmaps_base_mapping_policy",
 )
