@@ -32,7 +32,7 @@ def writer_of(
     directory = context.settings.checkpoint_dir
     if directory is None:
         return None
-    if context.settings.generation == 0:  # later the training goes on without
+    if context.launch.generation == 0:  # later the training goes on without
         rendezvous.agree(
             "the check of the checkpoint directory",
             lambda: make_directory(directory) if _leads(context) else None,

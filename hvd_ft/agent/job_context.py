@@ -7,6 +7,7 @@ from functools import cached_property
 
 from hvd_ft.job.binding import Place
 from hvd_ft.job.bound_process import Asked, plan_here
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 
@@ -21,6 +22,7 @@ class JobContext:
         hosts: the ranks of each host; a guest counts as a host of its own.
         job: the job's id.
         directory: the job's, on this host.
+        launch: what the launcher has said.
     """
 
     rank: int
@@ -28,6 +30,7 @@ class JobContext:
     hosts: Nodes
     job: str
     directory: str
+    launch: Launch = Launch()  # noqa: RUF009  (it is frozen)
 
     @property
     def nodes(self) -> Nodes:
@@ -77,4 +80,4 @@ class JobContext:
     @property
     def is_guest(self) -> bool:
         """Whether this rank's place is a guest of another place's host (members/membership.py)."""
-        return self.settings.guest_place(self.rank) is not None
+        return self.launch.guest_place(self.rank) is not None

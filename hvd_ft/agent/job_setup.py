@@ -13,13 +13,8 @@ from hvd_ft.agent.node_rejoin import rejoin
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.arena_limit import arena_limit_bytes
-from hvd_ft.job.directory import (
-    KEPT_NAME,
-    JobDirectory,
-    job_path,
-    new_job_id,
-    sweep_stale,
-)
+from hvd_ft.job.directory import KEPT_NAME, JobDirectory, job_path, new_job_id, sweep_stale
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.leftovers import clear_leftovers
 from hvd_ft.job.member_file import is_current, write_members
 from hvd_ft.job.placement import Nodes
@@ -34,6 +29,8 @@ def find_files(
     rendezvous: Rendezvous,
     hosts: Nodes,
     settings: Settings,
+    launch: Launch,
+    *,
     shim: ShimClient,
     stack: contextlib.ExitStack,
 ) -> JobContext:
@@ -42,9 +39,9 @@ def find_files(
     A host that has no files of its place in the job, as a spare host that has just taken it, makes
     them afresh, and takes what is to be in them from the other hosts.
     """
-    job = settings.job or ""
+    job = launch.job or ""
     path = job_path(settings.arena_dir, job)
-    context = JobContext(rendezvous.rank, settings, hosts, job, path)
+    context = JobContext(rendezvous.rank, settings, hosts, job, path, launch)
     present = rendezvous.agree("looking for the job's files", lambda: _has_files(context))
     fresh_hosts = [host for host in range(len(hosts)) if not all(_of(hosts, host, present))]
     if len(fresh_hosts) == len(hosts):
@@ -62,7 +59,7 @@ def find_files(
 
 def note_complete(rendezvous: Rendezvous, context: JobContext) -> None:
     """Notes on every host that its files are those of this generation's membership. Collective."""
-    members, first = context.settings.members, rendezvous.rank in context.hosts.firsts
+    members, first = context.launch.members, rendezvous.rank in context.hosts.firsts
 
     def note() -> None:
         if first and members is not None:
@@ -72,7 +69,7 @@ def note_complete(rendezvous: Rendezvous, context: JobContext) -> None:
 
 
 def _has_files(context: JobContext) -> bool:
-    members = context.settings.members
+    members = context.launch.members
     if members is None or members.size <= context.rank:  # the job has never had another host here
         return os.path.isdir(context.directory)
     return is_current(context.directory, members, context.rank)
@@ -115,7 +112,7 @@ def _make_fresh(
             if rank in hosts.firsts:  # from an earlier stay
                 shutil.rmtree(context.arenas, ignore_errors=True)
         elif fresh and rank in hosts.firsts:
-            end_older(context.job, context.settings.generation)
+            end_older(context.job, context.launch.generation)
             sweep_stale(context.settings.arena_dir, only=context.job)
         elif rank in hosts.firsts and not context.is_guest:
             _clear_former_guests(context)
@@ -155,7 +152,7 @@ def _window(context: JobContext) -> int:
 
 def _clear_former_guests(context: JobContext) -> None:
     """Removes the arenas of guests that are elsewhere now: they take memory."""
-    members = context.settings.members
+    members = context.launch.members
     if members is None or members.size <= context.rank:
         return
     own = members.places[members.place_of(context.rank)].host
@@ -169,6 +166,8 @@ def make_files(
     rendezvous: Rendezvous,
     hosts: Nodes,
     settings: Settings,
+    launch: Launch,
+    *,
     shim: ShimClient,
     stack: contextlib.ExitStack,
 ) -> JobContext:
@@ -178,6 +177,7 @@ def make_files(
         rendezvous: of all agents.
         hosts: the ranks of each host.
         settings: the user's.
+        launch: what the launcher has said.
         shim: cleans up when this agent cannot.
         stack: releases the files at the end of the job.
 
@@ -185,11 +185,11 @@ def make_files(
         This agent's place in the job.
     """
 
-    job = settings.job or new_job_id()
+    job = launch.job or new_job_id()
     what = "rank 0's choice of the job's id and window"
     job, window = rendezvous.exchange(what, [job, settings.node_window_bytes])[0]
     path = job_path(settings.arena_dir, job)
-    context = JobContext(rendezvous.rank, settings, hosts, job, path)
+    context = JobContext(rendezvous.rank, settings, hosts, job, path, launch)
     first = hosts.ranks(hosts.node_of(rendezvous.rank)).start
 
     def make_directory() -> int:

@@ -35,6 +35,7 @@ from hvd_ft.job import bound_process
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.member_file import is_current
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.placement import Nodes
@@ -63,6 +64,7 @@ class Plan:
         drills: deaths of workers, of all ranks.
         spares: number of warm spares.
         settings: of the user.
+        launch: what the launcher has said.
     """
 
     command: Sequence[str]
@@ -71,6 +73,7 @@ class Plan:
     drills: Sequence[Drill]
     spares: int
     settings: Settings
+    launch: Launch
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,12 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _find_shim() -> ShimClient:
     """Reattaches to the shim that an older agent has left, or forks one."""
     try:
-        settings = Settings.from_env(os.environ)
+        settings, launch = Settings.from_env(os.environ), Launch.from_env(os.environ)
     except HvdFtError:
-        settings = Settings()  # the error is reported when all ranks can exchange theirs
-    if settings.generation > 0 and settings.job:
-        path = job_path(settings.arena_dir, settings.job)
-        members, rank = settings.members, launch_rank()
+        # The error is reported when all ranks can exchange theirs.
+        settings, launch = Settings(), Launch()
+    if launch.generation > 0 and launch.job:
+        path = job_path(settings.arena_dir, launch.job)
+        members, rank = launch.members, launch_rank()
         try:
             # The shim of a host that has lost this place since is none of ours.
             if members is not None and not is_current(path, members, rank):
@@ -119,19 +123,19 @@ def _find_shim() -> ShimClient:
                 shim = ShimClient.reattach(
                     path,
                     rank,
-                    settings.generation,
+                    launch.generation,
                     settings.lease_seconds,
-                    settings.launcher,
-                    act_lease=settings.act_lease,
-                    starter=settings.shim_starter,
+                    launch.launcher,
+                    act_lease=launch.act_lease,
+                    starter=launch.shim_starter,
                 )
         except HvdFtError as error:
             say(error)
             sys.exit(EXIT_BAD_INPUT)
         if shim:
             return shim
-    shim = ShimClient.begin(settings.shim_starter)  # before MPI: forking later is unsafe
-    watch_over(shim, settings, launch_rank())
+    shim = ShimClient.begin(launch.shim_starter)  # before MPI: forking later is unsafe
+    watch_over(shim, settings, launch, launch_rank())
     return shim
 
 
@@ -199,8 +203,8 @@ def _plan(argv: Sequence[str]) -> Plan:
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
-    settings = Settings.from_env(os.environ)
-    if settings.generation == 0:
+    settings, launch = Settings.from_env(os.environ), Launch.from_env(os.environ)
+    if launch.generation == 0:
         check_environment()
     if options.spares < 0:
         raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
@@ -216,12 +220,13 @@ def _plan(argv: Sequence[str]) -> Plan:
         drills=[parse(text) for text in options.inject],
         spares=options.spares,
         settings=settings,
+        launch=launch,
     )
 
 
 def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSignals) -> int:
     """From the rendezvous to the job's end; returns its exit code."""
-    facts = _meet(rendezvous, plan.settings)
+    facts = _meet(rendezvous, plan.settings, plan.launch)
     versions = {version for _, _, version in facts}
     if len(versions) > 1:
         raise HvdFtError(
@@ -230,19 +235,19 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
         )
     rendezvous.agree("the check of --inject", lambda: check_ranks(plan.drills, rendezvous.size))
     names = [
-        _host(name, boot, plan.settings.guest_place(rank))
+        _host(name, boot, plan.launch.guest_place(rank))
         for rank, (name, boot, _) in enumerate(facts)
     ]
     hosts = Nodes.of(names)
     ablated = _check_ablation(rendezvous, plan.settings, hosts)
     with contextlib.ExitStack() as stack:
-        get_files = find_files if plan.settings.generation > 0 else make_files
-        context = get_files(rendezvous, hosts, plan.settings, shim, stack)
+        get_files = find_files if plan.launch.generation > 0 else make_files
+        context = get_files(rendezvous, hosts, plan.settings, plan.launch, shim=shim, stack=stack)
         began = beginning(rendezvous, context)
         checkpoint_writer = writer_of(rendezvous, context, began)
         observer = native.Observer(context.arenas)
         stack.callback(observer.close)
-        agent = native.Agent(context.arenas, context.job, context.rank, plan.settings.generation)
+        agent = native.Agent(context.arenas, context.job, context.rank, plan.launch.generation)
         stack.callback(agent.close)
         journal = None
         if plan.report and context.rank == 0:
@@ -253,10 +258,10 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 command=plan.command,
                 hosts=[name for name, _, _ in facts],
                 ablated=plan.settings.ablate if ablated else "",
-                generation=plan.settings.generation,
+                generation=plan.launch.generation,
             )
         agent.start(op_rules(plan.settings))
-        if context.rank == 0 and (members := plan.settings.members):
+        if context.rank == 0 and (members := plan.launch.members):
             agent.ask_to_leave(members.leaving)
         leader = lead(rendezvous, context)
         bound_process.bind_agent(context.place)  # with the leader's threads
@@ -346,7 +351,7 @@ def _supervisor(
             facts=facts,
             reap=_reap,
         ),
-        commands=Commands(shim, plan.hooks, env, settings.generation),
+        commands=Commands(shim, plan.hooks, env, context.launch.generation),
         journal=journal,
         launchers=launchers_above(),
         signals=signals,
@@ -359,13 +364,13 @@ def _host(name: str, boot: str, guest: int | None) -> str:
     return f"{name} (boot {boot[:8]})" + ("" if guest is None else f", place {guest}")
 
 
-def _meet(rendezvous: Rendezvous, settings: Settings) -> list[Any]:
+def _meet(rendezvous: Rendezvous, settings: Settings, launch: Launch) -> list[Any]:
     """Returns host, boot and version of every agent."""
     mine = [*host_identity(), __version__]
-    if not (settings.shared_dir and settings.job):
+    if not (settings.shared_dir and launch.job):
         return rendezvous.exchange("the agents' rendezvous", mine)
-    file = PeerFile(settings.shared_dir, settings.job)
-    generation, limit = settings.generation, settings.start_timeout_seconds
+    file = PeerFile(settings.shared_dir, launch.job)
+    generation, limit = launch.generation, settings.start_timeout_seconds
 
     def meet() -> list[Any]:
         return file.meet(generation, rendezvous.rank, rendezvous.size, mine, limit)

@@ -75,7 +75,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
     communicator = rendezvous.leaders(rendezvous.rank in nodes.firsts)
     if communicator is None:
         return None
-    if rendezvous.rank == 0 and settings.generation == 0:
+    if rendezvous.rank == 0 and context.launch.generation == 0:
         capabilities.say_once(facts, endpoints.in_use, endpoints.why)
     leader = mpi.Leader(
         context.arenas,
@@ -162,7 +162,7 @@ def node_facts(
         end = logs.ring_end(observer, rank, sent=False)
         counts = [[*end, *counts] for end, counts in links().items()]
         stands = str(end) if end else ""
-        whose = {"generation": context.settings.generation, "node": node, "name": name}
+        whose = {"generation": context.launch.generation, "node": node, "name": name}
         return {**whose, "links": counts, "stands": stands}
 
     return facts

@@ -140,7 +140,7 @@ class _Rejoin:
             if self._ends(source, dest)
             else [],
         )
-        generation = self._context.settings.generation
+        generation = self._context.launch.generation
         channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation, ahead_ns))
 
     def _renew(self, lost: Sequence[int], log_from: int) -> None:
@@ -149,12 +149,12 @@ class _Rejoin:
         Rank 0's node knows of every roster that is announced. A rank that had ended is started
         again if its input to the op that is done over is lost.
         """
-        nodes, settings = self._context.nodes, self._context.settings
+        nodes, launch = self._context.nodes, self._context.launch
         ranks = [rank for node in lost for rank in nodes.ranks(node)]
         judge = log_from if 0 in lost else 0
 
         def decide() -> list[int]:
-            return [self._mine.renewal(rank, settings.leaves(rank)) for rank in ranks]
+            return [self._mine.renewal(rank, launch.leaves(rank)) for rank in ranks]
 
         told = self._channel.at([judge], "looking for ranks that return", decide)[judge]
 

@@ -8,6 +8,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.job.beats import BEAT_SECONDS, Beats
 from hvd_ft.job.failure_window import RecentFailures
 from hvd_ft.job.host_key import host_key
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.processes import end_rank
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.children import CHECKPOINTS, SPARES
@@ -17,23 +18,24 @@ from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.reaper import kill_descendants
 
 
-def watch_over(shim: ShimClient, settings: Settings, rank: int) -> None:
+def watch_over(shim: ShimClient, settings: Settings, launch: Launch, rank: int) -> None:
     """Orders a new shim to watch the launcher and this agent.
 
     Args:
         shim: the new one.
         settings: the user's.
+        launch: what the launcher has said.
         rank: of the agent.
     """
     shim.attend(
         rank=rank,
         host=host_key(),
-        generation=settings.generation,
-        launcher=settings.launcher,
+        generation=launch.generation,
+        launcher=launch.launcher,
         lease_seconds=settings.lease_seconds,
         host_timeout_seconds=settings.host_timeout_seconds,
-        epoch=settings.since(rank),
-        act_lease=settings.act_lease,
+        epoch=launch.since(rank),
+        act_lease=launch.act_lease,
     )
 
 
@@ -80,7 +82,7 @@ class ShimCare:
     def begin(self) -> None:
         """Lets the shim outlive this agent from now on: the job's files are there."""
         settings = self._context.settings
-        if settings.launcher and self._shim.found is None:
+        if self._context.launch.launcher and self._shim.found is None:
             # Longer than the launcher waits for a lost host before starting new agents.
             self._shim.keep(settings.host_timeout_seconds + settings.adoption_timeout_seconds)
         running = self._shim.found.running if self._shim.found else ()
@@ -153,7 +155,7 @@ class ShimCare:
         end_rank(context.job, context.rank)  # … except a worker that was a spare
         self._shim.replace()
         self._oom = OomWatch(self._shim.pid, time.monotonic())
-        watch_over(self._shim, context.settings, context.rank)
+        watch_over(self._shim, context.settings, context.launch, context.rank)
         self._shim.watch_job(context.directory)
         self.begin()
         return f"its shim was {lack}" if lack else ""

@@ -85,6 +85,7 @@ class SupervisorLoop:
     ) -> None:
         self._context = context
         self._settings = context.settings
+        self._launch = context.launch
         self._rank = context.rank
         self._training = training
         self._agent = agent
@@ -127,12 +128,12 @@ class SupervisorLoop:
             self._shim_watch = loop.watch(self._shim.channel, self._on_shim)
             loop.watch(self._stacks, self._stall.on_readable)
             self._care.begin()
-            if self._settings.launcher and not self._launchers:
+            if self._launch.launcher and not self._launchers:
                 os._exit(EXIT_LOST)  # they died before they were watched
             for pidfd, name in self._launchers.items():
                 watch = loop.watch(pidfd)
                 watch.set(functools.partial(self._on_launcher_died, watch, name))
-            if self._settings.generation == 0:
+            if self._launch.generation == 0:
                 self._carry_out(self._supervisor.begin())
             else:
                 self._take_over()
@@ -375,7 +376,7 @@ class SupervisorLoop:
     def _on_signals(self) -> None:
         received = self._signals.received
         # Slurm may signal agents as well as Hydra, which passes the signal on to them.
-        once = len(received) == 1 or (received and self._settings.shim_starter)
+        once = len(received) == 1 or (received and self._launch.shim_starter)
         if self._settings.grace_seconds and once and set(received) <= set(PREEMPTION):
             self._preempt()
             return
@@ -389,7 +390,7 @@ class SupervisorLoop:
         self._carry_out(self._supervisor.interrupt())
 
     def _on_launcher_died(self, watch: Watch, name: str) -> None:
-        if self._settings.launcher:
+        if self._launch.launcher:
             os._exit(EXIT_LOST)  # the shim keeps the worker alive, and hvdft run starts new agents
         watch.end()
         self._carry_out(self._supervisor.launcher_died(name))

@@ -37,8 +37,8 @@ def asked_binding(environ: Mapping[str, str]) -> str:
     """Returns what `hvdft run` binds ranks to.
 
     Args:
-        environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or off,
-            otherwise `I_MPI_PIN_DOMAIN` if it is one of our words.
+        environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or
+            off, otherwise `I_MPI_PIN_DOMAIN` if it is one of our words.
     """
     if said := environ.get("HOROVOD_FT_BIND_TO"):
         return said

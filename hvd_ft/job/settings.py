@@ -1,6 +1,7 @@
 """The user's settings: the `HOROVOD_FT_*` environment variables, checked in one place."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -10,7 +11,6 @@ from hvd_ft.job import setting_values as values
 from hvd_ft.job.binding import BIND_TO, MAP_BY
 from hvd_ft.job.ports import Ports, read_ports
 from hvd_ft.job.setting_order import check_order
-from hvd_ft.members.membership import Membership
 from hvd_ft.system.nearest import meant
 
 TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
@@ -33,7 +33,12 @@ _PREFIX = "HOROVOD_FT_"
 
 
 def _setting(
-    read: Callable[..., Any], default: Any, meaning: str, *, shown: str | None = None
+    read: Callable[..., Any],
+    default: Any,
+    meaning: str,
+    *,
+    shown: str | None = None,
+    follows: Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> Any:
     """A field that is the variable HOROVOD_FT_<its name>.
 
@@ -42,11 +47,11 @@ def _setting(
         default: with an empty environment.
         meaning: for docs/reference/settings.md.
         shown: the default as it is shown there.
+        follows: returns the default from the values of the settings before; None: `default`.
     """
     words = f"{default:g}" if isinstance(default, float) else f"{default}"
-    return field(
-        default=default, metadata={"read": read, "meaning": meaning, "shown": shown or words}
-    )
+    told = {"read": read, "meaning": meaning, "shown": shown or words, "follows": follows}
+    return field(default=default, metadata=told)
 
 
 def variable(setting: Field[Any]) -> str:
@@ -76,6 +81,7 @@ class Settings:
         "A replaying script that asks for anything but the log's next op is stopped after this "
         "time.",
         shown="60, at most half of the recovery timeout",
+        follows=lambda read: min(60.0, read["recovery_timeout_seconds"] / 2),
     )
     start_timeout_seconds: float = _setting(
         values.seconds, 120.0, "All agents must have met within this time."
@@ -94,6 +100,7 @@ class Settings:
         5.0,
         "A host that has not answered for this time is named.",
         shown="a quarter of the lease",
+        follows=lambda read: read["lease_seconds"] / 4,
     )
     host_timeout_seconds: float = _setting(
         values.seconds,
@@ -171,6 +178,7 @@ class Settings:
         "takes its snapshots alone from then on. Less than the hang timeout, because a rank that "
         "waits does nothing else.",
         shown="30, at most half of the hang timeout",
+        follows=lambda read: min(30.0, (read["hang_timeout_seconds"] or math.inf) / 2),
     )
     # By default only hvdft run binds: another launcher may have bound agents.
     bind_to: str = _setting(
@@ -374,15 +382,6 @@ class Settings:
         "none. `--tuning` sets it.",
         shown="that of these hosts in `~/.config/hvd_ft/tuning`, if there is one",
     )
-    job: str | None = _setting(values.job_id, None, "")  # None: rank 0 makes one up
-    # Where hvdft run listens; None: it has not started the job.
-    launcher: str | None = _setting(lambda env, name, default: env.get(name) or default, None, "")
-    generation: int = _setting(values.count, 0, "")  # of the agents, as hvdft run has numbered them
-    # The hosts of this generation, by hvdft run; None: it has not started the job on several hosts.
-    members: Membership | None = _setting(values.members, None, "")  # noqa: RUF009  (a field)
-    # The length of the lease without which a host's processes are stopped; None: they need none.
-    act_lease: float | None = _setting(values.seconds, None, "")
-    shim_starter: str = _setting(lambda env, name, default: env.get(name) or default, "", "")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -399,22 +398,11 @@ class Settings:
                 and the setting that is probably meant.
         """
         env = _Read(env)
-        defaults = {setting.name: setting.default for setting in fields(cls)}
         read: dict[str, Any] = {}
         for setting in fields(cls):
-            default = defaults[setting.name]
+            follows = setting.metadata["follows"]
+            default = follows(read) if follows else setting.default
             read[setting.name] = setting.metadata["read"](env, variable(setting), default)
-            # These come before what depends on them.
-            if setting.name == "recovery_timeout_seconds":
-                defaults["replay_timeout_seconds"] = min(
-                    defaults["replay_timeout_seconds"], read[setting.name] / 2
-                )
-            elif setting.name == "lease_seconds":
-                defaults["suspect_seconds"] = read[setting.name] / 4
-            elif setting.name == "hang_timeout_seconds" and read[setting.name]:
-                defaults["snapshot_timeout_seconds"] = min(
-                    defaults["snapshot_timeout_seconds"], read[setting.name] / 2
-                )
         settings = cls(**read)
         _refuse_unknown(env)
         check_order(settings)
@@ -429,23 +417,6 @@ class Settings:
         """
         [setting] = (each for each in fields(cls) if each.name == name)
         return setting.metadata["read"](env, variable(setting), setting.default)
-
-    def since(self, rank: int) -> int:
-        """Returns the epoch in which the host of a rank took its place in the job."""
-        if self.members is None or rank >= self.members.size:
-            return 0
-        return self.members.places[self.members.place_of(rank)].since
-
-    def guest_place(self, rank: int) -> int | None:
-        """Returns the number of a rank's place if that is a guest of another place's host."""
-        if self.members is None or rank >= self.members.size:
-            return None
-        number = self.members.place_of(rank)
-        return number if self.members.is_guest(number) else None
-
-    def leaves(self, rank: int) -> bool:
-        """Returns whether a rank leaves the job, or has left it: its place has no own host."""
-        return self.members is not None and rank in self.members.leaving
 
 
 class _Read(Mapping[str, str]):

@@ -6,9 +6,9 @@ may only be out of reach. An arbiter outside of both decides, which has one oper
 job's record only if that is what the caller has read. shared_record.py keeps the record in a
 directory that all hosts share; with etcd it is a transaction on one key.
 
-No clocks are compared. The leader renews the record by counting its beats, and acts for some seconds
-from when it began the last renewal that succeeded. Another launcher takes over when it has seen the
-same beat for that time and a margin. Its new term then fails every renewal of the old leader.
+No clocks are compared. The leader renews the record by counting its beats, and acts for a time from
+when it began the last renewal that succeeded. Another launcher takes over when it has seen the same
+beat for that time and a margin. Its new term then fails every renewal of the old leader.
 """
 
 from dataclasses import dataclass, replace

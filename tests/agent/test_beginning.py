@@ -16,6 +16,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous
 from hvd_ft.agent.resuming import Resumed
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 
@@ -89,12 +90,12 @@ class Job:
             (self.folder / f"{host}").mkdir()
 
     def begin(self, generation: int, resume_dir: str | None = "/c") -> list[Any]:
-        settings = Settings(generation=generation, resume_dir=resume_dir)
+        settings, launch = Settings(resume_dir=resume_dir), Launch(generation=generation)
 
         def agent(meeting: Rendezvous) -> Beginning:
             host = HOSTS.node_of(meeting.rank)
             directory = str(self.folder / f"{host}")
-            context = JobContext(meeting.rank, settings, HOSTS, "job", directory)
+            context = JobContext(meeting.rank, settings, HOSTS, "job", directory, launch)
             return beginning(meeting, context, resume)
 
         def resume(*_: object) -> Resumed | None:

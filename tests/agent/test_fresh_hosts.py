@@ -11,6 +11,7 @@ import pytest
 from hvd_ft import native
 from hvd_ft.agent import job_setup
 from hvd_ft.agent.rendezvous import Rendezvous
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.client import ShimClient
@@ -37,16 +38,15 @@ def test_a_fresh_host_has_the_job_s_window(
     arena_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_setup, "rejoin", lambda *_: None)  # what the log has is another test's
-    settings = Settings(
-        arena_dir=str(arena_dir), arena_bytes=64 << 20, job="fresh", node_window_bytes=256 << 10
-    )
+    settings = Settings(arena_dir=str(arena_dir), arena_bytes=64 << 20, node_window_bytes=256 << 10)
     shim = cast("ShimClient", SimpleNamespace(found=True, watch_job=lambda _: None))
     with contextlib.ExitStack() as stack:
 
         def meet(elsewhere: dict[str, Any]) -> Meeting:
             meeting = Meeting(elsewhere)
             hosts = Nodes((0, 1, 2))
-            job_setup.find_files(cast("Rendezvous", meeting), hosts, settings, shim, stack)
+            at, launch = cast("Rendezvous", meeting), Launch(job="fresh")
+            job_setup.find_files(at, hosts, settings, launch, shim=shim, stack=stack)
             return meeting
 
         assert meet({FILES: True, WINDOWS: WINDOW}).told[WINDOWS] == 0

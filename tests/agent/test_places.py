@@ -12,6 +12,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import make_rank_arenas
 from hvd_ft.job.binding import Place
 from hvd_ft.job.bound_process import Asked
+from hvd_ft.job.launch import Launch
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 from hvd_ft.members.membership import Membership
@@ -81,8 +82,10 @@ def test_a_plan_is_made_for_the_ranks_of_a_host(monkeypatch: pytest.MonkeyPatch)
 def test_guests_are_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = bound(monkeypatch, Place())
     members = Membership.parse("1;n1:1@0,n1:1@1-")
-    settings = Settings(bind_to="core", members=members)
-    context = JobContext(1, settings, Nodes((0, 1, 2)), "places", "/dev/shm")
+    settings = Settings(bind_to="core")
+    context = JobContext(
+        1, settings, Nodes((0, 1, 2)), "places", "/dev/shm", Launch(members=members)
+    )
     assert context.place == Place()
     assert asked == [(1, Asked("none", "slot"))]
 

@@ -17,7 +17,7 @@ Disk = namedtuple("Disk", "f_bavail f_frsize")
 
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert Settings.from_env({}) == Settings()
-    assert Settings.from_env({"HOROVOD_FT_ARENA_BYTES": "", "HOROVOD_FT_JOB": ""}) == Settings()
+    assert Settings.from_env({"HOROVOD_FT_ARENA_BYTES": ""}) == Settings()
 
 
 def test_every_setting_is_read() -> None:
@@ -25,7 +25,6 @@ def test_every_setting_is_read() -> None:
         {
             "HOROVOD_FT_ARENA_DIR": "/tmp/",
             "HOROVOD_FT_ARENA_BYTES": "2g",
-            "HOROVOD_FT_JOB": "abc123",
             "HOROVOD_FT_START_TIMEOUT_SECONDS": "1.5",
             "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60",
             "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "50",
@@ -41,7 +40,6 @@ def test_every_setting_is_read() -> None:
     assert settings == Settings(
         arena_dir="/tmp",
         arena_bytes=2048 * MIB,
-        job="abc123",
         start_timeout_seconds=1.5,
         recovery_timeout_seconds=60.0,
         replay_timeout_seconds=50.0,
@@ -85,8 +83,6 @@ def test_no_op_has_to_be_gathered(text: str, count: int) -> None:
         ("ARENA_BYTES", "-1", "at least 64M"),
         ("ARENA_BYTES", "1.5G", "suffix K, M or G"),
         ("ARENA_BYTES", "9" * 18 + "G", "at least 64M"),
-        ("JOB", "../x", "letters and digits"),
-        ("JOB", "a" * 49, "1 to 48"),
         ("START_TIMEOUT_SECONDS", "0", "above 0"),
         ("START_TIMEOUT_SECONDS", "soon", "seconds"),
         ("RECOVERY_TIMEOUT_SECONDS", "-5", "above 0"),
@@ -255,5 +251,4 @@ def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
         if not name.endswith("_H")  # include guards
     }
     assert found - documented() - INTERNAL == set()
-    kept_back = {f"HOROVOD_FT_{name}" for name in ("GENERATION", "MEMBERS", "ACT_LEASE")}
-    Settings.from_env(dict.fromkeys(INTERNAL - kept_back, "x"))
+    Settings.from_env(dict.fromkeys(INTERNAL, "x"))
