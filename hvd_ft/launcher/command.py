@@ -18,7 +18,7 @@ from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
 from hvd_ft.launcher.horovodrun_flags import INSTEAD
 from hvd_ft.launcher.host_names import all_here, is_this_host
-from hvd_ft.launcher.job import Job, job_environment, mpirun_command
+from hvd_ft.launcher.job import Job, mpirun_command, resolve
 from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
@@ -209,7 +209,7 @@ def _run(options: argparse.Namespace) -> int:
         if job.may_shrink:
             return _run_resizing(options, job, console, live)
         if options.verbose:
-            mpirun = mpirun_command(job, job_environment(job))
+            mpirun = mpirun_command(job, resolve(job).environment)
             say(f"job {job.id}: {shlex.join(mpirun)}")
         with display(console if live else Console(stderr=True), live) as shown:
             code = launcher.launch(job, shown)

@@ -79,85 +79,39 @@ class Job:
         return slots[rank] if rank < len(slots) else None
 
 
-def check_job(job: Job) -> None:
-    """Checks as much of a job as possible before anything is started.
+@dataclass(frozen=True)
+class ResolvedJob:
+    """A job with what follows from it and from the user's environment; found out once.
+
+    Attributes:
+        job: what to run.
+        settings: of the user's environment, and those given for the job.
+        address: where the launcher and mpirun listen; "": on all interfaces.
+        plain: the whole environment of the job's processes that may listen anywhere.
+        environment: that of mpirun and the agents, which listen at `address`.
+    """
+
+    job: Job
+    settings: Settings
+    address: str
+    plain: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def resolve(job: Job) -> ResolvedJob:
+    """Finds out what follows from a job.
 
     Args:
-        job: What to run.
+        job: what to run.
 
     Raises:
-        HvdFtError: It cannot be run.
+        HvdFtError: a setting is wrong, Intel MPI is absent, or there is no such interface as the
+            user has named.
     """
-    if job.size < 1:
-        raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
-    check_ranks([parse(text) for text in job.inject], job.size)
-    environment = job_environment(job)
-    # The agents search for the command in the job's PATH, where this Python's programs come first.
-    found = shutil.which(job.command[0], path=environment["PATH"]) if job.command else None
-    check_command([found or job.command[0], *job.command[1:]] if job.command else [])
-    if job.spares:
-        PythonCommand.parse([found or job.command[0], *job.command[1:]])
-    check_environment()
-    arena_limit_bytes(job_settings(job))
-
-
-def job_environment(job: Job) -> dict[str, str]:
-    """Returns the whole environment of mpirun and the agents of a job."""
-    return listening_there(listens_at(job), plain_environment(job))
-
-
-def plain_environment(job: Job) -> dict[str, str]:
-    """Returns the environment of a job's processes that may listen anywhere."""
-    asked = {**os.environ, **job.given}
-    environment = mpi_environment(job.machine_file is None, asked)
-    topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
-    own = {**environment, **topology, "HOROVOD_FT_JOB": job.id}
     settings = job_settings(job)
-    interface = settings.interface
-    named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
-    if settings.ports and job.machine_file is not None:
-        named |= settings.ports.of_mpi()
-    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
-    given = {name: value for name, value in asked.items() if name != _HOST_FILE}
-    return {**named, **by, **_SLURM, **given, **own}
-
-
-def starts_by_slurm(environment: Mapping[str, str]) -> bool:
-    """Returns whether Hydra starts processes by Slurm's srun in this environment."""
-    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
-
-
-def listens_at(job: Job) -> str:
-    """Returns the address at which the launcher of a job and its mpirun listen.
-
-    Args:
-        job: What to run.
-
-    Raises:
-        HvdFtError: There is no such interface as the user has named.
-    """
-    interface = job_settings(job).interface
-    if job.machine_file is None:
-        return local_address(interface)
-    names = tuple(host.name for host in (*job.hosts, *job.spare_hosts))
-    return listen_address(names, interface)
-
-
-def network_of(job: Job) -> str:
-    """Returns a line that says which network a job on several hosts uses, and why.
-
-    Raises:
-        HvdFtError: There is no such interface as the user has named.
-    """
-    provider = choose_provider({**os.environ, **job.given}, fast_devices())
-    address, interface = listens_at(job), job_settings(job).interface
-    why = f"HOROVOD_FT_INTERFACE={interface}" if interface else "the way to the other hosts"
-    if not address:
-        address = "all interfaces"
-        why = why if interface else "no address of this host is known to lead to all others"
-    ports = job_settings(job).ports
-    where = f", ports {ports}" if ports else ""
-    return f"network: {provider}; the launcher listens on {address} ({why}){where}"
+    address = _address(job, settings.interface)
+    plain = _environment(job, settings)
+    return ResolvedJob(job, settings, address, plain, listening_there(address, plain))
 
 
 def job_settings(job: Job) -> Settings:
@@ -167,6 +121,69 @@ def job_settings(job: Job) -> Settings:
         HvdFtError: One is wrong.
     """
     return Settings.from_env({**os.environ, **job.given})
+
+
+def check_job(resolved: ResolvedJob) -> None:
+    """Checks as much of a job as possible before anything is started.
+
+    Args:
+        resolved: the job.
+
+    Raises:
+        HvdFtError: It cannot be run.
+    """
+    job = resolved.job
+    if job.size < 1:
+        raise HvdFtError(f"-np {job.size}: a job has at least 1 rank; give -np 1 or more")
+    check_ranks([parse(text) for text in job.inject], job.size)
+    # The agents search for the command in the job's PATH, where this Python's programs come first.
+    found = None
+    if job.command:
+        found = shutil.which(job.command[0], path=resolved.environment["PATH"])
+    check_command([found or job.command[0], *job.command[1:]] if job.command else [])
+    if job.spares:
+        PythonCommand.parse([found or job.command[0], *job.command[1:]])
+    check_environment()
+    arena_limit_bytes(resolved.settings)
+
+
+def _environment(job: Job, settings: Settings) -> dict[str, str]:
+    asked = {**os.environ, **job.given}
+    environment = mpi_environment(job.machine_file is None, asked)
+    topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
+    own = {**environment, **topology, "HOROVOD_FT_JOB": job.id}
+    interface = settings.interface
+    named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
+    if settings.ports and job.machine_file is not None:
+        named |= settings.ports.of_mpi()
+    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
+    given = {name: value for name, value in asked.items() if name != _HOST_FILE}
+    return {**named, **by, **_SLURM, **given, **own}
+
+
+def _address(job: Job, interface: str | None) -> str:
+    if job.machine_file is None:
+        return local_address(interface)
+    names = tuple(host.name for host in (*job.hosts, *job.spare_hosts))
+    return listen_address(names, interface)
+
+
+def starts_by_slurm(environment: Mapping[str, str]) -> bool:
+    """Returns whether Hydra starts processes by Slurm's srun in this environment."""
+    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
+
+
+def network_of(resolved: ResolvedJob) -> str:
+    """Returns a line that says which network a job on several hosts uses, and why."""
+    provider = choose_provider({**os.environ, **resolved.job.given}, fast_devices())
+    address, interface = resolved.address, resolved.settings.interface
+    why = f"HOROVOD_FT_INTERFACE={interface}" if interface else "the way to the other hosts"
+    if not address:
+        address = "all interfaces"
+        why = why if interface else "no address of this host is known to lead to all others"
+    ports = resolved.settings.ports
+    where = f", ports {ports}" if ports else ""
+    return f"network: {provider}; the launcher listens on {address} ({why}){where}"
 
 
 def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ from hvd_ft.job.member_file import read_members
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
-from hvd_ft.launcher.job import Job, job_environment
+from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.launcher.job_leader import JobLeader
 from hvd_ft.launcher.start_watch import SECONDS
 from hvd_ft.members.hosts import Host, machine_file
@@ -32,8 +32,7 @@ class JobMembers:
     """The members of one job, and its spare hosts.
 
     Args:
-        job: what to run.
-        settings: the user's.
+        resolved: what to run.
         lines: to the shims.
         leader: of the job; None: there can be no other launcher.
         now: seconds of time.monotonic().
@@ -41,14 +40,15 @@ class JobMembers:
 
     def __init__(
         self,
-        job: Job,
-        settings: Settings,
+        resolved: ResolvedJob,
         lines: LifeLines,
         leader: JobLeader | None,
         now: float,
     ) -> None:
+        job, settings = resolved.job, resolved.settings
         self._job = job
         self._settings = settings
+        self._environment = resolved.environment
         self._lines = lines
         self._leader = leader
         margin = settings.fence_seconds - act_lease(settings)
@@ -360,7 +360,7 @@ class JobMembers:
 
     def _probe(self, host: str) -> None:
         if host not in self._probes and host not in self._reachable:
-            self._probes[host] = reach.Probe(host, job_environment(self._job))
+            self._probes[host] = reach.Probe(host, self._environment)
 
     def _poll_probes(self) -> None:
         for host, probe in list(self._probes.items()):

@@ -17,7 +17,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
-from hvd_ft.launcher.job import Job, job_environment, job_settings
+from hvd_ft.launcher.job import Job, ResolvedJob, job_settings, resolve
 from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.spare_hosts import check_fence
 from hvd_ft.launcher.watchers import Display, HostChange
@@ -105,7 +105,8 @@ def launch_resizing(job: Job, hosts: Hosts, plan: Plan) -> int:
 class _Parts:
     def __init__(self, job: Job, hosts: Hosts, plan: Plan) -> None:
         # A change of hosts is a preemption, which has a limit.
-        grace = {} if job_settings(job).grace_seconds else {"HOROVOD_FT_GRACE_SECONDS": GRACE}
+        self._settings = job_settings(job)
+        grace = {} if self._settings.grace_seconds else {"HOROVOD_FT_GRACE_SECONDS": GRACE}
         self._job = replace(job, given={**grace, **job.given})
         self._hosts = hosts
         self._plan = plan
@@ -130,22 +131,22 @@ class _Parts:
             with self._part(job, chosen) as part, self._plan.display() as shown:
                 ended = run_job(part, shown, resizing=self)
             if ended.code == 0 or not (ended.lost or ended.resized):
-                if ended.code and (text := how_to_go_on(job_settings(part))):
+                if ended.code and (text := how_to_go_on(part.settings)):
                     say(text)
                 return ended.code
             if ended.lost:
                 self._lose(ended.lost)
-            job = self._continued(part)
+            job = self._continued(part.job)
 
     @contextlib.contextmanager
-    def _part(self, job: Job, chosen: tuple[Host, ...]) -> Iterator[Job]:
+    def _part(self, job: Job, chosen: tuple[Host, ...]) -> Iterator[ResolvedJob]:
         """Gives the job of the next part."""
         self._number += 1
         self._present = chosen
         if self._number > 1:
             say(f"the job goes on with {slots_of(chosen)} ranks on {host_list(chosen)}")
         with memory_file(machine_file(chosen)) as machines:
-            yield replace(
+            part = replace(
                 job,
                 id=job.id if self._number == 1 else new_job_id(),
                 size=slots_of(chosen),
@@ -155,10 +156,11 @@ class _Parts:
                 spare_hosts=[host for host in self._job.spare_hosts if host not in chosen],
                 inject=self._job.inject if self._number == 1 else (),
             )
+            yield resolve(part)
 
     def _continued(self, part: Job) -> Job:
         """Returns the job with the checkpoint that a part has left."""
-        directory = job_settings(part).checkpoint_dir
+        directory = self._settings.checkpoint_dir
         assert directory is not None
         found = [
             each
@@ -245,7 +247,7 @@ class _Parts:
             if name not in self._probes:
                 # A job on that host too: mpirun has to listen where the host can answer.
                 there = replace(self._job, hosts=[*self._present, Host(name, 1)], machine_file="")
-                self._probes[name] = reach.Probe(name, job_environment(there))
+                self._probes[name] = reach.Probe(name, resolve(there).environment)
                 continue
             reason = self._probes[name].result()
             if reason is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
@@ -30,12 +30,11 @@ from hvd_ft.launcher.host_watch import GiveUp
 from hvd_ft.launcher.in_place import Done, change_in_place
 from hvd_ft.launcher.job import (
     Job,
+    ResolvedJob,
     check_job,
-    job_environment,
-    job_settings,
-    listens_at,
     mpirun_command,
     network_of,
+    resolve,
 )
 from hvd_ft.launcher.job_leader import END_SECONDS, lead
 from hvd_ft.launcher.job_members import JobMembers
@@ -103,8 +102,9 @@ def launch(
     Raises:
         HvdFtError: The job cannot be started.
     """
-    ended = run_job(job, display, watch)
-    settings = job_settings(job)
+    resolved = resolve(job)
+    ended = run_job(resolved, display, watch)
+    settings = resolved.settings
     text = how_to_go_on(settings) if ended.code else ""
     if ended.code == PREEMPTED and settings.grace_seconds:
         text = text or nothing_to_go_on_from(settings)
@@ -114,7 +114,7 @@ def launch(
 
 
 def run_job(
-    job: Job,
+    resolved: ResolvedJob,
     display: Display | None = None,
     watch: Callable[[Observer], None] | None = None,
     resizing: Resizing | None = None,
@@ -122,7 +122,7 @@ def run_job(
     """Runs a job to its end, as `launch` does; says why it ended, but not how it could go on.
 
     Args:
-        job: What to run.
+        resolved: What to run.
         display: As for `launch`.
         watch: As for `launch`.
         resizing: Decides whether the job ends early; asked about 4 times a second while it trains.
@@ -130,16 +130,17 @@ def run_job(
     Raises:
         HvdFtError: The job cannot be started.
     """
-    check_job(job)
+    check_job(resolved)
+    job, settings = resolved.job, resolved.settings
     check_descriptors(job.size)
-    settings = job_settings(job)
     for notice in filter(None, map(renamed, job.inject)):
         say(notice)
     if job.machine_file is not None:
-        say(network_of(job))
+        say(network_of(resolved))
     clear_leftovers(settings.arena_dir, but=job.id)
-    with EventLoop() as loop, stop_signals(PREEMPTION if settings.grace_seconds else ()) as signals:
-        run = _Run(loop, job, signals, display, watch)
+    more = PREEMPTION if settings.grace_seconds else ()
+    with EventLoop() as loop, stop_signals(more) as signals:
+        run = _Run(loop, resolved, signals, display, watch)
         run.resizing = resizing
         try:
             code = run.follow()
@@ -155,15 +156,16 @@ class _Run:
     def __init__(
         self,
         loop: EventLoop,
-        job: Job,
+        resolved: ResolvedJob,
         signals: StopSignals,
         display: Display | None,
         watch: Callable[[Observer], None] | None,
     ) -> None:
-        settings = job_settings(job)
+        job, settings = resolved.job, resolved.settings
         one_host = job.machine_file is None
         self.loop = loop
         self.job = job
+        self.resolved = resolved
         self.arena_dir = settings.arena_dir
         self.directory = job_path(settings.arena_dir, job.id)
         self.signals = signals
@@ -172,13 +174,13 @@ class _Run:
         self.watch = watch
         with contextlib.ExitStack() as undo:  # what was begun, if the rest cannot be
             self.lifelines = LifeLines(
-                loop, listens_at(job), settings.lease_seconds, None if one_host else settings.ports
+                loop, resolved.address, settings.lease_seconds, None if one_host else settings.ports
             )
             undo.callback(self.lifelines.close)
             self.leader = None if one_host else lead(loop, job, settings, signals)
             if self.leader:
                 undo.callback(self.leader.end, resumable=job.resume)
-            self.members = JobMembers(job, settings, self.lifelines, self.leader, loop.now())
+            self.members = JobMembers(resolved, self.lifelines, self.leader, loop.now())
             undo.callback(self.members.close)
             self.hosts = self.members.host_watch()
             self.output = MpirunOutput(loop, display if display and display.takes_output else None)
@@ -209,16 +211,11 @@ class _Run:
         """Starts generations of agents until the job has ended; returns the exit code."""
         generation = self._first_generation()
         if self.job.resume and self.members.replaces:
-            self.members.gone(self._reach(self.members.names, job_environment(self.job)))
+            self.members.gone(self._reach(self.members.names))
             if over := self._await_hosts():
                 say(over.message)
                 return self._exit_code(1)
-        self.step = start_step(
-            self.loop,
-            self.job,
-            job_settings(self.job).start_timeout_seconds,
-            lambda: bool(self.signals.received),
-        )
+        self.step = start_step(self.loop, self.resolved, lambda: bool(self.signals.received))
         while True:
             if self.leader and not self.leader.publish(generation, str(self.members.members)):
                 self.files_stay = generation > 0 and not self.signals.received
@@ -257,7 +254,7 @@ class _Run:
     def _run_generation(self, generation: int) -> int:
         """Runs mpirun to its end; returns its exit code."""
         environment = {
-            **job_environment(self.job),
+            **self.resolved.environment,
             "HOROVOD_FT_LAUNCHER": self.lifelines.address,
             "HOROVOD_FT_GENERATION": str(generation),
             **self.members.environment(),
@@ -377,10 +374,9 @@ class _Run:
 
     def _await_hosts(self) -> Over | None:
         """Waits until new agents can be started on all hosts; returns the reason if they cannot."""
-        environment = job_environment(self.job)
         while self.job.machine_file is not None:
             names = {self.hosts.name(host): host for host in self.hosts.gone()}
-            reasons = self._reach(list(names), environment)
+            reasons = self._reach(list(names))
             if self.signals.received:
                 return Over()
             if given_up := self._given_up():
@@ -397,9 +393,9 @@ class _Run:
             self.loop.run_once()
         return None
 
-    def _reach(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    def _reach(self, hosts: Sequence[str]) -> dict[str, str]:
         """Probes hosts; returns the reasons of those that cannot be reached."""
-        probes = Probes(hosts, environment)
+        probes = Probes(hosts, self.resolved.environment)
         epoch = self.members.members.epoch
         while not probes.poll() and not self.signals.received:
             self.loop.run_once()
@@ -445,7 +441,7 @@ class _Run:
         probes = self.start.find_out()
         while not probes.poll() and not self.signals.received:
             self.loop.run_once()
-        if why := cannot_reach(self.job.hosts, probes.unreachable, job_environment(self.job)):
+        if why := cannot_reach(self.job.hosts, probes.unreachable, self.resolved.environment):
             return why
         if not self.output.kept:
             return ""

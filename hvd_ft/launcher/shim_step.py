@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
-from hvd_ft.launcher.job import Job, plain_environment, starts_by_slurm
+from hvd_ft.launcher.job import ResolvedJob, starts_by_slurm
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.say import say
 
@@ -42,25 +42,24 @@ def step_command(hosts: Sequence[str], name: str) -> list[str]:
 
 
 def start_step(
-    loop: EventLoop, job: Job, seconds: float, stopped: Callable[[], bool]
+    loop: EventLoop, resolved: ResolvedJob, stopped: Callable[[], bool]
 ) -> ShimStep | None:
     """Starts a step for shims if Slurm starts the agents; without it the job runs as well.
 
     Args:
         loop: hears it.
-        job: whose shims they are.
-        seconds: how long Slurm may take.
+        resolved: the job whose shims they are; Slurm has its start timeout.
         stopped: whether the job is to end.
 
     Returns:
         The step; None if there is none, which is said if Slurm should have started one.
     """
-    environment = plain_environment(job)
-    if not starts_by_slurm(environment):
+    if not starts_by_slurm(resolved.plain):
         return None
+    job = resolved.job
     hosts = [host.name for host in (*job.hosts, *job.spare_hosts)]
-    step = ShimStep(loop, hosts, job.id, environment)
-    deadline = loop.now() + seconds
+    step = ShimStep(loop, hosts, job.id, resolved.plain)
+    deadline = loop.now() + resolved.settings.start_timeout_seconds
     while step.runs and not step.listens and not stopped():
         if (left := deadline - loop.now()) <= 0:
             break

@@ -9,7 +9,7 @@ from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.allocated import Place, place_of
-from hvd_ft.launcher.job import Job, job_environment
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.resizing import Hosts, Plan
 from hvd_ft.members.hosts import host_list
 from hvd_ft.members.resizing_rule import Limits
@@ -107,9 +107,11 @@ def test_the_bootstrap_gives_way_to_the_users(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("I_MPI_HYDRA_BOOTSTRAP", raising=False)
     monkeypatch.setenv("I_MPI_HYDRA_HOST_FILE", "/etc/mpi/hostfile")
     several = Job(2, ["true"], machine_file="machines", bootstrap="slurm")
-    environment = job_environment(several)
+    environment = resolve(several).environment
     assert environment["I_MPI_HYDRA_BOOTSTRAP"] == "slurm"
     assert "I_MPI_HYDRA_HOST_FILE" not in environment
-    assert job_environment(Job(2, ["true"], bootstrap="slurm"))["I_MPI_HYDRA_BOOTSTRAP"] == "fork"
+    assert (
+        resolve(Job(2, ["true"], bootstrap="slurm")).environment["I_MPI_HYDRA_BOOTSTRAP"] == "fork"
+    )
     monkeypatch.setenv("I_MPI_HYDRA_BOOTSTRAP", "ssh")
-    assert job_environment(several)["I_MPI_HYDRA_BOOTSTRAP"] == "ssh"
+    assert resolve(several).environment["I_MPI_HYDRA_BOOTSTRAP"] == "ssh"

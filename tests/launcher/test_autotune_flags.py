@@ -6,7 +6,7 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
-from hvd_ft.launcher.job import Job, plain_environment
+from hvd_ft.launcher.job import Job, resolve
 
 
 def given(*words: str, **environ: str) -> dict[str, str]:
@@ -37,7 +37,7 @@ def test_the_job_gets_them_before_its_own_environment(monkeypatch: pytest.Monkey
     monkeypatch.setattr("hvd_ft.launcher.job.mpi_environment", lambda *_: {"PATH": ""})
     monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
     job = Job(2, ["true"], given=given("--no-autotune"))
-    assert plain_environment(job)["HOROVOD_AUTOTUNE"] == "0"
+    assert resolve(job).plain["HOROVOD_AUTOTUNE"] == "0"
 
 
 def test_flags_without_autotuning_are_refused() -> None:

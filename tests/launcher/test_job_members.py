@@ -10,7 +10,7 @@ from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher import job_members, reach
 from hvd_ft.launcher.host_watch import GiveUp, NewAgents
-from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.members.hosts import Host
 from hvd_ft.members.leadership import Record
@@ -74,7 +74,7 @@ class Made:
             **more,
         )
         self.lines: Any = Lines()
-        self.members = JobMembers(job, SETTINGS, self.lines, leader, 0.0)
+        self.members = JobMembers(ResolvedJob(job, SETTINGS, "", {}, {}), self.lines, leader, 0.0)
         self.forgotten: list[str] = []
         self.found: NewAgents | GiveUp | None = None  # by the watch
         self.watch: Any = SimpleNamespace(

@@ -5,7 +5,7 @@ import pytest
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ports import Ports
 from hvd_ft.launcher import job as module
-from hvd_ft.launcher.job import Job, job_environment, job_settings, network_of
+from hvd_ft.launcher.job import Job, network_of, resolve
 from hvd_ft.mpi.environment import split_threads
 
 GIVEN = {
@@ -28,32 +28,32 @@ def job(several: bool = True, **network: str) -> Job:
 
 def test_flags_go_to_the_launcher_to_hydra_and_to_mpi() -> None:
     several = job(**GIVEN)
-    environment = job_environment(several)
+    environment = resolve(several).environment
     assert environment["I_MPI_HYDRA_IFACE"] == "lo"
     assert environment["FI_TCP_IFACE"] == "lo"
     assert environment["I_MPI_PORT_RANGE"] == "40000:40009"
     assert environment["FI_TCP_PORT_LOW_RANGE"] == "40000"
     assert environment["HVDFT_LISTEN"] == "127.0.0.1"
-    assert job_settings(several).ports == Ports(40000, 40009)
+    assert resolve(several).settings.ports == Ports(40000, 40009)
 
 
 def test_the_users_own_range_of_mpi_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I_MPI_PORT_RANGE", "5000:5009")
-    assert job_environment(job(**GIVEN))["I_MPI_PORT_RANGE"] == "5000:5009"
+    assert resolve(job(**GIVEN)).environment["I_MPI_PORT_RANGE"] == "5000:5009"
 
 
 def test_settings_may_need_what_a_flag_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_FT_GRACE_SECONDS", "30")
     with pytest.raises(HvdFtError, match="HOROVOD_FT_CHECKPOINT_DIR"):
-        job_environment(job())
+        resolve(job())
     given = {"HOROVOD_FT_CHECKPOINT_DIR": "/c", "HOROVOD_FT_CONNECTIONS": "4"}
-    environment = job_environment(job(**given))
+    environment = resolve(job(**given)).environment
     assert given.items() <= environment.items()
     assert environment["I_MPI_THREAD_MAX"] == split_threads(given)["I_MPI_THREAD_MAX"]
 
 
 def test_a_job_on_one_host_needs_no_ports() -> None:
-    assert "I_MPI_PORT_RANGE" not in job_environment(job(several=False, **GIVEN))
+    assert "I_MPI_PORT_RANGE" not in resolve(job(several=False, **GIVEN)).environment
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_job_on_one_host_needs_no_ports() -> None:
 def test_the_line(
     monkeypatch: pytest.MonkeyPatch, network: dict[str, str], address: str, line: str
 ) -> None:
-    monkeypatch.setattr(module, "listens_at", lambda _: address)
+    monkeypatch.setattr(module, "listen_address", lambda *_: address)
     start = "network: provider tcp (this host has no InfiniBand); the launcher listens on "
-    assert network_of(job(**network)) == start + line
+    assert network_of(resolve(job(**network))) == start + line
 
 
 def test_an_interface_that_is_not_there() -> None:
     with pytest.raises(HvdFtError, match=r"--network-interface ib7 .* this host has no such"):
-        network_of(job(HOROVOD_FT_INTERFACE="ib7"))
+        resolve(job(HOROVOD_FT_INTERFACE="ib7"))

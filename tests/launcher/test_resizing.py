@@ -10,7 +10,7 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import resizing
-from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
 from hvd_ft.launcher.run import Ended
 from hvd_ft.launcher.watchers import HostChange
@@ -57,7 +57,8 @@ class Made:
         monkeypatch.setattr(resizing, "find", self._find)
         monkeypatch.setattr(resizing.reach, "Probe", self._probe)
 
-    def _run_job(self, job: Job, display: object, resizing: Any) -> Ended:
+    def _run_job(self, resolved: ResolvedJob, display: object, resizing: Any) -> Ended:
+        job = resolved.job
         self.jobs.append(job)
         part = self._parts.pop(0)
         return part if isinstance(part, Ended) else part(self, job, resizing)

@@ -91,7 +91,7 @@ def test_hvdft_run_sets_it_for_its_job(
     jobs: list[tuple[str, ...]] = []
 
     def launch(started: job.Job, display: object) -> int:
-        environment = job.job_environment(started)
+        environment = job.resolve(started).environment
         jobs.append(tuple(environment[name] for name in SETTINGS))
         return 7
 

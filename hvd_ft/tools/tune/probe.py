@@ -15,7 +15,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.processes import end_processes
-from hvd_ft.launcher.job import Job, job_environment
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.members.hosts import Host, machine_file
 from hvd_ft.mpi import leftover_files
 from hvd_ft.mpi.environment import mpiexec_command, split_into
@@ -208,7 +208,7 @@ def _run(plan: Plan, command: Sequence[str], variables: Mapping[str, str]) -> st
     """
     with memory_file(machine_file(plan.hosts)) as machines:
         job = Job(_RANKS, command, hosts=plan.hosts, machine_file=machines if plan.hosts else None)
-        environment = {**job_environment(job), "I_MPI_FABRICS": plan.fabric, **variables}
+        environment = {**resolve(job).environment, "I_MPI_FABRICS": plan.fabric, **variables}
         if plan.fabric != "shm" and not plan.hosts:
             environment.setdefault("FI_PROVIDER", "tcp")
             environment.setdefault("FI_TCP_IFACE", "lo")
