@@ -216,7 +216,7 @@ def _make_directory(context: JobContext, shim: ShimClient, stack: contextlib.Exi
     """Makes the job's directory on this host; returns the limit of its arenas, in bytes."""
     settings = context.settings
     # The launcher is mostly on rank 0's host, and has named them.
-    names_kept = bool(context.rank) or not settings.launcher
+    names_kept = bool(context.rank) or not context.launch.launcher
     clear_leftovers(settings.arena_dir, names_kept=names_kept)
     leftover_files.sweep()
     limit = arena_limit_bytes(settings)

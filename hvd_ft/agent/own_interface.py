@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import psutil
 
 from hvd_ft.errors import HostError
-from hvd_ft.install.fabric import fast_devices, missing_interface
+from hvd_ft.mpi.fabric import fast_devices, missing_interface
 
 
 def check_interface(environ: Mapping[str, str]) -> None:

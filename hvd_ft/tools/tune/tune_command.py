@@ -16,7 +16,7 @@ from hvd_ft.system.writable import check_writable, write_file
 from hvd_ft.tools.tune.flags import hosts_of, positive, sizes
 
 if TYPE_CHECKING:
-    from hvd_ft.tune.tune import Result
+    from hvd_ft.tools.tune.tune import Result
 
 _SIZES = "4K,64K,1M,16M,64M"
 

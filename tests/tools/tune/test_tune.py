@@ -230,9 +230,8 @@ def test_what_was_compared_is_there_when_a_search_is_cut_short(
     tmp_path: Path,
 ) -> None:
     """What no check has confirmed is told, and not written where jobs would take it."""
-    from hvd_ft.tune import space
-
     from hvd_ft import cli
+    from hvd_ft.tools.tune import space
 
     made = jobs(better)
 
