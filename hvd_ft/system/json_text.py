@@ -3,8 +3,6 @@
 import json
 from typing import Any, TypeVar
 
-import msgspec
-
 Kind = TypeVar("Kind")
 
 
@@ -31,6 +29,8 @@ def read_json_as(text: bytes, kind: type[Kind]) -> Kind:
     Raises:
         ValueError: it is none; the field is named.
     """
+    import msgspec  # which the environment may lack, when it is checked
+
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
