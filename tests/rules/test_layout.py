@@ -15,6 +15,8 @@ from hvd_ft import libraries
 PACKAGE = ROOT / "hvd_ft"
 CSRC = PACKAGE / "csrc"
 PYTHON = sorted(PACKAGE.rglob("*.py"))
+# What newcomers read: the first page, and those that it leads to.
+DESIGN = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
 CPP = sorted(path for path in CSRC.rglob("*") if path.suffix in (".cc", ".h"))
 
 # The plan of the house: each room of hvd_ft/, bottom up, and the rooms that it may import.
@@ -224,12 +226,41 @@ def test_what_has_to_be_there_is_there() -> None:
     assert [name for name in TOP.split() if not (ROOT / name).exists()] == []
 
 
-def test_the_architecture_names_files_that_are_there() -> None:
-    files = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.*") if path.is_file()}
-    named = re.findall(r"`([\w/]+/\w+\.(?:py|cc|h))`", (ROOT / "ARCHITECTURE.md").read_text())
+@functools.cache
+def files() -> frozenset[str]:
+    """Returns the paths of all files that documents name, from the root's slash on."""
+    folders = (ROOT / name for name in ("hvd_ft", "tests", "scripts"))  # no environment's
+    found = (path for folder in folders for path in folder.rglob("*.*"))
+    return frozenset(f"/{path.relative_to(ROOT)}" for path in found)
+
+
+@pytest.mark.parametrize("document", DESIGN, ids=lambda path: path.name)
+def test_the_architecture_names_files_that_are_there(document: Path) -> None:
+    named = re.findall(r"`([\w/]+/\w+\.(?:py|cc|h|toml|txt))`", document.read_text())
     assert named
-    missing = [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)]
+    missing = [name for name in named if not any(file.endswith(f"/{name}") for file in files())]
     assert missing == []
+
+
+@pytest.mark.parametrize("document", DESIGN, ids=lambda path: path.name)
+def test_the_architecture_is_wrapped(document: Path) -> None:
+    """A line of 339 characters is unreadable in an editor, and in a diff."""
+    code = False
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        code ^= line.startswith("```")
+        assert code or line.startswith("|") or len(line) <= 100, f"{document}:{number}"
+
+
+def test_the_architecture_is_read_in_one_go() -> None:
+    assert DESIGN[0].stat().st_size <= 15 << 10, "move details to docs/internals/"
+
+
+def test_the_architecture_leads_to_every_page_of_internals() -> None:
+    leads = (ROOT / "ARCHITECTURE.md").read_text()
+    site = (ROOT / "mkdocs.yml").read_text()
+    for page in DESIGN[1:]:
+        name = str(page.relative_to(ROOT))
+        assert f"({name})" in leads and f": {name}\n" in site, name
 
 
 def test_scripts_call_functions_that_the_core_has() -> None:
