@@ -2,7 +2,8 @@
 
 Events come in, actions go out. restart_policy.py has the rules of a restart, adopted_worker.py
 those of a takeover. This machine knows which incarnation runs, and what has to happen by when.
-supervisor_loop.py waits for the events and carries out the actions in order.
+supervisor_loop.py waits for the events and carries out the actions in order; its contract is in
+docs/internals/driver.md.
 
 | event | while | actions |
 |---|---|---|

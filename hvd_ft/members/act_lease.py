@@ -1,10 +1,10 @@
 """The rule that decides whether a host's processes may act. Pure.
 
-In a job with spare hosts the launcher gives the ranks of a lost host away, and two incarnations of
-a rank must never act at once; in one that may shrink the others go on without it. The lost host may
-be alive, and only out of reach. So every shim has a lease: without it, it stops the processes below
-it, and its agent. The launcher waits until the lease has run out whatever it has sent before
-(membership_rule.py).
+In a job with spare hosts the launcher gives the ranks of a lost host to another host, and two
+incarnations of a rank must never act at once. In a job that may shrink, the other hosts continue
+without the lost one. That host may be alive, and only unreachable. So every shim has a lease. When
+its lease has expired, a shim stops the processes below it, and its agent. The launcher waits until
+the lease must have expired, whatever it has sent before (membership_rule.py).
 
 No clocks are compared, and no message counts from its arrival, which may be late. Once a second the
 launcher asks. The shim answers and notes the time; when the launcher has received the answer, it

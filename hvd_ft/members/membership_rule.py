@@ -2,14 +2,15 @@
 
 It is the only place where the membership changes, and the only one where leases are granted, so
 that the two cannot contradict each other: a place is given away only if no lease of its host can
-still be valid, and whoever has lost its place is granted none. act_lease.py is the other side.
+still be valid, and a host that has lost its place is granted none. act_lease.py is the other side.
 
-If no spare host is left, and the job may go on with fewer ranks in place, the ranks of a lost host
-leave: its place becomes a guest of another host, where they begin once more, from what others have
-of them, and go on up to the step boundary at which they leave (protocol/roster.h). When they have
-left, a host that is found can take the place, and they return.
+If no spare host is left, and the job may continue with fewer ranks in place, the ranks of a lost
+host leave the job: its place becomes a guest of another host. The ranks start again there, from the
+copies that other hosts have of their state, and continue up to the step boundary at which they
+leave (protocol/roster.h). Then another host can take the place, and its ranks return.
 
-A rule is a value: every event returns the next one.
+A rule is a value: every event returns the next one. docs/internals/driver.md has the contract of
+the code that calls it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
