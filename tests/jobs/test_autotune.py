@@ -67,7 +67,7 @@ def check(ended: Ended, log: str) -> None:
         assert float(row[-2]) == pytest.approx(int(threshold) / (1 << 20), rel=1e-5)
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("drills", DRILLS.values(), ids=DRILLS)
 def test_the_threshold_is_tuned_and_the_bits_stay_the_same(
     run_hvdft: RunHvdft, tmp_path: Path, drills: Sequence[str]

@@ -53,7 +53,7 @@ def resume(run_hvdft: RunHvdft, folder: Path, *flags: str, ranks: int = RANKS) -
     return run_hvdft(["run", "-np", str(ranks), "--resume", str(folder), *flags, *SCRIPT])
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("plan", ["end:0:6", "end:1:9", "end:2:11"])
 def test_a_job_that_ended_goes_on_exactly(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str], plan: str
@@ -70,7 +70,7 @@ def test_a_job_that_ended_goes_on_exactly(
     assert results(resume(run_hvdft, tmp_path / "c")) == undisturbed
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_directory_that_is_lost_is_said_each_time_at_the_end_and_by_the_code(
     run_hvdft: RunHvdft, tmp_path: Path, undisturbed: dict[int, str]
 ) -> None:

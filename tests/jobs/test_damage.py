@@ -61,7 +61,7 @@ def test_a_damaged_arena(run_hvdft: RunHvdft, tmp_path: Path, what: str, said: s
     assert f"--resume {tmp_path} goes on from step 8 of training loop 0 ({left.name})" in ended.err
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_a_damaged_snapshot(run_hvdft: RunHvdft, tmp_path: Path) -> None:
     """Neither a worker nor a checkpoint goes on from it."""
     ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{HEADER}")

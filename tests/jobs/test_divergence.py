@@ -55,7 +55,7 @@ def told(ended: Ended) -> list[str]:
     return re.findall(r"^hvdft: (.* all being equal .*)$", ended.err, re.MULTILINE)
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.parametrize("style", STYLES)
 def test_a_flipped_bit_is_told_everywhere(

@@ -79,7 +79,7 @@ def check(out: str, err: str, before: int, after: int) -> list[int]:
     return sizes
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 def test_the_ranks_of_a_lost_host_leave(nodes: Cluster, tmp_path: Path) -> None:
     hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1"]
     job = InPlace(nodes, tmp_path, *hosts, "--min-np", "2")

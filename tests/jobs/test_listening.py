@@ -178,7 +178,7 @@ def nodes() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize(("interface", "ports"), [("", ""), ("eth0", "41000-41059")])
 def test_on_several_hosts_nothing_listens_beyond_the_job_s_interface(
     nodes: Cluster,

@@ -43,7 +43,7 @@ def two(hosts: int = 1) -> list[str]:
     return ["0 of 2, 0 of 1", "1 of 2, 0 of 1"] if hosts == 1 else ["0 of 1, 0 of 2"] * 2
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("leaving", ["2-3", "1-2"])
 def test_ranks_leave_and_the_others_are_numbered_anew(run_hvdft: RunHvdft, leaving: str) -> None:
     ended = run_hvdft(["run", "-np", "4", *inject(f"leave={leaving},step=20"), *WORK])

@@ -45,7 +45,7 @@ def expect_sums(text: str, ranks: int, incarnations: set[str]) -> None:
     assert len({digest for _, _, digest in found}) == 1, text
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize(
     ("drill", "incarnations", "generations"),
     [

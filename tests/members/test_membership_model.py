@@ -7,12 +7,13 @@ CASES = {
     "two launchers": Bounds((1,), (1,), faults=1, wire=1, epochs=2, launchers=1),
     "overtaking": Bounds((1,), (1,), faults=0, wire=2, epochs=1),
     "two ranks a host": Bounds((2,), (2,), faults=1, wire=0, epochs=1),
-    "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
-    "in place and back": Bounds((1, 1), (), faults=0, wire=0, epochs=2, least=1, found=True),
 }
 SLOWER = {
     "in place": Bounds((1, 1), (), faults=1, wire=0, epochs=2, least=1),
     "in place after a spare": Bounds((1, 1), (1,), faults=0, wire=0, epochs=2, least=1),
+    "two spares": Bounds((1,), (1, 1), faults=2, wire=0, epochs=3),
+    "in place and back": Bounds((1, 1), (), faults=0, wire=0, epochs=2, least=1, found=True),
+    "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
 }
 LONG = {
     "overtaking and faults": Bounds((1,), (1,), faults=1, wire=2, epochs=2),
@@ -22,7 +23,6 @@ LONG = {
     "in place, back and faults": Bounds(
         (1, 1), (), faults=1, wire=0, epochs=2, least=1, found=True
     ),
-    "four hosts": Bounds((1, 1), (1, 1), faults=0, wire=0, epochs=2),
     "four hosts and faults": Bounds((1, 1), (1, 1), faults=1, wire=0, epochs=2),
 }
 

@@ -97,7 +97,7 @@ def contents(state: State) -> list[np.ndarray]:
 LOOPS = {"dataset": by_dataset, "draws": by_draws, "recording": by_recording}
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
     loop = LOOPS[name]

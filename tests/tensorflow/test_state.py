@@ -114,7 +114,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_killed_loop_ends_as_an_undisturbed_one(name: str) -> None:
     script: Any = SCRIPTS[name]
