@@ -50,7 +50,7 @@ promises: setup ## the tests with a job that show a promise and take longer (som
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises
 
 PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit)
-part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 15 minutes)
+part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 8 minutes)
 	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { \
 	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
 	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }

@@ -9,7 +9,7 @@ export HVDFT_TEST_DIR TSAN_OPTIONS=halt_on_error=1
 trap 'rm -rf "$out" "$HVDFT_TEST_DIR"' EXIT
 for sanitizer in address,undefined thread; do
   # The fences beside sequence counters are unknown to the thread sanitizer; the counters are not.
-  flags="-O1 -g -Wno-tsan -fno-sanitize-recover=all -fsanitize=$sanitizer"
+  flags="-O1 -g1 -Wno-tsan -fno-sanitize-recover=all -fsanitize=$sanitizer"
   cmake -S . -B "$out/$sanitizer" -DHVDFT_TESTS=ON -DCMAKE_BUILD_TYPE=None "-DCMAKE_CXX_FLAGS=$flags" \
     "-DHVDFT_MPI_INCLUDE=$PWD/.venv/include" >"$out/log"
   cmake --build "$out/$sanitizer" --target core_tests --parallel "$(nproc)" >"$out/log" || { cat "$out/log"; exit 1; }
