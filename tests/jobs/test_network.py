@@ -20,7 +20,7 @@ from test_generations import SUMS, await_clear
 
 RANKS = 4
 HOSTS = "n0:2,n1:1,n2:1"
-LARGE, SMALL, COMPUTE = (150, 4_000_000, 0.0), (8000, 4096, 0.0), (12, 4096, 1.0)
+LARGE, SMALL, COMPUTE = (250, 4_000_000, 0.0), (8000, 4096, 0.0), (12, 4096, 1.0)
 # Shorter than the defaults, so that tests wait less; the rules are the same.
 SUSPECT, LEASE, HOST, LINK = 2.0, 6.0, 30.0, 12.0
 LIMITS = {
@@ -49,6 +49,7 @@ class Running:
 
     process: "subprocess.Popen[str]"
     err: list[str] = field(default_factory=list)
+    over: bool = False  # whether nothing more comes
     _news: threading.Condition = field(default_factory=threading.Condition)
 
     def listen(self) -> None:
@@ -57,11 +58,17 @@ class Running:
             with self._news:
                 self.err.append(line)
                 self._news.notify_all()
+        with self._news:
+            self.over = True
+            self._news.notify_all()
 
     def await_line(self, text: str, seconds: float = HANG_SECONDS) -> None:
+        def said() -> bool:
+            return any(text in line for line in self.err)
+
         with self._news:
-            found = self._news.wait_for(lambda: any(text in line for line in self.err), seconds)
-        assert found, (text, self.err)
+            self._news.wait_for(lambda: said() or self.over, seconds)
+        assert said(), (text, self.err)
 
     def end(self, seconds: float = HANG_SECONDS) -> tuple[int, str, str]:
         out = self.process.stdout
@@ -271,7 +278,8 @@ def test_a_host_that_dies_ends_the_job_at_once_and_is_named(nodes: Cluster) -> N
     for node in ("n0", "n2"):
         assert nodes.sh(node, f"ls -d /dev/shm/hvdft-*/{found}")
         assert not nodes.sh(node, "pgrep -f '[s]ums_script|[h]vd_ft.agent' || :")
-    ended = nodes.hvdft("run", "--", sys.executable, "-m", "hvd_ft.cli", "clean", "-H", "n0,n2")
+    clean = [sys.executable, "-m", "hvd_ft.cli", "clean", found, "-H", "n0,n2"]
+    ended = nodes.hvdft("run", "--", *clean)
     assert sorted(ended.out.splitlines()) == [f"{node}: removed {found}" for node in ("n0", "n2")]
 
 
