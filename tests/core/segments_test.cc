@@ -222,10 +222,35 @@ void check_numbers(uint64_t s) {
   }
 }
 
+// A segment may become final between two looks at it: then the worker takes it, and its op is over.
+void nothing_is_asked_of_an_op_that_is_over() {
+  for (bool across : {false, true}) {
+    SegmentSchedule schedule;
+    schedule.across = across;
+    schedule.begin(1, 0, 1, position(1, 0));
+    auto fits = [](uint64_t, uint64_t) { return true; };
+    bool done = false;
+    auto open = [&](uint64_t n) {
+      CHECK(!done || n > 0);
+      return Stage::kOpen;
+    };
+    auto final = [](uint64_t n) { return n == 0; };
+    CHECK(schedule.next(open, final, fits) == Step::kContribute);
+    ++schedule.given;
+    schedule.begin(2, 1, 1, position(1, 1));
+    schedule.given = 2;  // both are contributed
+    CHECK(schedule.next(open, final, fits) == Step::kTake);
+    ++schedule.taken;
+    done = true;  // and its record may be gone
+    CHECK(schedule.next(open, final, fits) == Step::kWait);
+  }
+}
+
 }  // namespace
 
 // An argument leaves out the larger worlds, for sanitizers.
 int main(int argc, char**) {
+  nothing_is_asked_of_an_op_that_is_over();
   CHECK(position_after(7, 0, 1) == position(8, 0));
   CHECK(position_after(7, 3, 9) == position(7, 4));
   for (uint64_t s = kLeastNodeSegment; s <= kMostNodeSegment; s *= 2) check_numbers(s);

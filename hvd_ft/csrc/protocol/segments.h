@@ -171,7 +171,10 @@ struct SegmentSchedule {
   // take long to become final, and inputs must not wait for them.)
   template <typename StageOf, typename FinalOf, typename Fits>
   Step next(StageOf stage, FinalOf final, Fits fits) {
-    if (!across) freed = taken;
+    // What is taken is reduced, though it may have been open when it was looked at last: nothing of
+    // it is asked again, as its op may be over.
+    freed = std::max(freed, taken);
+    looked = std::max(looked, taken);
     while (across && freed < given && stage(freed) == Stage::kReduced) ++freed;
     if (given < end && fits(freed, given)) return Step::kContribute;
     while (looked < given && stage(looked) >= Stage::kClaimed) ++looked;
