@@ -1,4 +1,4 @@
-"""Life-lines over real sockets, the rule of the launcher, and the relay of what workers print."""
+"""Life-lines over real sockets."""
 
 import errno
 import os
@@ -9,20 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from streams import standard_streams
 
 from hvd_ft.job.lifeline import Answer, LifeLines, ShimStatus
-from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.generations import (
-    Again,
-    GenerationPolicy,
-    NotYet,
-    Over,
-    agents_lost,
     why_again,
 )
 from hvd_ft.shim.launcher_line import LauncherLine
-from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop
 
@@ -388,62 +380,6 @@ def test_what_a_shim_has_shown_does_not_pass_for_a_launchers(loop: EventLoop) ->
         assert str(ends[0].problem) == "this is not the job's key"
         for each in [*ends, *connections]:
             each.close()
-
-
-POLICY = Settings(max_failures=2, failure_window_seconds=10)
-WELL, ORPHANED = ShimStatus(0, HOST, 0, False), ShimStatus(1, HOST, 0, True)
-
-
-def test_when_new_agents_are_started() -> None:
-    policy = GenerationPolicy(POLICY)
-    assert isinstance(policy.ended([], 0), Over)
-    assert isinstance(policy.ended([WELL, ORPHANED], 0, over=True), Over)
-    assert isinstance(policy.ended([WELL, None], 0), NotYet)
-    assert isinstance(policy.ended([WELL, ORPHANED], 0), Again)
-    for _ in range(5):  # hosts, or links, are the cause
-        assert isinstance(policy.ended([WELL, ORPHANED], 0, counts=False), Again)
-    assert isinstance(policy.ended([ORPHANED], 1), Again)
-    verdict = policy.ended([ORPHANED], 9)
-    assert isinstance(verdict, Over)
-    assert verdict.message.startswith("agents or mpirun failed 3 times within 10 s")
-    assert isinstance(policy.ended([ORPHANED], 30), Again)
-
-
-def test_whose_agents_are_lost() -> None:
-    assert agents_lost([None, WELL, ORPHANED], 0)
-    assert not agents_lost([None, WELL, ORPHANED], 1)  # not yet taken over
-
-
-def test_what_is_printed_without_an_agent_is_not_lost() -> None:
-    with standard_streams() as streams, EventLoop() as loop:
-        relay = OutputRelay(loop)
-        os.write(relay.ends[0], b"one\n")
-        os.write(relay.ends[1], b"error\n")
-        relay.flush()
-        assert [os.read(reader, 100) for reader in streams] == [b"one\n", b"error\n"]
-        os.write(relay.ends[0], b"two\n")
-        relay.detach()
-        os.write(relay.ends[0], b"three\n")
-        loop.run_once(0)
-        relay.flush()
-        assert os.read(streams[0], 100) == b""  # the old pipe is closed everywhere
-        reader, end = os.pipe()
-        relay.attach([end, os.open(os.devnull, os.O_WRONLY)])
-        relay.flush()
-        assert os.read(reader, 100) == b"two\nthree\n"
-
-
-def test_lines_stay_whole() -> None:
-    with standard_streams() as streams, EventLoop() as loop:
-        relay = OutputRelay(loop)
-        text = b"".join(b"%d " % number + b"x" * 700 + b"\n" for number in range(50))
-        os.write(relay.ends[0], text)
-        seen = []
-        while relay.move():
-            seen.append(os.read(streams[0], 1 << 20))
-        assert b"".join(seen) == text
-        assert all(piece.endswith(b"\n") for piece in seen)
-        assert len(seen) > 5
 
 
 class Gate:
