@@ -49,6 +49,7 @@ _GROUPS = {
     "reports": "Reports and pictures",
     "checkpoint": "Checkpoints: reading them, `hvdft checkpoint`",
     "checkpointer": "Checkpoints: writing them",
+    "driven_job.py": "Jobs that `hvdft bench` and `hvdft tune` start",
     "bench": "`hvdft bench`",
     "tune": "`hvdft probe` and `hvdft tune`",
     "cluster": "`hvdft cluster`",

@@ -44,13 +44,13 @@ MAY_IMPORT = {
     "agent": "worker checkpointer checkpoint shim spares ring installed mpi job system native \
         errors",
     # Tools: nothing of a running job imports them.
-    "tools": "",
+    "tools": "native errors",
     "tools.install": "installed mpi system errors",
     "tools.cluster": "members system errors",
     "tools.check": "launcher installed mpi job members system native libraries errors",
     "tools.check.worker": "tensorflow tools.check",
-    "tools.tune": "launcher ring installed mpi reports job members system native errors",
-    "tools.bench": "launcher installed mpi reports job system native errors",
+    "tools.tune": "tools launcher ring installed mpi reports job members system native errors",
+    "tools.bench": "tools launcher installed mpi reports job system native errors",
     "tools.bench.workers": "tools.bench tensorflow job system native errors",
     "__init__": "native",
     "cli": "agent checkpoint members launcher reports system native errors tools.bench tools.check \

@@ -1,12 +1,15 @@
 """mpi4py in a worker: rank and size of the job; an error where MPI would be wrong in silence."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from hvd_ft import worker
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.worker_environment import worker_environment
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
@@ -76,6 +79,15 @@ def test_where_mpi4py_is_not_installed_it_is_not_found() -> None:
     out, err = run("import mpi4py", "-S")
     assert out == ""
     assert err.endswith("ModuleNotFoundError: No module named 'mpi4py'\n")
+
+
+def test_both_ways_to_the_guard_know_the_same_launchers() -> None:
+    """The guard itself stands for mpi4py, and imports nothing of hvd_ft."""
+    folder = Path(worker.__file__).parent
+    texts = [(folder / f).read_text() for f in ("mpi4py_guard.py", "mpi_guard/mpi4py/__init__.py")]
+    first, second = (re.findall(r"^_LAUNCHED = .*$", text, re.MULTILINE) for text in texts)
+    assert len(first) == 1
+    assert first == second
 
 
 def test_an_mpirun_of_the_workers_own_has_the_real_mpi() -> None:

@@ -25,10 +25,10 @@ from hvd_ft.job.directory import new_job_id
 from hvd_ft.job.processes import end_processes
 from hvd_ft.mpi import leftover_files
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
-from hvd_ft.native.core import die_with_parent
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.peer_credentials import peer_of
 from hvd_ft.system.stop_signals import raised_stop_signal
+from hvd_ft.tools.driven_job import listen_at, start_job
 
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
@@ -85,22 +85,8 @@ class Backend:
             environment = {**stock_environment(), **env, "HOROVOD_FT_JOB": self._mark}
             command = [*mpiexec_command(self.size, environment), *worker]
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
-            try:
-                listener.bind(self._address)
-            except OSError as error:
-                raise HvdFtError(
-                    f"cannot make the socket {self._address} ({error}); set TMPDIR to a short path"
-                ) from None
-            listener.listen(self.size)
-            self._process = subprocess.Popen(
-                command,
-                env={"TF_CPP_MIN_LOG_LEVEL": "2", **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches this process, which ends the job in order
-                preexec_fn=die_with_parent,  # noqa: PLW1509  (there is no other thread here)
-            )
+            listen_at(listener, self._address, self.size)
+            self._process = start_job(command, {"TF_CPP_MIN_LOG_LEVEL": "2", **environment}, log)
             self._await_workers(listener)
 
     def _await_workers(self, listener: socket.socket) -> None:

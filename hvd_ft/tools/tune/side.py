@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.native.core import die_with_parent
 from hvd_ft.system.channel import Channel, Message
+from hvd_ft.tools.driven_job import listen_at, start_job
 
 START_SECONDS = 180.0
 MEASURE_SECONDS = 300.0
@@ -52,22 +52,9 @@ class Side:
         run = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", *flags]
         worker = [sys.executable, "-m", "hvd_ft.tools.tune.worker", self._address]
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
-            try:
-                listener.bind(self._address)
-            except OSError as error:
-                raise HvdFtError(
-                    f"cannot make the socket {self._address} ({error}); set TMPDIR to a short path"
-                ) from None
-            listener.listen()
-            self._process = subprocess.Popen(
-                [*run, *worker],
-                env={**os.environ, **_OWN, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches this process, which ends the job in order
-                preexec_fn=die_with_parent,  # noqa: PLW1509  (there is no other thread here)
-            )
+            listen_at(listener, self._address, 1)
+            environment = {**os.environ, **_OWN, **variables}
+            self._process = start_job([*run, *worker], environment, log)
             deadline = time.monotonic() + START_SECONDS
             self._await(listener, deadline)
             self._channel = Channel(listener.accept()[0])
