@@ -42,6 +42,7 @@ def test_no_rank_acts_twice_and_the_job_goes_on(bounds: Bounds) -> None:
 
 @pytest.mark.job  # takes as long
 @pytest.mark.shows(later=True)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SLOWER)
-def test_ranks_that_leave_do_not_act_any_more(name: str) -> None:
+def test_no_rank_acts_twice_in_what_takes_longer(name: str) -> None:
     assert explore(SLOWER[name])["replaced"] > 0
