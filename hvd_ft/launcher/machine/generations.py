@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.job.failure_window import RecentFailures
-from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job.lifeline_messages import ShimStatus
 from hvd_ft.job.settings import Settings
 from hvd_ft.system.wait_status import describe_code
 
@@ -44,7 +44,7 @@ class GenerationPolicy:
 
     def ended(
         self,
-        shims: Sequence[ShimStatus | None],
+        shims: Sequence[ShimStatus],
         now: float,
         *,
         over: bool = False,
@@ -61,7 +61,7 @@ class GenerationPolicy:
         if not shims or over:
             return Over()
         # A shim that leaves in good order sends nothing: its line ends.
-        if not any(shim and shim.orphaned for shim in shims):
+        if not any(shim.orphaned for shim in shims):
             return NotYet()
         if not counts:
             return Again()
@@ -74,20 +74,7 @@ class GenerationPolicy:
         )
 
 
-def agents_lost(shims: Sequence[ShimStatus | None], generation: int) -> bool:
-    """Returns whether an agent of this generation has died, whether or not mpirun has noticed."""
-    return any(h and h.orphaned and h.generation == generation for h in shims)
-
-
-def agents_late(shims: Sequence[ShimStatus | None], generation: int) -> bool:
-    """Returns whether a shim is still waiting for its agent of this generation.
-
-    Hydra does not see the death of one that has not yet begun with MPI.
-    """
-    return any(h and h.generation < generation for h in shims)
-
-
-def why_again(shims: Sequence[ShimStatus | None], code: int) -> str:
+def why_again(shims: Sequence[ShimStatus], code: int) -> str:
     """Returns why new agents are needed, in words.
 
     Args:
@@ -95,6 +82,6 @@ def why_again(shims: Sequence[ShimStatus | None], code: int) -> str:
         code: of mpirun.
     """
     for shim in shims:
-        if shim and shim.orphaned and shim.lack:
+        if shim.orphaned and shim.lack:
             return f"the agent of rank {shim.rank} has died, and the kernel has {shim.lack}"
     return f"mpirun ended ({describe_code(code)}) before the job"

@@ -7,6 +7,9 @@ anything while it is stopped. Once the job's exit code is known there is little 
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from hvd_ft.launcher.machine.actions import Actions, ContinueMpirun, KillMpirun
+from hvd_ft.launcher.machine.seen import MpirunSeen
+
 LEFT_SECONDS = 10.0  # for mpirun to end when all shims have left
 STOPPED_SECONDS = 1.0  # for a stopped mpirun, once the exit code is known
 _TRIES = 3  # to have a stopped process continue
@@ -103,3 +106,42 @@ class StopRule:
         if self._tries <= _TRIES:
             return Continue(seconds)
         return Kill("mpirun is stopped again and again, so it is killed, and its output is lost")
+
+
+class MpirunRule:
+    """Both rules for one job.
+
+    Args:
+        drain_seconds: for shims to end all that they have started.
+        lease_seconds: for which mpirun may be stopped as long as the job runs.
+        out: takes actions.
+    """
+
+    def __init__(self, drain_seconds: float, lease_seconds: float, out: Actions) -> None:
+        self._end = EndRule(drain_seconds)
+        self._stop = StopRule(lease_seconds)
+        self._out = out
+
+    def look(
+        self, now: float, mpirun: MpirunSeen, lost: Collection[str] | None, *, shims: bool
+    ) -> None:
+        """Sees to it that mpirun ends when the job does, and does not stay stopped.
+
+        Args:
+            now: seconds on any steady clock.
+            mpirun: that runs, or is stopped.
+            lost: as of `EndRule.look`; None: the exit code is not known.
+            shims: as of `EndRule.look`.
+        """
+        over = lost is not None
+        verdict = self._end.look(now, lost, shims=shims) if lost is not None else None
+        match verdict or self._stop.look(now, stopped=mpirun.stopped, over=over):
+            case Kill(why):
+                self._out.say(why)
+                self._out.add(KillMpirun())
+            case Continue(seconds):
+                self._out.say(
+                    f"mpirun (pid {mpirun.pid}) was stopped for {seconds:.0f} s, with all output "
+                    "of the job; it continues"
+                )
+                self._out.add(ContinueMpirun())

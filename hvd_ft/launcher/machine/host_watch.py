@@ -1,14 +1,15 @@
-"""The launcher's watch over hosts and links: polls them, and reports what it finds."""
+"""The watch over hosts and links: asks them, and judges what they answer. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from hvd_ft.job.host_key import host_name
-from hvd_ft.job.lifeline import LifeLines
+from hvd_ft.job.lifeline_messages import Answer, Ask, NodeFacts
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.host_leases import ASK_SECONDS, Change, HostLeases, Lease
-from hvd_ft.launcher.link_watch import Broken, LinkWatch
+from hvd_ft.launcher.machine.actions import Actions
+from hvd_ft.launcher.machine.host_leases import ASK_SECONDS, Change, HostLeases, Lease
+from hvd_ft.launcher.machine.link_watch import Broken, LinkWatch
+from hvd_ft.launcher.machine.shim_roll import ShimRoll
 from hvd_ft.native.links import MIRROR, Counts, End
 
 
@@ -42,34 +43,35 @@ class HostWatch:
     """The watch.
 
     Args:
-        lines: to the shims.
+        roll: of the job's shims.
         settings: the limits.
+        out: takes questions, and lines for the user.
         name_of: the user's name for the host of a rank; None where the user gave none.
-        say: prints a line for the user.
-        replaces: whether lost hosts are replaced, or done without, instead of waited for.
+        fences: whether every shim needs a lease, as lost hosts are replaced or done without
+            instead of waited for.
     """
 
     def __init__(
         self,
-        lines: LifeLines,
+        roll: ShimRoll,
         settings: Settings,
+        out: Actions,
         name_of: Callable[[int], str | None],
-        say: Callable[[str], None],
         *,
-        replaces: bool = False,
+        fences: bool = False,
     ) -> None:
-        self._lines = lines
+        self._roll = roll
         self._settings = settings
+        self._out = out
         self._name_of = name_of
-        self._say = say
-        self._replaces = replaces
+        self._fences = fences
         self._leases = HostLeases(settings)
         self._asked: dict[int, float] = {}  # when, by number
         self._number = 0
         self._ask_at = 0.0
         self._generation = 0
         self._links = LinkWatch(settings.link_timeout_seconds)
-        self._nodes: dict[int, tuple[str, Any]] = {}  # host, and the latest counts of its leader
+        self._nodes: dict[int, tuple[str, NodeFacts]] = {}  # host, and its leader's latest counts
         self._over = False
         self.lost_one = False  # in this generation
 
@@ -84,11 +86,11 @@ class HostWatch:
         """Asks the hosts when it is time, and judges their answers.
 
         Args:
-            now: time.monotonic()'s.
+            now: seconds on any steady clock.
 
         Returns: What is to be done; None: nothing.
         """
-        self._take_answers(now)
+        self._ask_in_time(now)
         back = [change for change in self._leases.look(now) if self._tell(change)]
         if given_up := self._leases.given_up(now):
             host, seconds = next(iter(given_up.items()))
@@ -106,7 +108,7 @@ class HostWatch:
         Returns: The hosts that are lost, each with its ranks.
         """
         self._over = True
-        self._take_answers(now)
+        self._ask_in_time(now)
         self._leases.forget(self.gone())
         for change in self._leases.look(now):
             self._tell(change)
@@ -118,7 +120,7 @@ class HostWatch:
 
     def gone(self) -> list[str]:
         """Returns the hosts that have said goodbye: they have ended all of their lines."""
-        return [host for host in self._lines.hosts if host in self._lines.hung_up]
+        return [host for host in self._roll.hosts if host in self._roll.hung_up]
 
     def forget(self, host: str) -> None:
         """Ends the lease of a host; its next answer begins another one."""
@@ -136,41 +138,39 @@ class HostWatch:
 
     def describe(self, host: str) -> str:
         """Returns a host's name and its ranks, in words."""
-        ranks = sorted(self._lines.hosts.get(host, ()))
+        ranks = sorted(self._roll.hosts.get(host, ()))
         numbers = ", ".join(map(str, ranks))
         return f"host {self.name(host)} ({'ranks' if len(ranks) > 1 else 'rank'} {numbers})"
 
     def name(self, host: str) -> str:
         """Returns the name of a host for the user and for mpirun."""
-        ranks = self._lines.hosts.get(host, ())
+        ranks = self._roll.hosts.get(host, ())
         return (self._name_of(min(ranks)) if ranks else None) or host_name(host)
 
-    def _take_answers(self, now: float) -> None:
-        if now >= self._ask_at:
-            self._ask(now)
-        for answer in self._lines.take_answers():
-            if (asked := self._asked.get(answer.number)) is not None:
-                self._leases.answered(answer.host, asked)
-            self._take_facts(answer.host, answer.facts)
+    def answered(self, host: str, answer: Answer) -> None:
+        """Takes an answer of a host."""
+        if (asked := self._asked.get(answer.number)) is not None:
+            self._leases.answered(host, asked)
+        facts = answer.facts
+        if facts is None or facts.generation != self._generation:
+            return
+        self._nodes[facts.node] = (host, facts)
+        self._links.counted(
+            {
+                End(facts.node, peer, kind): Counts(begun, posted, arrived)
+                for _, peer, kind, begun, posted, arrived in facts.links
+            }
+        )
 
-    def _ask(self, now: float) -> None:
+    def _ask_in_time(self, now: float) -> None:
+        if now < self._ask_at:
+            return
         self._ask_at = now + ASK_SECONDS
         self._number += 1
         oldest = now - self._settings.host_timeout_seconds
         self._asked = {n: at for n, at in self._asked.items() if at > oldest}
         self._asked[self._number] = now
-        self._lines.ask(self._number, self._leases.silent)
-
-    def _take_facts(self, host: str, facts: Any) -> None:
-        if facts is None or facts["generation"] != self._generation:
-            return
-        self._nodes[facts["node"]] = (host, facts)
-        self._links.counted(
-            {
-                End(node, peer, kind): Counts(begun, posted, arrived)
-                for node, peer, kind, begun, posted, arrived in facts["links"]
-            }
-        )
+        self._roll.ask(Ask(self._number), self._leases.silent, each=self._fences)
 
     def _silent_nodes(self) -> list[int]:
         return [node for node, (host, _) in self._nodes.items() if self.is_silent(host)]
@@ -179,22 +179,19 @@ class HostWatch:
         """Reports a change of a host; returns whether the host was lost and answers again."""
         host = self.describe(change.host)
         if change.lease is Lease.SUSPECT:
-            self._say(f"{host} does not answer")
+            self._out.say(f"{host} does not answer")
         elif change.lease is Lease.LOST:
             self.lost_one = True
             limit = f"{self._settings.host_timeout_seconds:g} s are over"
-            waiting = "" if self._replaces or self._over else f"; waiting for it until {limit}"
-            self._say(f"{host} has not answered for {change.seconds:.0f} s{waiting}")
+            waiting = "" if self._fences or self._over else f"; waiting for it until {limit}"
+            self._out.say(f"{host} has not answered for {change.seconds:.0f} s{waiting}")
         else:
-            self._say(f"{host} answers again after {change.seconds:.0f} s")
+            self._out.say(f"{host} answers again after {change.seconds:.0f} s")
         return change.before is Lease.LOST and change.lease is Lease.VALID
 
     def _describe_link(self, broken: Broken) -> str:
-        def fact(node: int, name: str) -> str:
-            return str(self._nodes[node][1][name])
-
-        link = f"{fact(broken.source, 'name')} -> {fact(broken.dest, 'name')}"
+        source, dest = (self._nodes[node][1] for node in (broken.source, broken.dest))
+        link = f"{source.name} -> {dest.name}"
         if broken.kind == MIRROR:
             return f"{link} has delivered no control message for {broken.seconds:.0f} s"
-        place = fact(broken.dest, "stands")
-        return f"{link} stands at {place} for {broken.seconds:.0f} s"
+        return f"{link} stands at {dest.stands} for {broken.seconds:.0f} s"

@@ -1,0 +1,1 @@
+"""The launcher's machine: events in, actions out, and no I/O. Pure."""
