@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.agent.supervisor import leave_seconds
+from hvd_ft.job.lifeline_messages import NodeFacts
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.environment import connections_of, endpoints_for
@@ -143,7 +144,7 @@ def why_few_cpus(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> s
 
 def node_facts(
     leader: "Leader | None", observer: Observer, context: JobContext
-) -> Callable[[], Any]:
+) -> Callable[[], NodeFacts | None]:
     """Returns the state of a node's links, for link_watch.py; None without a leader.
 
     Args:
@@ -158,12 +159,10 @@ def node_facts(
     name = f"rank {rank}" if len(nodes) > len(context.hosts) else os.uname().nodename
     links = leader.links
 
-    def facts() -> Any:
+    def facts() -> NodeFacts:
         end = logs.ring_end(observer, rank, sent=False)
-        counts = [[*end, *counts] for end, counts in links().items()]
-        stands = str(end) if end else ""
-        whose = {"generation": context.launch.generation, "node": node, "name": name}
-        return {**whose, "links": counts, "stands": stands}
+        counts = [(*end, *counts) for end, counts in links().items()]
+        return NodeFacts(context.launch.generation, node, name, counts, str(end) if end else "")
 
     return facts
 

@@ -61,11 +61,16 @@ class JobLeader:
         arbiter: of the job.
         job: id of the job.
         resume: whether another launcher may have led the job before.
-        limit_seconds: for the arbiter to answer before a job, or a generation of agents, begins.
+        limit_seconds: for the arbiter to answer before a job begins.
         stopped: returns whether the user wants to stop.
 
     Raises:
         HvdFtError: another launcher leads the job, or the arbiter cannot be used.
+
+    Attributes:
+        found: the record that another launcher has left.
+        on_renewed: called when a renewal has succeeded or failed.
+        on_published: called with whether what `publish` was given is in the record now.
     """
 
     def __init__(
@@ -98,6 +103,10 @@ class JobLeader:
                 "all hosts, and on which locks work"
             ) from error
         self._complained = False
+        self._wanted: tuple[int, str] | None = None  # to be published
+        self._publishes = False  # the call under way
+        self.on_renewed: Callable[[], object] = lambda: None
+        self.on_published: Callable[[bool], object] = lambda done: None
         self._renew_at = loop.timer(self._renew)
         self._renew_at.set(loop.now() + RENEW_SECONDS)
 
@@ -106,38 +115,31 @@ class JobLeader:
         """Whether another launcher has taken the job over."""
         return self._leadership.deposed
 
+    @property
+    def until(self) -> float:
+        """When it ends unless it is renewed."""
+        return self._leadership.until
+
     def holds(self) -> bool:
         """Returns whether this launcher may act."""
         return self._leadership.holds(self._loop.now())
 
-    def publish(self, generation: int, members: str) -> bool:
-        """Notes what is about to begin; waits while the arbiter cannot be reached.
+    def publish(self, generation: int, members: str) -> None:
+        """Notes what is about to begin, as soon as the call before has ended.
 
         Args:
             generation: of agents.
             members: the membership as text.
-
-        Returns:
-            Whether it may begin; otherwise another launcher leads, the user stops the job, or the
-            arbiter was out of reach for too long.
         """
-        mine: Call[bool] | None = None
-        begun = try_at = self._loop.now()
-        while mine is None or not mine.is_done or not mine.result:
-            now = self._loop.now()
-            if self.deposed or self._stopped():
-                return False
-            if now - begun > self._limit:
-                say(
-                    f"the record of job {self._job} in HOROVOD_FT_SHARED_DIR could not be renewed "
-                    f"for {now - begun:.0f} s, so no agents are started and the job ends"
-                )
-                return False
-            if not self._is_busy and now >= try_at:
-                mine = self._begin(partial(self._leadership.publish, generation, members, now))
-                try_at = now + _LOOK_SECONDS
-            self._loop.run_once(_LOOK_SECONDS)
-        return True
+        self._wanted = generation, members
+        if not self._is_busy:
+            self._publish()
+
+    def _publish(self) -> None:
+        assert self._wanted
+        now = self._loop.now()
+        self._begin(partial(self._leadership.publish, *self._wanted, now))
+        self._wanted, self._publishes = None, True
 
     def end(self, *, resumable: bool) -> None:
         """Ends the leadership; gives up soon where the arbiter does not answer.
@@ -208,10 +210,17 @@ class JobLeader:
 
     def _on_done(self) -> None:
         assert self._call
-        if self._call.result:
+        done, published = self._call.result, self._publishes
+        self._publishes = False
+        if done:
             self._complained = False
         elif not self.holds():
             self._complain()
+        self.on_renewed()
+        if published:
+            self.on_published(done)
+        if self._wanted and not self._is_busy:
+            self._publish()
 
     def _complain(self) -> None:
         if not self._complained and not self.deposed:

@@ -18,9 +18,10 @@ from hvd_ft.job.directory import new_job_id
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
 from hvd_ft.launcher.job import Job, ResolvedJob, job_settings, resolve
+from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.spare_hosts import check_fence
-from hvd_ft.launcher.watchers import Display, HostChange
+from hvd_ft.launcher.watchers import Display
 from hvd_ft.members.hosts import Host, host_list, machine_file
 from hvd_ft.members.resizing_rule import (
     HostPool,

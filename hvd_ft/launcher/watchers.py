@@ -1,9 +1,9 @@
 """What `run_job` calls while a job runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.members.hosts import Host
 from hvd_ft.native.observer import Observer
 
@@ -18,23 +18,6 @@ class Display(Protocol):
         """Called with every line that the job writes, if `takes_output` is true."""
 
     takes_output: bool
-
-
-@dataclass(frozen=True)
-class HostChange:
-    """A running job is to get other hosts.
-
-    Attributes:
-        why: in words.
-        size: its number of ranks there.
-        withdrawn: the hosts without which it would do, if that is all.
-        added: the hosts that it would have besides its present ones, if that is all.
-    """
-
-    why: str
-    size: int
-    withdrawn: tuple[str, ...] = ()
-    added: tuple[Host, ...] = ()
 
 
 class Resizing(Protocol):

@@ -152,6 +152,11 @@ class Leadership:
         """The number of this launcher among the job's leaders."""
         return self._record.term
 
+    @property
+    def until(self) -> float:
+        """When this launcher may not act any more, unless it renews its leadership."""
+        return self._until
+
     def holds(self, now: float) -> bool:
         """Returns whether this launcher may act."""
         return not self.deposed and now < self._until

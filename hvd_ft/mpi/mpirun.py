@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -20,15 +20,18 @@ class Mpirun:
     """The mpirun of a job's present generation of agents.
 
     Args:
-        loop: Runs its deadline.
+        loop: Hears of its end.
         output: Takes what it prints.
+
+    Attributes:
+        has_ended: Whether the latest one has ended, and nobody has called `wait` yet.
     """
 
     def __init__(self, loop: EventLoop, output: MpirunOutput) -> None:
         self._loop = loop
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
-        self._deadline = loop.timer(self.kill)
+        self.has_ended = False
 
     @property
     def was_started(self) -> bool:
@@ -59,42 +62,38 @@ class Mpirun:
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
         self._output.attach(self._process)
-
-    def follow(self, each: Callable[[], object]) -> int:
-        """Runs the loop until it has ended; returns its exit code.
-
-        Args:
-            each: Called after each round of the loop.
-        """
-        assert self._process
         ended = os.pidfd_open(self._process.pid)
-        watch = self._loop.watch(ended, self._process.poll)
-        try:
-            while self.runs:
-                self._loop.run_once()
-                each()
-        finally:
+
+        def on_end() -> None:
             watch.end()
             os.close(ended)
-        self._deadline.clear()
+            self.has_ended = True
+
+        watch = self._loop.watch(ended, on_end)
+
+    def wait(self) -> int:
+        """Takes the rest of its output, and returns its exit code, once it has ended."""
+        assert self._process
+        self.has_ended = False
         self._output.finish()
         return self._process.wait()
 
     @property
     def pid(self) -> int:
-        """The process id of the latest one."""
-        assert self._process
-        return self._process.pid
+        """The process id of the one that runs; 0: none does."""
+        return self._process.pid if self._process is not None and self.runs else 0
 
     def stopped(self) -> list[int]:
         """Returns those of it, and of its own processes on this host, that a signal has stopped."""
-        if self._process is None or not self.runs:
+        if not self.pid:
             return []
         return [pid for pid in (self.pid, *_children(self.pid)) if _is_stopped(pid)]
 
-    def end_by(self, seconds: float) -> None:
-        """Kills it in so many seconds, unless that is due earlier."""
-        self._deadline.set(min(self._deadline.at, self._loop.now() + seconds))
+    def let_continue(self) -> None:
+        """Has those of it continue that a signal has stopped."""
+        for pid in self.stopped():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills it; shims notice."""

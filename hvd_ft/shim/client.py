@@ -10,9 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Any
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.lifeline_messages import NodeFacts
 from hvd_ft.shim import messages, reattach
 from hvd_ft.shim.messages import Order, Reattached, Report
 from hvd_ft.shim.shim import live
@@ -196,7 +196,7 @@ class ShimClient:
         """Orders the shim to outlive its agent, and to wait so long for the next one."""
         self._order(messages.Keep(seconds))
 
-    def beat(self, facts: Any) -> None:
+    def beat(self, facts: NodeFacts | None) -> None:
         """Sends this agent's heartbeat and counts; the shim answers `BeatHeard`."""
         self._order(messages.Beat(facts))
 

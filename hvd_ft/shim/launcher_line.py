@@ -6,12 +6,19 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 
+import msgspec
+
 from hvd_ft.job import proof
-from hvd_ft.job.lifeline import ShimStatus
-from hvd_ft.system.channel import Channel, Message
+from hvd_ft.job.lifeline_messages import (
+    FromLauncher,
+    FromShim,
+    ShimStatus,
+    parse_from_launcher,
+    to_wire,
+)
+from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.tcp import set_timeouts
 from hvd_ft.system.wire import OneFrame, pack
@@ -61,7 +68,7 @@ class LauncherLine:
         *,
         known: bool,
         silence_seconds: float,
-        on_order: Callable[[Message], None],
+        on_order: Callable[[FromLauncher], None],
         on_dead: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
@@ -122,17 +129,17 @@ class LauncherLine:
             lack: as in `ShimStatus`.
         """
         number = self._told.generation if generation is None else generation
-        self._told = replace(
+        self._told = msgspec.structs.replace(
             self._told, generation=number, orphaned=orphaned, exit_code=exit_code, lack=lack
         )
         if self._state is _State.OPEN:
-            self.send(vars(self._told))
+            self.send(self._told)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: FromShim) -> None:
         """Sends a message; drops it if the line is down."""
         if self._line is not None and self._state is _State.OPEN:
             try:
-                self._line.send(message)
+                self._line.send(to_wire(message))
             except OSError as error:
                 self._drop(error)
 
@@ -201,7 +208,7 @@ class LauncherLine:
         if self.known and error.errno == errno.ECONNREFUSED:
             self._on_dead()
 
-    def _go_on(self) -> list[Message]:
+    def _go_on(self) -> list[FromLauncher]:
         """Takes the next step of the connection; returns the launcher's messages."""
         assert self._socket is not None
         assert self._watch is not None
@@ -220,7 +227,7 @@ class LauncherLine:
         messages = self._line.receive()
         if messages is None:
             raise ConnectionResetError(errno.ECONNRESET, "the launcher has closed the line")
-        return messages
+        return list(map(parse_from_launcher, messages))
 
     def _greet(self, end: socket.socket) -> None:
         """Reads what the launcher says before both have proved that they know the key."""
@@ -244,4 +251,4 @@ class LauncherLine:
         self._again.clear()
         self._lost.clear()
         with contextlib.suppress(OSError):
-            self._line.send(vars(self._told))
+            self._line.send(to_wire(self._told))

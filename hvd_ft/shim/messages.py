@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hvd_ft.job.lifeline_messages import NodeFacts
 from hvd_ft.system.wire import Message, convert
 
 
@@ -112,7 +113,7 @@ class Limit(_Order):
 class Beat(_Order):
     """The agent's heartbeat, with its counts; the shim answers `BeatHeard`."""
 
-    facts: Any
+    facts: NodeFacts | None
 
 
 class Note(_Order):

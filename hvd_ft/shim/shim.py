@@ -23,14 +23,29 @@ import contextlib
 import os
 import signal
 import socket
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.beats import Beats
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
-from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job.lifeline_messages import (
+    Answer,
+    Ask,
+    ForReport,
+    FromLauncher,
+    FromShim,
+    Interrupt,
+    Interrupted,
+    Lease,
+    NodeFacts,
+    Note,
+    Over,
+    Preempt,
+    ShimStatus,
+    Stop,
+)
 from hvd_ft.mpi import leftover_files
 from hvd_ft.mpi.launcher_processes import strike
 from hvd_ft.shim import messages
@@ -40,7 +55,7 @@ from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.shim.messages import Order, Report
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket
-from hvd_ft.system.channel import Channel, Message
+from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.pidfd import has_ended, send_signal
@@ -89,7 +104,7 @@ class _Shim:
         self._agent: int | None = agent  # its pidfd; None: it has ended
         self._memory = OomWatch(pid, self._loop.now())  # of the agent
         self._beats: Beats | None = None  # of the agent
-        self._facts: Any = None  # its latest counts
+        self._facts: NodeFacts | None = None  # its latest counts
         self._relay = OutputRelay(self._loop)
         self._children = Children(self._loop, self._relay, self._report)
         self._job: JobDirectory | None = None
@@ -195,9 +210,9 @@ class _Shim:
             case messages.SignalOne(name, number):
                 self._children.signal(name, number)
             case messages.Note(note):
-                self._tell_launcher({"note": note})
+                self._tell_launcher(ForReport(note))
             case messages.Interrupted():
-                self._tell_launcher({"interrupted": True})
+                self._tell_launcher(Interrupted())
             case _:
                 self._follow_agents(order)
 
@@ -236,7 +251,7 @@ class _Shim:
             return
         ReattachSocket(self._loop, directory, self._rank, self._hear_new_agent)
 
-    def _hear_beat(self, facts: Any) -> None:
+    def _hear_beat(self, facts: NodeFacts | None) -> None:
         self._facts = facts
         if self._beats:
             self._beats.heard(self._loop.now())
@@ -344,29 +359,30 @@ class _Shim:
 
     # -------------------------------------------------------------- launcher
 
-    def _tell_launcher(self, message: Message) -> None:
+    def _tell_launcher(self, message: FromShim) -> None:
         if self._launcher:
             self._launcher.send(message)
 
-    def _follow_launcher(self, order: Message) -> None:
+    def _follow_launcher(self, order: FromLauncher) -> None:
         assert self._launcher is not None
-        if "ask" in order:
-            self._fence.answered(order["ask"])
-            self._launcher.send({"answer": order["ask"], "facts": self._facts})
-        elif "lease" in order:
-            self._fence.granted(order["lease"])
-        elif "interrupt" in order:
-            self._report(messages.Interrupt())
-        elif "preempt" in order:
-            self._report(messages.PreemptAsked())
-        elif "stop" in order:
-            self._report(messages.StopAsked(order["stop"]))
-        elif "note" in order:
-            self._report(messages.NoteTaken(order["note"]))
-        elif "over" in order:
-            self._end_agent()
-            self._over = True
-            self._files_stay = order["files_stay"]
+        match order:
+            case Ask(number):
+                self._fence.answered(number)
+                self._launcher.send(Answer(number, self._facts))
+            case Lease(number):
+                self._fence.granted(number)
+            case Interrupt():
+                self._report(messages.Interrupt())
+            case Preempt():
+                self._report(messages.PreemptAsked())
+            case Stop(number):
+                self._report(messages.StopAsked(number))
+            case Note(note):
+                self._report(messages.NoteTaken(note))
+            case Over(files_stay):
+                self._end_agent()
+                self._over = True
+                self._files_stay = files_stay
 
     def _on_launcher_dead(self) -> None:
         if not self._over:

@@ -8,6 +8,7 @@ carries out the actions in order.
 
 | phase | ends when | next |
 |---|---|---|
+| NEW | the job begins, or is resumed | PUBLISHING or REACHING |
 | REACHING | the hosts of a resumed job were probed | AWAITING |
 | PUBLISHING | the job's record has the next generation | RUNNING |
 | RUNNING | mpirun has ended | HEARING; ENDED if hosts are given up, or another launcher leads |
@@ -71,6 +72,7 @@ PUBLISH_AGAIN_SECONDS = 0.5
 class Phase(Enum):
     """What the machine waits for."""
 
+    NEW = auto()
     REACHING = auto()
     PUBLISHING = auto()
     RUNNING = auto()
@@ -99,7 +101,7 @@ class JobMachine:
         self._settings = settings
         self._out = Actions()
         self._now = now
-        self.phase = Phase.REACHING
+        self.phase = Phase.NEW
         self.generation = facts.generation
         self.deposed = False
         self._roll = ShimRoll(self._out)
@@ -117,6 +119,7 @@ class JobMachine:
         self._leads_until = float("inf")
         self._published = facts.members  # or about to be
         self._begun_at = now  # this phase
+        self._tick_at = now
         self._again_at = float("inf")  # when the record is tried again
         self._late_at = float("inf")  # when agents are late
         self._reached: dict[str, str | None] = {}  # hosts that are probed, and why not; None: wait
@@ -129,7 +132,7 @@ class JobMachine:
     @property
     def deadline(self) -> float:
         """When `time_passed` has to be called."""
-        return min(self._now + TICK_SECONDS, self._asked.deadline, self._again_at)
+        return min(self._tick_at, self._asked.deadline, self._again_at)
 
     @property
     def may_change(self) -> bool:
@@ -137,13 +140,21 @@ class JobMachine:
         idle = self._ending.resizes or self._why_ended
         return self.phase is Phase.RUNNING and not idle and self._workers.train
 
+    @property
+    def all_have_begun(self) -> bool:
+        """Whether nobody needs to know any more how many workers have begun."""
+        return self._progress.over
+
     # -------------------------------------------------------------- events
 
     def begin(self, now: float) -> list[Action]:
         """The job begins, or is resumed."""
         self._now = now
+        if self.phase is not Phase.NEW:
+            return []
         self._members.begin()
         if self._facts.resume and self._facts.replaces:
+            self._begin_phase(Phase.REACHING)
             self._probe([place.host for place in self._members.members.places])
         else:
             self._publish()
@@ -157,7 +168,7 @@ class JobMachine:
         if not done:
             self._again_at = now + PUBLISH_AGAIN_SECONDS
         elif self._published != self._members.members:  # a host was replaced meanwhile
-            self._publish_again()
+            self._publish_members()
         else:
             self._run()
         return self._out.take()
@@ -282,8 +293,9 @@ class JobMachine:
         if self.phase is Phase.ENDED:
             return []
         self._now, self._workers, self._mpirun = now, workers, mpirun
-        if self.phase is Phase.PUBLISHING and now >= self._again_at:
-            self._publish_again()
+        self._tick_at = now + TICK_SECONDS
+        if self.phase is Phase.PUBLISHING:
+            self._look_at_record()
         self._asked.time_passed(now)
         self._look_at_hosts()
         if self.phase is Phase.RUNNING:
@@ -302,29 +314,25 @@ class JobMachine:
 
     def _go_on(self) -> None:
         """Does what the last event allows."""
-        if self.deposed and self.phase not in (Phase.RUNNING, Phase.ENDED):
+        phase, asked = self.phase, bool(self._asked.received)
+        if self.deposed and phase not in (Phase.RUNNING, Phase.ENDED):
             self._end_with("another hvdft run has taken the job over, so this one ends")
-        match self.phase:
-            case Phase.REACHING:
-                if self._asked.received:
-                    self._end()
-                elif None not in self._reached.values():
-                    self._members.gone({h: why for h, why in self._reached.items() if why})
-                    self._begin_phase(Phase.AWAITING)
-                    self._await_hosts()
-            case Phase.PUBLISHING:
-                if self._asked.received:
-                    self._end_before_agents()
-            case Phase.RUNNING:
-                if self._roll.lost_agents(self.generation):
-                    self._asked.kill_by(self._now + HYDRA_LIMIT_SECONDS)
-            case Phase.HEARING:
-                self._judge()
-            case Phase.AWAITING:
-                self._await_hosts()
-            case Phase.EXPLAINING:
-                if self._start.knows or self._asked.received:
-                    self._explain()
+        elif asked and phase in (Phase.NEW, Phase.REACHING, Phase.AWAITING):
+            self._end()
+        elif asked and phase is Phase.PUBLISHING:
+            self._end_before_agents()
+        elif phase is Phase.REACHING and None not in self._reached.values():
+            self._members.gone({host: why for host, why in self._reached.items() if why})
+            self._begin_phase(Phase.AWAITING)
+            self._await_hosts()
+        elif phase is Phase.RUNNING and self._roll.lost_agents(self.generation):
+            self._asked.kill_by(self._now + HYDRA_LIMIT_SECONDS)
+        elif phase is Phase.HEARING:
+            self._judge()
+        elif phase is Phase.AWAITING:
+            self._await_hosts()
+        elif phase is Phase.EXPLAINING and (asked or self._start.knows):
+            self._explain()
 
     def _publish(self) -> None:
         self._begin_phase(Phase.PUBLISHING)
@@ -337,17 +345,17 @@ class JobMachine:
         self._published = self._members.members
         self._out.add(Publish(self.generation, self._published))
 
-    def _publish_again(self) -> None:
-        self._again_at = float("inf")
+    def _look_at_record(self) -> None:
         waited = self._now - self._begun_at
-        if waited <= self._settings.host_timeout_seconds:
+        if waited > self._settings.host_timeout_seconds:
+            self._out.say(
+                f"the record of job {self._facts.id} in HOROVOD_FT_SHARED_DIR could not be renewed "
+                f"for {waited:.0f} s, so no agents are started and the job ends"
+            )
+            self._end_before_agents()
+        elif self._now >= self._again_at:
+            self._again_at = float("inf")
             self._publish_members()
-            return
-        self._out.say(
-            f"the record of job {self._facts.id} in HOROVOD_FT_SHARED_DIR could not be renewed "
-            f"for {waited:.0f} s, so no agents are started and the job ends"
-        )
-        self._end_before_agents()
 
     def _end_before_agents(self) -> None:
         self._ending.files_stay = self.generation > 0 and not self._asked.received
@@ -400,9 +408,6 @@ class JobMachine:
 
     def _await_hosts(self) -> None:
         """Starts the next generation as soon as agents can be started on all hosts."""
-        if self._asked.received:
-            self._end()
-            return
         hosts, members = self._hosts, self._members
         gone = {hosts.name(host): host for host in hosts.gone()} if self._facts.hosts else {}
         for name, host in gone.items():

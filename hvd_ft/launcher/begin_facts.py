@@ -1,0 +1,72 @@
+"""Finds out with what a job begins, or goes on if it is resumed."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hvd_ft.errors import HvdFtError
+from hvd_ft.job.directory import job_path
+from hvd_ft.job.member_file import read_members
+from hvd_ft.launcher.job import ResolvedJob
+from hvd_ft.launcher.job_leader import JobLeader
+from hvd_ft.launcher.machine.job_facts import JobFacts
+from hvd_ft.members.hosts import Host
+from hvd_ft.members.leadership import Record
+from hvd_ft.members.membership import Membership
+from hvd_ft.native.observer import Observer
+
+
+def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
+    """Returns the facts of a job that begins now, or goes on.
+
+    Args:
+        resolved: the job.
+        leader: of it; None: there can be no other launcher.
+
+    Raises:
+        HvdFtError: it is to be resumed, and this host has no state of it.
+    """
+    job, settings = resolved.job, resolved.settings
+    directory = job_path(settings.arena_dir, job.id)
+    first = Membership.first(job.hosts or [Host("localhost", job.size)], job.size)
+    record = leader.found if leader and job.resume else None
+    return JobFacts(
+        id=job.id,
+        members=_members(directory, first, record) if job.resume else first,
+        hosts=tuple(job.hosts),
+        spare_hosts=tuple(job.spare_hosts),
+        generation=_generation(job.id, directory, record) if job.resume else 0,
+        resume=job.resume,
+        led=leader is not None,
+        may_shrink=job.may_shrink,
+        least_in_place=job.least_in_place,
+        warm=bool(job.spares),
+        bootstrap=resolved.environment.get("I_MPI_HYDRA_BOOTSTRAP", "ssh"),
+    )
+
+
+def _members(directory: str, first: Membership, record: Record | None) -> Membership:
+    """Returns the latest membership that is known of a job with state."""
+    found = [read_members(directory)]
+    if record:
+        with contextlib.suppress(ValueError):
+            found.append(Membership.parse(record.members))
+    known = [members for members in found if members and members.size == first.size]
+    return max(known, key=lambda members: members.epoch, default=first)
+
+
+def _generation(job: str, directory: str, record: Record | None) -> int:
+    """Returns the number of the next generation of agents."""
+    if record:
+        return record.generation + 1
+    try:
+        observer = Observer(directory)
+    except HvdFtError as error:
+        raise HvdFtError(
+            f"job {job} cannot be resumed from this host ({error}): give --resume the id of a job "
+            "that was ended because of a lost host, on one of its hosts"
+        ) from None
+    try:
+        return observer.generation + 1
+    finally:
+        observer.close()
