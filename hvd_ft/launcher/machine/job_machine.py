@@ -366,6 +366,7 @@ class JobMachine:
         self._begin_phase(Phase.RUNNING)
         members = self._members
         self._hosts.begin(self.generation)
+        self._mpirun_rule.begin()
         members.new_generation(self.generation)
         self._has_run = True
         self._why_ended, self._counts = "", True
@@ -468,6 +469,7 @@ class JobMachine:
         if self._now >= self._late_at:
             self._late_at = self._now + TICK_SECONDS
             if self._roll.late_agents(self.generation) and not self._hosts.any_silent:
+                self._late_at = float("inf")
                 self._out.add(KillMpirun())
         if self._why_ended:
             return

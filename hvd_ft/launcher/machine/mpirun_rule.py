@@ -118,9 +118,16 @@ class MpirunRule:
     """
 
     def __init__(self, drain_seconds: float, lease_seconds: float, out: Actions) -> None:
-        self._end = EndRule(drain_seconds)
-        self._stop = StopRule(lease_seconds)
+        self._drain = drain_seconds
+        self._lease = lease_seconds
         self._out = out
+        self.begin()
+
+    def begin(self) -> None:
+        """Another mpirun is started."""
+        self._end = EndRule(self._drain)
+        self._stop = StopRule(self._lease)
+        self._killed = False
 
     def look(
         self, now: float, mpirun: MpirunSeen, lost: Collection[str] | None, *, shims: bool
@@ -133,10 +140,13 @@ class MpirunRule:
             lost: as of `EndRule.look`; None: the exit code is not known.
             shims: as of `EndRule.look`.
         """
+        if self._killed:
+            return  # it ends soon, and the user knows why
         over = lost is not None
         verdict = self._end.look(now, lost, shims=shims) if lost is not None else None
         match verdict or self._stop.look(now, stopped=mpirun.stopped, over=over):
             case Kill(why):
+                self._killed = True
                 self._out.say(why)
                 self._out.add(KillMpirun())
             case Continue(seconds):
