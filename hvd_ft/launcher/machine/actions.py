@@ -136,14 +136,17 @@ class Actions:
 
     def __init__(self) -> None:
         self._collected: list[Action] = []
+        self._ended = False
 
     def add(self, *actions: Action) -> None:
-        """Appends actions."""
-        self._collected += actions
+        """Appends actions; none after the end."""
+        if not self._ended:
+            self._collected += actions
+            self._ended = any(isinstance(action, End) for action in actions)
 
     def say(self, text: str) -> None:
         """Appends a line for the user."""
-        self._collected.append(Say(text))
+        self.add(Say(text))
 
     def take(self) -> list[Action]:
         """Returns the actions so far, and begins anew."""
