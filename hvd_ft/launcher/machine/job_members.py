@@ -67,7 +67,8 @@ class JobMembers:
         self._named: set[str] = set()  # spare hosts of which the user knows that they are away
         self._forget_at = 0.0  # when spare hosts that were out of reach are tried again
         self._waits: set[int] = set()  # places for which there is no spare, as said
-        self._notes: list[dict[str, object]] = []  # for the report
+        self._notes: list[dict[str, object]] = []  # for the report, by the next agent of rank 0
+        self._due: list[dict[str, object]] = []  # by the present one
         self._generation = 0
         self._new: list[str] = []  # as `unfilled`, of the next generation
         self.unfilled: tuple[str, ...] = ()
@@ -117,6 +118,8 @@ class JobMembers:
     def new_generation(self, generation: int) -> None:
         """Another generation of agents is started."""
         self._generation = generation
+        self._due += self._notes
+        self._notes.clear()
         self._gone.clear()
         self.unfilled = tuple(self._new)
         self._new.clear()
@@ -318,10 +321,10 @@ class JobMembers:
 
     def _send_notes(self) -> None:
         """Has the agent of rank 0 write into the report, as soon as there is one again."""
-        if self._notes and self._roll.has_rank_0(self._generation):
-            for note in self._notes:
+        if self._due and self._roll.has_rank_0(self._generation):
+            for note in self._due:
                 self._roll.tell_rank_0(Note(note))
-            self._notes.clear()
+            self._due.clear()
 
 
 def _note(done: Replaced, place: Place, now: float) -> dict[str, object]:
