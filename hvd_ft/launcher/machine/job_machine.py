@@ -471,8 +471,8 @@ class JobMachine:
             if self._roll.late_agents(self.generation) and not self._hosts.any_silent:
                 self._late_at = float("inf")
                 self._out.add(KillMpirun())
-        if self._why_ended:
-            return
+        if self._why_ended or self._roll.exit_code is not None:
+            return  # shims that have left are not missing
         self._out.add(*map(Probe, self._start.look(self._now, self._roll.ranks)))
         why = self._start.why(self._facts.bootstrap)
         if why and not self._members.gone(self._start.unreachable, at_start=True):
