@@ -48,7 +48,13 @@ class Ending:
         )
 
     def come(
-        self, asked: AskedEnd, own: int | None, mpirun: int, unfilled: tuple[str, ...]
+        self,
+        asked: AskedEnd,
+        own: int | None,
+        mpirun: int,
+        unfilled: tuple[str, ...],
+        *,
+        told: bool,
     ) -> None:
         """The end has come.
 
@@ -57,15 +63,16 @@ class Ending:
             own: the exit code that shims have reported; None: they have not.
             mpirun: the exit code of the last mpirun; negative: the signal that killed it.
             unfilled: the hosts for which agents that cannot begin stand.
+            told: whether the user knows why the job has ended.
         """
         if own == NOT_STARTED:
             self.lost = self.lost or unfilled  # not there either
-        code = self._code(asked, own, mpirun)
+        code = self._code(asked, own, mpirun, told)
         resized = self.resizes and code == PREEMPTED and not asked.received
         lost = () if asked.received else self.lost
         self._out.add(End(code, self.files_stay, lost, resized))
 
-    def _code(self, asked: AskedEnd, own: int | None, mpirun: int) -> int:
+    def _code(self, asked: AskedEnd, own: int | None, mpirun: int, told: bool) -> int:
         if asked.received:
             return code_after_signal(asked.received, own, grace=asked.has_grace)
         if own is not None:
@@ -74,6 +81,7 @@ class Ending:
             return 1
         if mpirun < 0:
             name = signal.Signals(-mpirun).name
-            self._out.say(f"mpirun was killed by {name}, so the job was ended; run it again")
+            if not told:
+                self._out.say(f"mpirun was killed by {name}, so the job was ended; run it again")
             return 128 - mpirun
         return mpirun

@@ -520,9 +520,9 @@ class JobMachine:
     def _end_with(self, message: str) -> None:
         if message:
             self._out.say(message)
-        self._end()
+        self._end(told=bool(message))
 
-    def _end(self) -> None:
+    def _end(self, *, told: bool = False) -> None:
         self._begin_phase(Phase.ENDED)
-        own, unfilled = self._roll.exit_code, self._members.unfilled
-        self._ending.come(self._asked, own, self._code if self._has_run else 1, unfilled)
+        own, code = self._roll.exit_code, self._code if self._has_run else 1
+        self._ending.come(self._asked, own, code, self._members.unfilled, told=told)
