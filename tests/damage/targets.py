@@ -28,7 +28,7 @@ from hvd_ft.checkpointer import completion, drain, unwritten
 from hvd_ft.checkpointer.share import Prints
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import drills, proof, tuning_file
-from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job import lifeline_messages as lines
 from hvd_ft.job.member_file import read_members
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.launcher.shared_record import SharedRecord
@@ -246,14 +246,17 @@ _TUNING = tuning_file.Tuning(
 )
 _RECORD = Record("j", 1, "n0", 5, 4.0, False, 2, "0;n0:2@0")
 _BEGUN = {"begun": 1, "resumed": {"path": "/c", "run": "r", "loops": [0]}}
-_STATUS = {"rank": 0, "host": "n0/1", "generation": 0, "orphaned": False, "exit_code": None}
+_STATUS = lines.ShimStatus(0, "n0/1", 0, False)
+_FACTS = lines.NodeFacts(0, 1, "n0", [(1, 0, "mirror", 1, 2, 3)], "op 3")
+_OF_SHIMS = [_STATUS, lines.Answer(7, _FACTS), lines.Interrupted(), lines.ForReport({"rank": 1})]
+_OF_LAUNCHER = [lines.Ask(7), lines.Stop(15), lines.Note({"rank": 1}), lines.Over(True)]
 _SPARE = {"target": "a.py", "is_module": False, "arguments": [], "env": {"A": "b"}, "cwd": "/"}
 _EXEC = ExecOrder(["true"], {"A": "b"}, "/", True)
 _HOSTS = [b"n0:4,n1:2", b"4-2", b"n[01-03,7],m2", b"4(x2),3", b"n0 4\nn1 4\n"]
 _ORDERS = [
     messages.Start("worker", ["a"], {"A": "b"}, "/", False),
     messages.Limit(2.0, "why"),
-    messages.Beat([1, [2, 3]]),
+    messages.Beat(_FACTS),
 ]
 _REPORTS = [messages.Exited("worker", 1, 2, 3), messages.Reattached(1, None, ["worker"])]
 _TAKEOVER = messages.Takeover(1, 20.0, "h:1:k", None)
@@ -276,7 +279,10 @@ def _sockets() -> dict[str, Target]:
     answers = [b'{"code":0,"error":null}', b'{"error":"no such file"}']
     return {
         "life-line before the proof": Target(_first_message, before, (ValueError,)),
-        "life-line": stream(ShimStatus.of, {**_STATUS, "epoch": 0}),
+        "life-line": stream(lines.parse_from_shim, *map(lines.to_wire, _OF_SHIMS)),
+        "orders of a launcher": stream(
+            lines.parse_from_launcher, *map(lines.to_wire, _OF_LAUNCHER)
+        ),
         "orders to a shim": stream(messages.parse_order, *map(messages.to_wire, _ORDERS)),
         "reports of a shim": stream(messages.parse_report, *map(messages.to_wire, _REPORTS)),
         "takeover": order(messages.Takeover, 4, messages.to_wire(_TAKEOVER)),

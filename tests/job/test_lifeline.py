@@ -9,11 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from heard_lines import HeardLines
 
-from hvd_ft.job.lifeline import Answer, LifeLines, ShimStatus
-from hvd_ft.launcher.generations import (
-    why_again,
+from hvd_ft.job.lifeline_messages import (
+    Answer,
+    Ask,
+    ForReport,
+    FromLauncher,
+    Lease,
+    NodeFacts,
+    Note,
+    Over,
+    ShimStatus,
 )
+from hvd_ft.launcher.machine.generations import why_again
 from hvd_ft.shim.launcher_line import LauncherLine
 from hvd_ft.system.channel import Channel, Message
 from hvd_ft.system.event_loop import EventLoop
@@ -33,8 +42,8 @@ def loop() -> Iterator[EventLoop]:
 
 
 @pytest.fixture
-def launcher(loop: EventLoop) -> Iterator[LifeLines]:
-    lines = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=LEASE)
+def launcher(loop: EventLoop) -> Iterator[HeardLines]:
+    lines = HeardLines(loop)
     yield lines
     lines.close()
 
@@ -52,7 +61,7 @@ class Line(LauncherLine):
         known: bool = False,
         silence_seconds: float = 1000.0,
     ) -> None:
-        self.said: list[Message] = []
+        self.said: list[FromLauncher] = []
         self.is_dead = False
         self.times_lost = 0
         super().__init__(
@@ -82,13 +91,13 @@ def serve(loop: EventLoop, until: Callable[[], object]) -> None:
         loop.run_once(0.05)
 
 
-def connect(loop: EventLoop, lines: LifeLines, *ranks: int) -> list[Line]:
+def connect(loop: EventLoop, lines: HeardLines, *ranks: int) -> list[Line]:
     ends = [Line(loop, lines.address, rank) for rank in ranks]
-    serve(loop, lambda: sum(shim is not None for shim in lines.shims) == len(ends))
+    serve(loop, lambda: len(lines.shims) == len(ends))
     return ends
 
 
-def test_the_launcher_hears_how_shims_are(loop: EventLoop, launcher: LifeLines) -> None:
+def test_the_launcher_hears_how_shims_are(loop: EventLoop, launcher: HeardLines) -> None:
     first, second = connect(loop, launcher, 0, 1)
     assert launcher.shims == [ShimStatus(0, HOST, 0, False), ShimStatus(1, HOST, 0, False)]
     first.tell(orphaned=True)
@@ -97,21 +106,21 @@ def test_the_launcher_hears_how_shims_are(loop: EventLoop, launcher: LifeLines) 
     serve(loop, lambda: ShimStatus(0, HOST, 1, False) in launcher.shims)
     second.close()
     serve(loop, lambda: len(launcher.shims) == 1)
-    assert launcher.hung_up == set()
+    assert launcher.roll.hung_up == set()
     first.close()
     serve(loop, lambda: not launcher.shims)
-    assert launcher.hung_up == {HOST}
-    assert launcher.hosts == {HOST: {0, 1}}
+    assert launcher.roll.hung_up == {HOST}
+    assert launcher.roll.hosts == {HOST: {0, 1}}
 
 
-def test_a_launcher_that_is_gone_is_dead(loop: EventLoop, launcher: LifeLines) -> None:
+def test_a_launcher_that_is_gone_is_dead(loop: EventLoop, launcher: HeardLines) -> None:
     (end,) = connect(loop, launcher, 0)
     launcher.close()
     serve(loop, lambda: end.is_dead)
 
 
 def test_a_launcher_that_was_never_there_may_be_elsewhere(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     address = launcher.address
     launcher.close()
@@ -124,7 +133,7 @@ def test_a_launcher_that_was_never_there_may_be_elsewhere(
         end.close()
 
 
-def test_a_line_that_breaks_is_made_again(loop: EventLoop, launcher: LifeLines) -> None:
+def test_a_line_that_breaks_is_made_again(loop: EventLoop, launcher: HeardLines) -> None:
     (end,) = connect(loop, launcher, 3)
     assert end._socket is not None
     torn = socket.socket(fileno=os.dup(end._socket.fileno()))
@@ -138,7 +147,7 @@ def test_a_line_that_breaks_is_made_again(loop: EventLoop, launcher: LifeLines) 
 
 
 def test_what_happens_while_the_line_is_down_is_told_afterwards(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     (end,) = connect(loop, launcher, 3)
     assert end._socket is not None
@@ -174,7 +183,7 @@ def test_a_launcher_out_of_reach_is_lost_after_its_time_if_it_was_ever_reached(
 def test_a_launcher_that_is_reached_again_is_not_lost() -> None:
     clock = [1000.0]
     with EventLoop(lambda: clock[0]) as loop:
-        launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=LEASE)
+        launcher = HeardLines(loop)
         (end,) = connect(loop, launcher, 0)
         assert end._socket is not None
         end._socket.shutdown(socket.SHUT_RDWR)
@@ -189,7 +198,7 @@ def test_a_launcher_that_is_reached_again_is_not_lost() -> None:
 
 
 def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     (old,) = connect(loop, launcher, 3)
     assert old._watch is not None
@@ -202,7 +211,7 @@ def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(
 
 
 def test_the_launcher_says_that_memory_was_lacking_where_an_agent_died(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     (line,) = connect(loop, launcher, 3)
     ended = "mpirun ended (exit code 9) before the job"
@@ -211,7 +220,7 @@ def test_the_launcher_says_that_memory_was_lacking_where_an_agent_died(
     line.tell(orphaned=True, lack=lack)
     serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 0, True, lack=lack)])
     said = f"the agent of rank 3 has died, and the kernel has {lack}"
-    assert why_again([None, *launcher.shims], 9) == said
+    assert why_again(launcher.shims, 9) == said
     line.tell(orphaned=False, generation=1)
     serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 1, False)])
     assert why_again(launcher.shims, 9) == ended
@@ -221,7 +230,7 @@ def test_the_launcher_says_that_memory_was_lacking_where_an_agent_died(
 
 
 def test_a_line_that_is_torn_is_no_goodbye(
-    loop: EventLoop, launcher: LifeLines, monkeypatch: pytest.MonkeyPatch
+    loop: EventLoop, launcher: HeardLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def receive(self: Channel) -> None:
         raise TimeoutError(errno.ETIMEDOUT, "no answer from the other end")
@@ -232,54 +241,55 @@ def test_a_line_that_is_torn_is_no_goodbye(
     monkeypatch.setattr(Channel, "receive", receive)
     end.tell(orphaned=True)
     serve(loop, lambda: not launcher.shims)
-    assert launcher.hung_up == set()
+    assert launcher.roll.hung_up == set()
     end.close()
 
 
-def test_that_there_is_no_report_stays_known(loop: EventLoop, launcher: LifeLines) -> None:
+def test_that_there_is_no_report_stays_known(loop: EventLoop, launcher: HeardLines) -> None:
     """Rank 0 says so; the others know only that the job has ended well."""
     first, second = connect(loop, launcher, 0, 1)
     for end, code in ((first, 0), (first, 74), (second, 0)):
         end.tell(orphaned=False, exit_code=code)
         told = ShimStatus(0 if end is first else 1, HOST, 0, False, code)
         serve(loop, lambda told=told: told in launcher.shims)  # type: ignore[misc]
-    assert launcher.exit_code == 74
+    assert launcher.roll.exit_code == 74
 
 
-def test_each_host_is_asked_by_one_of_its_shims(loop: EventLoop, launcher: LifeLines) -> None:
+def test_each_host_is_asked_by_one_of_its_shims(loop: EventLoop, launcher: HeardLines) -> None:
     first, second = connect(loop, launcher, 0, 1)
     other = Line(loop, launcher.address, 2, "n1/1")
     ends = [first, second, other]
-    serve(loop, lambda: len(launcher.hosts) == 2)
+    serve(loop, lambda: len(launcher.roll.hosts) == 2)
     launcher.ask(7, silent=())
     launcher.ask(8, silent={HOST})
     serve(loop, lambda: sum(len(end.said) for end in ends) == 5)
-    assert [[m["ask"] for m in end.said] for end in ends] == [[7, 8], [8], [7, 8]]
-    first.send({"answer": 7, "facts": [1]})
-    answers: list[Answer] = []
-    serve(loop, lambda: bool(answers.extend(launcher.take_answers()) or answers))
-    assert answers == [Answer(HOST, 7, [1])]
+    both = [Ask(7), Ask(8)]
+    assert [end.said for end in ends] == [both, [Ask(8)], both]
+    answer = Answer(7, NodeFacts(0, 1, "n0", [(1, 0, "mirror", 1, 2, 3)], "op 3"))
+    first.send(answer)
+    serve(loop, lambda: launcher.answers)
+    assert launcher.answers == [(HOST, answer)]
 
 
-def test_ranks_that_get_another_host_have_no_line(loop: EventLoop, launcher: LifeLines) -> None:
+def test_ranks_that_get_another_host_have_no_line(loop: EventLoop, launcher: HeardLines) -> None:
     connect(loop, launcher, 0, 1)
     Line(loop, launcher.address, 2, "n1/2")
-    serve(loop, lambda: len([shim for shim in launcher.shims if shim]) == 3)
+    serve(loop, lambda: len(launcher.shims) == 3)
     assert launcher.release([1, 2]) == ["n1/2"]
-    assert launcher.hosts == {HOST: {0}}
-    assert [shim and shim.rank for shim in launcher.shims] == [0]
+    assert launcher.roll.hosts == {HOST: {0}}
+    assert [shim.rank for shim in launcher.shims] == [0]
     assert launcher.release([1]) == []
 
 
-def test_a_note_goes_to_the_shim_of_rank_0(loop: EventLoop, launcher: LifeLines) -> None:
+def test_a_note_goes_to_the_shim_of_rank_0(loop: EventLoop, launcher: HeardLines) -> None:
     first, second = connect(loop, launcher, 0, 1)
-    second.send({"note": {"rank": 1}})
+    second.send(ForReport({"rank": 1}))
     serve(loop, lambda: first.said)
-    assert first.said == [{"note": {"rank": 1}}]
+    assert first.said == [Note({"rank": 1})]
     assert second.said == []
 
 
-def test_who_does_not_know_the_key_is_nobody(loop: EventLoop, launcher: LifeLines) -> None:
+def test_who_does_not_know_the_key_is_nobody(loop: EventLoop, launcher: HeardLines) -> None:
     host, port, _ = launcher.address.split(":")
     end = Line(loop, f"{host}:{port}:{'0' * 64}", 0)
     serve(loop, lambda: end.problem is not None)
@@ -292,7 +302,7 @@ def test_who_does_not_know_the_key_is_nobody(loop: EventLoop, launcher: LifeLine
 DEEP = struct.pack("!I", 100_000) + b"[" * 100_000
 
 
-def test_a_stranger_that_nests_deeply_ends_no_job(loop: EventLoop, launcher: LifeLines) -> None:
+def test_a_stranger_that_nests_deeply_ends_no_job(loop: EventLoop, launcher: HeardLines) -> None:
     (end,) = connect(loop, launcher, 0)
     host, port, _ = launcher.address.split(":")
     with socket.create_connection((host, int(port))) as stranger:
@@ -303,7 +313,7 @@ def test_a_stranger_that_nests_deeply_ends_no_job(loop: EventLoop, launcher: Lif
     end.close()
 
 
-def test_a_hundred_idle_connections_keep_no_shim_out(loop: EventLoop, launcher: LifeLines) -> None:
+def test_a_hundred_idle_connections_keep_no_shim_out(loop: EventLoop, launcher: HeardLines) -> None:
     host, port, _ = launcher.address.split(":")
     idle = []
     for _ in range(100):
@@ -348,7 +358,7 @@ def hear(connection: socket.socket, channel: Channel) -> Message:
     return messages[0]
 
 
-def test_who_shows_a_wrong_proof_is_nobody(loop: EventLoop, launcher: LifeLines) -> None:
+def test_who_shows_a_wrong_proof_is_nobody(loop: EventLoop, launcher: HeardLines) -> None:
     host, port, _ = launcher.address.split(":")
     with socket.create_connection((host, int(port))) as stranger:
         loop.run_once()
@@ -396,38 +406,32 @@ class Gate:
 
 
 def test_with_leases_every_shim_is_asked_and_its_answer_confirmed(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     gate = launcher.gate = Gate()
     first, second = connect(loop, launcher, 0, 1)
     launcher.ask(7, silent=())
     serve(loop, lambda: first.said and second.said)
-    second.send({"answer": 7, "facts": None})
+    second.send(Answer(7))
     serve(loop, lambda: len(second.said) == 2)
-    assert (first.said, second.said) == ([{"ask": 7}], [{"ask": 7}, {"lease": 7}])
+    assert (first.said, second.said) == ([Ask(7)], [Ask(7), Lease(7)])
     gate.granting = False
-    second.send({"answer": 8, "facts": None})
-    serve(loop, lambda: len(launcher.take_answers()) == 2 or launcher._answers == [])
+    second.send(Answer(8))
+    second.send(Answer(9))
+    serve(loop, lambda: len(launcher.answers) == 3)
     assert len(second.said) == 2
 
 
 def test_a_shim_whose_host_has_lost_its_place_is_told_to_end_and_counts_for_nothing(
-    loop: EventLoop, launcher: LifeLines
+    loop: EventLoop, launcher: HeardLines
 ) -> None:
     gate = launcher.gate = Gate()
     (present,) = connect(loop, launcher, 3)
     gate.since = 1
     launcher.forget([HOST])
     assert launcher.shims == []
-    assert launcher.hosts == {}
+    assert launcher.roll.hosts == {}
     serve(loop, lambda: present.said)  # it has come back over a new line
-    assert present.said == [{"over": True, "files_stay": False}]
-    assert [shim for shim in launcher.shims if shim] == []
-    assert launcher.hosts == {}
-
-
-def test_what_the_launcher_notes_goes_to_rank_0(loop: EventLoop, launcher: LifeLines) -> None:
-    first, second = connect(loop, launcher, 0, 1)
-    launcher.note({"type": "REPLACED"})
-    serve(loop, lambda: first.said)
-    assert (first.said, second.said) == ([{"note": {"type": "REPLACED"}}], [])
+    assert present.said == [Over(files_stay=False)]
+    assert launcher.shims == []
+    assert launcher.roll.hosts == {}

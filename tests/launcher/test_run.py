@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
-from hvd_ft.launcher import run as launcher
+from hvd_ft.launcher import job_driver as launcher
 from hvd_ft.launcher.run import Job, launch
 from hvd_ft.members.hosts import Host
 
@@ -171,30 +170,6 @@ def test_a_job_that_could_be_resumed_outlives_other_jobs(
         said = capsys.readouterr().err
         assert "job keptone could be resumed (hvdft run --resume keptone)" in said
         assert "removed what" not in said
-
-
-@pytest.mark.parametrize(
-    ("told", "mpirun_code", "code"),
-    [
-        (0, 0, 0),
-        (0, 1, 0),  # agents that fail when the job is over
-        (74, 0, 74),  # rank 0's could not write the report
-        (3, 74, 3),
-        (None, 5, 5),
-        (None, 74, 74),
-    ],
-)
-def test_the_code_is_what_shims_tell_of_the_job(
-    told: int | None, mpirun_code: int, code: int
-) -> None:
-    run: Any = SimpleNamespace(
-        signals=SimpleNamespace(received=[]),
-        lifelines=SimpleNamespace(exit_code=told),
-        files_stay=False,
-        _no_start="",
-        lost=(),
-    )
-    assert launcher._Run._exit_code(run, mpirun_code) == code
 
 
 def test_without_intel_mpi_nothing_is_started(

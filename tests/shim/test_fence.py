@@ -12,9 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from heard_lines import HeardLines
 
 from hvd_ft.job.directory import JobDirectory
-from hvd_ft.job.lifeline import LifeLines, ShimStatus
+from hvd_ft.job.lifeline_messages import ShimStatus
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import Started
 from hvd_ft.shim.reattach import reattach
@@ -33,8 +34,7 @@ class Launcher:
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
-        self.lines = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
-        self.lines.gate = self
+        self.lines = HeardLines(loop, self)
         self.granting = self.admitting = True
         self.seen: list[ShimStatus] = []
         self.number = self.answers = 0
@@ -53,7 +53,7 @@ class Launcher:
         while not until():
             assert time.monotonic() < deadline
             self.number += 1
-            self.lines.ask(self.number, ())
+            self.lines.ask(self.number)
             self.loop.run_once(0.05)
 
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from hvd_ft.job.lifeline_messages import NodeFacts
 from hvd_ft.shim import messages
 from hvd_ft.shim.messages import FoundWorker, Reattached, Start, parse_order, parse_report, to_wire
 
@@ -20,7 +21,7 @@ VALUES: dict[Any, Any] = {
     list[int]: [1, 2],
     dict[str, str]: {"A": "b\udcff"},
     dict[str, Any]: {"type": "STACKS", "rank": 1},
-    Any: {"links": [[1, 2]]},
+    NodeFacts | None: NodeFacts(1, 2, "n0", [(2, 0, "mirror", 1, 2, 3)], "op 3"),
     FoundWorker | None: FoundWorker(2, 9, False, (9, 44)),
 }
 

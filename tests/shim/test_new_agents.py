@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 from forked import exit_code, forked
+from heard_lines import HeardLines
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
-from hvd_ft.job.lifeline import LifeLines, ShimStatus
+from hvd_ft.job.lifeline_messages import ShimStatus
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import BeatHeard, Started, Takeover, to_wire
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket, reattach
@@ -53,7 +54,7 @@ class Job:
     """A job's directory, and a launcher that serves its life-lines while a test waits for it."""
 
     path: str
-    launcher: LifeLines
+    launcher: HeardLines
     loop: EventLoop
 
 
@@ -71,7 +72,7 @@ class FirstAgent:
 
         Its line alone says neither: it may break, and come again.
         """
-        told = lambda: any(shim and what(shim) for shim in self.job.launcher.shims)  # noqa: E731
+        told = lambda: any(what(shim) for shim in self.job.launcher.shims)  # noqa: E731
         self.job.loop.run(until=lambda: told() or has_ended(self.shim_pidfd))
         return not has_ended(self.shim_pidfd)
 
@@ -80,7 +81,7 @@ class FirstAgent:
 def job(arena_dir: Path) -> Iterator[Job]:
     directory = JobDirectory.create(str(arena_dir), "job")
     with EventLoop() as loop:
-        launcher = LifeLines(loop, listens_at="127.0.0.1", lease_seconds=20)
+        launcher = HeardLines(loop)
         yield Job(directory.path, launcher, loop)
         launcher.close()  # which ends a shim that is still there
     directory.leave()
@@ -120,7 +121,7 @@ def first_agent(job: Job, then: Callable[[ShimClient], object]) -> Iterator[Firs
         theirs.close()
         own = os.pidfd_open(child)
         stack.callback(os.close, own)
-        job.loop.run(until=lambda: any(job.launcher.shims) or has_ended(own))
+        job.loop.run(until=lambda: bool(job.launcher.shims) or has_ended(own))
         told = ours.recv(100)
         assert told, "the first agent has not begun"
         ours.sendall(b".")
