@@ -212,10 +212,10 @@ class JobLeader:
         assert self._call
         done, published = self._call.result, self._publishes
         self._publishes = False
-        if done:
-            self._complained = False
-        elif not self.holds():
+        if not self.holds():
             self._complain()
+        elif done:
+            self._complained = False
         self.on_renewed()
         if published:
             self.on_published(done)

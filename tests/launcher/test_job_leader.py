@@ -1,7 +1,6 @@
 """A launcher whose shared directory does not answer goes on with all else."""
 
 import os
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +76,15 @@ def stall(loop: EventLoop, directory: Directory) -> None:
     loop.run(until=directory.asked.is_set)
 
 
+def publish(loop: EventLoop, lead: JobLeader, generation: int, members: str) -> bool:
+    """Publishes, and waits for the outcome."""
+    outcomes: list[bool] = []
+    lead.on_published = outcomes.append
+    lead.publish(generation, members)
+    loop.run(until=lambda: bool(outcomes))
+    return outcomes[0]
+
+
 def go_on(loop: EventLoop) -> None:
     """Goes through the loop some times, for several renewals."""
     rounds = [0]
@@ -95,14 +103,14 @@ def test_a_directory_that_does_not_answer_stops_nothing_but_new_agents(
     loop: EventLoop, directory: Directory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lead = leader(loop, directory, User(), HANG_SECONDS)
-    assert lead.holds() and lead.publish(0, "first")
+    assert lead.holds() and publish(loop, lead, 0, "first")
     stall(loop, directory)
     loop.run(until=lambda: not lead.holds())
     go_on(loop)  # it renews leases, and hears the user
     assert not lead.holds() and not lead.deposed
     directory.answers.set()
     loop.run(until=lead.holds)
-    assert lead.publish(1, "second")
+    assert publish(loop, lead, 1, "second")
     found = directory.record.read()
     assert found and (found.generation, found.members) == (1, "second")
     assert "cannot be renewed (it does not answer): until it can" in capsys.readouterr().err
@@ -126,26 +134,25 @@ def test_each_time_that_the_directory_does_not_answer_is_said_once(
     lead.end(resumable=False)
 
 
-def test_the_user_is_heard_while_a_generation_waits_for_the_directory(
+def test_what_is_published_waits_for_the_directory_and_the_end_does_not(
     loop: EventLoop, directory: Directory
 ) -> None:
-    user = User()
-    lead = leader(loop, directory, user, HANG_SECONDS)
+    lead = leader(loop, directory, User(), HANG_SECONDS)
+    outcomes: list[bool] = []
+    lead.on_published = outcomes.append
     stall(loop, directory)
-    stop = loop.timer(lambda: setattr(user, "stops", True))
-    stop.set(loop.now() + 0.05)
-    assert not lead.publish(1, "members")
-    lead.end(resumable=True)  # nor does the end wait for it
-
-
-def test_a_generation_does_not_wait_for_ever(
-    loop: EventLoop, directory: Directory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lead = leader(loop, directory, User(), 2.0)
+    lead.publish(1, "overtaken")
+    lead.publish(2, "members")
+    go_on(loop)
+    assert outcomes == []
+    directory.answers.set()
+    loop.run(until=lambda: bool(outcomes))
+    found = directory.record.read()
+    assert outcomes == [True] and found and (found.generation, found.members) == (2, "members")
     stall(loop, directory)
-    assert not lead.publish(1, "members")
-    said = capsys.readouterr().err
-    assert re.search(r"could not be renewed for \d+ s, so no agents are started", said), said
+    lead.publish(3, "never")
+    lead.end(resumable=True)
+    assert outcomes == [True]
 
 
 def test_a_job_does_not_begin_where_the_directory_does_not_answer(
@@ -171,5 +178,5 @@ def test_another_leader_is_found_at_once(
     found = directory.record.read()
     assert found
     assert directory.record.swap(found, type(found)(**{**vars(found), "term": found.term + 1}))
-    assert not lead.publish(1, "members")
+    assert not publish(loop, lead, 1, "members")
     assert lead.deposed
