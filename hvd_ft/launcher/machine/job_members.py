@@ -4,23 +4,33 @@ membership_rule.py decides; this part tells it which hosts are lost and which ca
 says in words what has become of them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from enum import Enum, auto
 
 from hvd_ft.job.lifeline_messages import Note, ShimStatus
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.machine.actions import Actions, HostsLeft, Probe
+from hvd_ft.launcher.machine.actions import Actions, HostsJoined, HostsLeft, Probe
 from hvd_ft.launcher.machine.host_watch import GiveUp, HostWatch, NewAgents
 from hvd_ft.launcher.machine.job_facts import JobFacts
+from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.launcher.machine.shim_roll import ShimRoll
 from hvd_ft.launcher.machine.start_watch import SECONDS
 from hvd_ft.members import membership_rule as rules
-from hvd_ft.members.hosts import Host
 from hvd_ft.members.membership import Membership, Place
 from hvd_ft.members.membership_rule import Limits, MembershipRule, NoSpare, Replaced
+from hvd_ft.native.types import Left
 
 _TRY_AGAIN_SECONDS = 10.0  # after all spare hosts were out of reach
 _NS = 1e9
+
+
+class Done(Enum):
+    """What became of a change."""
+
+    YES = auto()  # new agents have to be started
+    NOT_YET = auto()  # ranks have not left yet that are to return
+    NO = auto()  # the job has to go on from a checkpoint
 
 
 def act_lease(settings: Settings) -> float:
@@ -146,28 +156,36 @@ class JobMembers:
 
     # -------------------------------------------------------------- hosts that come and go
 
-    def withdraw(self, names: Sequence[str]) -> bool:
-        """Has the ranks of hosts leave the running job; returns whether it can go on without."""
-        rule = self.rule.withdraw(names) if self.leads else None
-        self.rule = rule or self.rule
-        return rule is not None
-
-    def fitting(self, hosts: Sequence[Host]) -> Mapping[int, str] | None:
-        """Returns which places these hosts can take in the running job; None: not for all."""
-        return self.rule.fitting(hosts) if self._facts.least_in_place is not None else None
-
-    def refill(self, taken: Mapping[int, str], left: Collection[int], hosts: HostWatch) -> bool:
-        """Has hosts take places whose ranks have left; returns whether they have.
+    def change(self, change: HostChange, left: Mapping[int, Left], hosts: HostWatch) -> Done:
+        """Changes the hosts of the running job, if that can be.
 
         Args:
-            taken: the host of each place.
-            left: places whose ranks have all left.
+            change: what is to change.
+            left: of each rank, whether it has left.
             hosts: the watch over the job's.
         """
-        rule = self.rule.refill(taken, left) if self.leads else self.rule
+        rule = self.rule.withdraw(change.withdrawn) if change.withdrawn and self.leads else None
+        if rule is not None:
+            self.rule = rule
+            self._out.add(HostsLeft(change.withdrawn, lost=False))
+            return Done.YES
+        in_place = change.added and self._facts.least_in_place is not None
+        taken = self.rule.fitting(change.added) if in_place else None
+        if taken is None:
+            return Done.NO
+        found = {at: {left[rank] for rank in self.members.places[at].ranks} for at in taken}
+        if any(Left.FOR_GOOD in each for each in found.values()):
+            return Done.NO
+        gone = [at for at, each in found.items() if each == {Left.MAY_RETURN}]
+        rule = self.rule.refill(taken, gone) if self.leads else self.rule
         if rule is self.rule:
-            return False
+            return Done.NOT_YET
         self.rule = rule
+        self._return(taken, hosts)
+        self._out.add(HostsJoined(change.added))
+        return Done.YES
+
+    def _return(self, taken: Mapping[int, str], hosts: HostWatch) -> None:
         for number, host in taken.items():
             place = self.members.places[number]
             for old in self._roll.release(place.ranks):
@@ -177,7 +195,6 @@ class JobMembers:
                 f"{place.describe()} {verb} to the job on host {host} (epoch {place.since})"
             )
             self._new.append(host)
-        return True
 
     def gone(self, names: Mapping[str, str], *, at_start: bool = False) -> bool:
         """Notes that hosts are gone: nothing can be started there.
