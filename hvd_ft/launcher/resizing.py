@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -17,27 +16,29 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
-from hvd_ft.launcher.job import Job, ResolvedJob, job_settings, resolve
+from hvd_ft.launcher.job import Job, job_settings, resolve
+from hvd_ft.launcher.machine import parts_machine
+from hvd_ft.launcher.machine.actions import End, Probe, Say
+from hvd_ft.launcher.machine.parts_machine import (
+    BeginPart,
+    ChangeHosts,
+    EndParts,
+    FindCheckpoint,
+    PartsMachine,
+)
 from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.spare_hosts import check_fence
 from hvd_ft.launcher.watchers import Display
-from hvd_ft.members.hosts import Host, host_list, machine_file
-from hvd_ft.members.resizing_rule import (
-    HostPool,
-    Limits,
-    added,
-    describe_change,
-    slots_of,
-    withdrawn,
-)
+from hvd_ft.members.hosts import Host, machine_file
+from hvd_ft.members.resizing_rule import Limits, slots_of
+from hvd_ft.system.apart import call_apart
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import StopSignals, stop_signals
+from hvd_ft.system.stop_signals import stop_signals
 
 _LOOK_SECONDS = 0.2  # between two looks for hosts, while too few are there
-EXIT_TOO_FEW = 1
 RESUME_DIR = "HOROVOD_FT_RESUME_DIR"
 GRACE = "60"  # seconds for the checkpoint that a change of hosts takes, if the user gave none
 
@@ -104,6 +105,8 @@ def launch_resizing(job: Job, hosts: Hosts, plan: Plan) -> int:
 
 
 class _Parts:
+    """Drives the machine of the parts, and is asked by that of the running part."""
+
     def __init__(self, job: Job, hosts: Hosts, plan: Plan) -> None:
         # A change of hosts is a preemption, which has a limit.
         self._settings = job_settings(job)
@@ -111,11 +114,18 @@ class _Parts:
         self._job = replace(job, given={**grace, **job.given})
         self._hosts = hosts
         self._plan = plan
-        self._pool = HostPool(plan.limits)
-        self._present: tuple[Host, ...] = ()
+        path = job.given.get(RESUME_DIR)
+        self._machine = PartsMachine(
+            plan.limits,
+            job.size,
+            plan.timeout,
+            path=path,
+            random=random.random,
+            now=time.monotonic(),
+        )
         self._probes: dict[str, reach.Probe] = {}
-        self._reached: set[str] = set()
-        self._number = 0  # of this part
+        self._latest = self._job  # part
+        self._code: int | None = None
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -124,53 +134,107 @@ class _Parts:
             probe.close()
 
     def run(self) -> int:
-        job = self._job
-        while True:
-            chosen, stopped = self._await_hosts(job.size if self._number == 0 else 1)
-            if not chosen:
-                return stopped or self._too_few(job)
-            with self._part(job, chosen) as part, self._plan.display() as shown:
+        """Runs parts until the job has ended; returns its exit code."""
+        actions: list[parts_machine.Action] = []
+        while self._code is None:
+            actions += self._carry_out(actions.pop(0)) if actions else self._wait()
+        return self._code
+
+    def _wait(self) -> list[parts_machine.Action]:
+        """Looks for hosts until there is something to do."""
+        with EventLoop() as loop, stop_signals() as signals:
+            loop.watch(signals, lambda: signals.received)
+            while not signals.received:
+                if actions := self._look(time.monotonic()):
+                    return actions
+                loop.run_once(_LOOK_SECONDS)
+            return self._machine.signalled(signals.received[0])
+
+    def _look(self, now: float) -> list[parts_machine.Action]:
+        found = self._hosts.poll(now)
+        if found is not None:
+            self._machine.named(found)
+        actions: list[parts_machine.Action] = []
+        for host, probe in list(self._probes.items()):
+            if (reason := probe.result()) is not None:
+                self._probes.pop(host).close()
+                actions += self._machine.reached(host, reason, now)
+        return actions + self._machine.time_passed(now)
+
+    def _carry_out(self, action: parts_machine.Action) -> list[parts_machine.Action]:
+        """Carries out an action; returns what follows from its outcome."""
+        match action:
+            case Say(text):
+                say(text)
+            case Probe(host):
+                # A job on that host too: mpirun has to listen where the host can answer.
+                hosts = [*self._latest.hosts, Host(host, 1)]
+                there = resolve(replace(self._job, hosts=hosts, machine_file=""))
+                self._probes[host] = reach.Probe(host, there.environment)
+            case BeginPart():
+                return self._machine.part_ended(self._run_part(action), time.monotonic())
+            case FindCheckpoint():
+                return self._look_for_checkpoint()
+            case EndParts(code):
+                self._code = code
+        return []
+
+    def _run_part(self, begin: BeginPart) -> End:
+        with memory_file(machine_file(begin.hosts)) as machines:
+            job = self._latest = self._part(begin, machines)
+            part = resolve(job)
+            with self._plan.display() as shown:
                 ended = run_job(part, shown, resizing=self)
-            if ended.code == 0 or not (ended.lost or ended.resized):
-                if ended.code and (text := how_to_go_on(part.settings)):
-                    say(text)
-                return ended.code
-            if ended.lost:
-                self._lose(ended.lost)
-            job = self._continued(part.job)
+        stays = not (ended.lost or ended.resized)
+        if ended.code and stays and (text := how_to_go_on(part.settings)):
+            say(text)
+        return ended
 
-    @contextlib.contextmanager
-    def _part(self, job: Job, chosen: tuple[Host, ...]) -> Iterator[ResolvedJob]:
-        """Gives the job of the next part."""
-        self._number += 1
-        self._present = chosen
-        if self._number > 1:
-            say(f"the job goes on with {slots_of(chosen)} ranks on {host_list(chosen)}")
-        with memory_file(machine_file(chosen)) as machines:
-            part = replace(
-                job,
-                id=job.id if self._number == 1 else new_job_id(),
-                size=slots_of(chosen),
-                hosts=chosen,
-                machine_file=machines,
-                report=part_name(self._job.report, self._number),
-                spare_hosts=[host for host in self._job.spare_hosts if host not in chosen],
-                inject=self._job.inject if self._number == 1 else (),
-            )
-            yield resolve(part)
+    def _part(self, begin: BeginPart, machines: str) -> Job:
+        job, first = self._job, begin.number == 1
+        given = job.given if begin.path is None else {**job.given, RESUME_DIR: begin.path}
+        return replace(
+            job,
+            id=job.id if first else new_job_id(),
+            size=slots_of(begin.hosts),
+            hosts=begin.hosts,
+            machine_file=machines,
+            report=part_name(job.report, begin.number),
+            spare_hosts=[host for host in job.spare_hosts if host not in begin.hosts],
+            inject=job.inject if first else (),
+            given=given,
+        )
 
-    def _continued(self, part: Job) -> Job:
-        """Returns the job with the checkpoint that a part has left."""
+    def _look_for_checkpoint(self) -> list[parts_machine.Action]:
+        """Finds the checkpoint apart: a shared directory may not answer for minutes."""
+        seconds = self._settings.host_timeout_seconds
+        with EventLoop() as loop, stop_signals() as signals:
+            loop.watch(signals, lambda: signals.received)
+            stopped = lambda: bool(signals.received)  # noqa: E731
+            try:
+                path = call_apart(loop, self._find_checkpoint, seconds, stopped)
+            except TimeoutError as error:
+                if signals.received:
+                    return self._machine.signalled(signals.received[0])
+                raise HvdFtError(
+                    f"{self._settings.checkpoint_dir} ({error}), so the job cannot go on from its "
+                    "checkpoint: see that the directory answers, and give it to --resume"
+                ) from None
+        return self._machine.checkpoint_found(path, time.monotonic())
+
+    def _find_checkpoint(self) -> str | None:
+        """Returns the path of the checkpoint that the latest part has left."""
         directory = self._settings.checkpoint_dir
         assert directory is not None
         found = [
             each
             for each in find(Path(directory))
-            if each.manifest is not None and each.manifest.job == part.id and not each.refused
+            if each.manifest is not None
+            and each.manifest.job == self._latest.id
+            and not each.refused
         ]
         if not found:
-            say("the job had no state yet: what follows begins where its last part began")
-            return part
+            return None
         latest = found[-1].manifest
         assert latest is not None
         if latest.apart:
@@ -178,88 +242,25 @@ class _Parts:
                 f"the job's hosts have a directory {directory} each, so nothing can go on on other "
                 "hosts: give --checkpoint-dir one that all hosts share"
             )
-        return replace(part, given={**part.given, RESUME_DIR: str(found[-1].path)})
+        return str(found[-1].path)
 
-    def _await_hosts(self, at_least: int) -> tuple[tuple[Host, ...], int]:
-        """Waits for enough hosts; returns them, and else the exit code if a signal came."""
-        begun, told = time.monotonic(), False
-        with EventLoop() as loop, stop_signals() as signals:
-            loop.watch(signals, lambda: signals.received)
-            while True:
-                self._look(now := time.monotonic())
-                chosen = self._pool.choice(now)
-                if slots_of(chosen) >= at_least and self._can_be_reached(chosen, now):
-                    return chosen, 0
-                if signals.received:
-                    return (), _code_of(signals)
-                if now > begun + self._plan.timeout:
-                    return (), 0
-                if not told and now > begun + 2:
-                    told = True
-                    least = max(self._plan.limits.least, at_least)
-                    say(
-                        f"waiting for hosts: there are {slots_of(self._pool.usable(now))} slots, "
-                        "and the job needs "
-                        f"{least}; it ends in {self._plan.timeout:g} s (--elastic-timeout)"
-                    )
-                loop.run_once(_LOOK_SECONDS)
-
-    def _too_few(self, job: Job) -> int:
-        path = job.given.get(RESUME_DIR)
-        least = self._plan.limits.least
-        say(
-            f"there were not {least} slots within {self._plan.timeout:g} s, so the job was ended"
-            + (f"; hvdft run --resume {path} goes on" if path else "; it has left no checkpoint")
-        )
-        return EXIT_TOO_FEW
+    # -------------------------------------------------------------- as `Resizing`
 
     def change(self, now: float) -> HostChange | None:
         """As `Resizing.change`."""
-        self._look(now)
-        chosen = self._pool.change(self._present, now)
-        if not chosen or not self._can_be_reached(chosen, now):
-            return None
-        why = describe_change(self._present, chosen)
-        fewer, more = withdrawn(self._present, chosen), added(self._present, chosen)
-        return HostChange(why, slots_of(chosen), fewer, more)
+        for action in self._look(now):
+            if isinstance(action, ChangeHosts):
+                return action.change
+            self._carry_out(action)
+        return None
 
     def left(self, names: Sequence[str], *, lost: bool) -> None:
         """As `Resizing.left`."""
-        self._present = tuple(host for host in self._present if host.name not in names)
-        if lost:
-            self._lose(names)
+        self._machine.left(names, time.monotonic(), lost=lost)
 
     def joined(self, hosts: Sequence[Host]) -> None:
         """As `Resizing.joined`."""
-        self._present = (*self._present, *hosts)
-
-    def _look(self, now: float) -> None:
-        found = self._hosts.poll(now)
-        if found is not None:
-            self._pool = self._pool.named(found)
-
-    def _lose(self, names: Sequence[str]) -> None:
-        self._pool = self._pool.lost(names, time.monotonic(), random.random)
-        self._reached -= {*names}
-
-    def _can_be_reached(self, hosts: Sequence[Host], now: float) -> bool:
-        """Returns whether mpirun has reached all of these; leaves out those that it cannot."""
-        for name in {host.name for host in hosts} - self._reached:
-            if name not in self._probes:
-                # A job on that host too: mpirun has to listen where the host can answer.
-                there = replace(self._job, hosts=[*self._present, Host(name, 1)], machine_file="")
-                self._probes[name] = reach.Probe(name, resolve(there).environment)
-                continue
-            reason = self._probes[name].result()
-            if reason is None:
-                continue
-            self._probes.pop(name).close()
-            if reason:
-                say(f"host {name} cannot be reached: {reason}")
-                self._pool = self._pool.lost([name], now, random.random)
-            else:
-                self._reached.add(name)
-        return self._reached >= {host.name for host in hosts}
+        self._machine.joined(hosts)
 
 
 def part_name(report: str | None, number: int) -> str | None:
@@ -268,10 +269,6 @@ def part_name(report: str | None, number: int) -> str | None:
         return report
     stem, suffix = os.path.splitext(report)
     return f"{stem}-{number}{suffix}"
-
-
-def _code_of(signals: StopSignals) -> int:
-    return 128 + int(next(iter(signals.received), signal.SIGTERM))
 
 
 def check_resizing(job: Job, limits: Limits) -> None:

@@ -12,8 +12,8 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
-from hvd_ft.launcher.run import Ended
-from hvd_ft.launcher.watchers import HostChange
+from hvd_ft.launcher.machine.actions import End as Ended
+from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.members.hosts import Host, host_list, parse_hosts
 from hvd_ft.members.resizing_rule import Limits, added, withdrawn
 
