@@ -1,6 +1,9 @@
 """A job in parts, on hosts that come and go: which parts there are, and how it ends."""
 
 import contextlib
+import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +14,9 @@ import pytest
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.job import Job, ResolvedJob
-from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
 from hvd_ft.launcher.machine.actions import End as Ended
 from hvd_ft.launcher.machine.seen import HostChange
+from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
 from hvd_ft.members.hosts import Host, host_list, parse_hosts
 from hvd_ft.members.resizing_rule import Limits, added, withdrawn
 
@@ -240,3 +243,32 @@ def test_names_of_reports() -> None:
         "a/run-3.jsonl",
     ]
     assert part_name(None, 2) is None
+
+
+def test_the_user_is_heard_while_the_checkpoint_s_directory_does_not_answer(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def find(directory: Path) -> list[Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        answers.wait()
+        return []
+
+    monkeypatch.setattr(resizing, "find", find)
+    assert made.run(LOST) == 143
+    assert len(made.jobs) == 1
+    answers.set()
+
+
+def test_a_directory_that_never_answers_ends_the_job(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(resizing, "find", lambda directory: answers.wait() and [])
+    apart = resizing.call_apart
+    at_once = lambda loop, act, _, stopped: apart(loop, act, 0, stopped)  # noqa: E731
+    monkeypatch.setattr(resizing, "call_apart", at_once)
+    with pytest.raises(HvdFtError, match=r"has not answered for 0 s.*see that the directory"):
+        made.run(LOST)
+    answers.set()
