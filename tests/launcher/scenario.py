@@ -56,6 +56,7 @@ from hvd_ft.job.lifeline_messages import (
     Lease,
     NodeFacts,
     Note,
+    Over,
     ShimStatus,
 )
 from hvd_ft.job.settings import Settings
@@ -197,6 +198,7 @@ class _World:
         self._written: list[str] = []
         self._lines: dict[int, _Line] = {}
         self._silent: set[str] = set()
+        self._probes: set[str] = set()  # under way
         self._node_facts: dict[int, NodeFacts] = {}
         self._left = dict.fromkeys(range(self._job.size), Left.NO)
         self._workers, self._mpirun = WorkersSeen(), MpirunSeen()
@@ -252,8 +254,8 @@ class _World:
             (r"facts (\d+) (.+)", self._set_facts),
             (rf"interrupted {ranks}", lambda r: self._each(r, Interrupted())),
             (rf"for report {ranks}", lambda r: self._each(r, ForReport({"type": "TOLD"}))),
-            (r"reached (\S+)", lambda host: self._do(machine.probed(host, "", self.now))),
-            (r"unreachable (\S+) (.+)", lambda h, why: self._do(machine.probed(h, why, self.now))),
+            (r"reached (\S+)", self._probed),
+            (r"unreachable (\S+) (.+)", self._probed),
             ("(not )?published", lambda no: self._do(machine.published(not no, self.now))),
             (r"leads ([0-9.]+)", lambda t: self._do(machine.leads(float(t), False, self.now))),
             ("deposed", lambda: self._do(machine.leads(self.now, True, self.now))),
@@ -341,6 +343,10 @@ class _World:
         generation = int(given.get("generation", self._generation))
         self._node_facts[int(rank)] = NodeFacts(generation, node, f"n{node}", links, STANDS)
 
+    def _probed(self, host: str, reason: str = "") -> None:
+        self._probes.remove(host)  # it was to be probed
+        self._do(self._machine.probed(host, reason, self.now))
+
     def _set_workers(self, begun: str | None, train: str | None) -> None:
         self._workers = WorkersSeen(int(begun) if begun else None, bool(train))
         self._tick(self.now)
@@ -425,8 +431,11 @@ class _World:
                     line.asked = message.number
                     if not self._is_silent(line):
                         answers.append(line)
+                line.open = line.open and not isinstance(message, Over)
             case out.EndLine(number):
                 self._lines[number].open = False
+            case out.Probe(host):
+                self._probes.add(host)
             case out.End():
                 self._over = True
 
