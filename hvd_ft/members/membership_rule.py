@@ -219,6 +219,9 @@ class MembershipRule:
             reachable: whether spare hosts can be reached, as far as that is known.
             now: seconds on the clock of `answered`.
         """
+        hosts = {self.members.places[number].host for number in lost}
+        # A host is lost with its guests, also with those of which nothing was heard yet.
+        lost = {at for at, place in enumerate(self.members.places) if place.host in hosts}
         rule, actions = self, list[Action]()
         for number in sorted(lost):
             rule, action = rule._look_at(number, lost, reachable, now)
