@@ -290,10 +290,8 @@ class JobMembers:
         place = self.members.places[done.place]
         self._gone.pop(done.place, None)
         self._reachable.pop(place.host, None)
-        old = [host for host, ranks in self._roll.hosts.items() if ranks & set(place.ranks)]
-        self._roll.forget(old)
-        for host in old:
-            hosts.forget(host)
+        for old in self._roll.release(place.ranks):
+            hosts.forget(old)
         verb = "continues" if place.size == 1 else "continue"
         until = ""
         if done.vacated:
