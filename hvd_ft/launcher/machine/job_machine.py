@@ -412,7 +412,7 @@ class JobMachine:
         verdict = self._members.look(self._hosts, self._now)
         if verdict is None:
             return
-        if self.phase in (Phase.HEARING, Phase.AWAITING):
+        if self.phase in (Phase.HEARING, Phase.AWAITING, Phase.PUBLISHING):
             if isinstance(verdict, GiveUp):
                 self._give_up(verdict)
         elif self.phase is Phase.RUNNING and not self._agents.why_ended:
