@@ -35,6 +35,11 @@ class Ending:
         self.resizes = False
         self.no_start = ""
 
+    def begin(self) -> None:
+        """Another generation of agents is started: what kept the last one from it is over."""
+        self.lost = ()
+        self.no_start = ""
+
     def give_up(self, verdict: GiveUp) -> str:
         """Hosts are given up; returns what that means for the job, in words."""
         self.lost = verdict.names

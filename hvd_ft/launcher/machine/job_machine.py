@@ -350,6 +350,7 @@ class JobMachine:
         self._mpirun_rule.begin()
         members.new_generation(self.generation)
         self._has_run = True
+        self._ending.begin()
         hosts = members.members.hosts if self._facts.hosts else ()
         self._agents.begin(hosts, self._now, members.start_limit)
         self._out.add(StartAgents(self.generation, members.members, members.act_lease))
