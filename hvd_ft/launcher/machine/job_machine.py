@@ -410,6 +410,9 @@ class JobMachine:
         self._members.leads = self._record.holds(self._now)
         if self._roll.exit_code is not None:
             return  # hosts whose shims end with the job are not lost
+        if self._asked.received:
+            self._hosts.look(self._now)  # whoever is lost is not replaced for a job that ends
+            return
         verdict = self._members.look(self._hosts, self._now)
         if verdict is None:
             return
