@@ -41,7 +41,7 @@ class AskedEnd:
         self._size = size
         self._roll = roll
         self._out = out
-        self._begun = False
+        self._preempts = False  # by itself
         self._stop_at = _NEVER  # when the workers' time to handle SIGINT, or their grace, ends
         self.received: list[signal.Signals] = []
         self.has_grace = bool(self._grace)
@@ -66,12 +66,14 @@ class AskedEnd:
         # Before all agents are there nothing can end in order.
         if len(self.received) > 1 or len(self._roll.shims) < self._size:
             self._out.add(KillMpirun())
-        else:
+        elif not (self._preempts and number in PREEMPTION):  # that is under way
             self._begin(number, now)
 
     def preempt(self, now: float) -> None:
         """Ends the job as SIGTERM does: with a checkpoint first."""
-        self._begin(signal.SIGTERM, now)
+        if not self.received:
+            self._preempts = True
+            self._begin(signal.SIGTERM, now)
 
     def interrupted(self) -> None:
         """Another worker has received SIGINT."""
@@ -93,11 +95,9 @@ class AskedEnd:
     def mpirun_ended(self) -> None:
         """Nobody is left who could be told."""
         self._stop_at = self.kill_at = _NEVER
+        self._preempts = False
 
     def _begin(self, first: signal.Signals, now: float) -> None:
-        if self._begun:
-            return
-        self._begun = True
         grace = 0.0
         if self._grace and first in PREEMPTION:
             grace = self._grace + GRACE_MARGIN_SECONDS

@@ -36,8 +36,9 @@ class Ending:
         self.no_start = ""
 
     def begin(self) -> None:
-        """Another generation of agents is started: what kept the last one from it is over."""
+        """Another generation of agents is started: what was to end the last one is over."""
         self.lost = ()
+        self.resizes = False
         self.no_start = ""
 
     def give_up(self, verdict: GiveUp) -> str:
