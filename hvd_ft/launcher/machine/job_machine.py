@@ -128,7 +128,8 @@ class JobMachine:
     def may_change(self) -> bool:
         """Whether the job could get other hosts now: there is state to go on with."""
         idle = self._ending.resizes or self._agents.why_ended
-        return self.phase is Phase.RUNNING and not idle and self._workers.train
+        acts = self.phase is Phase.RUNNING and self._record.holds(self._now)
+        return acts and not idle and self._workers.train
 
     @property
     def all_have_begun(self) -> bool:
