@@ -34,8 +34,8 @@ slurm: setup ## jobs under a real Slurm, all of it: both ways to track processes
 optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 tests/tensorflow/test_keras_optimizers.py -m 'long or not long'
 
-mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=)
-	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)')
+mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=; MINUTES= for a part, another one for each commit)
+	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: setup ## every reader of what strangers send or disks hold gets damaged input for MINUTES=10 in all (ONLY=)
 	@$(VENV)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(ONLY),--only '$(ONLY)')
