@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants fuzz quick test promises part full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants fuzz quick test promises part pairs full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ part: setup ## a slice of what test and promises leave out, another one for each
 	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { \
 	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
 	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }
+
+pairs: setup ## as real jobs on five nodes: each fault, and another one while the job recovers from it (an hour; ONLY='host-lost+agent-killed')
+	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)')
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal

@@ -1,8 +1,9 @@
 """Messages between workers, like MPI's send and receive, that survive the death of either end.
 
-Every message arrives exactly once, whatever dies in between: it is kept in a log of the two ranks.
-Up to where it had come, a restarted worker's repeated sends are skipped, and its receives are
-served from the log. Snapshots of a training loop include how far a rank has sent and received.
+Every message arrives exactly once, whichever processes die in between, because the two ranks keep
+it in a log. Until a restarted worker has caught up with its predecessor, its repeated sends are
+skipped and its receives are served from the log. Snapshots of a training loop record how many
+messages a rank has sent and received.
 
 Needs no TensorFlow, and no Horovod.
 """
@@ -60,7 +61,7 @@ def ft_send(array: Any, dest: int, tag: int = 0) -> None:
         tag: selects the message in `ft_recv`; 32 bits.
 
     Raises:
-        HvdFtError: The array cannot be sent or the arena has no room; a restarted script sends
+        HvdFtError: The array cannot be sent or the arena has no room; or a restarted script sends
             something else than before, which stops the job.
     """
     worker = _worker()
@@ -73,22 +74,22 @@ def ft_send(array: Any, dest: int, tag: int = 0) -> None:
 def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
     """Receives the next message with a tag from a rank.
 
-    Messages with the same tag come in the order in which they were sent. It waits until one is
-    there, at most `HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS`; then the job is stopped.
+    Messages with the same tag arrive in the order in which they were sent. The call waits for a
+    message at most `HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS`; then the job is stopped.
 
     Args:
-        array: what to receive into: writeable, contiguous, and of the message's type and number of
-            elements. None: a new array, as it was sent.
+        array: the array to receive into: writeable, contiguous, and with the message's type and
+            number of elements. None: a new array like the one that was sent.
         source: the rank that sends it.
-        tag: with which it was sent.
+        tag: the tag with which it was sent.
 
     Returns:
         The array.
 
     Raises:
-        HvdFtError: The message does not fit the array, and is not received; or it does not come,
-            or cannot come any more, or a restarted script receives something else than before,
-            which stops the job.
+        HvdFtError: The message does not fit the array, and is not received. Or it does not come in
+            time or cannot come any more, or a restarted script receives something else than before;
+            each of these stops the job.
     """
     worker = _worker()
     source, tag = _rank(worker, "source", source), _tag(tag)
@@ -160,7 +161,7 @@ def _tag(tag: int) -> int:
 
 
 def _check_type(array: np.ndarray, what: str) -> None:
-    """Refuses what is no numbers, or numbers that are not as this machine has them."""
+    """Refuses arrays that are not numeric, or not in this machine's byte order."""
     if array.dtype.kind not in "biufc":
         raise HvdFtError(f"an array of {array.dtype} cannot be {what}: use numbers or bools")
     if not array.dtype.isnative:  # the bytes go as they are, and the type's name is the same

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-SLICES = 16  # so many that one of them takes about PART_MINUTES on 2 quiet cores
+SLICES = 20  # so many that one of them takes about PART_MINUTES on 2 quiet cores
 PART_MINUTES = 8  # after which no test of a part begins: CI has 90 for everything
 # Who asks for one of these starts a job, or whole programs.
 _OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator", "wheel"}

@@ -20,7 +20,7 @@ class WatchWorker:
 
 @dataclass(frozen=True)
 class BeginWorker:
-    """Let the worker that was a spare begin: its pid is published now."""
+    """Let the worker that was a spare begin, as its pid is published now."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class RunHook:
 
     Attributes:
         hook: `on-failure` or `on-restart`.
-        incarnation: that the hook is about.
-        facts: environment variables for it.
+        incarnation: the incarnation that the hook is about.
+        facts: environment variables for the hook.
     """
 
     hook: str

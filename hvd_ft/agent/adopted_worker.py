@@ -1,7 +1,8 @@
 """The verdict of a new generation's agent on the worker that it finds. Pure.
 
-The shim knows what became of the latest worker that it was ordered to start; the arena holds what
-the older agent published of it. That agent may have been killed between any two of its actions.
+The shim knows the state of the latest worker that it was ordered to start; the arena contains what
+the previous agent published about that worker. The previous agent may have been killed between any
+two of its actions.
 """
 
 import signal
@@ -16,10 +17,10 @@ class GoesOn:
     """The worker lives.
 
     Attributes:
-        incarnation: its.
-        pid: its.
+        incarnation: the worker's incarnation.
+        pid: its process id.
         noted: whether the arena knows of it.
-        begun: whether it was told to begin: a spare waits for that.
+        begun: whether it was ordered to begin, for which a spare waits.
     """
 
     incarnation: int
@@ -33,12 +34,12 @@ class HasEnded:
     """The worker has ended, and its end has not been handled yet.
 
     Attributes:
-        incarnation: its.
-        pid: it had.
+        incarnation: the worker's incarnation.
+        pid: the process id that it had.
         noted: whether the arena knows that it was started.
         status: as from wait(2).
-        time_ns: when, CLOCK_MONOTONIC; None: it is not known.
-        why: what the shim knows besides; "" if nothing.
+        time_ns: when it ended, CLOCK_MONOTONIC; None if that is not known.
+        why: what else the shim knows about the end; "" if nothing.
     """
 
     incarnation: int

@@ -1,7 +1,7 @@
-"""How a job began: what its first agents found, and those of every later generation must know.
+"""How a job began: facts from its first agents that every later generation has to know.
 
-Every host of the job keeps it in a file in the job's directory. A host that is new in the job has
-no such file, and gets it from the others.
+Every host of the job keeps them in a file in the job's directory. A host that is new in the job has
+no such file, and gets the facts from the others.
 """
 
 import json
@@ -27,7 +27,7 @@ class Beginning:
 
     Attributes:
         begun: when, in seconds since 1970 by rank 0's clock.
-        resumed: the checkpoint that it went on from; None: it began anew.
+        resumed: the checkpoint from which it was resumed; None: it was not resumed.
     """
 
     begun: int
@@ -39,18 +39,18 @@ def beginning(
     context: JobContext,
     resume: Callable[[Rendezvous, JobContext], Resumed | None] = resume,
 ) -> Beginning:
-    """Returns how the job began, and notes it on every host that does not know. Collective.
+    """Returns how the job began, and records it on every host that has no record. Collective.
 
-    What is noted counts, not this launcher's settings, which may be another's. If no host knows,
-    no worker has ever been started.
+    The record counts, not this launcher's settings, because another launcher may have begun the
+    job. If no host has a record, no worker has ever been started.
 
     Args:
-        rendezvous: of all agents.
+        rendezvous: the rendezvous of all agents.
         context: this agent's place in the job.
-        resume: finds the checkpoint that a new job goes on from.
+        resume: finds the checkpoint from which a new job resumes.
 
-    Raises:
-        HvdFtError: there is no checkpoint that can be used, or this cannot be noted.
+        Raises:
+            HvdFtError: there is no checkpoint that can be used, or the record cannot be written.
     """
     path, leads = os.path.join(context.directory, _NAME), context.leads_host
     mine = _read(path) if leads else None
@@ -71,7 +71,7 @@ def beginning(
 
 
 def _read(path: str) -> Any:
-    """Returns what is noted as plain data; None if nothing is, or nothing that can be read."""
+    """Returns the record as plain data; None if there is none that can be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             noted = read_json(file.read())

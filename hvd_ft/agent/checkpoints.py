@@ -52,11 +52,11 @@ def writer_of(
 
 
 def name_within(directory: str, path: str) -> str | None:
-    """Returns the name that a checkpoint has in a directory, by whatever way it was given.
+    """Returns the name that a checkpoint has in a directory, however its path was given.
 
     Args:
-        directory: of checkpoints.
-        path: of the checkpoint; it or a directory above may be a symbolic link.
+        directory: a directory of checkpoints.
+        path: path of the checkpoint; it or a directory above may be a symbolic link.
 
     Returns:
         None if it does not lie there.
@@ -69,10 +69,10 @@ def name_within(directory: str, path: str) -> str | None:
 
 
 def code_with_checkpoints(code: int, context: JobContext) -> int:
-    """Returns the exit code of a job together with that of its checkpoints; says what is missing.
+    """Returns the exit code of job and checkpoints together; reports a missing checkpoint.
 
     Args:
-        code: of the training.
+        code: exit code of the training.
         context: this agent's place in the job; only rank 0's node knows.
     """
     if code or context.rank or not (missing := unwritten.noted(context.arenas)):

@@ -1,4 +1,4 @@
-"""The job's events as a descriptor that can be polled beside others."""
+"""The job's events as a descriptor that can be polled together with others."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ _WAIT_MS = 60_000
 
 
 class JobNews:
-    """Watches a job from a thread of its own, in the `with` block.
+    """Watches a job in a separate thread during the `with` block.
 
     Args:
         agent: a rank's side of the core.

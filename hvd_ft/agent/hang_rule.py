@@ -1,15 +1,15 @@
 """The rule that decides which worker is stuck: no clock, no I/O.
 
-A worker blocks the others when they wait for it and it does not wait itself. A worker that has
-contributed to a collective and waits for its result sleeps until it is notified: it is not stuck,
+A worker blocks the others if they wait for it while it does not wait itself. A worker that has
+contributed to a collective and waits for its result sleeps until it is notified; it is not stuck,
 however long that takes. So a worker is stuck if it has done nothing for the whole timeout, and
 
-- it has a collective under way, but does not sleep, or was notified and did not wake up: its
-  process is stopped;
-- or it has none under way, and another worker has waited in one for the whole timeout: its script
+- it is in a collective, but does not sleep, or was notified and did not wake up: its process is
+  stopped;
+- or it is in no collective, and another worker has waited in one for the whole timeout: its script
   hangs, or its process is stopped.
 
-Workers that are being restarted, or are replaying, are given the recovery timeout instead.
+For workers that are being restarted, or are replaying, the recovery timeout counts instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Stuck:
     """A worker that is to be killed.
 
     Attributes:
-        seconds: since it last did something.
+        seconds: the time since it last did something.
         waiting: the ranks that have waited for it for the whole timeout; may be none.
         where: the position of its script, in words; "" if it is not known.
     """
@@ -68,7 +68,7 @@ class HangRule:
         self._seen: dict[int, tuple[Watch, float]] = {}  # by rank, with its time
 
     def observe(self, now: float, ranks: Mapping[int, Watch]) -> Stuck | None:
-        """Judges the rank's worker by what is seen of all.
+        """Judges the rank's worker from the state of all workers.
 
         Args:
             now: seconds on any steady clock, some `LOOKS` times within the timeout.

@@ -1,7 +1,7 @@
 """The user's hook commands, run when a worker dies or is back (`--on-failure`, `--on-restart`).
 
-The shim runs them, through the shell and in a session of their own, so they end with the job
-and never hold up recovery.
+The shim runs each in a shell and in its own session, so they end with the job and never hold up
+recovery.
 """
 
 import os
@@ -21,8 +21,8 @@ class Commands:
     Args:
         shim: runs them.
         commands: the shell command of each hook, such as `{"on-failure": "mail …"}`.
-        env: the environment they get besides the facts.
-        generation: of the agent: commands that an older one has started may still run.
+        env: the environment that they get besides the facts.
+        generation: the agent's generation; commands of an earlier one may still run.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Commands:
 
     @property
     def look_at(self) -> float:
-        """When `kill_late` has to be called, on the clock of time.monotonic()."""
+        """The time at which `kill_late` has to be called, on the clock of time.monotonic()."""
         waiting = [at for name, at in self._deadlines.items() if name not in self._late]
         return min(waiting, default=float("inf"))
 
@@ -75,7 +75,7 @@ class Commands:
                 self._shim.kill(name, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Forgets all commands: they have died with their shim."""
+        """Forgets all commands, because they have died with their shim."""
         self._deadlines.clear()
         self._late.clear()
 

@@ -17,12 +17,12 @@ class JobContext:
     """One agent's place in its job.
 
     Attributes:
-        rank: of the agent.
-        settings: the user's.
-        hosts: the ranks of each host; a guest counts as a host of its own.
+        rank: the agent's rank.
+        settings: the user's settings.
+        hosts: the ranks of each host; a guest counts as a separate host.
         job: the job's id.
-        directory: the job's, on this host.
-        launch: what the launcher has said.
+        directory: the job's directory on this host.
+        launch: the launcher's variables.
     """
 
     rank: int
@@ -34,12 +34,12 @@ class JobContext:
 
     @property
     def nodes(self) -> Nodes:
-        """The members of the ring: in the flat topology ranks of one host share no arena."""
+        """The members of the ring; in the flat topology every rank is one and shares no arena."""
         return self.hosts.apart() if self.settings.topology == "flat" else self.hosts
 
     @property
     def arenas(self) -> str:
-        """Where this node's arenas lie: those of a host's first node in the directory itself."""
+        """The directory of this node's arenas; a host's first node has the job's directory."""
         nodes = self.nodes
         first = nodes.firsts[nodes.node_of(self.rank)]
         return (
@@ -50,7 +50,7 @@ class JobContext:
 
     @cached_property
     def places(self) -> Sequence[Place]:
-        """What the ranks of this host are bound to; a guest's would share its host's ranks' CPUs.
+        """The places to which this host's ranks are bound; a guest would share its host's CPUs.
 
         As the agent may use the host before it is bound itself.
         """
@@ -63,7 +63,7 @@ class JobContext:
         return self.places[self.host_ranks.index(self.rank)]
 
     def memory_of(self, ranks: range) -> list[int]:
-        """Returns the NUMA nodes for what these ranks of this host share; empty: any."""
+        """Returns the NUMA nodes for data that these ranks of this host share; empty: any."""
         places = [self.places[self.host_ranks.index(rank)] for rank in ranks]
         return sorted({node for place in places for node in place.memory})
 
@@ -74,7 +74,7 @@ class JobContext:
 
     @property
     def leads_host(self) -> bool:
-        """Whether this rank is the first one of its host, which does what is done once there."""
+        """Whether this rank is the first one of its host, which acts for the host."""
         return self.rank == self.host_ranks.start
 
     @property

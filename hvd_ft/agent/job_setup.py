@@ -34,10 +34,10 @@ def find_files(
     shim: ShimClient,
     stack: contextlib.ExitStack,
 ) -> JobContext:
-    """As `make_files`, for what agents of an older generation have left.
+    """Finds the files that agents of an earlier generation have left; otherwise like `make_files`.
 
-    A host that has no files of its place in the job, as a spare host that has just taken it, makes
-    them afresh, and takes what is to be in them from the other hosts.
+    A host without files of its place in the job, such as a spare host that has just taken the
+    place, makes them anew, and copies their contents from the other hosts.
     """
     job = launch.job or ""
     path = job_path(settings.arena_dir, job)
@@ -58,7 +58,7 @@ def find_files(
 
 
 def note_complete(rendezvous: Rendezvous, context: JobContext) -> None:
-    """Notes on every host that its files are those of this generation's membership. Collective."""
+    """Records on every host that its files belong to this generation's membership. Collective."""
     members, first = context.launch.members, rendezvous.rank in context.hosts.firsts
 
     def note() -> None:
@@ -103,7 +103,7 @@ def _make_fresh(
     shim: ShimClient,
     stack: contextlib.ExitStack,
 ) -> None:
-    """Makes directory and arenas on the fresh hosts; the others join theirs. Collective."""
+    """Makes directory and arenas on the new hosts; the others join theirs. Collective."""
     hosts, rank = context.hosts, context.rank
     fresh = hosts.node_of(rank) in fresh_hosts
 
@@ -151,7 +151,7 @@ def _window(context: JobContext) -> int:
 
 
 def _clear_former_guests(context: JobContext) -> None:
-    """Removes the arenas of guests that are elsewhere now: they take memory."""
+    """Removes the arenas of guests that are elsewhere now, because they take memory."""
     members = context.launch.members
     if members is None or members.size <= context.rank:
         return
@@ -229,9 +229,9 @@ def make_rank_arenas(context: JobContext, size: int, host_limit: int, window: in
 
     Args:
         context: this agent's place in the job.
-        size: ranks of the job.
-        host_limit: of the arenas on this host, in bytes.
-        window: of each rank's input area, in bytes.
+        size: number of ranks of the job.
+        host_limit: limit of the arenas on this host, in bytes.
+        window: size of each rank's input area, in bytes.
     """
     nodes, rank, arenas = context.nodes, context.rank, context.arenas
     node = nodes.node_of(rank)

@@ -1,7 +1,7 @@
 """Gives the ranks of a lost node their snapshots again, on the node that takes its place.
 
-Their private parts come from their buddy's node (csrc/replication/private_parts.h). What they had
-shared comes from any node that has the same cut, as it is equal to what a rank there has.
+Their private parts come from their buddy's node (csrc/replication/private_parts.h). Their shared
+data comes from any node that has the same cut, because it is equal to a rank's data there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Chosen:
 def choose(loop: int, slots: Mapping[int, Sequence[Slot]]) -> list[Chosen]:
     """Chooses the snapshots from which ranks of one node start again in a loop. Pure.
 
-    Of those that they have shared it is the oldest cut that any of them starts again from: all its
-    parts exist, and one that is newer may not be complete.
+    From shared snapshots all these ranks start at the oldest cut from which any of them starts: all
+    its parts exist, while a newer cut may be incomplete.
 
     Args:
         loop: its number.
@@ -134,7 +134,7 @@ def _bring_shared(
     node: int,
     left: Sequence[int],
 ) -> dict[int, memoryview]:
-    """Returns on the new node what its ranks had shared, by loop."""
+    """Returns, on the new node, the data that its ranks had shared, by loop."""
     made: dict[int, memoryview] = {}
     for each in {each.loop: each for each in chosen if each.slot.is_shared}.values():
         told = channel.at(
@@ -196,7 +196,7 @@ def _write(
     shared: memoryview | None,
     ranks: range,
 ) -> None:
-    """Writes a rank's snapshot, with its stripe of what its node shares."""
+    """Writes a rank's snapshot, with its stripe of the data that its node shares."""
     slot = each.slot
     if part is not None:
         from hvd_ft.worker.shared_contents import layout, stripe

@@ -1,4 +1,4 @@
-"""The agent of one rank: meets the others, makes the job's files, and keeps its worker going."""
+"""The agent of one rank: meets the others, makes the job's files, keeps its worker running."""
 
 import hvd_ft.system.quiet_start  # noqa: F401
 
@@ -298,7 +298,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
 
 
 def _check_ablation(rendezvous: Rendezvous, settings: Settings, hosts: Nodes) -> bool:
-    """Says whether the network is left out; returns whether this rank has said so."""
+    """Reports if the network is left out; returns whether this rank has reported it."""
     first = rendezvous.rank == 0
     rendezvous.agree(
         "the check of HOROVOD_FT_ABLATE",
@@ -360,7 +360,7 @@ def _supervisor(
 
 
 def _host(name: str, boot: str, guest: int | None) -> str:
-    """Returns a name for the host of a rank; a guest, even beside another, is one of its own."""
+    """Returns a name for the host of a rank; every guest has a separate name."""
     return f"{name} (boot {boot[:8]})" + ("" if guest is None else f", place {guest}")
 
 

@@ -1,4 +1,4 @@
-"""What the first agents of a job's nodes say to each other while a generation begins."""
+"""Messages between the first agents of a job's nodes while a generation begins."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ class NodeChannel:
         return self._leads and self.node == node
 
     def at(self, nodes: Sequence[int], what: str, act: Callable[[], Any]) -> list[Any]:
-        """Has the first agents of some nodes do something.
+        """Lets the first agents of some nodes do something.
 
         Returns:
             What they returned (anything that JSON can represent), by node; None for other nodes.
@@ -52,14 +52,14 @@ class NodeChannel:
         sizes: Sequence[int],
         views: Sequence[memoryview],
     ) -> None:
-        """Copies stretches of memory from one node to another; the others wait.
+        """Copies ranges of memory from one node to another; the other nodes wait.
 
         Args:
-            what: is copied, for the error when an agent does not come.
-            source: the node that has it.
+            what: names the copied data in the error when an agent does not take part.
+            source: the node that has the data.
             dest: the node that gets it.
-            sizes: of the stretches, in bytes; known to all.
-            views: the stretches, at both ends.
+            sizes: sizes of the ranges, in bytes; known to all nodes.
+            views: the ranges, at both ends.
         """
         batch = 0
         for number, size in enumerate(sizes):

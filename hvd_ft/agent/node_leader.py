@@ -30,8 +30,8 @@ class Endpoints:
     Attributes:
         threads: 3: for sending, receiving and the mirror; 2: for the ring and the mirror; 1: for
             everything.
-        connections: of each edge of the ring, with an endpoint each.
-        why: there are fewer threads than 3, or fewer connections than asked for; otherwise "".
+        connections: number of connections of each edge of the ring, each with its own endpoint.
+        why: why there are fewer than 3 threads, or fewer connections than asked for; otherwise "".
     """
 
     threads: int
@@ -40,7 +40,7 @@ class Endpoints:
 
     @property
     def in_use(self) -> int:
-        """Those that a leader calls: of its edges, of the mirror, of gathered ops."""
+        """Number of endpoints that a leader uses: for its edges, the mirror and gathered ops."""
         return self.threads if self.threads < _THREADS else 2 * self.connections + 2
 
 
@@ -105,8 +105,8 @@ def choose_endpoints(
     Args:
         asked: HOROVOD_FT_ENDPOINTS.
         connections: HOROVOD_FT_CONNECTIONS.
-        available: the endpoints that MPI says it has.
-        lack: why MPI gives threads no endpoints of their own; "" if it does.
+        available: number of endpoints that MPI reports.
+        lack: why MPI gives threads no separate endpoints; "" if it does.
         few_cpus: why a thread for each part would be slower; "" if it would not.
     """
     why = "HOROVOD_FT_ENDPOINTS is 1" if asked == "1" else lack
@@ -123,10 +123,10 @@ def choose_endpoints(
 
 
 def why_few_cpus(hosts: Nodes, nodes: Nodes, cpus: Sequence[Sequence[int]]) -> str:
-    """Returns why leaders use a single thread and endpoint; "" where each part has its own.
+    """Returns why leaders use a single thread and endpoint; "" if each part has its own.
 
-    Threads without a CPU of their own wait for each other, and small ops wait for all of them: with
-    one thread small ops take a quarter to a half less time (docs/performance.md).
+    Threads that share a CPU wait for each other, and small ops wait for all of them: with one
+    thread small ops take a quarter to a half less time (docs/performance.md).
 
     Args:
         hosts: the ranks of each host.

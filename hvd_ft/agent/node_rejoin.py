@@ -1,9 +1,8 @@
 """Brings nodes without arenas back into a job, at the beginning of a generation.
 
 A new node copies the log, with the results of its ops, from the node with the longest one, and gets
-the snapshots of its ranks. The op that was under way is done over by all nodes
-(csrc/protocol/rejoin.h). All of that is done before any engine or leader runs, so nothing changes
-meanwhile but what living workers publish.
+the snapshots of its ranks. All nodes do the op over that was in flight (csrc/protocol/rejoin.h).
+All this happens before any engine or leader runs, so meanwhile only living workers change anything.
 """
 
 import time
@@ -24,7 +23,7 @@ from hvd_ft.system.say import say
 
 
 def rejoin(rendezvous: Rendezvous, context: JobContext, fresh: Sequence[int]) -> None:
-    """Fills the arenas of new nodes, and prepares all for the op that is done over. Collective.
+    """Fills the arenas of new nodes, and prepares all nodes to do the op over. Collective.
 
     Args:
         rendezvous: of all agents.
@@ -32,7 +31,7 @@ def rejoin(rendezvous: Rendezvous, context: JobContext, fresh: Sequence[int]) ->
         fresh: the nodes whose arenas were just made.
 
     Raises:
-        HvdFtError: what is needed is nowhere any more, or there is no room for it.
+        HvdFtError: needed data no longer exists anywhere, or there is no room for it.
     """
     if len(context.nodes) == 1:
         return
@@ -98,7 +97,7 @@ class _Rejoin:
         return [NodeState(**state) for state in told]
 
     def _check_messages(self) -> None:
-        """Refuses what cannot be right: which messages a lost rank had sent is known nowhere."""
+        """Refuses a job with messages, as nobody knows which messages a lost rank had sent."""
         directory = Path(self._context.arenas)
         told = self._channel.at(
             self._all, "looking for messages", lambda: any(directory.glob("messages-*.log"))
@@ -144,7 +143,7 @@ class _Rejoin:
         channel.at([dest], "adopting the log", lambda: self._mine.adopt(head, generation, ahead_ns))
 
     def _renew(self, lost: Sequence[int], log_from: int) -> None:
-        """Has all nodes note which ranks of new nodes go on, return to the job or stay out of it.
+        """Lets all nodes record which ranks of new nodes continue, return or stay out of the job.
 
         Rank 0's node knows of every roster that is announced. A rank that had ended is started
         again if its input to the op that is done over is lost.
@@ -198,7 +197,7 @@ class _Rejoin:
         return self._channel.is_at(source) or self._channel.is_at(dest)
 
     def _agree_on_events(self, lost: Sequence[int]) -> None:
-        """Notes that new nodes know the events of others, and others theirs."""
+        """Records that new nodes know the others' events, and the others those of new nodes."""
         events = [state.events for state in self._states()]
 
         def note() -> None:

@@ -1,4 +1,4 @@
-"""How a job's ops are done, by its settings."""
+"""The rules by which a job's ops are done, from its settings."""
 
 from hvd_ft.agent.ablation import ablates_network
 from hvd_ft.job.settings import Settings

@@ -1,4 +1,4 @@
-"""Checks before MPI begins that this host has the interface that MPI is to use."""
+"""Checks, before MPI starts, that this host has the interface that MPI is to use."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from hvd_ft.mpi.fabric import fast_devices, missing_interface
 def check_interface(environ: Mapping[str, str]) -> None:
     """Checks the interface that `--network-interface` has named, or the user's variable.
 
-    The launcher has found it on its own host, where another one may have another name.
+    The launcher has found the interface on its own host; on other hosts its name may differ.
 
     Args:
         environ: of this process.

@@ -1,4 +1,4 @@
-"""When a job that is preempted has its checkpoint. Pure."""
+"""Decides when a preempted job has its checkpoint. Pure."""
 
 from hvd_ft.native.types import Event, EventType
 
@@ -11,14 +11,14 @@ class Preemption:
         self._position: int | None = None  # of the op log, behind which the checkpoint lies
 
     def ask(self) -> bool:
-        """A checkpoint is asked for; returns whether it was not before."""
+        """Notes that a checkpoint is requested; returns whether this is the first request."""
         before, self._asked = self._asked, True
         return not before
 
     def is_done_by(self, event: Event) -> bool:
-        """Takes an event of the job; returns whether the checkpoint is complete with it.
+        """Handles an event of the job; returns whether it completes the checkpoint.
 
-        One that was begun before it was asked for does not count.
+        A checkpoint that was begun before the request does not count.
         """
         if not self._asked:
             return False

@@ -1,7 +1,7 @@
-"""How the agents of a job meet and finish: all of the agents' own MPI calls.
+"""How the agents of a job meet and finish, with all of the agents' own MPI calls.
 
-In between, an agent makes no MPI call here; leaders use threads of their own for the ring
-(mpi/leader.h). An MPI call cannot time out, so the shim ends the agent when one takes too long.
+In between, an agent makes no MPI calls here; leaders use separate threads for the ring
+(mpi/leader.h). An MPI call cannot time out, so the shim ends the agent if one takes too long.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Rendezvous:
         rank: of this agent.
         size: of the job.
         library: MPI's name and version.
-        nothing_under_way: whether every transfer that leaders have begun over MPI is complete.
+        nothing_under_way: whether all transfers that leaders have begun over MPI are complete.
     """
 
     def __init__(self, shim: ShimClient, timeout_seconds: float, *, flat: bool) -> None:
@@ -78,7 +78,7 @@ class Rendezvous:
         """Sends a value to every agent, and returns the values of all.
 
         Args:
-            what: what is exchanged, for the error when an agent does not come.
+            what: names the exchanged value in the error when an agent does not take part.
             value: anything that JSON can represent.
 
         Returns:
@@ -89,10 +89,10 @@ class Rendezvous:
         return values
 
     def agree(self, what: str, act: Callable[[], Any]) -> list[Any]:
-        """Has every agent do its part, and waits until all have done it.
+        """Lets every agent do its part, and waits until all have done it.
 
         Args:
-            what: what is done, for the error when an agent does not come.
+            what: names the action in the error when an agent does not take part.
             act: this agent's part; returns anything that JSON can represent.
 
         Returns:
@@ -125,7 +125,7 @@ class Rendezvous:
             self._world.Send([data, self._mpi.BYTE], rank)
 
     def receive(self, what: str, rank: int, room: memoryview) -> None:
-        """Receives as many bytes as there is room for from an agent."""
+        """Receives from an agent as many bytes as there is room for."""
         with self._in_time(what):
             self._world.Recv([room, self._mpi.BYTE], rank)
 
@@ -143,10 +143,10 @@ class Rendezvous:
         return int(self._mpi._handleof(chosen)) if leads else None
 
     def begin_end(self, others_seconds: float) -> None:
-        """The job is over: from now on waits for the other agents have another limit.
+        """The job is over: from now on another limit applies to waits for other agents.
 
         Args:
-            others_seconds: how much later than this agent another one may come to its end.
+            others_seconds: how much later than this agent another agent may end.
         """
         self._timeout = FINALIZE_TIMEOUT_SECONDS + others_seconds
 

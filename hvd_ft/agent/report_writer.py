@@ -31,8 +31,8 @@ class Journal:
         job: its id.
         command: the worker's command line.
         hosts: the host of each rank.
-        ablated: what is left out for a measurement; "" if nothing is.
-        generation: of the agent that writes.
+        ablated: the part that is left out for a measurement; "" if nothing is.
+        generation: generation of the agent that writes.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Journal:
     def resume(self) -> None:
         """Continues the file of an agent of an older generation.
 
-        If rank 0's host was replaced, the file has events that the new arena has not; what comes
-        now is written all the same.
+        If rank 0's host was replaced, the file contains events that the new arena lacks; new events
+        are written nevertheless.
         """
         self.follow()
         self._to_skip = 0
@@ -97,9 +97,9 @@ class Journal:
         self._add_line(dict(note))
 
     def note_end(self, exit_code: int, error: str | None) -> None:
-        """Writes the facts of the end, unless the last line has just these.
+        """Writes the facts of the end, unless the last line already has them.
 
-        Of several such lines in a report the last one counts.
+        If a report has several such lines, the last one counts.
 
         Args:
             exit_code: of the job.
@@ -145,7 +145,7 @@ class Journal:
             self._complain()
 
     def _complain(self) -> None:
-        """Warns once why the report is incomplete; the job goes on."""
+        """Warns once why the report is incomplete; the job continues."""
         if not self._complained:
             self._complained = True
             say(
@@ -184,7 +184,7 @@ def fusion_threshold(env: Mapping[str, str]) -> int:
 def _written(path: str, job: str) -> tuple[int, int]:
     """Returns the bytes of the complete lines of this job's report, and the number of their events.
 
-    Both are 0 if it is not a regular file or is another job's: it is begun anew.
+    Both are 0 if the file is not a regular file, or is another job's and therefore begun anew.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

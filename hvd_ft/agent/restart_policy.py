@@ -1,4 +1,4 @@
-"""The rule that decides what follows when a worker has ended: no process, no clock."""
+"""The rule that decides what to do when a worker has ended: no process, no clock."""
 
 import os
 import re
@@ -27,8 +27,10 @@ class Restart:
 class Stop:
     """The job ends.
 
-    Attributes: exit_code: of the job. message: why, in one line. failed: whether the worker failed;
-        otherwise it ended by itself.
+    Attributes:
+        exit_code: the job's exit code.
+        message: why, in one line.
+        failed: whether the worker failed; otherwise it ended by itself.
     """
 
     exit_code: int
@@ -43,12 +45,12 @@ class End:
     Attributes:
         status: as from wait(2).
         orderly: whether the worker announced that it ends by itself.
-        step: of its training loop.
+        step: step of its training loop.
         reason: what is known besides the status: its last words, or that it was stuck; "" if
             nothing.
-        replayed: ops it has executed.
-        owed: ops that its rank has taken part in, in this or an earlier incarnation.
-        incarnation: of the worker.
+        replayed: number of ops it has executed.
+        owed: number of ops that its rank has taken part in, in this or an earlier incarnation.
+        incarnation: the worker's incarnation.
         attached: whether it had called hvd.init().
     """
 
@@ -80,12 +82,12 @@ class RestartPolicy:
         self._last: tuple[str, int] | None = None  # error and step of the latest failure
 
     def remember(self, failures: Sequence[float]) -> None:
-        """Counts the rank's failures that an older agent has seen, on the clock of `ended`."""
+        """Counts the rank's failures that an earlier agent has seen, on the clock of `ended`."""
         self._failures.add(*failures)
         self._failed |= bool(failures)
 
     def ended(self, end: End, now: float) -> Done | Restart | Stop:
-        """Returns what follows from the end of the rank's worker.
+        """Returns what to do after the end of the rank's worker.
 
         Args:
             end: what is known of it.

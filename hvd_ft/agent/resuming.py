@@ -1,4 +1,4 @@
-"""How a new job goes on from a checkpoint: agents choose the same one, and check its files."""
+"""How a new job resumes from a checkpoint: agents choose the same one, and check its files."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +17,12 @@ from hvd_ft.system.say import say
 
 @dataclass(frozen=True)
 class Resumed:
-    """The checkpoint that a job went on from.
+    """The checkpoint from which a job was resumed.
 
     Attributes:
-        path: of it.
-        run: id of the first job of those that went on one from another.
-        loops: the training loops that go on from it.
+        path: path of the checkpoint.
+        run: id of the first job in the series of jobs that resumed one from another.
+        loops: the training loops that resume from it.
     """
 
     path: str
@@ -31,16 +31,16 @@ class Resumed:
 
 
 def resume(rendezvous: Rendezvous, context: JobContext) -> Resumed | None:
-    """Finds the checkpoint that the user wants the job to go on from. Collective.
+    """Finds the checkpoint from which the user wants the job to resume. Collective.
 
-    That is up to a job's first agents; later ones learn of it by beginning.py.
+    Only a job's first agents do so; later ones learn of it from beginning.py.
 
     Args:
         rendezvous: of all agents.
         context: this agent's place in the job.
 
     Returns:
-        The checkpoint; None if the job begins anew.
+        The checkpoint; None if the job does not resume.
 
     Raises:
         HvdFtError: there is none that can be used.
@@ -114,7 +114,7 @@ def _checked(path: Path, ranks: Sequence[int]) -> str:
 
 
 def _accept(path: Path, whole: Manifest, size: int) -> None:
-    """Says where the job goes on; refuses what is not consistent."""
+    """Reports where the job resumes; refuses an inconsistent checkpoint."""
     if pairs := messages_under_way(whole.shares):
         raise HvdFtError(
             f"the checkpoint {path} cannot be used: messages from rank {pairs[0][0]} to rank "

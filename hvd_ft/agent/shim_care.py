@@ -47,10 +47,10 @@ class ShimCare:
         context: this agent's place in the job.
         env: of the worker.
         command: of the worker.
-        spares: how many warm spares this shim has to have prepared.
+        spares: how many warm spares this shim has to keep prepared.
         checkpoint_writer: command line of the node's checkpoint writer, if this shim has to have
             one.
-        facts: returns what the launcher should know of this node; called once a second.
+        facts: returns the facts of this node for the launcher; called once a second.
         reap: reaps this process's dead children.
     """
 
@@ -80,7 +80,7 @@ class ShimCare:
         self._beat_at = 0.0
 
     def begin(self) -> None:
-        """Lets the shim outlive this agent from now on: the job's files are there."""
+        """Lets the shim outlive this agent from now on, because the job's files exist."""
         settings = self._context.settings
         if self._context.launch.launcher and self._shim.found is None:
             # Longer than the launcher waits for a lost host before starting new agents.
@@ -108,7 +108,7 @@ class ShimCare:
             why: how it ended.
 
         Returns:
-            What is to be said about it.
+            The line to print about it.
         """
         self._writer_deaths.add(time.monotonic())
         text = f"the checkpoint writer of rank {self._context.rank}'s node ended ({why})"
@@ -119,7 +119,7 @@ class ShimCare:
 
     @property
     def look_at(self) -> float:
-        """When `look` has to be called, on the clock of time.monotonic()."""
+        """The time at which `look` has to be called, on the clock of time.monotonic()."""
         return self._beat_at
 
     def look(self) -> bool:
@@ -141,10 +141,10 @@ class ShimCare:
         self._answers.heard(time.monotonic())
 
     def replace(self) -> str:
-        """Starts another shim in place of a dead one; all that one's processes are gone then.
+        """Starts another shim in place of a dead one, whose processes are all gone then.
 
         Returns:
-            Why the dead one was killed, if it was for lack of memory; else "".
+            Why the dead shim was killed, if that was for lack of memory; otherwise "".
 
         Raises:
             HvdFtError: no other shim can be started.

@@ -52,7 +52,7 @@ GRACE_SECONDS = 3.0  # for a worker after SIGTERM, and for hook commands at the 
 
 
 def leave_seconds(settings: Settings) -> float:
-    """Returns for how long an agent may stay when the job is over, for its worker and hooks."""
+    """Returns how long an agent may stay for its worker and hooks when the job is over."""
     return settings.stop_grace_seconds + 3 * GRACE_SECONDS
 
 
@@ -62,15 +62,16 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What the arena says about the worker, and the shim about its end.
+    """Facts about the worker from the arena, and about its end from the shim.
 
     Attributes:
-        step: of its training loop.
-        executed: ops it has executed.
-        contributed: ops that its rank has taken part in, in this or an earlier incarnation.
+        step: step of its training loop.
+        executed: number of ops it has executed.
+        contributed: number of ops that its rank has taken part in, in this or an earlier
+            incarnation.
         orderly: whether it announced that it ends by itself.
         last_words: the message of its uncaught exception, or "".
-        why: for what it was killed, if the shim knows; else "".
+        why: why it was killed, if the shim knows; otherwise "".
     """
 
     step: int = 0
@@ -83,13 +84,13 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class Past:
-    """What the agents of older generations have published of this rank.
+    """Facts about this rank that agents of earlier generations have published.
 
     Attributes:
         attached: the latest incarnation that has called hvd.init(); -1: none.
         failures_ns: when workers died, CLOCK_MONOTONIC.
-        away_since_ns: since when the rank has had no worker, if it is to be started again; of one
-            whose host is lost, since its place was given to this host. Else 0.
+        away_since_ns: since when the rank has had no worker, if one is to be started again; if its
+            host was lost, since its place was given to this host. Otherwise 0.
     """
 
     attached: int = -1
@@ -135,7 +136,7 @@ class Supervisor:
 
     @property
     def leave_at(self) -> float:
-        """When the agent ends even if a process of its rank still runs."""
+        """The time at which the agent ends even if a process of its rank still runs."""
         return self._leave_at
 
     @property
@@ -163,12 +164,12 @@ class Supervisor:
         facts: WorkerFacts,
         now: float,
     ) -> list[Action]:
-        """This agent goes on where one of an older generation was killed.
+        """This agent continues where an agent of an earlier generation was killed.
 
         Args:
-            past: what the older agent has published.
-            verdict: on the worker it has left.
-            facts: of that worker.
+            past: the facts that the earlier agent has published.
+            verdict: the verdict on the worker that it has left.
+            facts: the facts of that worker.
             now: the time.
         """
         self.attached = past.attached
@@ -230,7 +231,7 @@ class Supervisor:
         ]
 
     def worker_stuck(self, stuck: Stuck) -> list[Action]:
-        """The worker does nothing although others wait for it."""
+        """The worker does nothing, although others wait for it."""
         self._stuck = stuck
         return [SignalWorker(signal.SIGKILL)]
 
@@ -242,7 +243,7 @@ class Supervisor:
         Args:
             status: as from wait(2).
             time_ns: when it died, CLOCK_MONOTONIC.
-            facts: what is known of it.
+            facts: what is known about it.
             now: the time.
         """
         self.pid = None
@@ -303,12 +304,12 @@ class Supervisor:
         return [ReplaceShim()]
 
     def shim_replaced(self, old: int, new: int, facts: WorkerFacts, now: float) -> list[Action]:
-        """Another shim is there.
+        """Another shim has replaced one that died.
 
         Args:
-            old: process id of the one that died.
-            new: of the new one.
-            facts: of the worker that died with the old shim.
+            old: process id of the shim that died.
+            new: process id of the new one.
+            facts: facts of the worker that died with the old shim.
             now: the time.
         """
         text = (
@@ -340,7 +341,7 @@ class Supervisor:
         return [StopJob(128 + number, f"stopped by {number.name}")]
 
     def preempted(self, text: str) -> list[Action]:
-        """The job was to be checkpointed and to end: it is, or the time is over."""
+        """The preempted job is checkpointed and ends, or the time for that is over."""
         return [StopJob(128 + signal.SIGTERM, text)]
 
     def launcher_died(self, name: str) -> list[Action]:
@@ -367,8 +368,8 @@ class Supervisor:
 
         Args:
             now: the time.
-            state: of the rank in the arena, as events may have been overwritten before they were
-                read.
+            state: the rank's state in the arena, because events may have been overwritten before
+                they were read.
         """
         actions: list[Action] = []
         if self._term_at <= now:

@@ -38,11 +38,11 @@ EXIT_LOST = 1
 
 @dataclass(frozen=True)
 class Training:
-    """What a worker is started with.
+    """Everything with which a worker is started.
 
     Attributes:
         argv: its command line.
-        env: its environment, but for the incarnation and its drills.
+        env: its environment, except for the incarnation and its drills.
         drills: deaths of workers, of any rank.
     """
 
@@ -52,7 +52,7 @@ class Training:
 
 
 class SupervisorLoop:
-    """Keeps the worker of one rank going until the job ends.
+    """Keeps the worker of one rank running until the job ends.
 
     Args:
         context: this agent's place in the job.
@@ -177,7 +177,7 @@ class SupervisorLoop:
                 self._say_why()
 
     def _publish(self, action: do.NoteStarted | do.NoteFailed | do.NoteCause | do.NoteDone) -> None:
-        """Publishes what has become of the worker: in the arena, or in the report."""
+        """Publishes the worker's fate, in the arena or in the report."""
         match action:
             case do.NoteStarted(incarnation, pid):
                 self._agent.started(incarnation, pid)
@@ -231,7 +231,7 @@ class SupervisorLoop:
     # -------------------------------------------------------------- events
 
     def _take_over(self) -> None:
-        """Continues from where the agent of an older generation was killed."""
+        """Continues where the agent of an earlier generation was killed."""
         past = self._observer.events()
         self._events_seen = len(past)
         if self._journal:

@@ -1,1 +1,1 @@
-"""Checkpoints of a job on disk: their format, which there are, and which of them are kept."""
+"""Checkpoints of a job on disk: their format, how to list them, and which of them are kept."""

@@ -1,6 +1,7 @@
-"""The checkpoints in a directory: which there are, in which state, and whether they are undamaged.
+"""The checkpoints in a directory, their state, and whether they are undamaged.
 
-Only names that checkpoints have are looked at; everything else in the directory is left alone.
+Only entries with the name of a checkpoint are considered; everything else in the directory is left
+alone.
 """
 
 import contextlib
@@ -33,13 +34,13 @@ _TIME_DIGITS = 6  # of a job id, in base 36
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What lies in a checkpoint's directory.
+    """The directory of a checkpoint.
 
     Attributes:
-        path: of it.
-        manifest: what it says; None if there is none that can be read.
+        path: the directory's path.
+        manifest: its manifest; None if there is none that can be read.
         refused: why it cannot be used; "" if it can.
-        incomplete: whether that is because it was never finished.
+        incomplete: whether it cannot be used because it was never finished.
         age: orders checkpoints: the older one is less.
     """
 
@@ -68,13 +69,13 @@ class Checkpoint:
 
 
 def find(directory: Path) -> list[Checkpoint]:
-    """Returns the checkpoints of a directory, the oldest one first; those that cannot be used too.
+    """Returns the checkpoints of a directory, oldest first, including those that cannot be used.
 
     Args:
-        directory: with checkpoints in it, or a checkpoint itself.
+        directory: a directory of checkpoints, or a checkpoint itself.
 
     Raises:
-        HvdFtError: it is not a directory that can be read.
+        HvdFtError: it is not a readable directory.
     """
     if (directory / MANIFEST).is_file() or directory.name.endswith(_PARTIAL):
         return [look_at(directory)]
@@ -111,9 +112,9 @@ def look_at(path: Path) -> Checkpoint:
 
 
 def _age(checkpoint: Checkpoint, jobs: Mapping[str, int]) -> tuple[int, str, int, int]:
-    """Returns what orders checkpoints. Without a manifest the name, and others of its job, say it.
+    """Returns the key that orders checkpoints; without a manifest it is made from the name.
 
-    The ids that jobs are given begin with the time.
+    Other checkpoints of the same job help too. The ids of jobs begin with the time.
     """
     if checkpoint.manifest is not None:
         return entry_of(checkpoint, checkpoint.manifest).age
@@ -143,8 +144,8 @@ def damage(path: Path, files: Iterable[tuple[str, File]]) -> list[str]:
     """Compares files with the manifest; returns what is wrong with each damaged one.
 
     Args:
-        path: of the checkpoint.
-        files: names and what the manifest says of them.
+        path: path of the checkpoint.
+        files: the manifest's entries, by name.
     """
     found = []
     for name, file in files:
@@ -166,12 +167,12 @@ def partial_path(directory: Path, name: str) -> Path:
 
 
 def removed_path(directory: Path, name: str) -> Path:
-    """Returns the name of something that is no checkpoint any more, or never will be."""
+    """Returns the name for a directory that is no longer a checkpoint, or never will be."""
     return directory / f".{name}{_REMOVED}"
 
 
 def remove(directory: Path, name: str) -> None:
-    """Deletes a checkpoint, of which nothing that looks complete is left if this is cut short.
+    """Deletes a checkpoint; if this is interrupted, nothing that looks complete is left.
 
     Raises:
         OSError: it cannot be deleted.
@@ -183,7 +184,7 @@ def remove(directory: Path, name: str) -> None:
 
 
 def remove_leftovers(directory: Path, jobs: Iterable[str]) -> None:
-    """Deletes what was left unfinished by writers of these jobs; none of them may be writing.
+    """Deletes files left unfinished by writers of these jobs; none of them may be writing.
 
     Raises:
         OSError: something cannot be deleted.
@@ -195,7 +196,7 @@ def remove_leftovers(directory: Path, jobs: Iterable[str]) -> None:
 
 
 def _unless_gone(act: object, path: str, problem: Any) -> None:
-    """Lets a deletion go on: another node is doing the same, and each has to come to the end."""
+    """Lets a deletion continue if files vanish, as another node may be deleting the same ones."""
     if not isinstance(problem[1], FileNotFoundError):
         raise problem[1]
 

@@ -1,4 +1,4 @@
-"""From which checkpoint a job goes on, when its hosts may have a directory each. Pure."""
+"""From which checkpoint a job resumes, if each host may have its own directory. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ class Offer:
     """A checkpoint as one host sees it.
 
     Attributes:
-        name: of the checkpoint.
+        name: name of the checkpoint.
         age: orders checkpoints: the older one is less.
         size: ranks of the job that wrote it; 0 if that is not known.
-        ranks: those whose parts are here.
+        ranks: the ranks whose parts are here.
         refused: why it cannot be used; "" if it can.
-        incomplete: whether that is because it was never finished.
+        incomplete: whether it cannot be used because it was never finished.
     """
 
     name: str
@@ -34,17 +34,17 @@ def choose(
     *,
     named: bool = False,
 ) -> str:
-    """Returns the name of the newest checkpoint that serves.
+    """Returns the name of the newest checkpoint that can be used.
 
     Args:
-        offers: of each host.
+        offers: each host's offers.
         hosts: the ranks that each host has now.
         directory: as the user has given it.
-        named: whether that is one checkpoint; then ranks' parts may be missing.
+        named: whether the user has named one checkpoint; then ranks' parts may be missing.
 
     Raises:
-        HvdFtError: there is none, or the newest one is damaged or another version's: then the user
-            has to say so.
+        HvdFtError: there is none; or the newest one is damaged or another version's, and the user
+            has to name an older one.
     """
     of_hosts = [{offer.name: offer for offer in of_host} for of_host in offers]
     ages = {offer.name: offer.age for of_host in offers for offer in of_host}
@@ -116,11 +116,11 @@ def _problem(
 
 
 def what_changes(old: int, new: int, missing: Sequence[int]) -> str:
-    """Returns what a job says that goes on with other ranks; "" if each finds its own part.
+    """Returns the line for a job that resumes with other ranks; "" if each rank finds its part.
 
     Args:
         old: ranks of the job that wrote the checkpoint.
-        new: ranks of this one.
+        new: ranks of this job.
         missing: old ranks whose part is lost.
     """
     lost = [rank for rank in missing if rank < new]

@@ -22,8 +22,8 @@ def add_checkpoint(commands: Any, add: AddCommand) -> None:
     """Adds `checkpoint` and its commands to the command line.
 
     Args:
-        commands: where to.
-        add: makes a command's parser of its place, name, help and example.
+        commands: the place to add them to.
+        add: makes a command's parser from its place, name, help and example.
     """
     root = add(
         commands, "checkpoint", "look at the checkpoints of jobs", "hvdft checkpoint list out/ckpt"

@@ -1,8 +1,8 @@
-"""What is in the files of a checkpoint: arrays of one rank, and arrays that ranks have in common.
+"""The files of a checkpoint: arrays of one rank, and arrays that ranks have in common.
 
-A rank's own file has its own arrays, its values in the form of snapshots, and the order of all
-arrays. A node's file has the arrays that are equal on all ranks of the node, for which each rank
-may have another name: they are found by their number in that order.
+A rank's own file contains its own arrays, its values in the form of snapshots, and the order of all
+arrays. A node's file contains the arrays that are equal on all ranks of the node. Each rank may
+have another name for these, so they are found by their number in that order.
 """
 
 import json
@@ -36,7 +36,7 @@ def of_rank(
 
     Args:
         own: arrays that are in no other file.
-        values: as bytes.
+        values: the values, as bytes.
         order: the names of all arrays of the rank.
     """
     return {**own, _VALUES: values}, {_ORDER: json.dumps(list(order))}
@@ -56,11 +56,11 @@ def of_node(
 
 
 class RankArrays(Mapping[str, np.ndarray]):
-    """A rank's snapshot in its order; arrays are read when they are asked for.
+    """A rank's snapshot in its order; arrays are read when they are accessed.
 
     Args:
-        directory: of the checkpoint.
-        part: of its manifest.
+        directory: the checkpoint's directory.
+        part: the rank's part in its manifest.
 
     Raises:
         HvdFtError: files cannot be read, or lack an array.

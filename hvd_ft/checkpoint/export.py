@@ -1,4 +1,4 @@
-"""Exports a rank's variables of a checkpoint by their names."""
+"""Exports a rank's variables from a checkpoint by their names."""
 
 import io
 import re
@@ -19,13 +19,13 @@ def export(checkpoint: Checkpoint, output: Path, rank: int, loop: int | None) ->
     """Writes a file of variables.
 
     Args:
-        checkpoint: that can be used.
-        output: its suffix says the format: .npz or .safetensors.
-        rank: whose variables; batch statistics are each rank's own.
+        checkpoint: one that can be used.
+        output: the file; its suffix selects the format, .npz or .safetensors.
+        rank: the rank whose variables to export; each rank has its own batch statistics.
         loop: number of the training loop; the latest one by default.
 
     Returns:
-        How many variables it has.
+        The number of variables.
 
     Raises:
         HvdFtError: there is no such rank or loop, or another suffix; or the file cannot be written.
@@ -52,7 +52,7 @@ def export(checkpoint: Checkpoint, output: Path, rank: int, loop: int | None) ->
 
 
 def by_name(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns variables by their names; of several with one name the later ones get a number."""
+    """Returns variables by their names; if several have the same name, later ones get a number."""
     named: dict[str, np.ndarray] = {}
     for key, array in arrays.items():
         match = _NUMBERED.fullmatch(key)

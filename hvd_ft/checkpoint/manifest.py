@@ -1,10 +1,10 @@
-"""The manifest of a checkpoint: what it holds, in which files, with a hash of each. Pure.
+"""The manifest of a checkpoint: its contents, its files, and a hash of each file. Pure.
 
-A checkpoint is a directory with one manifest.json. Where the hosts of a job share no directory,
-each host's directory has the shares of its own nodes, with a manifest that says so.
+A checkpoint is a directory with one manifest.json. If the hosts of a job share no directory, each
+host's directory contains the shares of its own nodes, with a manifest that says so.
 
-Hashes are XXH3 with 128 bits, as of fingerprints (worker/shared_contents.py). They find what a disk
-or a copy has damaged, not what somebody forges: whoever can write there can write a manifest too.
+Hashes are XXH3 with 128 bits, like fingerprints (worker/shared_contents.py). They find damage by a
+disk or a copy, but not forgery: whoever can write there can also write a manifest.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ MANIFEST = "manifest.json"
 
 
 class RefusedError(HvdFtError):
-    """Something is not a checkpoint that can be used; the line says why, without a remedy."""
+    """A directory is not a usable checkpoint; the line says why, without a remedy."""
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of a checkpoint.
 
     Attributes:
-        bytes: of it.
-        xxh3_128: of these, in hexadecimal digits.
+        bytes: length of the file.
+        xxh3_128: hash of its bytes, in hexadecimal digits.
     """
 
     bytes: int
@@ -40,12 +40,12 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rank's snapshot of a training loop.
 
     Attributes:
-        rank: whose.
+        rank: the rank.
         loop: number of the training loop, from 0.
-        step: steps of it that are done.
+        step: steps of the loop that are done.
         cut: number of the cut.
-        position: of the rank in the op log.
-        files: its tensors are in these; what several of them have counts from the first one.
+        position: the rank's position in the op log.
+        files: the files of its tensors; of a tensor in several of them, the first one counts.
     """
 
     rank: int
@@ -68,14 +68,14 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one node has written.
 
     Attributes:
-        node: its number in the job.
-        parts: of its ranks.
+        node: number of the node in the job.
+        parts: the parts of its ranks.
         files: by name.
-        sent: by its ranks to any.
-        received: by its ranks from any.
-        seconds: that it took to copy and to write, …
-        cpu_seconds: … and of these on a CPU.
-        size: ranks of the job at the cut; 0: those that the job began with.
+        sent: messages from its ranks to any rank.
+        received: messages from any rank to its ranks.
+        seconds: the time to copy and write it.
+        cpu_seconds: the CPU time of that.
+        size: number of ranks of the job at the cut; 0: as many as at the job's beginning.
     """
 
     node: int
@@ -93,20 +93,20 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         format: always `FORMAT`.
-        version: of the format.
-        software: that wrote it.
-        job: its id.
-        run: id of the first job of those that went on one from another.
+        version: version of the format.
+        software: the software that wrote it.
+        job: id of the job.
+        run: id of the first job in the series of jobs that resumed one from another.
         begun: when the job began, in seconds since 1970.
         written: when the checkpoint was written, likewise.
-        size: ranks of the job.
-        nodes: of the job.
+        size: number of ranks of the job.
+        nodes: number of nodes of the job.
         apart: whether shares of other nodes lie in other hosts' directories.
         loop: number of the latest training loop in it.
         step: steps of that loop that are done.
-        cut: of that loop.
-        shares: of the nodes.
-        xxh3_128: of everything else in here.
+        cut: cut of that loop.
+        shares: the nodes' shares.
+        xxh3_128: hash of everything else in here.
     """
 
     format: str
@@ -178,7 +178,7 @@ def name_of(job: str, loop: int, cut: int) -> str:
     Args:
         job: the job's id.
         loop: number of the training loop.
-        cut: of it; an even one is that of the loop's end.
+        cut: cut of the loop; an even number means the loop's end.
     """
     end = "" if cut % 2 else "-end"
     return f"{job}-loop{loop}-step{(cut - 1) // 2:08d}{end}"
@@ -194,7 +194,7 @@ def decode(data: bytes) -> Manifest:
     """Reads a manifest.
 
     Raises:
-        RefusedError: it is another program's, a newer one's, or damaged.
+        RefusedError: it is another program's or a newer version's, or damaged.
     """
     try:
         head = msgspec.json.decode(data, type=_Head)
@@ -219,7 +219,7 @@ def decode(data: bytes) -> Manifest:
 
 
 def merge(manifests: Sequence[Manifest]) -> Manifest:
-    """Returns the checkpoint whose shares lie in several places."""
+    """Returns the whole checkpoint from shares that lie in several places."""
     by_node = {share.node: share for manifest in manifests for share in manifest.shares}
     shares = [share for _, share in sorted(by_node.items())]
     apart = len(shares) < manifests[0].nodes
@@ -227,7 +227,7 @@ def merge(manifests: Sequence[Manifest]) -> Manifest:
 
 
 def usable_loops(manifest: Manifest) -> list[int]:
-    """Returns the loops that all ranks have at the same cut; those whose part is there count."""
+    """Returns the loops that all ranks whose parts exist have at the same cut."""
     there = set(range(manifest.size)) - set(manifest.missing)
     cuts: dict[int, dict[int, int]] = {}
     for part in manifest.parts:

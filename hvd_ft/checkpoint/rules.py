@@ -1,4 +1,4 @@
-"""When a checkpoint is due, which is the newest, and which are deleted. Pure."""
+"""When a checkpoint is due, which one is the newest, and which ones are deleted. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ class Entry:
     """A checkpoint among others.
 
     Attributes:
-        name: of its directory.
-        run: of the job that wrote it: see manifest.py.
+        name: name of its directory.
+        run: the run of the job that wrote it: see manifest.py.
         begun: when that job began, in seconds since 1970.
         loop: number of its latest training loop.
-        cut: of that loop.
+        cut: cut of that loop.
         whole: whether no rank's part is missing.
     """
 
@@ -39,11 +39,11 @@ def to_delete(entries: Collection[Entry], run: str, keep: int, base: str | None)
     """Returns the names of the checkpoints that are not kept.
 
     Args:
-        entries: all that are there.
+        entries: all checkpoints.
         run: only checkpoints of this run are deleted.
-        keep: how many whole ones are kept: the newest ones.
-        base: the name of the one that the job went on from, which a restarted rank may load again;
-            it is kept as well.
+        keep: how many of the newest whole ones are kept.
+        base: name of the checkpoint from which the job was resumed. It is kept too, because a
+            restarted rank may load it again.
     """
     own = [entry for entry in entries if entry.run == run]
     whole = sorted((e for e in own if e.whole), key=lambda entry: entry.age)
@@ -58,8 +58,8 @@ class Schedule:
     """When the next checkpoint is due. Times are seconds on any steady clock.
 
     Args:
-        interval: from the beginning of one checkpoint to that of the next.
-        now: the time; the first one is due an interval later.
+        interval: time from the beginning of one checkpoint to the beginning of the next.
+        now: the present time; the first one is due an interval later.
     """
 
     def __init__(self, interval: float, now: float) -> None:
@@ -81,7 +81,7 @@ class Schedule:
 
 
 class Complaints:
-    """What went wrong, to be said once for each checkpoint, and again when it has changed.
+    """What went wrong, to be reported once for each checkpoint, and again when it has changed.
 
     The text that is due is returned, not printed.
 
@@ -95,16 +95,16 @@ class Complaints:
         self.missed = 0
 
     def begun(self) -> None:
-        """Another checkpoint is begun: what is still wrong is said again."""
+        """Another checkpoint is begun: problems that persist are reported again."""
         self._said = ""
         self._counted = False
 
     def failed(self, reason: str, *, missed: bool = True) -> str | None:
-        """Returns what to say, unless it is still what was said last.
+        """Returns the line to print; None if the last one was the same.
 
         Args:
-            reason: why.
-            missed: whether the present checkpoint is not written for this reason.
+            reason: what went wrong.
+            missed: whether this is why the present checkpoint is not written.
         """
         if missed and not self._counted:
             self._counted = True
@@ -115,7 +115,7 @@ class Complaints:
         return f"{reason} ({self.missed} in a row)" if missed and self.missed > 1 else reason
 
     def succeeded(self) -> bool:
-        """The present one is written; returns whether something had gone wrong before."""
+        """The present checkpoint is written; returns whether something had gone wrong before."""
         before = bool(self._said or self.missed)
         self._said, self.missed = "", 0
         return before

@@ -1,7 +1,8 @@
 """Writes and reads the files of a checkpoint: safetensors.
 
-Files are written here, not by the library: their hash is made on the way, an error of the disk is
-an OSError, and nothing is kept in memory twice. They are read by the library, which checks them.
+This module writes files itself instead of using the library: it computes their hash on the way, a
+disk error is an OSError, and nothing is kept in memory twice. The library reads them, and checks
+them.
 """
 
 import json
@@ -49,7 +50,7 @@ def write_tensors(
     """Writes a new file, for its owner only, and waits until it is on the disk.
 
     Args:
-        path: of the file, which must not exist.
+        path: path of the file, which must not exist.
         tensors: by name, any shapes, little endian. Types that safetensors or NumPy does not know
             (bfloat16) are stored as bytes.
         metadata: texts by name.
@@ -104,16 +105,16 @@ def write_tensors(
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """A file that `write_tensors` has written; arrays are read when they are asked for.
+    """A file that `write_tensors` has written; arrays are read when they are accessed.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Attributes:
         metadata: texts by name.
 
     Raises:
-        HvdFtError: it cannot be read, or is no such file.
+        HvdFtError: it cannot be read, or is not such a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,7 +141,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return array
 
     def listed(self, name: str, kind: type[Kind]) -> Kind:
-        """Returns what the metadata list under a name, of that kind.
+        """Returns the list of that kind that the metadata have under a name.
 
         Raises:
             HvdFtError: there is no such list.

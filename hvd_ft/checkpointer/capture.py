@@ -17,8 +17,8 @@ class Captured:
     """A rank's snapshot of a training loop.
 
     Attributes:
-        position: of the rank in the op log.
-        contents: of the snapshot.
+        position: the rank's position in the op log.
+        contents: contents of the snapshot.
     """
 
     position: int
@@ -44,14 +44,14 @@ def capture(
     """Copies snapshots; None if one of them was overwritten meanwhile.
 
     Args:
-        native: of the node.
-        wanted: where they lie.
+        native: the node's side of the core.
+        wanted: where the snapshots lie.
 
-    Returns:
-        Those of each rank at each cut.
+        Returns:
+            The snapshots of each rank at each cut.
 
-    Raises:
-        HvdFtError: what was copied is not a snapshot, or is damaged.
+        Raises:
+            HvdFtError: a copy is not a snapshot, or is damaged.
     """
     copies: dict[Cut, dict[int, np.ndarray]] = {}
     for cut, parts in wanted.items():
@@ -87,10 +87,10 @@ def _decoded(parts: Parts, copies: Mapping[int, np.ndarray]) -> dict[int, Captur
 def messages(native: Checkpointer, parts: Parts) -> tuple[list[Messages], list[Messages]]:
     """Returns how many messages the node's ranks had sent and received at a cut.
 
-    To be called before `capture`, which finds out whether the slots have changed meanwhile.
+    Call it before `capture`, which finds out whether the slots have changed meanwhile.
 
     Args:
-        native: of the node.
+        native: the node's side of the core.
         parts: where the cut's snapshots lie.
     """
 

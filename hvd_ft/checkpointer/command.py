@@ -12,10 +12,10 @@ def writer_command(
     Args:
         arenas: directory of the node's arenas.
         job: the job's id.
-        run: id of the first job of those that went on one from another.
+        run: id of the first job in the series of jobs that resumed one from another.
         begun: when the job began, in seconds since 1970.
         group: the nodes that see the same directory.
-        base: name of the checkpoint that the job went on from.
+        base: name of the checkpoint from which the job was resumed.
     """
     command = [sys.executable, "-m", "hvd_ft.checkpointer", arenas, job, "--run", run]
     command += ["--begun", str(begun), *(["--base", base] if base else [])]

@@ -1,4 +1,4 @@
-"""Which arrays are equal on all ranks of a node, and on those of another one. Pure."""
+"""Which arrays are equal on all ranks of a node, and on the ranks of another node. Pure."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Makes the shares of nodes a checkpoint: the manifest last, then its own name."""
+"""Turns the nodes' shares into a checkpoint: writes the manifest, then renames the directory."""
 
 import os
 import time
@@ -23,12 +23,12 @@ from hvd_ft.system.json_text import read_json_as
 
 
 def complete(origin: Origin, cut: Cut, nodes: Sequence[int]) -> None:
-    """Makes a checkpoint of shares that are all there; another node may be doing the same.
+    """Makes a checkpoint of shares that all exist; another node may be doing the same.
 
     Args:
-        origin: of the checkpoint.
-        cut: of it.
-        nodes: whose shares it has.
+        origin: origin of the checkpoint.
+        cut: cut of the checkpoint.
+        nodes: the nodes whose shares it contains.
 
     Raises:
         OSError: it cannot be written.

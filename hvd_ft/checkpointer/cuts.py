@@ -1,4 +1,4 @@
-"""Which snapshots a node's ranks have in common, and which of them a checkpoint holds. Pure."""
+"""Which cuts a node's ranks have in common, and which of them a checkpoint contains. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Held:
 
 @dataclass(frozen=True, order=True)
 class Cut:
-    """A step boundary of a training loop; the later one is greater."""
+    """A step boundary of a training loop; a later one is greater."""
 
     loop: int
     number: int
@@ -37,8 +37,8 @@ def common(
 ) -> dict[Cut, Parts]:
     """Returns the cuts at which all ranks of a node have snapshots, in order.
 
-    A snapshot that ranks share counts only if all have the same agreement about what is equal: else
-    a stripe of it is missing.
+    A shared snapshot counts only if all ranks have the same agreement about which arrays are equal;
+    otherwise a stripe of it is missing.
 
     Args:
         ranks: what each rank holds, in all loops.
@@ -62,9 +62,9 @@ def position_of(parts: Parts) -> int:
 
 
 def first_behind(cuts: Mapping[Cut, Parts], position: int) -> Cut | None:
-    """Returns the earliest cut at which every rank is behind a position of the op log.
+    """Returns the earliest cut at which every rank is past a position of the op log.
 
-    All nodes find the same one, as long as none has been overwritten.
+    All nodes find the same cut, as long as no snapshot has been overwritten.
     """
     behind = (
         cut
@@ -81,6 +81,6 @@ def had_by_all(of_nodes: Iterable[Collection[Cut]]) -> list[Cut]:
 
 
 def with_earlier_loops(cuts: Mapping[Cut, Parts], cut: Cut) -> dict[Cut, Parts]:
-    """Returns what a checkpoint of that cut holds: it, and the latest one of each earlier loop."""
+    """Returns the cuts in a checkpoint of that cut: also the latest one of each earlier loop."""
     latest = {other.loop: other for other in sorted(cuts) if other.loop < cut.loop}
     return {other: cuts[other] for other in [*latest.values(), cut]}

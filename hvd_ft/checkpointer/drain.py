@@ -1,12 +1,12 @@
-"""At the end of a job that has not ended well: the latest state that all ranks have, to the disk.
+"""After a job has ended badly, writes the latest state that all ranks have to the disk.
 
-There may be no agents any more, so nodes do not hear of each other but by the directory. A node may
-have the latest snapshot while another one has only the one before. So each writes its share of
-both, and then says which cuts it has on the disk. When all have, the newest cut that all of them
-have is completed, by whoever comes to it first. A node that says nothing, as its host is lost, is
-left out in the end, and the checkpoint says so: when one node has waited long enough, the others
-need not. Nodes that have a directory each do not hear of each other: they complete both, and the
-job that goes on takes the newest that is everywhere.
+There may be no agents any more, so nodes communicate only by the directory. A node may have the
+latest snapshot while another one has only the previous one. So each node writes its share of both,
+and then publishes which cuts it has on the disk. When all nodes have done so, the first node to
+notice completes the newest cut that all of them have. A node that publishes nothing, because its
+host is lost, is finally left out, and the checkpoint says so; when one node has waited long enough,
+the others do not wait any longer. Nodes with separate directories cannot communicate: they complete
+both cuts, and the job that resumes takes the newest cut that is everywhere.
 """
 
 import shutil
@@ -32,11 +32,11 @@ _MOST_CUTS = 2  # a rank has two slots for a loop
 
 
 def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
-    """Writes what the arenas have, unless all is done or it is on the disk already.
+    """Writes the snapshots in the arenas, unless all work is done or they are already on the disk.
 
     Args:
-        native: of this node; the workers are dead or waiting.
-        origin: of the checkpoints.
+        native: this node's side of the core; the workers are dead or waiting.
+        origin: origin of the checkpoints.
         seconds: how long to wait for other nodes.
 
     Returns:
@@ -61,7 +61,7 @@ def drain(native: Checkpointer, origin: Origin, seconds: float) -> bool:
 
 
 def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> list[Cut]:
-    """Writes this node's share of the latest cuts; returns those that it has on the disk."""
+    """Writes this node's share of the latest cuts; returns the cuts that it has on the disk."""
     written: list[Cut] = []
     enough = _MOST_CUTS if origin.place.nodes > 1 else 1
     for cut in sorted(cuts, reverse=True)[:_MOST_CUTS]:
@@ -91,18 +91,19 @@ def _write(native: Checkpointer, origin: Origin, cuts: Mapping[Cut, Parts]) -> l
 
 
 def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = False) -> Cut | None:
-    """Completes the newest cut that all nodes of the group have written, or each of them.
+    """Completes the newest cut that all nodes of the group have written.
 
-    If there are nodes outside the group, which may have the older one only, it is each.
+    If there are nodes outside the group, which may have only the older cut, it completes every such
+    cut.
 
     Args:
         origin: of the checkpoints.
         written: the cuts of which this node has its share on the disk, or all of the checkpoint.
         until: when nodes that have said nothing are left out, on the clock of time.monotonic().
-        idle: whether this node has no rank any more, so that the others need nothing of it.
+        idle: whether this node has no rank any more, so that the others need nothing from it.
 
     Returns:
-        The newest cut that this node has completed, if it has one.
+        The newest cut that this node has completed, if any.
     """
     said = origin.drained
     said.mkdir(0o700, exist_ok=True)
@@ -128,7 +129,7 @@ def settle(origin: Origin, written: list[Cut], until: float, *, idle: bool = Fal
 
 
 def _said(node: int, path: Path) -> list[Cut] | None:
-    """Returns the cuts that a node has on the disk; None: it has said nothing, or has no rank."""
+    """Returns the cuts that a node has on the disk; None: it has published none, or has no rank."""
     try:
         kind: Any = list[tuple[int, int]] | None
         cuts = read_json_as(path.read_bytes(), kind)

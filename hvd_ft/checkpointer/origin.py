@@ -18,7 +18,7 @@ class Origin:
     Attributes:
         directory: of all checkpoints.
         job: the job's id.
-        run: id of the first job of those that went on one from another.
+        run: id of the first job in the series of jobs that resumed one from another.
         begun: when the job began, in seconds since 1970.
         place: of this node in the job.
         group: the nodes that see the same directory.
@@ -42,7 +42,7 @@ class Origin:
         return len(self.group) < self.place.nodes
 
     def path(self, cut: Cut) -> Path:
-        """Returns where the checkpoint of a cut is when it is complete."""
+        """Returns the path of a cut's complete checkpoint."""
         return self.directory / name_of(self.job, cut.loop, cut.number)
 
     def partial(self, cut: Cut) -> Path:
@@ -50,16 +50,16 @@ class Origin:
         return partial_path(self.directory, self.path(cut).name)
 
     def share(self, cut: Cut, node: int) -> Path:
-        """Returns the file that says what a node has written."""
+        """Returns the file that lists what a node has written."""
         return self.partial(cut) / f"share-{node}.json"
 
     def prints(self, cut: Cut) -> Path:
-        """Returns the file with fingerprints of what the first node of the group writes."""
+        """Returns the file with fingerprints of the arrays that the group's first node writes."""
         return self.partial(cut) / "prints.json"
 
     @property
     def drained(self) -> Path:
-        """Where nodes say at the end of a job which cuts they have written."""
+        """The directory where nodes publish, at the end of a job, which cuts they have written."""
         return removed_path(self.directory, f"{self.job}-loops")
 
     def is_complete(self, cut: Cut) -> bool:
@@ -67,12 +67,12 @@ class Origin:
         return (self.path(cut) / MANIFEST).is_file()
 
     def shares(self, cut: Cut) -> list[int]:
-        """Returns the nodes of the group that have written theirs."""
+        """Returns the nodes of the group that have written their shares."""
         return [node for node in self.group if self.share(cut, node).exists()]
 
 
 def write_file(path: Path, data: bytes, by: int = 0) -> None:
-    """Writes a small file, for its owner only, that is there as a whole or not at all.
+    """Writes a small file, for its owner only, that exists as a whole or not at all.
 
     Args:
         path: of the file.
@@ -90,7 +90,7 @@ def write_file(path: Path, data: bytes, by: int = 0) -> None:
 
 
 def draft_of(path: Path, by: int = 0) -> Path:
-    """Returns where a file of `write_file` is until it is there."""
+    """Returns the path at which `write_file` prepares a file."""
     return path.with_name(f".{path.name}.{by}")
 
 

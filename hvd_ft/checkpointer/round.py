@@ -1,11 +1,11 @@
 """How the writers of all nodes agree on one checkpoint: a round. Pure.
 
 The writer of rank 0's node begins a round: it asks for a mark, and publishes a position of the op
-log. Every node writes its share of the first cut behind that position, and publishes which one
-that was. If it was the same on all nodes the checkpoint is complete. If a node was too slow, and
-found the cut overwritten by a later one, another round begins at once.
+log. Every node writes its share of the first cut after that position, and publishes which cut that
+was. If it was the same on all nodes, the checkpoint is complete. If a node was too slow and found
+the cut overwritten by a later one, another round begins at once.
 
-A round that begins ends the one before, whatever has become of it.
+A new round ends the previous one, whatever its state.
 """
 
 from dataclasses import dataclass, field
@@ -16,18 +16,18 @@ _LOOP_BITS, _CUT_BITS, _POSITION_BITS = 6, 32, 26
 
 
 def share_detail(position: int, cut: Cut) -> int:
-    """Returns what the event of a share says: the cut, and the round by its position's last bits.
+    """Returns the detail of a share's event: the cut, and the last bits of the round's position.
 
     Args:
-        position: at which the round began.
-        cut: that the share is of.
+        position: the position at which the round began.
+        cut: the cut of the share.
     """
     low = position % (1 << _POSITION_BITS)
     return (low << _LOOP_BITS | cut.loop) << _CUT_BITS | cut.number
 
 
 def cut_in(detail: int, position: int) -> Cut | None:
-    """Returns the cut that the event of a share tells; None if it is of another round."""
+    """Returns the cut in the event of a share; None if the event belongs to another round."""
     rest, number = divmod(detail, 1 << _CUT_BITS)
     low, loop = divmod(rest, 1 << _LOOP_BITS)
     return Cut(loop, number) if low == position % (1 << _POSITION_BITS) else None
@@ -38,10 +38,10 @@ class Round:
     """One attempt to write a checkpoint, as a node sees it.
 
     Attributes:
-        position: of the op log, behind which the cut lies.
-        nodes: of the job.
-        cut: that this node has written; None: it waits for the snapshot.
-        shares: what the nodes that are ready have written, by their first rank.
+        position: position of the op log after which the cut lies.
+        nodes: number of nodes of the job.
+        cut: the cut that this node has written; None: it waits for the snapshot.
+        shares: the cuts that nodes have written, by the node's first rank.
         failed: whether this node could not do its part.
     """
 
@@ -57,7 +57,7 @@ class Round:
         return self.cut is None and not self.failed
 
     def share(self, first_rank: int, detail: int) -> None:
-        """The node with this first rank has written its share."""
+        """Handles that the node with this first rank has written its share."""
         if (cut := cut_in(detail, self.position)) is not None:
             self.shares[first_rank] = cut
 

@@ -1,7 +1,7 @@
-"""Writes a node's share of a checkpoint: its ranks' snapshots, what they have in common once.
+"""Writes a node's share of a checkpoint: its ranks' snapshots, with equal arrays only once.
 
-The first node of a group writes what all its ranks have in common, and beforehand fingerprints of
-it. The other nodes leave out what has the same fingerprints on them.
+The first node of a group first publishes fingerprints of the arrays that all its ranks have in
+common, and then writes them. The other nodes leave out arrays with the same fingerprints.
 """
 
 import time
@@ -28,7 +28,7 @@ Prints = dict[int, dict[int, str]]  # by loop, and by number of the array
 
 
 class AbandonedError(HvdFtError):
-    """What was being written is needless: a later checkpoint has begun, or the job ends."""
+    """The share is no longer needed: a later checkpoint has begun, or the job ends."""
 
 
 def never() -> bool:
@@ -64,16 +64,16 @@ def write_share(
     """Writes this node's share of a checkpoint.
 
     Args:
-        origin: of the checkpoint.
+        origin: origin of the checkpoint.
         latest: cut of the checkpoint.
-        captured: the snapshots of the node's ranks, at this cut and the last ones of earlier loops;
+        captured: the snapshots of the node's ranks at this cut, and the last ones of earlier loops;
             none if no rank of the node is present.
-        messages: sent and received ones at that cut.
+        messages: numbers of messages sent and received at that cut.
         present: the job's ranks at that cut, which the checkpoint numbers anew.
         began: when the snapshots began to be copied.
         await_seconds: how long to wait for the fingerprints of the group's first node.
-        given_up: whether the share has become needless; asked while this waits.
-        over: whether nobody needs a checkpoint any more; asked while this writes.
+        given_up: returns whether the share is no longer needed; called while waiting.
+        over: returns whether no checkpoint is needed any more; called while writing.
 
     Raises:
         OSError: it cannot be written.
@@ -123,8 +123,8 @@ class _ShareWriter:
     """Writes the files of one share.
 
     Args:
-        origin: of the checkpoint.
-        latest: its cut.
+        origin: origin of the checkpoint.
+        latest: cut of the checkpoint.
         await_seconds, given_up, over: as for `write_share`.
 
     Attributes:
@@ -147,7 +147,7 @@ class _ShareWriter:
         self.files: dict[str, File] = {}
 
     def write(self, captured: Mapping[Cut, Mapping[int, Captured]]) -> list[Part]:
-        """Writes them; returns what the manifest says of each rank and loop."""
+        """Writes the files; returns the manifest's part of each rank and loop."""
         common = {
             cut: common_arrays({rank: each.contents for rank, each in ranks.items()})
             for cut, ranks in captured.items()
@@ -160,7 +160,7 @@ class _ShareWriter:
         ]
 
     def _exchange(self, mine: Prints) -> Prints:
-        """Publishes fingerprints, or returns those of the group's first node."""
+        """Publishes fingerprints, or returns those that the group's first node has published."""
         path = self._origin.prints(self._latest)
         if self._origin.leads:
             if len(self._origin.group) > 1:
@@ -219,9 +219,9 @@ def wait_until(
     """Waits for something on a disk that other hosts share; returns whether it is there.
 
     Args:
-        there: whether it is.
+        there: returns whether it is there.
         seconds: how long to wait.
-        given_up: whether it has become needless.
+        given_up: returns whether the share is no longer needed.
 
     Raises:
         AbandonedError: it was given up.

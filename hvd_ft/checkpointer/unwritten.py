@@ -1,7 +1,7 @@
 """The note in a job's directory that its latest checkpoints could not be written.
 
-The writer of rank 0's node makes it. When the training has ended well, rank 0's agent finds it, and
-the job does not end with 0: a checkpoint is a result like the report.
+The writer of rank 0's node makes the note. If the training has ended well and rank 0's agent finds
+the note, the job does not end with 0: a checkpoint is a result like the report.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ _NAME = "unwritten"
 
 
 def note(arenas: str | os.PathLike[str], text: str) -> None:
-    """Notes what is to be said at the end; "": the latest checkpoint is there.
+    """Records the line for the end of the job; "" if the latest checkpoint is written.
 
     Args:
         arenas: directory of the node's arenas.
-        text: for the user.
+        text: the line for the user.
     """
     path = Path(arenas, _NAME)
     with contextlib.suppress(OSError):  # a full /dev/shm: what has happened was said

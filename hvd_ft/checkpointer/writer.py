@@ -1,8 +1,8 @@
 """The checkpoint writer's loop: follows rounds, writes shares, completes and deletes checkpoints.
 
-Nothing in it stops the training: what goes wrong is said with every checkpoint that is missed, and
-at the end if the latest one is (unwritten.py). At the end of a job that has not ended well it
-writes the latest state (drain.py).
+Nothing in it stops the training. It reports problems with every checkpoint that is missed, and at
+the end if the latest one was missed (unwritten.py). After a job has ended badly, it writes the
+latest state (drain.py).
 """
 
 import os
@@ -47,10 +47,11 @@ class Writer:
     """The writer of one node.
 
     Args:
-        native: of the node.
-        origin: of the checkpoints.
-        settings: the user's.
-        base: name of the checkpoint that the job went on from, if it lies in the same directory.
+        native: the node's side of the core.
+        origin: origin of the checkpoints.
+        settings: the user's settings.
+        base: name of the checkpoint from which the job was resumed, if it lies in the same
+            directory.
         clock: returns seconds; time.monotonic() except in tests.
     """
 
@@ -82,7 +83,7 @@ class Writer:
         self._asked = self._ending = False
 
     def run(self) -> None:
-        """Writes checkpoints until END_SIGNAL, then what is left to be written."""
+        """Writes checkpoints until END_SIGNAL, then the rest that has to be written."""
         signal.signal(ASK_SIGNAL, self._on_ask)
         signal.signal(END_SIGNAL, self._on_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
@@ -103,7 +104,7 @@ class Writer:
         self._ending = True  # nothing is raised here, as Python may be anywhere
 
     def _is_over(self) -> bool:
-        """Whether the job has ended well: nothing that is being written is needed."""
+        """Whether the job has ended well, so that a share being written is not needed."""
         return self._ending and self._native.ended_well
 
     def _prepare(self) -> None:
@@ -151,7 +152,7 @@ class Writer:
             self._round = None
 
     def _begin(self, now: float) -> None:
-        """Begins a round; what is left of older ones is not needed any more."""
+        """Begins a round; files of older rounds are not needed any more."""
         self._asked = False
         self._schedule.begun(now)
         self._try_to_delete(self._tidy)
@@ -210,7 +211,7 @@ class Writer:
         self._hear()
 
     def _write_cut(self, round_: Round, cuts: Mapping[Cut, Parts], cut: Cut) -> bool:
-        """Writes the share; returns whether it is written, else the next cut serves as well."""
+        """Writes the share; returns whether it is written; otherwise the next cut can be used."""
         captured: dict[Cut, dict[int, Captured]] = {}
         told: tuple[list[Messages], list[Messages]] = ([], [])
         present = self._native.present()
@@ -289,11 +290,11 @@ class Writer:
     # -------------------------------------------------------------- complaints
 
     def _attempt(self, act: Callable[[], object], *, missed: bool = True) -> bool:
-        """Does something that a disk can refuse; returns whether it was done, else says why.
+        """Does something on the disk; returns whether it succeeded, otherwise reports why.
 
         Args:
-            act: does it.
-            missed: whether there is no checkpoint without it.
+            act: the action.
+            missed: whether its failure means that the checkpoint is missed.
         """
         try:
             act()

@@ -1,11 +1,12 @@
 """Recognises jobs of which only processes are left that are stopped for ever (SIGSTOP).
 
-A shim that is stopped holds the lock of its job's directory. If its host is replaced, or the job
-ends, nobody is there to end it: the directory would stay until the host is started again.
+A stopped shim holds the lock of its job's directory. If its host is replaced, or the job ends,
+nobody is left to end the shim, and the directory would stay until the host is rebooted.
 
-That a process is stopped proves nothing, as a shell, a debugger or a fence stops healthy ones. But
-a launcher that refuses connections is dead, and then a shim that is not stopped ends its job's
-processes by itself (shim/launcher_line.py): whoever comes by does it in its place.
+A stopped process alone proves nothing, because a shell, a debugger or a fence stops healthy ones.
+But a launcher that refuses connections is dead, and then a shim that is not stopped ends its job's
+processes by itself (shim/launcher_line.py). The next process that looks at the directory does so in
+place of a stopped shim.
 """
 
 import contextlib

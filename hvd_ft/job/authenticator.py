@@ -1,7 +1,7 @@
-"""Lets in who knows the job's key: accepts connections, and hands over those that have proved it.
+"""Accepts connections, and hands over those whose other end has proved that it knows the job's key.
 
-It never waits for a stranger, reads no more of it than one short message, and gives each only a
-short time (strangers.py).
+It never waits for a stranger, reads at most one short message from it, and gives each only a short
+time (strangers.py).
 """
 
 import functools
@@ -104,7 +104,7 @@ class Authenticator:
             self._end(number)
 
     def _make_room(self) -> None:
-        """Gives up a descriptor, as the process has none left."""
+        """Frees a descriptor, because the process has none left."""
         if (number := self._rule.least_welcome()) is not None:
             self._end(number)
 

@@ -1,9 +1,10 @@
 """Which CPUs, and which memory, each rank of a host gets: mapped, then bound, as by mpirun. Pure.
 
-*Mapping* decides where a rank stands: `slot` deals the host's CPUs out evenly, consecutive ranks
-beside each other; `numa` and `socket` deal the ranks to NUMA nodes or sockets in turn. *Binding*
-decides which CPUs around this place it may use: its even share (`auto`, as Intel MPI does), a core,
-or all of its NUMA node or socket. Its memory is that of the NUMA nodes of these CPUs.
+*Mapping* decides where a rank is placed: `slot` divides the host's CPUs evenly, with consecutive
+ranks beside each other; `numa` and `socket` distribute the ranks over NUMA nodes or sockets in
+turn. *Binding* decides which CPUs around this place it may use: its even share (`auto`, as Intel
+MPI does), a core, or all of its NUMA node or socket. Its memory is that of the NUMA nodes of these
+CPUs.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ _DOMAINS = {"core": "core", "numa": "numa", "socket": "socket", "sock": "socket"
 
 @dataclass(frozen=True)
 class Place:
-    """What one rank of a host is bound to.
+    """The CPUs and memory to which one rank of a host is bound.
 
     Attributes:
         cpus: numbers of its worker's CPUs; empty: any.
@@ -34,7 +35,7 @@ class Place:
 
 
 def asked_binding(environ: Mapping[str, str]) -> str:
-    """Returns what `hvdft run` binds ranks to.
+    """Returns how `hvdft run` binds ranks.
 
     Args:
         environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or
@@ -106,7 +107,7 @@ def _groups(cpus: Sequence[Cpu], map_by: str) -> list[Sequence[Cpu]]:
 
 
 def _deal(cores: Sequence[int], ranks: int) -> list[int]:
-    """Deals ranks to groups in turn; one whose cores all have a rank waits for the others.
+    """Deals ranks to groups in turn; a group whose cores all have a rank waits for the others.
 
     Args:
         cores: how many each group has.

@@ -2,9 +2,10 @@
 
 `<arena directory>/hvdft-<uid>/<job>/` holds the files of one job, among them `lock`. Every agent
 and shim of the job holds a shared flock on that file for as long as it lives; a process that gets
-the exclusive flock knows that the job is dead and may remove the directory; or all that hold it are
-stopped for ever (abandoned.py), and are ended first. Creating a directory and sweeping take the
-flock of the user's directory, so that a sweep never sees a new directory that is not yet locked.
+the exclusive flock knows that the job is dead, and may remove the directory. If all processes that
+hold it are stopped for ever (abandoned.py), they are ended first. Creating a directory and sweeping
+take the flock of the user's directory, so that a sweep never sees a new directory that is not yet
+locked.
 """
 
 import contextlib
@@ -129,7 +130,7 @@ def job_path(arena_dir: str, job: str) -> str:
 def sweep_stale(
     arena_dir: str, *, but: Collection[str] | str | None = None, only: str | None = None
 ) -> list[str]:
-    """Removes the directories left behind by this user's dead jobs.
+    """Removes the directories of this user's dead jobs.
 
     A job that could be resumed keeps its directory, unless it is named.
 
@@ -140,7 +141,7 @@ def sweep_stale(
             any.
 
     Returns:
-        The ids of those jobs, for the caller to report.
+        The ids of these jobs, for the caller to report.
 
     Raises:
         HvdFtError: the user's directory is not safe or cannot be locked.

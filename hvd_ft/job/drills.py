@@ -38,7 +38,7 @@ _MAX = (1 << 31) - 1
 class Drill:
     """One death of a worker, or, at a point of its life, of its agent, its shim or mpirun.
 
-    Or a bit of one of its variables flips, and it goes on.
+    Or a bit of one of the worker's variables flips, and the worker continues.
 
     Attributes:
         text: as the user gave it.

@@ -1,4 +1,4 @@
-"""What one `hvdft run` tells the agents that it starts: variables that no user sets."""
+"""The variables that one `hvdft run` sets for the agents that it starts; no user sets them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Launch:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Launch":
-        """Reads what the launcher has said.
+        """Reads the launcher's variables.
 
         Args:
             env: environment variables, such as `os.environ`; an empty value counts as unset.

@@ -1,4 +1,4 @@
-"""What a host has of earlier jobs when a job begins there: it is removed, or named."""
+"""Removes or names files of earlier jobs on a host when a job begins there."""
 
 import os
 
@@ -7,7 +7,7 @@ from hvd_ft.system.say import say
 
 
 def clear_leftovers(arena_dir: str, but: str | None = None, *, names_kept: bool = True) -> None:
-    """Removes what crashed jobs have left on this host, and says so.
+    """Removes files left by crashed jobs on this host, and reports it.
 
     Jobs that could be resumed stay, as `hvdft clean` asks before it removes them.
 

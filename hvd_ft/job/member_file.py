@@ -1,7 +1,7 @@
-"""Notes in a job's directory of which membership its files are, once they are complete.
+"""Records in a job's directory to which membership its files belong, once they are complete.
 
-A host that takes a place in a later generation makes its files afresh, and so does one that comes
-back to its place after another had it: then the directory that it finds is of an older epoch.
+A host that takes a place in a later generation makes its files anew. So does a host that comes back
+to its place after another host had it: the directory that it finds then belongs to an older epoch.
 """
 
 import os
@@ -14,9 +14,9 @@ _NAME = "members"
 
 
 def write_members(directory: str, members: Membership) -> None:
-    """Notes in a job's directory that what it holds is complete, and of this membership.
+    """Records in a job's directory that its files are complete, and belong to this membership.
 
-    That is done with no more memory than before, which there may not be any more.
+    This needs no additional memory, of which there may be none left.
 
     Args:
         directory: of the job, on this host.
@@ -53,8 +53,8 @@ def read_members(directory: str) -> Membership | None:
 def is_current(directory: str, members: Membership, rank: int) -> bool:
     """Returns whether a job's directory has the complete files of the host that has this rank now.
 
-    Otherwise there is none, or it is that of a host which has lost its place since, or the files
-    were never completed.
+    Otherwise there is no directory, or it belongs to a host that has lost its place since, or the
+    files were never completed.
 
     Args:
         directory: of the job, on this host.

@@ -57,7 +57,7 @@ class PeerFile:
     def meet(
         self, generation: int, rank: int, size: int, facts: Any, timeout_seconds: float
     ) -> list[Any]:
-        """Enters a rank, and waits until all ranks of its generation are there.
+        """Enters a rank, and waits until all ranks of its generation have entered.
 
         Args:
             generation: of the caller.

@@ -1,7 +1,7 @@
 """How the two ends of a life-line prove to each other that they know the job's key. Pure.
 
-Each end sends random bytes, and the other one their digest with the key. Before that either end may
-be anybody: so these messages are short, and have nothing but these fields.
+Each end sends random bytes, and the other end answers with their digest under the key. Before that,
+either end may be anybody, so these messages are short and have no other fields.
 
 launcher: Challenge         shim: Claim
 launcher: Confirmation

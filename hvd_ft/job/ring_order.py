@@ -1,8 +1,8 @@
-"""The order of a ring's members: those of a host follow each other. Pure.
+"""The order of a ring's members: members on the same host are consecutive. Pure.
 
-In a ring each member sends to the next one. If the members of a host are together, one edge leads
-away from it, and one to it. If they are apart several edges share the host's link, and the ring
-takes so many times longer.
+In a ring each member sends to the next one. If the members of a host are consecutive, one edge
+leads away from the host, and one to it. Otherwise several edges share the host's link, and the ring
+takes that many times longer.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,10 +14,10 @@ _Place = TypeVar("_Place", bound=Hashable)
 
 
 def by_host(hosts: Sequence[Hashable]) -> list[int]:
-    """Returns the members in an order in which those of a host follow each other.
+    """Returns the members in an order in which those of each host are consecutive.
 
-    Hosts keep the order of their first members, and the members of a host keep theirs. So the
-    order follows from the hosts alone, and is the same wherever it is determined.
+    Hosts keep the order of their first members, and the members of a host keep theirs. So the order
+    depends only on the hosts, and is the same wherever it is determined.
 
     Args:
         hosts: the host of each member.
@@ -36,7 +36,7 @@ def edges_across(hosts: Sequence[Hashable]) -> int:
 
 
 def why_ordered(hosts: Sequence[Hashable]) -> str:
-    """Returns why members are not taken in the order in which they are; "" if they can be.
+    """Returns why the members' own order cannot be used; "" if it can.
 
     Args:
         hosts: the host of each member.
@@ -51,14 +51,14 @@ def why_ordered(hosts: Sequence[Hashable]) -> str:
 
 
 def host_order(hosts: Sequence[Host], size: int) -> tuple[tuple[Host, ...], str]:
-    """Puts a job's hosts into an order in which the ranks of each follow each other.
+    """Puts a job's hosts into an order in which the ranks of each host are consecutive.
 
     Args:
         hosts: with slots for all ranks; a host may be named several times.
         size: the number of ranks, which take the first slots.
 
     Returns:
-        The hosts, each once; and a line for the user, "" if their order was such already. A host
+        The hosts, each once; and a line for the user, "" if the order was already right. A host
         that was named several times has slots for its ranks only.
     """
     names = [host.name for host in hosts]

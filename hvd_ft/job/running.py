@@ -1,4 +1,4 @@
-"""Finds a job that runs on this node, by what a user calls it."""
+"""Finds a job that runs on this node, by its id or its directory."""
 
 import os
 from pathlib import Path

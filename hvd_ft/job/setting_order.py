@@ -1,4 +1,4 @@
-"""Which settings depend on each other, as a part of a wait is shorter than the whole. Pure."""
+"""Checks time limits against each other, as a part of a wait is shorter than the whole. Pure."""
 
 from typing import TYPE_CHECKING
 

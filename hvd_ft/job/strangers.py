@@ -1,9 +1,9 @@
 """The rule for connections that have not shown yet that they belong to the job. Pure.
 
-Anybody can connect to a port. So a stranger has a time in which it has to show the job's key, and
-there are only so many at once: one more takes the place of another. It is the oldest one from the
-address that has the most, so whoever fills the places, by accident or not, makes room himself, and
-a process of the job, which needs a moment only, gets in.
+Anybody can connect to a port. So a stranger has to show the job's key within a certain time, and
+their number is limited: one more stranger takes the place of another. That is the oldest one from
+the address with the most strangers. So an address that fills the places, by accident or not,
+displaces its own connections, and a process of the job, which needs only a moment, gets in.
 """
 
 from collections import Counter

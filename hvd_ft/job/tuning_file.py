@@ -1,7 +1,7 @@
 """Files of settings that `hvdft tune` has found for some hosts, and that `hvdft run` takes.
 
-JSON, checked when it is read: a file can set nothing but what `TUNABLE` names, to values that
-are allowed there. It says for what it was measured; where that is something else it does not fit.
+JSON, checked when it is read: a file can only set the variables in `TUNABLE`, to values that are
+allowed there. It records where it was measured; it does not fit anywhere else.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Place:
-    """What settings are measured for.
+    """The hosts and versions for which settings are measured.
 
     Attributes:
         hosts: Such as `n0:4`, in the order of ranks.
@@ -82,7 +82,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings, and what they were measured for.
+    """Settings, and the place for which they were measured.
 
     Attributes:
         place: For what.

@@ -65,7 +65,7 @@ def _python_script(command: Sequence[str]) -> str | None:
 
 
 def incarnation_environment(environ: Mapping[str, str], incarnation: int) -> dict[str, str]:
-    """Returns what the environment of a worker has of its incarnation.
+    """Returns the variables of a worker that depend on its incarnation.
 
     Horovod begins the file of its timeline anew, so each restarted process writes one of its own:
     `timeline.1.json` beside `timeline.json`.
@@ -83,7 +83,7 @@ def incarnation_environment(environ: Mapping[str, str], incarnation: int) -> dic
 
 
 def _with_guard(path: str) -> str:
-    """Returns a PYTHONPATH in which mpi4py is found first where it refuses what is not honest."""
+    """Returns a PYTHONPATH on which the guarded mpi4py (mpi_guard) is found first."""
     others = [word for word in path.split(os.pathsep) if word and word != _MPI_GUARD]
     return os.pathsep.join([_MPI_GUARD, *others])
 
@@ -91,7 +91,7 @@ def _with_guard(path: str) -> str:
 def worker_environment(
     environ: Mapping[str, str], rank: int, nodes: Nodes, job: str, directory: str
 ) -> dict[str, str]:
-    """Returns the environment of a worker, but for its incarnation.
+    """Returns the environment of a worker, without the variables of its incarnation.
 
     Args:
         environ: of the agent; the launcher's variables for MPI are removed.

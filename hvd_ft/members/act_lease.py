@@ -2,14 +2,15 @@
 
 In a job with spare hosts the launcher gives the ranks of a lost host to another host, and two
 incarnations of a rank must never act at once. In a job that may shrink, the other hosts continue
-without the lost one. That host may be alive, and only unreachable. So every shim has a lease. When
+without the lost one. That host may be alive and only unreachable. So every shim has a lease. When
 its lease has expired, a shim stops the processes below it, and its agent. The launcher waits until
 the lease must have expired, whatever it has sent before (membership_rule.py).
 
-No clocks are compared, and no message counts from its arrival, which may be late. Once a second the
-launcher asks. The shim answers and notes the time; when the launcher has received the answer, it
-grants a lease by the answer's number. The lease counts from when the shim *sent that answer*, which
-was before the launcher received it: so the launcher, which counts from then, waits long enough.
+No clocks are compared, and nothing is counted from a message's arrival, which may be late. Once a
+second the launcher sends a question. The shim notes the time and answers; when the launcher has
+received the answer, it grants a lease by the answer's number. The lease counts from when the shim
+*sent that answer*, which was before the launcher received it: so the launcher, which counts from
+then, waits long enough.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ class ActLease:
 
     Attributes:
         seconds: its length.
-        until: when it runs out, on the shim's clock; before the first grant it has none.
+        until: when it runs out, on the shim's clock; before the first grant there is no lease.
         answers: number and time of the answers that were sent and not granted yet.
     """
 

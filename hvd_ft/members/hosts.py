@@ -28,7 +28,7 @@ def parse_hosts(text: str, size: int, flag: str = "-H") -> tuple[Host, ...]:
     Args:
         text: The list.
         size: The job's number of ranks, all of which need slots.
-        flag: The flag that has the list, for errors.
+        flag: The flag that contains the list, for errors.
 
     Returns:
         The hosts in their order, which is that of the ranks.
@@ -52,7 +52,7 @@ def parse_hosts(text: str, size: int, flag: str = "-H") -> tuple[Host, ...]:
 
 
 def parse_placement(text: str) -> tuple[Host, ...]:
-    """Reads how many ranks each node of a cluster takes: `4-3-1` is n0:4, n1:3, n2:1.
+    """Reads how many ranks each node of a cluster has: `4-3-1` is n0:4, n1:3, n2:1.
 
     Args:
         text: The placement.

@@ -1,10 +1,10 @@
-"""Which launcher leads a job, if there can be two: the rule, and the interface of the arbiter.
+"""Which launcher leads a job if there can be two: the rule, and the interface of the arbiter.
 
-A launcher that dies with its host leaves the job without one. Another launcher, on another host of
-the job, may take it over with `hvdft run --resume`, but never while the first one still acts: it
-may only be out of reach. An arbiter outside of both decides, which has one operation: replacing the
-job's record only if that is what the caller has read. shared_record.py keeps the record in a
-directory that all hosts share; with etcd it is a transaction on one key.
+When a launcher dies with its host, the job has none. Another launcher, on another host of the job,
+may take the job over with `hvdft run --resume`, but never while the first one still acts, which may
+only be out of reach. An arbiter outside both decides. It has one operation: to replace the job's
+record only if the record is still what the caller has read. shared_record.py keeps the record in a
+directory that all hosts share; with etcd the operation would be a transaction on one key.
 
 No clocks are compared. The leader renews the record by counting its beats, and acts for a time from
 when it began the last renewal that succeeded. Another launcher takes over when it has seen the same
@@ -22,7 +22,7 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class Record:
-    """What the arbiter keeps of a job.
+    """The arbiter's record of a job.
 
     Attributes:
         job: its id.
@@ -31,7 +31,7 @@ class Record:
         beat: counts the renewals of all terms.
         seconds: how long the leader acts after a renewal.
         released: whether the leader has ended in good order.
-        generation: the latest of agents that was started.
+        generation: the latest generation of agents that was started.
         members: the membership, as text.
     """
 
@@ -59,10 +59,10 @@ class Arbiter(Protocol):
         """Replaces the record, if it is the expected one, in one step.
 
         Returns:
-            Whether it was.
+            Whether it was replaced.
 
-        Raises:
-            OSError: it cannot be replaced now, or it is not known whether it was.
+            Raises:
+                OSError: it cannot be replaced now, or it is not known whether it was.
         """
 
     def remove(self) -> None:
@@ -71,12 +71,12 @@ class Arbiter(Protocol):
 
 @dataclass(frozen=True)
 class Watched:
-    """What a launcher that wants to lead has seen of the record. Pure.
+    """The record as seen by a launcher that wants to lead. Pure.
 
     Attributes:
-        record: the latest; None: there is none.
-        since: when this beat was seen first, on the clock of the launcher.
-        moved: whether the beat has changed while it was watched: the leader lives.
+        record: the latest record; None: there is none.
+        since: when this beat was seen first, on the launcher's clock.
+        moved: whether the beat has changed while it was watched, so that the leader lives.
     """
 
     record: Record | None = None
@@ -87,7 +87,7 @@ class Watched:
         """Notes the record.
 
         Args:
-            record: as read.
+            record: the record as read.
             now: when it had been read, seconds on any steady clock.
         """
         if self.since == _NEVER:
@@ -114,9 +114,9 @@ class Leadership:
     """The leadership of one launcher.
 
     Args:
-        arbiter: of the job.
-        record: that this launcher has put there.
-        now: before it did, seconds on any steady clock.
+        arbiter: the job's arbiter.
+        record: the record that this launcher has put there.
+        now: the time before it did so, seconds on any steady clock.
 
     Attributes:
         deposed: whether another launcher leads.
@@ -137,9 +137,10 @@ class Leadership:
         """Makes this launcher the leader; None if another one was faster.
 
         Args:
-            arbiter: of the job.
-            watched: which says that it may.
-            record: what this launcher begins with; its term and beat follow those that are there.
+            arbiter: the job's arbiter.
+            watched: the watched record, which shows that this launcher may claim.
+            record: the record with which this launcher begins; its term and beat follow the present
+                ones.
             now: seconds on the clock of `watched`, read before this call.
         """
         old = watched.record
@@ -173,17 +174,17 @@ class Leadership:
         return self._put(self._record, now)
 
     def publish(self, generation: int, members: str, now: float) -> bool:
-        """Notes what is about to begin; it may begin only if this returns True.
+        """Records the generation that is about to begin; it may begin only if this returns True.
 
         Args:
-            generation: of agents.
+            generation: number of the generation of agents.
             members: the membership as text.
             now: seconds, read before this call.
         """
         return self._put(replace(self._record, generation=generation, members=members), now)
 
     def release(self, now: float) -> None:
-        """Notes that this launcher ends and the job can be resumed."""
+        """Records that this launcher ends and the job can be resumed."""
         self._put(replace(self._record, released=True), now)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""Who is in a job: its places, and the host that holds each of them since which epoch. Pure.
+"""Who is in a job: its places, and which host has held each of them since which epoch. Pure.
 
 Ranks and nodes keep their numbers as long as the job lives. A place is the position of a host in
 the machine file, with its ranks. When a spare host replaces a lost one it takes its place, and that
@@ -9,8 +9,8 @@ A place without a host of its own is a guest of another place's host, until its 
 job (arena/rosters.h); its agents stay there as members of the ring. Then another host can take it,
 and its ranks return.
 
-Files and processes of a host belong to the epoch in which the host took its place. So what a
-replaced host still has is recognised as old, even if the host comes back to the same place.
+Files and processes of a host belong to the epoch in which the host took its place. So the files and
+processes of a replaced host are recognised as old, even if the host comes back to the same place.
 """
 
 import re
@@ -69,7 +69,7 @@ class Membership:
         """Returns the membership with which a job begins.
 
         Args:
-            hosts: of the job, with slots for all ranks. Hosts without a rank are no members.
+            hosts: the job's hosts, with slots for all ranks. Hosts without a rank are not members.
             size: number of ranks.
         """
         places: list[Place] = []
@@ -99,8 +99,8 @@ class Membership:
         """Returns the membership of the next epoch, in which a host takes a place.
 
         Args:
-            number: of the place.
-            host: the new one's name.
+            number: number of the place.
+            host: the new host's name.
         """
         return self._changed(number, host=host, since=self.epoch + 1)
 
@@ -108,8 +108,8 @@ class Membership:
         """Returns the membership of the next epoch, in which the ranks of a place leave the job.
 
         Args:
-            number: of the place.
-            host: which has a place of its own, and takes this one as a guest.
+            number: number of the place.
+            host: a host that has its own place, and takes this one as a guest.
         """
         return self._changed(number, host=host, since=self.epoch + 1, leaving=True)
 
@@ -117,7 +117,7 @@ class Membership:
         """Returns the membership of the next epoch, in which ranks leave from their own host.
 
         Args:
-            number: of their place.
+            number: number of their place.
         """
         return self._changed(number, leaving=True)
 
@@ -125,8 +125,8 @@ class Membership:
         """Returns the membership of the next epoch, in which the ranks of a place return.
 
         Args:
-            number: of the place; its ranks have left.
-            host: that takes it, and has no other place.
+            number: number of the place; its ranks have left.
+            host: the host that takes it, and has no other place.
         """
         return self._changed(number, host=host, since=self.epoch + 1, leaving=False)
 
@@ -162,10 +162,10 @@ class Membership:
 
     @classmethod
     def parse(cls, text: str) -> "Membership":
-        """Reads what `str()` has written, such as `1;n0:4@0,n3:2@1`.
+        """Reads the text of `str()`, such as `1;n0:4@0,n3:2@1`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: it is another text.
         """
         epoch, semicolon, rest = text.partition(";")
         if not semicolon or not epoch.isdecimal():

@@ -1,8 +1,8 @@
 """The rule by which a job's membership changes: who gets a lease, who is replaced, by whom. Pure.
 
-It is the only place where the membership changes, and the only one where leases are granted, so
-that the two cannot contradict each other: a place is given away only if no lease of its host can
-still be valid, and a host that has lost its place is granted none. act_lease.py is the other side.
+The membership changes only here, and leases are granted only here, so the two cannot contradict
+each other: a place is given away only if no lease of its host can still be valid, and a host that
+has lost its place gets no lease. act_lease.py is the other side.
 
 If no spare host is left, and the job may continue with fewer ranks in place, the ranks of a lost
 host leave the job: its place becomes a guest of another host. The ranks start again there, from the
@@ -44,7 +44,8 @@ class Replaced:
         place: its number.
         lost: the host that had it.
         epoch: that has begun.
-        vacated: whether it is a guest there, as its ranks leave the job; else it is a spare host's.
+        vacated: whether the place is a guest there, because its ranks leave the job; otherwise a
+            spare host has it.
     """
 
     place: int
@@ -81,7 +82,7 @@ class Former:
     Attributes:
         host: its name.
         place: number of the place.
-        since: the epoch in which it had taken it.
+        since: the epoch in which it had taken the place.
     """
 
     host: str
@@ -98,8 +99,8 @@ class MembershipRule:
         members: the present membership.
         named: every host that the user has named, with its slots.
         spares: names of the hosts that may replace others, in the order in which they are taken.
-        heard: by rank, when the last answer came that was granted; there the leases begin.
-        least: the number of ranks with which the running job goes on, if there is no spare host;
+        heard: by rank, when the last granted answer was received, from which the lease counts.
+        least: the number of ranks with which the running job continues if there is no spare host;
             None: it does not.
         warm: whether warm spares wait on rank 0's host.
         former: hosts that have lost their places and have not come back.
@@ -133,8 +134,8 @@ class MembershipRule:
             named: every host that the user has named. Those that are no members are spares.
             resumed_at: when it took over from another launcher, which may have granted leases up to
                 that moment; None if there was none.
-            least: as the attribute.
-            warm: as the attribute.
+            least: see the attribute.
+            warm: see the attribute.
         """
         taken = {place.host for place in members.places}
         heard = _NEVER if resumed_at is None else resumed_at
@@ -158,11 +159,11 @@ class MembershipRule:
         return epoch == self.members.places[self.members.place_of(rank)].since
 
     def answered(self, rank: int, epoch: int, now: float) -> "tuple[MembershipRule, bool]":
-        """Judges the answer of a shim.
+        """Handles the answer of a shim.
 
         Args:
-            rank: of the shim.
-            epoch: in which its host took its place.
+            rank: the shim's rank.
+            epoch: the epoch in which its host took its place.
             now: seconds on any steady clock, not before the answer was received.
 
         Returns:
@@ -175,14 +176,14 @@ class MembershipRule:
         return replace(self, heard=tuple(heard)), True
 
     def came_back(self, rank: int, epoch: int) -> "tuple[MembershipRule, str]":
-        """A shim of a host that has lost its place has been told so.
+        """Notes that a shim has been told that its host has lost its place.
 
         Args:
             rank: of the shim.
             epoch: in which its host took its place.
 
         Returns:
-            The next rule, in which the host is a spare; and its name, if it was not one yet.
+            The next rule, in which the host is a spare; and its name, if it was not yet a spare.
         """
         number = self.members.place_of(rank)
         for former in self.former:
@@ -212,7 +213,7 @@ class MembershipRule:
     def look(
         self, lost: Collection[int], reachable: Mapping[str, bool], now: float
     ) -> "tuple[MembershipRule, tuple[Action, ...]]":
-        """Decides what is to be done about lost hosts.
+        """Decides what to do about lost hosts.
 
         Args:
             lost: numbers of the places whose hosts do not answer, or are gone.
@@ -229,13 +230,13 @@ class MembershipRule:
         return rule, tuple(actions)
 
     def withdraw(self, names: Collection[str]) -> "MembershipRule | None":
-        """Has the ranks of hosts leave that answer, and that the user wants back.
+        """Makes the ranks leave from hosts that are alive, but that the user wants back.
 
         Args:
-            names: of the hosts.
+            names: names of the hosts.
 
         Returns:
-            The next rule; None if the running job cannot go on without them.
+            The next rule; None if the running job cannot continue without them.
         """
         rule = self
         for number, place in enumerate(self.members.places):
@@ -246,13 +247,13 @@ class MembershipRule:
         return rule
 
     def fitting(self, hosts: Sequence[Host]) -> dict[int, str] | None:
-        """Returns which places hosts that are found can take, whose ranks are gone or leaving.
+        """Returns which places, whose ranks are gone or leaving, newly found hosts can take.
 
         Args:
-            hosts: with the slots that are to be used.
+            hosts: the hosts, with the slots to be used.
 
         Returns:
-            The host of each place; None if there is none for one of the hosts.
+            The host of each place; None if one of the hosts fits no place.
         """
         open_places = {
             number: place for number, place in enumerate(self.members.places) if place.leaving
@@ -271,11 +272,11 @@ class MembershipRule:
         return found
 
     def refill(self, taken: Mapping[int, str], left: Collection[int]) -> "MembershipRule":
-        """Has hosts take places whose ranks have left the running job, and return to it.
+        """Gives hosts places whose ranks have left the running job and now return to it.
 
         Args:
             taken: the host of each place, as `fitting` has returned.
-            left: places whose ranks have all left: nothing of them acts any more.
+            left: places whose ranks have all left, so that none of their processes acts any more.
 
         Returns:
             The next rule; the same if any of these ranks has not left.
@@ -297,7 +298,7 @@ class MembershipRule:
         return rule
 
     def _may_leave(self, number: int) -> bool:
-        """Returns whether the running job goes on without a place's ranks; rank 0 has to stay."""
+        """Returns whether the running job continues without a place's ranks; rank 0 has to stay."""
         place = self.members.places[number]
         left = self.members.staying - (0 if place.leaving else place.size)
         return self.least is not None and number > 0 and left >= self.least
@@ -305,7 +306,8 @@ class MembershipRule:
     def _refuge(self, number: int, lost: Collection[int]) -> str:
         """Returns the host that takes a lost place as a guest; "": the job ends.
 
-        It is the one with warm spares, as workers start at once there, or with the fewest ranks.
+        It is the host with warm spares, because workers start at once there, or else the one with
+        the fewest ranks.
         """
         if not self._may_leave(number) or 0 in lost:
             return ""

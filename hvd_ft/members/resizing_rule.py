@@ -14,11 +14,11 @@ COOLDOWN_LIMITS = (1.0, 3600.0)  # seconds; horovodrun's too
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user gave.
+    """The limits that the user gave.
 
     Attributes:
-        least: ranks below which the job does not train.
-        most: ranks; None: as many as there are slots.
+        least: the smallest number of ranks with which the job trains.
+        most: the largest number of ranks; None: as many as there are slots.
         cooldown: seconds for which a lost host is left out, at least and at most; longer with every
             loss. None: for ever.
     """
@@ -55,12 +55,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class HostPool:
-    """The hosts that are named, and those among them that are left out.
+    """The named hosts, and those among them that are left out.
 
     Attributes:
-        limits: the user's.
-        hosts: that are named, in the order in which they were first.
-        losses: how often a host was lost.
+        limits: the user's limits.
+        hosts: the named hosts, in the order in which they were first named.
+        losses: how often each host was lost.
         back_at: when a lost host may be used again, in seconds of any steady clock.
     """
 
@@ -70,16 +70,16 @@ class HostPool:
     back_at: Mapping[str, float] = field(default_factory=dict)
 
     def named(self, hosts: Sequence[Host]) -> HostPool:
-        """The hosts that there are now; those known before keep their order."""
+        """Takes the hosts that exist now; those known before keep their order."""
         slots = {host.name: host for host in hosts}
         known = [slots.pop(host.name) for host in self.hosts if host.name in slots]
         return replace(self, hosts=(*known, *slots.values()))
 
     def lost(self, names: Collection[str], now: float, random: Callable[[], float]) -> HostPool:
-        """Hosts are lost, or cannot be reached. One that is left out already stays so as it was.
+        """Hosts are lost, or cannot be reached. For one that is already left out nothing changes.
 
         Args:
-            names: of them.
+            names: names of the hosts.
             now: seconds on the clock of `back_at`.
             random: returns a random number from 0 up to 1.
         """
@@ -91,7 +91,7 @@ class HostPool:
     def _cooldown(self, losses: int, drawn: float) -> float:
         """Returns for how long a host is left out, as horovodrun's HostState.
 
-        It doubles with every loss. What is drawn keeps hosts that were lost together from being
+        It doubles with every loss. The random part keeps hosts that were lost together from being
         tried together again.
         """
         if self.limits.cooldown is None:
@@ -115,9 +115,9 @@ class HostPool:
         return tuple(chosen)
 
     def change(self, present: Sequence[Host], now: float) -> tuple[Host, ...]:
-        """Returns the hosts for which a running job is to give up its present ones; () if none.
+        """Returns the hosts that a running job should use instead of its present ones; () if none.
 
-        A job that cannot have its least number of ranks otherwise keeps what it has.
+        A job that would otherwise have too few ranks keeps the hosts it has.
         """
         choice = self.choice(now)
         usable = {host.name: host.slots for host in self.hosts}
@@ -146,7 +146,7 @@ def added(present: Sequence[Host], choice: Sequence[Host]) -> tuple[Host, ...]:
 
 
 def describe_change(present: Sequence[Host], choice: Sequence[Host]) -> str:
-    """Returns in words why a running job gets other hosts."""
+    """Returns in words why the hosts of a running job change."""
     before = {host.name: host.slots for host in present}
     after = {host.name: host.slots for host in choice}
     added = [name for name in after if after[name] > before.get(name, 0)]

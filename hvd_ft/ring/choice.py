@@ -8,9 +8,9 @@ class Choice:
     """What a ring uses.
 
     Attributes:
-        rings: that carry large arrays side by side.
-        endpoints: of a member in each of them.
-        why: it is less than asked for, or than is usual; otherwise "".
+        rings: number of rings that carry large arrays side by side.
+        endpoints: number of a member's endpoints in each ring.
+        why: why there are fewer than asked for, or than usual; otherwise "".
     """
 
     rings: int
@@ -19,13 +19,14 @@ class Choice:
 
 
 def choose(own: int, members: int, rings: int, endpoints: int | None, few_cpus: str) -> Choice:
-    """Chooses; the same on all members if they give the same.
+    """Chooses; members that give the same arguments get the same result.
 
     Args:
-        own: endpoints of MPI beside the program's, at least 1.
-        members: of the ring.
-        rings: asked for.
-        endpoints: of a member in each ring, asked for: 1 or 2; None: as there are CPUs.
+        own: number of MPI endpoints besides the program's, at least 1.
+        members: number of members of the ring.
+        rings: number of rings asked for.
+        endpoints: number of a member's endpoints in each ring, asked for: 1 or 2; None: depends on
+            the number of CPUs.
         few_cpus: why a thread for each direction would be slower; "" if it would not.
     """
     # Edges are coloured, so that a member has different endpoints for its two.

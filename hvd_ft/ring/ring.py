@@ -34,16 +34,17 @@ _kept: list[object] = []  # memory that MPI may still write to after a failure
 
 
 class Ring:
-    """A ring of all processes of a communicator; those of a host follow each other.
+    """A ring of all processes of a communicator; processes of one host are neighbours in it.
 
-    It may be several rings that carry large arrays side by side, and small arrays one each.
+    It may consist of several rings, which carry large arrays side by side and small arrays one
+    each.
 
     Making and closing a ring and every call of `allreduce` and `allreduce_all` are collective. A
-    process may have several objects of this class. Those with endpoints share them, so only one
-    thread at a time may use any of these.
+    process may have several objects of this class. Objects with endpoints share these, so only one
+    thread at a time may use any of the objects.
 
     Attributes:
-        variant: As asked for.
+        variant: The variant that was asked for.
         rings: Number in use.
         endpoints: Number in use in each ring: 2, a thread and an endpoint for each direction, or 1.
         why: Why `rings` is less than asked for, or `endpoints` 1 although that was not asked for;
@@ -65,7 +66,7 @@ class Ring:
         both_ways: bool = False,
         transfers: int = TRANSFERS,
     ) -> None:
-        """Creates the rings' communicators and threads. Prints once what MPI supports.
+        """Creates the rings' communicators and threads, and prints once what MPI supports.
 
         All members give the same arguments.
 
@@ -79,17 +80,18 @@ class Ring:
             variant: `endpoints`; `threads`, the same two threads on one endpoint;
                 `irecv_send_wait`, the ring of baidu-allreduce; `serial`, in which sending and
                 receiving never overlap. The last two are for comparisons.
-            timeout_seconds: `allreduce` fails after so long without progress. The variants for
+            timeout_seconds: `allreduce` fails after this time without progress. The variants for
                 comparisons have no timeout.
             order: `hosts`: hosts in the order of their lowest ranks, and each host's ranks
                 together, so that one edge leads to a host and one away from it; `ranks`: the order
-                of ranks, whatever the network has to carry then.
-            rings: Of the variant `endpoints`: 1 to 8, each with endpoints, connections and threads
-                of its own. If MPI has endpoints for fewer, there are fewer.
-            both_ways: Whether every other ring goes from each member to the one before. With more
+                of ranks, whatever load that puts on the network.
+            rings: Of the variant `endpoints`: 1 to 8, each with its own endpoints, connections and
+                threads. There are fewer if MPI has too few endpoints.
+            both_ways: Whether every other ring goes from each member to the previous one. With more
                 than two members the order of a sum then depends on `rings`.
-            transfers: 1 to 16 segments may be under way in each direction. More fill a link with a
-                long round trip; fewer use less memory. The variants with whole chunks have one.
+            transfers: How many segments, 1 to 16, may be in flight in each direction. More fill a
+                link with a long round trip; fewer use less memory. The variants with whole chunks
+                have one.
 
         Raises:
             HvdFtError: An argument is wrong or not the same on all members, MPI is not running or
@@ -156,8 +158,8 @@ class Ring:
             `array`.
 
         Raises:
-            HvdFtError: An argument is wrong; or a member did not come within the timeout, or came
-                with another size: then the ring cannot be used any more.
+            HvdFtError: An argument is wrong. Or a member did not take part within the timeout, or
+                has another size; then the ring cannot be used any more.
         """
         self.allreduce_all([array], op)
         return array
@@ -165,13 +167,13 @@ class Ring:
     def allreduce_all(self, arrays: Sequence[np.ndarray], op: str = "sum") -> None:
         """Reduces several arrays at once, each as `allreduce` does, with the same bits.
 
-        Each is carried by as many rings as its chunks have segments, and the rings take turns. So
-        small arrays are carried by one ring each, and as many are under way as there are rings.
+        Each array is carried by as many rings as its chunks have segments, and the rings take
+        turns. So a small array is carried by one ring, and all rings work at once.
 
         Args:
-            arrays: As of `allreduce`; all of one type, of the same sizes in the same order on all
-                members, with no memory in common.
-            op: As of `allreduce`.
+            arrays: As for `allreduce`; all of one type, with the same sizes in the same order on
+                all members, and without common memory.
+            op: As for `allreduce`.
 
         Raises:
             HvdFtError: As from `allreduce`.
@@ -217,7 +219,7 @@ class Ring:
 
 
 def _any_reason(comm: Any, reason: str) -> str:
-    """Returns one of the members' reasons, the same to all; collective, without pickle."""
+    """Returns one of the members' reasons, the same on all members; collective, without pickle."""
     mine = np.frombuffer(reason.encode(), np.uint8)
     sizes = np.empty(comm.size, np.int32)
     comm.Allgather(np.array([mine.size], np.int32), sizes)
@@ -230,7 +232,7 @@ def _any_reason(comm: Any, reason: str) -> str:
 
 
 def _check_same(comm: Any, mine: Sequence[int]) -> None:
-    """Checks that all members were given the same; collective, without pickle."""
+    """Checks that all members got the same arguments; collective, without pickle."""
     given = np.empty((comm.size, len(mine)), np.int64)
     comm.Allgather(np.array(mine, np.int64), given)
     if (given != given[0]).any():

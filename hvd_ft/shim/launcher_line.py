@@ -2,39 +2,17 @@
 
 import contextlib
 import errno
-import os
-import secrets
 import socket
 from collections.abc import Callable
-from enum import Enum
 
 import msgspec
 
-from hvd_ft.job import proof
-from hvd_ft.job.lifeline_messages import (
-    FromLauncher,
-    FromShim,
-    ShimStatus,
-    parse_from_launcher,
-    to_wire,
-)
-from hvd_ft.system.channel import Channel
-from hvd_ft.system.event_loop import EventLoop, Watch
-from hvd_ft.system.tcp import set_timeouts
-from hvd_ft.system.wire import OneFrame, pack
+from hvd_ft.job.lifeline_messages import FromLauncher, FromShim, ShimStatus
+from hvd_ft.shim.launcher_connection import LauncherConnection
+from hvd_ft.system.event_loop import EventLoop
 
 _CONNECT_SECONDS = 2.0  # for a connection, and the proofs
 _TRY_AGAIN_SECONDS = 1.0
-_SEND_SECONDS = 0.8  # less than the margin of an act lease: the shim has to stop processes in time
-_KEY_BYTES = 32
-
-
-class _State(Enum):
-    DOWN = 0
-    CONNECTING = 1
-    GREETING = 2  # connected, awaiting the launcher's nonce
-    PROVING = 3  # our proof is sent, awaiting the launcher's
-    OPEN = 4
 
 
 class LauncherLine:
@@ -83,12 +61,7 @@ class LauncherLine:
         self._on_order = on_order
         self._on_dead = on_dead
         self._told = shim
-        self._state = _State.DOWN
-        self._socket: socket.socket | None = None
-        self._line: Channel | None = None  # once the launcher has proved that it is one
-        self._frame = OneFrame(proof.MOST_BYTES)  # of what it says before
-        self._watch: Watch | None = None  # of the socket
-        self._nonce = ""
+        self._connection: LauncherConnection | None = None  # None: the line is down
         self._again = loop.timer(self._on_time)
         self._lost = loop.timer(on_lost)
         self.silent_since: float | None = None
@@ -132,69 +105,64 @@ class LauncherLine:
         self._told = msgspec.structs.replace(
             self._told, generation=number, orphaned=orphaned, exit_code=exit_code, lack=lack
         )
-        if self._state is _State.OPEN:
-            self.send(self._told)
+        self.send(self._told)
 
     def send(self, message: FromShim) -> None:
         """Sends a message; drops it if the line is down."""
-        if self._line is not None and self._state is _State.OPEN:
+        if self._connection is not None and self._connection.is_open:
             try:
-                self._line.send(to_wire(message))
+                self._connection.send(message)
             except OSError as error:
                 self._drop(error)
 
     def close(self) -> None:
         """Ends the line; the launcher hears so even if it has just sent something."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
+        if self._connection is not None:
+            self._connection.finish()
         self._hang_up()
         self._again.clear()
         self._lost.clear()
 
     def _hang_up(self) -> None:
-        if self._watch is not None:
-            self._watch.end()
-        if self._socket is not None:
-            self._socket.close()
-        self._watch = self._socket = self._line = None
-        self._state = _State.DOWN
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def _begin_silence(self) -> None:
         now = self.silent_since = self._loop.now()
         if self.known:
             self._lost.set(now + self._silence)
 
-    def _on_ready(self) -> None:
-        try:
-            orders = self._go_on()
-        except (OSError, ValueError) as error:
-            self._drop(error if isinstance(error, OSError) else OSError(str(error)))
-            return
-        for order in orders:
-            self._on_order(order)
-
     def _on_time(self) -> None:
-        if self._state is _State.DOWN:
+        if self._connection is None:
             self._connect()
         else:
             self._drop(TimeoutError(errno.ETIMEDOUT, "it does not answer"))
 
     def _connect(self) -> None:
-        self._state = _State.CONNECTING
         self._again.set(self._loop.now() + _CONNECT_SECONDS)
+        self._connection = LauncherConnection(
+            self._loop,
+            self._key,
+            on_open=self._on_open,
+            on_order=self._on_order,
+            on_failed=self._drop,
+        )
         try:
             # Only once: an unreachable name service would block the shim.
             self._host = socket.gethostbyname(self._host)
-            self._socket = socket.socket()
-            self._socket.setblocking(False)
-            set_timeouts(self._socket, self._lease)
-            code = self._socket.connect_ex((self._host, self._port))
-            if code not in (0, errno.EINPROGRESS):
-                raise OSError(code, os.strerror(code))
-            self._watch = self._loop.watch(self._socket, on_writable=self._on_ready)
+            self._connection.begin(self._host, self._port, self._lease)
         except OSError as error:
             self._drop(error)
+
+    def _on_open(self) -> None:
+        assert self._connection is not None
+        self.known = True
+        self.silent_since = self.problem = None
+        self._again.clear()
+        self._lost.clear()
+        with contextlib.suppress(OSError):
+            self._connection.send(self._told)
 
     def _drop(self, error: OSError) -> None:
         """Ends the line, if any, and schedules another attempt."""
@@ -207,48 +175,3 @@ class LauncherLine:
             self._again.set(self._loop.now() + _TRY_AGAIN_SECONDS)
         if self.known and error.errno == errno.ECONNREFUSED:
             self._on_dead()
-
-    def _go_on(self) -> list[FromLauncher]:
-        """Takes the next step of the connection; returns the launcher's messages."""
-        assert self._socket is not None
-        assert self._watch is not None
-        if self._state is _State.CONNECTING:
-            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code))
-            self._socket.settimeout(_SEND_SECONDS)
-            self._frame = OneFrame(proof.MOST_BYTES)
-            self._state = _State.GREETING
-            self._watch.set(on_readable=self._on_ready)
-            return []
-        if self._line is None:
-            self._greet(self._socket)
-            return []
-        messages = self._line.receive()
-        if messages is None:
-            raise ConnectionResetError(errno.ECONNRESET, "the launcher has closed the line")
-        return list(map(parse_from_launcher, messages))
-
-    def _greet(self, end: socket.socket) -> None:
-        """Reads what the launcher says before both have proved that they know the key."""
-        data = end.recv(self._frame.wants)
-        if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "the launcher has closed the line")
-        body = self._frame.add(data)
-        if body is None:
-            return
-        if self._state is _State.GREETING:
-            self._nonce = secrets.token_hex(_KEY_BYTES)
-            end.sendall(pack(proof.claim(self._key, body, self._nonce)))
-            self._frame = OneFrame(proof.MOST_BYTES)
-            self._state = _State.PROVING
-            return
-        proof.check_confirmation(self._key, body, self._nonce)
-        self._line = Channel(end)
-        self._state = _State.OPEN
-        self.known = True
-        self.silent_since = self.problem = None
-        self._again.clear()
-        self._lost.clear()
-        with contextlib.suppress(OSError):
-            self._line.send(to_wire(self._told))

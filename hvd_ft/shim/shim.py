@@ -6,7 +6,7 @@ live and waits for an agent of the next generation (reattach.py). Otherwise it k
 started, removes the job directory if it is the last one there, and ends. It is a subreaper, so all
 that its children leave behind, even in sessions of their own, comes to it.
 
-An agent that is stopped it kills (beats.py). When the launcher's address refuses connections
+An agent that is stopped it kills (served_agent.py). When the launcher's address refuses connections
 (launcher_line.py), or the launcher reports that the job is over, the shim ends everything. A
 launcher that cannot be reached may be alive: so the shim waits as long as the launcher would wait
 for this host, then ends its processes, but keeps the job's files, from which the job can be
@@ -25,9 +25,10 @@ import signal
 import socket
 from typing import NoReturn
 
+import msgspec
+
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.beats import Beats
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
 from hvd_ft.job.lifeline_messages import (
@@ -39,7 +40,6 @@ from hvd_ft.job.lifeline_messages import (
     Interrupt,
     Interrupted,
     Lease,
-    NodeFacts,
     Note,
     Over,
     Preempt,
@@ -52,17 +52,15 @@ from hvd_ft.shim import messages
 from hvd_ft.shim.children import WORKER, Children
 from hvd_ft.shim.fence import Fence
 from hvd_ft.shim.launcher_line import LauncherLine
-from hvd_ft.shim.messages import Order, Report
+from hvd_ft.shim.messages import Order
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket
+from hvd_ft.shim.served_agent import ServedAgent
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.event_loop import EventLoop
-from hvd_ft.system.oom import OomWatch
-from hvd_ft.system.pidfd import has_ended, send_signal
 from hvd_ft.system.say import say
 from hvd_ft.system.signal_pipe import SignalPipe
 
-_DEATH_SECONDS = 5.0  # limit for an agent to die of SIGKILL
 _WARN_SECONDS = 5.0  # limit for reaching the launcher for the first time, before a warning
 _DRILLS = {AGENT_DIES, AGENT_STOPS, MPIRUN_DIES}
 _NEVER = float("inf")
@@ -99,33 +97,25 @@ def _close_descriptors(keep: set[int]) -> None:
 class _Shim:
     def __init__(self, channel: Channel, agent: int, pid: int) -> None:
         self._loop = EventLoop()
-        self._channel: Channel | None = None  # None: there is no agent
-        self._agent_pid = pid
-        self._agent: int | None = agent  # its pidfd; None: it has ended
-        self._memory = OomWatch(pid, self._loop.now())  # of the agent
-        self._beats: Beats | None = None  # of the agent
-        self._facts: NodeFacts | None = None  # its latest counts
         self._relay = OutputRelay(self._loop)
-        self._children = Children(self._loop, self._relay, self._report)
+        self._agent = ServedAgent(self._loop, self._follow, self._on_agent_gone)
+        self._fence = Fence(
+            self._loop, self._agent.living, self._agent.stopped, self._agent.may_act
+        )
+        self._children = Children(self._loop, self._relay, self._agent.report)
         self._job: JobDirectory | None = None
-        self._rank, self._host, self._epoch = 0, "", 0
-        self._fence = Fence(self._loop, self._living_agent, self._on_stopped, self._on_open)
-        self._held: list[Order] = []  # until processes may act
-        self._beats_rest = False  # as the agent has been stopped by this shim
+        self._status = ShimStatus(0, "", 0, False)  # with which a line to a launcher begins
         self._launcher: LauncherLine | None = None
         self._silence_seconds = _NEVER  # how long the launcher may be out of reach
         self._keep_seconds: float | None = None  # for a next agent; None: no wait
         self._over = False
         self._files_stay = False
-        self._limit_text = ""
-        self._limit = self._loop.timer(lambda: self._kill_agent(self._limit_text))
-        self._look = self._loop.timer(self._look_at_agent)
         self._warn = self._loop.timer(self._warn_of_launcher)
         self._reattached_by = self._loop.timer(self._leave_files)
         self._signals = SignalPipe([signal.SIGCHLD, *_DRILLS])
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._loop.watch(self._signals, self._on_signals)
-        self._take_agent(channel)
+        self._agent.serve(channel, pid, agent)
 
     def run(self) -> None:
         """Follows agents' orders until the job is over or no agent comes, then ends everything."""
@@ -148,59 +138,27 @@ class _Shim:
         numbers = self._signals.take()
         self._children.reap()
         for drill in numbers & _DRILLS:
-            strike(drill, self._agent_pid)
-
-    def _look_at_agent(self) -> None:
-        if self._beats is None:
-            return
-        if self._beats.is_silent(self._loop.now()):
-            self._beats.stop()
-            self._kill_agent(
-                f"the agent of rank {self._rank} (pid {self._agent_pid}) is stopped: it has not "
-                "answered for the time of HOROVOD_FT_LEASE_SECONDS; killed"
-            )
-        self._look.set(self._beats.look_at)
-
-    def _kill_agent(self, why: str) -> None:
-        say(why)
-        if self._agent is not None:
-            send_signal(self._agent, signal.SIGKILL)  # the socket's end tells us
+            strike(drill, self._agent.pid)
 
     def _leave_files(self) -> None:
         """Ends although the job is not over: it can be resumed."""
-        self._end_agent()
+        self._agent.end()
         self._over = self._files_stay = True
 
     # -------------------------------------------------------------- agents
 
-    def _take_agent(self, channel: Channel) -> None:
-        self._channel = channel
-        self._agent_watch = self._loop.watch(channel, lambda: self._hear_agent(channel))
-
-    def _hear_agent(self, agent: Channel) -> None:
-        wires = agent.receive()
-        for wire in wires or ():
-            self._follow(messages.parse_order(wire))
-        if wires is None:
-            self._forget_agent()
-            if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
-                self._over = True
-                return
-            self._relay.detach()
-            self._reattached_by.set(self._loop.now() + self._keep_seconds)
-            self._launcher.tell(orphaned=True, lack=self._memory.verdict())
-
-    def _forget_agent(self) -> None:
-        """Expects nothing more of an agent whose channel ends: the next one begins anew."""
-        self._agent_watch.end()
-        self._channel = self._beats = self._facts = None
-        self._held = []
-        self._limit.clear()
+    def _on_agent_gone(self) -> None:
+        if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
+            self._over = True
+            return
+        self._relay.detach()
+        self._reattached_by.set(self._loop.now() + self._keep_seconds)
+        self._launcher.tell(orphaned=True, lack=self._agent.lack())
 
     def _follow(self, order: Order) -> None:
         match order:
             case messages.Start() | messages.Begin() if not self._fence.is_open:
-                self._held.append(order)
+                self._agent.hold(order)
             case messages.Start():
                 self._children.start(order, self._job.path if self._job else None)
             case messages.Begin():
@@ -220,28 +178,25 @@ class _Shim:
         """Follows an order about the job, or about the agent itself."""
         match order:
             case messages.Beat(facts):
-                self._hear_beat(facts)
+                self._agent.beat(facts)
+                self._children.look_at_memory()
+                self._agent.report(messages.BeatHeard())
             case messages.Attend():
                 self._attend(order)
             case messages.EnterJob(directory):
                 self._enter_job(directory)
             case messages.Limit(seconds, text):
-                self._set_limit(seconds, text)
+                self._agent.set_limit(seconds, text)
             case messages.Keep(seconds):
                 self._keep_seconds = seconds
                 self._check_launcher()
             case messages.Release(exit_code):
-                self._keep_seconds = self._beats = None
+                self._keep_seconds = None
+                self._agent.expect_no_beats()
                 if self._launcher:
                     self._launcher.tell(orphaned=False, exit_code=exit_code)
             case messages.End():
                 self._over = True
-
-    def _set_limit(self, seconds: float | None, text: str) -> None:
-        self._limit_text = text
-        self._limit.set(self._loop.now() + seconds if seconds else _NEVER)
-        if self._beats:
-            self._beats.stop()  # it is in MPI, which holds Python's lock
 
     def _enter_job(self, directory: str) -> None:
         try:
@@ -249,25 +204,39 @@ class _Shim:
         except HvdFtError:  # it ended while this shim was replacing another one
             self._over = True
             return
-        ReattachSocket(self._loop, directory, self._rank, self._hear_new_agent)
-
-    def _hear_beat(self, facts: NodeFacts | None) -> None:
-        self._facts = facts
-        if self._beats:
-            self._beats.heard(self._loop.now())
-            self._look.set(self._beats.look_at)
-        self._memory.look()
-        self._children.look_at_memory()
-        self._report(messages.BeatHeard())
+        ReattachSocket(self._loop, directory, self._status.rank, self._hear_new_agent)
 
     def _attend(self, order: messages.Attend) -> None:
-        self._rank, self._host, self._epoch = order.rank, order.host, order.epoch
+        self._status = ShimStatus(order.rank, order.host, 0, False, epoch=order.epoch)
         self._fence.begin(order.act_lease)
-        self._beats = Beats(order.lease)
+        self._agent.expect_beats(order.rank, order.lease)
         self._silence_seconds = order.host_timeout + order.lease
         if order.launcher is not None:
             self._connect(order.launcher, order.generation, order.lease)
             self._warn.set(self._loop.now() + _WARN_SECONDS)
+
+    def _hear_new_agent(self, agent: NewAgent) -> None:
+        takeover = agent.takeover
+        # After `release` the job is over, and before `keep` there is nothing to take over.
+        newest = self._launcher.generation if self._launcher else 0
+        if self._keep_seconds is None or takeover.generation <= newest:
+            agent.refuse()
+            return
+        self._agent.end()
+        self._agent.serve(Channel(agent.connection), agent.pid, agent.pidfd)
+        self._reattached_by.clear()
+        self._agent.expect_beats(self._status.rank, takeover.lease)
+        if self._launcher and takeover.launcher in (None, self._launcher.address):
+            self._launcher.tell(orphaned=False, generation=takeover.generation)
+        elif takeover.launcher is not None:  # a new launcher: the job is resumed
+            self._fence.begin(takeover.act_lease)
+            self._connect(takeover.launcher, takeover.generation, takeover.lease)
+        os.close(agent.streams[0])
+        self._relay.attach(agent.streams[1:])
+        self._fence.stop()
+        self._agent.report(self._children.found())
+
+    # -------------------------------------------------------------- launcher
 
     def _connect(self, launcher: str, generation: int, lease_seconds: float) -> None:
         if self._launcher is not None:
@@ -275,7 +244,7 @@ class _Shim:
         self._launcher = LauncherLine(
             self._loop,
             launcher,
-            ShimStatus(self._rank, self._host, generation, False, epoch=self._epoch),
+            msgspec.structs.replace(self._status, generation=generation),
             lease_seconds,
             known=generation > 0,  # it was reached before, as it started this agent
             silence_seconds=self._silence_seconds,
@@ -288,76 +257,10 @@ class _Shim:
         assert self._launcher is not None
         if self._launcher.silent_since is not None:
             say(
-                f"rank {self._rank} cannot reach the launcher at {self._launcher.place} "
+                f"rank {self._status.rank} cannot reach the launcher at {self._launcher.place} "
                 f"({self._launcher.problem}): if an agent dies the job ends; let that host name "
                 "lead to the host where hvdft run was started"
             )
-
-    def _hear_new_agent(self, agent: NewAgent) -> None:
-        takeover = agent.takeover
-        # After `release` the job is over, and before `keep` there is nothing to take over.
-        newest = self._launcher.generation if self._launcher else 0
-        if self._keep_seconds is None or takeover.generation <= newest:
-            agent.refuse()
-            return
-        self._end_agent()
-        # If it is dead by now, the end of its channel tells us next.
-        self._agent_pid, self._agent = agent.pid, agent.pidfd
-        self._memory = OomWatch(agent.pid, self._loop.now())
-        self._take_agent(Channel(agent.connection))
-        self._reattached_by.clear()
-        self._beats = Beats(takeover.lease)
-        if self._launcher and takeover.launcher in (None, self._launcher.address):
-            self._launcher.tell(orphaned=False, generation=takeover.generation)
-        elif takeover.launcher is not None:  # a new launcher: the job is resumed
-            self._fence.begin(takeover.act_lease)
-            self._connect(takeover.launcher, takeover.generation, takeover.lease)
-        os.close(agent.streams[0])
-        self._relay.attach(agent.streams[1:])
-        self._fence.stop()
-        self._report(self._children.found())
-
-    def _end_agent(self) -> None:
-        """Makes sure that an older agent, if still alive, does not touch the arenas any more."""
-        if self._agent is None:
-            return
-        send_signal(self._agent, signal.SIGKILL)
-        has_ended(self._agent, _DEATH_SECONDS)
-        os.close(self._agent)
-        self._agent = None
-        if self._channel is not None:
-            channel = self._channel
-            self._forget_agent()
-            channel.close()  # not earlier: it would start another shim
-
-    # -------------------------------------------------------------- fence
-
-    def _living_agent(self) -> int | None:
-        if self._agent is None or has_ended(self._agent):
-            return None
-        return self._agent_pid
-
-    def _on_stopped(self) -> None:
-        if self._beats and self._beats.look_at < _NEVER:
-            self._beats.stop()
-            self._beats_rest = True
-
-    def _on_open(self) -> None:
-        if self._beats and self._beats_rest:
-            self._beats.heard(self._loop.now())
-            self._look.set(self._beats.look_at)
-        self._beats_rest = False
-        held, self._held = self._held, []
-        for order in held:
-            self._follow(order)
-
-    def _report(self, report: Report) -> None:
-        # The agent's death shows as the end of its socket.
-        if self._channel is not None:
-            with contextlib.suppress(OSError):
-                self._channel.send(messages.to_wire(report))
-
-    # -------------------------------------------------------------- launcher
 
     def _tell_launcher(self, message: FromShim) -> None:
         if self._launcher:
@@ -368,25 +271,25 @@ class _Shim:
         match order:
             case Ask(number):
                 self._fence.answered(number)
-                self._launcher.send(Answer(number, self._facts))
+                self._launcher.send(Answer(number, self._agent.facts))
             case Lease(number):
                 self._fence.granted(number)
             case Interrupt():
-                self._report(messages.Interrupt())
+                self._agent.report(messages.Interrupt())
             case Preempt():
-                self._report(messages.PreemptAsked())
+                self._agent.report(messages.PreemptAsked())
             case Stop(number):
-                self._report(messages.StopAsked(number))
+                self._agent.report(messages.StopAsked(number))
             case Note(note):
-                self._report(messages.NoteTaken(note))
+                self._agent.report(messages.NoteTaken(note))
             case Over(files_stay):
-                self._end_agent()
+                self._agent.end()
                 self._over = True
                 self._files_stay = files_stay
 
     def _on_launcher_dead(self) -> None:
         if not self._over:
-            self._end_agent()  # or it might still hold the job's directory when this shim leaves
+            self._agent.end()  # or it might still hold the job's directory when this shim leaves
             self._over = True
 
     def _check_launcher(self) -> None:

@@ -1,9 +1,9 @@
-"""`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that goes on.
+"""`import hvd_ft.tensorflow as hvd`: all of horovod.tensorflow, and training that survives.
 
 Ours are `State`, `ElasticSampler`, `callbacks` (Horovod's Keras callbacks and ours), `estimator`
 (hooks for tf.estimator), `on_restart`, `on_peer_failure`, `on_peer_recovered`, `on_divergence`,
 `incarnation`, `enabled` and `barrier`, which Horovod's TensorFlow binding lacks; `init` is
-Horovod's, prepared.
+Horovod's, with preparations for the agent.
 """
 
 # ruff: noqa: F401, F403 (this file is a list of names)

@@ -1,8 +1,8 @@
 """`tf.train.ExponentialMovingAverage` objects: where a restarted process has not averaged yet.
 
-Such an object makes the shadow of a variable when it averages it first, and has them in a
-dictionary that nothing tracks. A restarted process that enters a loop in the middle, or passes one
-that is over, is given them.
+Such an object makes the shadow of a variable when it first averages the variable, and keeps its
+shadows in a dictionary that nothing tracks. So a restarted process that enters a loop in the
+middle, or skips a loop that is over, gets the shadows from the snapshot.
 """
 
 import functools

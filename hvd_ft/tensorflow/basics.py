@@ -1,4 +1,4 @@
-"""Starts Horovod under an agent, and ends it in order."""
+"""Starts Horovod under an agent, and shuts it down in the right order."""
 
 import atexit
 import gc
@@ -37,7 +37,7 @@ note_averages()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Initialises Horovod, as `horovod.tensorflow.init` does; without an agent it is just that.
+    """Initialises Horovod, as `horovod.tensorflow.init` does, and prepares it for an agent.
 
     Args:
         comm: see Horovod; must be omitted under an agent. process_sets: see Horovod; under an agent

@@ -9,9 +9,9 @@ def broadcast_bytes(data: bytes, size_name: str, name: str) -> bytes:
     """Returns rank 0's bytes, on all ranks.
 
     Args:
-        data: rank 0's; of other ranks anything.
-        size_name: of the broadcast of their number.
-        name: of their broadcast.
+        data: the bytes to send, on rank 0; ignored on other ranks.
+        size_name: name of the broadcast of their number.
+        name: name of the broadcast of the bytes.
     """
     size = hvd.broadcast(tf.constant([len(data)], tf.int64), 0, name=size_name)
     mine = hvd.rank() == 0

@@ -2,8 +2,8 @@
 
 Horovod uses the variables' own names. But TensorFlow runs one traced graph for all lists of the
 same types and shapes, with the names of the first such list in this process. In a restarted process
-that is another list, as it passes over finished trainings without their broadcasts; and collectives
-with other names are different collectives.
+the first list is a different one, because the process skips finished trainings with their
+broadcasts; and collectives with different names are different collectives.
 """
 
 from typing import Any

@@ -1,8 +1,9 @@
 """The plain state of a fit's other callbacks or a session's hooks: patience, best values, …
 
-What an attribute says of its process must not be restored in another one: that a file or a trace
-is open, when a step began. Which ones do is known of Keras's callbacks; the other ones of Keras and
-all of Horovod's have none. What files hold is restored with these (file_callbacks.py).
+An attribute that describes its process (a file or a trace is open, the time when a step began) must
+not be restored in another process. The attributes of this kind are known for the Keras callbacks
+that have any; Keras's other callbacks and all of Horovod's have none. The contents of files are
+restored with the files (file_callbacks.py).
 """
 
 from collections import Counter
@@ -57,7 +58,7 @@ class CallbackState:
     def changes(self) -> dict[str, dict[str, Any]]:
         """Returns the changed values that a snapshot can hold, by callback and attribute.
 
-        Unchanged values come from the script, which may set other ones in a restarted process.
+        Unchanged values come from the script, which may set different ones in a restarted process.
         """
         return {
             key: {

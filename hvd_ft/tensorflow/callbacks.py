@@ -23,10 +23,10 @@ class FaultTolerance(keras.callbacks.Callback):
 
     Give it to every `fit`. It keeps a snapshot of the whole state of training: the variables of the
     model, the optimizer and the metrics, the position in the data, the state of the random
-    generators, and numbers, texts and arrays among the attributes of the other callbacks. The first
-    step of a restarted process's fit restores it and continues with the right batch. If the data is
-    that of an ElasticSampler, the sampler's epochs are those of fit. Without an agent that is all
-    that it does.
+    generators, and numbers, texts and arrays among the attributes of the other callbacks. In a
+    restarted process, the first step of fit restores the snapshot and continues with the right
+    batch. If the data comes from an ElasticSampler, the sampler's epochs are those of fit; without
+    an agent the callback does nothing else.
 
     Args:
         snapshot_steps: steps (batches) from one snapshot to the next, at least 1; None: chosen by
@@ -90,15 +90,15 @@ class FaultTolerance(keras.callbacks.Callback):
 
 
 class EpochTiming(RankClock, keras.callbacks.Callback):
-    """Prints on rank 0 how long each epoch takes, by the steps of this fit.
+    """Prints on rank 0 how long each epoch takes, measured at the steps of this fit.
 
-    It measures at the first step at or past an epoch's end, and prints how far past that is. An
-    epoch here is a number of samples, whatever `steps_per_epoch` is.
+    It measures at the first step at or past an epoch's end, and prints the exact position. An epoch
+    here is a number of samples, whatever `steps_per_epoch` is.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.
         batch_size: samples in a step of one rank; at least 1.
-        csv: file for the measurements, one a line; none if left out.
+        csv: file for the measurements, one per line; if omitted, no file is written.
 
     Raises:
         HvdFtError: an argument is out of range, or the file cannot be written.

@@ -1,8 +1,9 @@
 """The files of Keras's CSVLoggers: a restarted fit continues them.
 
-A snapshot has each file as a whole. Until there is one, a note beside the arenas has the length
-that each file had when its rank first began the fit: what follows is of dead processes. A logger
-that does not append empties its file itself, with its first row.
+A snapshot contains each file as a whole. Until there is a snapshot, a note beside the arenas
+records the length that each file had when its rank first began the fit: everything after that was
+written by dead processes. A logger that does not append empties its file itself, with its first
+row.
 """
 
 import csv

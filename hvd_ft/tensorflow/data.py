@@ -1,4 +1,4 @@
-"""Positions a restarted process's input data at the batch where the process before stopped."""
+"""Positions a restarted process's input data at the batch where the previous process stopped."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,10 +51,10 @@ def after_passes(
 
     Args:
         dataset: the data.
-        first: its first iterator of this process, nothing drawn from it.
-        batches: how many each pass has drawn; at least one pass, all but the last complete. over:
-            whether nothing more will be drawn from the last pass. between: called after each pass
-            but the last.
+        first: this process's first iterator over it, from which nothing has been drawn.
+        batches: how many each pass has drawn; at least one pass, all but the last complete.
+        over: whether nothing more will be drawn from the last pass.
+        between: called after each pass but the last.
 
     Returns:
         The iterator of the last pass.
@@ -126,9 +126,10 @@ def _drop(iterator: DataIterator, batches: tf.Tensor) -> None:
 def carries_state(dataset: tf.data.Dataset) -> bool:
     """Returns whether drawing from one pass influences the next pass.
 
-    If not, creating an iterator stands for a past pass. shuffle() takes the seed of a pass when the
-    iterator is created, so by itself it carries no state. It does below repeat() and cache(), and
-    so do Python code, variables and generators in the pipeline. In doubt the answer is yes.
+    If not, creating an iterator is enough to repeat a past pass. shuffle() takes the seed of a pass
+    when the iterator is created, so by itself it carries no state. It does below repeat() and
+    cache(), and so do Python code, variables and generators in the pipeline. In doubt the answer is
+    yes.
     """
     name = type(dataset).__name__
     if name not in _PLAIN or any(_function_carries_state(f) for f in dataset._functions()):

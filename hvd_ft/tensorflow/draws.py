@@ -1,11 +1,11 @@
 """Random operations that count their draws in a variable, so that a restart can restore it.
 
-Inside a tf.function `tf.random.uniform`, `tf.nn.dropout`, Keras layers and the like use operations
-that count their draws in the runtime, where the count cannot be read. Under an agent `keep_draws`
-replaces them by TensorFlow's stateless operations: the seeds stay the same, and one counter of this
-process, a variable, counts the draws. It is part of the state of random generators (rng.py). In
-graphs of sessions (tf.estimator) and in functions of tf.data nothing changes: their draws are
-repeated after a restart.
+Inside a tf.function `tf.random.uniform`, `tf.nn.dropout`, Keras layers and similar functions use
+operations that count their draws in the runtime, where the count cannot be read. Under an agent
+`keep_draws` replaces them by TensorFlow's stateless operations: the seeds stay the same, and one
+counter of this process, a variable, counts the draws. It is part of the state of random generators
+(rng.py). In graphs of sessions (tf.estimator) and in functions of tf.data nothing changes: their
+draws are repeated after a restart.
 
 TensorFlow 2.15 has no public names for the operations below.
 """
@@ -184,10 +184,11 @@ def _let_functions_be_saved(counter: _Counter) -> None:
 
 @contextmanager
 def _owned(obj: Any, variable: tf.Variable) -> Iterator[None]:
-    """Makes a variable one of an object's while that is saved.
+    """Makes a variable belong to an object while the object is saved.
 
-    A SavedModel has to own all variables of its functions. The object itself must not keep it: a
-    process that has not saved yet would then find other variables in its model than the one before.
+    A SavedModel has to own all variables of its functions. The object must not keep the variable
+    afterwards: otherwise the model in a process that has not saved yet would have other variables
+    than in the previous process.
     """
     obj._maybe_initialize_trackable()
     name = "hvd_ft_draws"

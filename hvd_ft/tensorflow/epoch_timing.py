@@ -15,7 +15,7 @@ class RankClock(EpochClock):
     Args:
         samples: in an epoch, of all ranks together; at least 1.
         batch_size: samples in a step of one rank; at least 1.
-        csv: file for the laps, one a line; none if left out.
+        csv: file for the laps, one per line; if omitted, no file is written.
 
     Raises:
         HvdFtError: an argument is out of range, or the file cannot be written.

@@ -1,8 +1,8 @@
 """The event files of Keras's TensorBoards, and their traces: a restarted fit continues them.
 
 Event files are truncated to their length at the snapshot, which removes what the dead process wrote
-later; the restarted process continues in a file of its own, as TensorFlow cannot append to one. A
-trace of steps ends with its process: the restarted one traces the rest of them.
+later; the restarted process continues in a new file, because TensorFlow cannot append to one. A
+trace of steps ends with its process; the restarted process traces the remaining steps.
 """
 
 import os
@@ -49,7 +49,8 @@ class EventFiles:
 
         Args:
             state: returned by `state`.
-            done: whether that was at the fit's end; a later fit may have continued the files.
+            done: whether `state` was called at the fit's end; a later fit may have continued the
+                files.
         """
         global _older
         _older = state
@@ -61,7 +62,7 @@ class EventFiles:
             self.undo()
 
     def restore_traces(self, traces: list[bool], *, done: bool) -> None:
-        """Goes on tracing and measuring in this process.
+        """Continues tracing and measuring in this process.
 
         Args:
             traces: returned by `traces`; the model's variables are already restored.
@@ -92,7 +93,7 @@ class EventFiles:
                 os.truncate(name, size)
 
     def _of_processes(self, pids: Iterable[int]) -> list[Path]:
-        """The event files that these processes have created, as their names tell."""
+        """The event files that these processes have created, recognized by their names."""
         return [
             path
             for pid in pids
@@ -103,7 +104,7 @@ class EventFiles:
 
 
 def _begin_again(board: Any) -> None:
-    """Gives a TensorBoard new event files: the ones it has begun contain the graph again."""
+    """Gives a TensorBoard new event files, because those it has begun contain the graph again."""
     for name, writer in board._writers.items():
         writer.flush()
         fresh = tf.summary.create_file_writer(

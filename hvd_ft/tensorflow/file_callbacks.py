@@ -1,7 +1,7 @@
 """Keras's callbacks that write files: a restarted fit continues their files.
 
-CSVLogger and TensorBoard have modules of their own. ModelCheckpoint writes the same files again,
-and its state is kept with all callbacks' attributes.
+CSVLogger and TensorBoard have their own modules. ModelCheckpoint writes the same files again, and
+its state is kept with the attributes of all callbacks.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class FileCallbacks:
         self._events.restore(state["events"], done=done)
 
     def restore_rest(self, state: dict[str, Any], *, done: bool) -> None:
-        """Restores CSVLoggers' files, and goes on with TensorBoards' traces.
+        """Restores CSVLoggers' files, and continues TensorBoards' traces.
 
         Args:
             state: returned by `state`; variables and callbacks' attributes are already restored.
@@ -70,7 +70,7 @@ class FileCallbacks:
 
 
 def _check_loading(callback: Any) -> None:
-    """Refuses what replaces the weights at the beginning of each process's fit."""
+    """Refuses callbacks that replace the weights at the beginning of each process's fit."""
     if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.load_weights_on_restart:
         raise HvdFtError(
             f"ModelCheckpoint({callback.filepath!r}, load_weights_on_restart=True) loads weights "

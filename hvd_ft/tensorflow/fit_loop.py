@@ -160,7 +160,7 @@ class FitLoop:
         self._validations.append(int(self._model._test_counter))
 
     def end(self) -> None:
-        """Ends the loop, with a last snapshot unless this process was given it."""
+        """Ends the loop, with a final snapshot unless this process has restored that one."""
         self._reach_boundary()
         if self._loop.can_finish():
             self._loop.write(self.step, partial(self._contents, done=True), last=True)

@@ -1,7 +1,7 @@
 """Keeps the code that AutoGraph generates in memory.
 
-AutoGraph writes it to a file in TMPDIR and imports that, which leaves byte code there as well. It
-removes only the source file, and only if the process ends by itself.
+AutoGraph writes the code to a file in TMPDIR and imports that file, which also leaves byte code
+there. It removes only the source file, and only if the process ends by itself.
 
 TensorFlow 2.15 has no public name for this.
 """

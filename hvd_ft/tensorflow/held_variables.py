@@ -1,7 +1,7 @@
-"""Variables that callbacks have as attributes: made again where a restarted process has none yet.
+"""Variables that callbacks keep as attributes: a restarted process gets those it has not made yet.
 
-A callback often makes its variables at its first step, and from then on updates those it has. A
-restarted process enters the training later, so the attributes have to be there already.
+A callback often makes its variables at its first step and then updates them. A restarted process
+enters the training later, so the attributes have to exist already.
 """
 
 import functools
@@ -21,7 +21,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class HeldVariables:
-    """Those of a fit's callbacks.
+    """The variables that a fit's callbacks keep.
 
     Args:
         callbacks: of the fit.
@@ -56,7 +56,7 @@ class HeldVariables:
         """Gives callbacks the variables that they have not made yet.
 
         Args:
-            state: that `state` has returned; a callback that no longer exists is skipped.
+            state: returned by `state`; a callback that no longer exists is skipped.
             contents: of the variables.
         """
         for key, attributes in state.items():

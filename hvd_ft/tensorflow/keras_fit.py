@@ -2,7 +2,7 @@
 
 Early stopping has to stop all ranks at the same step, and a dataset has to be repositioned, yet
 Keras gives a callback neither the other callbacks nor the data. So this module reads the frame of
-`fit`. It is the only one that does, and that knows Keras 2.15's names there.
+`fit`. No other module reads it or knows the names of Keras 2.15 in it.
 """
 
 import sys

@@ -1,9 +1,10 @@
-"""Variables that a script makes inside of its loop and changes from then on: they are named once.
+"""Warns once of variables that a script makes inside its loop and changes from then on.
 
-A restarted process enters the loop in the middle. Whether the line that makes such a variable would
-have gone on with it or made a new one, as for each epoch, cannot be known, so the process has what
-that line makes. What is made where a pass over the data begins is there when the loop is entered,
-and what a traced function makes is awaited (made_variables.py).
+A restarted process enters the loop in the middle. It cannot know whether the line that makes such a
+variable would have kept the old one or made a new one, such as one for each epoch, so it uses the
+variable that the line makes. Two kinds are restored: variables made where a pass over the data
+begins exist when the loop is entered, and variables that a traced function makes are awaited
+(made_variables.py).
 """
 
 import functools
@@ -30,7 +31,7 @@ class LateVariables:
         self._prints: dict[Identity, int] = {}  # of contents, at the latest look
 
     def begin_pass(self) -> None:
-        """A pass over the data begins: where a restarted process enters the loop."""
+        """A pass over the data begins; this is where a restarted process enters the loop."""
         own = self._own()
         self._first = self._first if self._passes else own
         self._passes += 1
@@ -43,11 +44,11 @@ class LateVariables:
     def look(
         self, contents: Mapping[str, np.ndarray], averages: Mapping[str, Sequence[Sequence[str]]]
     ) -> None:
-        """Names those that have changed since the latest look.
+        """Reports the variables that have changed since the last call.
 
         Args:
             contents: of other variables than the model's and the State's, by identity.
-            averages: as `shadows` returns them: those are made again.
+            averages: as `shadows` returns them; these are made again.
         """
         made_again = {own for pairs in averages.values() for _, own in pairs}
         late = {str(identity): identity for identity in self._own() - self._entered}

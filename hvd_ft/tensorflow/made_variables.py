@@ -1,15 +1,15 @@
 """The tf.Variables that this process makes, each with an identity that a restarted process finds.
 
 TensorFlow has no list of them. A training loop changes more variables than those of its model:
-shadows of averaged weights, metrics and counters, in objects that nothing tracks. So every
-creation is noted here. A variable is identified by its *kind* (name, type, shape, and the line of
+shadows of averaged weights, metrics and counters, in objects that nothing tracks. So this module
+records every creation. A variable is identified by its *kind* (name, type, shape, and the line of
 the script that made it, or that a traced function did), by the *phase* in which it was made (before
 a training loop, in it, between two), and by its number among those.
 
 A restarted process enters a loop in the middle, so a traced function may make its variables later
-than before. What such a variable contained is *awaited*: it is made with that content, and takes
-over the identity. What the script itself makes in a loop may be new in each epoch: that is restored
-only if it exists where the loop is entered.
+than before. Such a variable is *awaited*: when it is made, it gets its earlier content and takes
+over the identity. A variable that the script itself makes in a loop may be new in each epoch, so it
+is restored only if it exists where the loop is entered.
 
 TensorFlow 2.15 has no public names for this.
 """
@@ -113,17 +113,17 @@ class MadeVariables:
         ]
 
     def of_data(self) -> set[Identity]:
-        """Returns the variables that data writes: drawing it again makes them right."""
+        """Returns the variables that data writes; drawing the data again restores them."""
         return {self._found[key][0] for key in self._of_data & self._found.keys()}
 
     def of_handle(self, handle: Any) -> tf.Variable | None:
-        """Returns the variable of a resource; None if it is none."""
+        """Returns the variable of a resource; None if the resource is not a variable."""
         found = self._found.get(id(handle))
         variable = None if found is None else found[1]()
         return variable if variable is not None and variable.handle is handle else None
 
     def identity(self, variable: Any) -> Identity | None:
-        """Returns that of a variable, None if it was made before anything was noted."""
+        """Returns a variable's identity; None if it was made before creations were recorded."""
         found = self._found.get(id(variable.handle))
         return None if found is None or found[1]() is not variable else found[0]
 
@@ -131,9 +131,9 @@ class MadeVariables:
         """Returns a variable that an earlier process of this rank had; makes it unless it exists.
 
         Args:
-            identity: of it.
-            content: of it.
-            trainable: whether it is watched by gradient tapes.
+            identity: the variable's identity.
+            content: its content.
+            trainable: whether gradient tapes watch it.
         """
         if (existing := dict(self.alive()).get(identity)) is not None:
             return existing
@@ -144,7 +144,7 @@ class MadeVariables:
 
     @property
     def awaited(self) -> Mapping[Identity, np.ndarray]:
-        """What variables contained that have not been made again."""
+        """The contents of earlier variables that have not been made again."""
         return self._awaited
 
     def restore(
@@ -153,9 +153,10 @@ class MadeVariables:
         left_out: Set[Identity],
         named: Iterable[Identity] = (),
     ) -> None:
-        """Sets variables to what they contained; those that do not exist yet, when they are made.
+        """Sets variables to their earlier contents, at once or when they are made.
 
-        What was awaited before is not awaited any more: it belongs to a loop that is over.
+        Variables that were awaited before are not awaited any more: they belong to a loop that is
+        over.
 
         Args:
             contents: by identity.
@@ -174,7 +175,7 @@ class MadeVariables:
                 variable.assign(np.array(content))
 
     def _take_identities(self, identities: Sequence[Identity]) -> None:
-        """Gives variables made in this loop the identities of those that they stand for."""
+        """Gives variables made in this loop the identities of the variables that they replace."""
         phase = training_loop.phase()
         new = [identity for identity, _ in self.alive() if identity.phase == phase]
         old = [identity for identity in dict.fromkeys(identities) if identity.phase == phase]
@@ -251,7 +252,7 @@ def changes_table(step: Any) -> bool:
 
 
 def step_variables(step: Any) -> list[tf.Variable]:
-    """Returns the variables that a traced step has from outside; none if it is not traced."""
+    """Returns the variables that a traced step captures; none if it is not traced."""
     if not hasattr(step, "_list_all_concrete_functions"):  # run_eagerly
         return []
     captured = [
@@ -278,7 +279,7 @@ def _maker() -> str:
 
 
 def _written_captures(function: Any) -> list[Any]:
-    """Returns the resources that a function has from outside and does not only read."""
+    """Returns the resources that a function captures and does not only read."""
     graph = getattr(function, "graph", None)
     if graph is None:
         return []

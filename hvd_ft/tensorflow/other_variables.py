@@ -1,8 +1,8 @@
 """The variables that a training loop changes besides those that a model or a State names.
 
-Nobody has to name them: whatever contains something else than at the loop's beginning belongs to
-the loop, whoever has changed it: the traced step, a callback, the script. What nothing has changed
-is as the script makes it, in a restarted process too.
+Nobody has to name them. A variable whose content has changed since the loop's beginning belongs to
+the loop, whether the traced step, a callback or the script changed it. A variable that nothing has
+changed is as the script makes it, in a restarted process too.
 """
 
 import functools
@@ -27,10 +27,10 @@ _SMALL_BYTES = 1 << 12  # contents that are compared, not only their places in m
 
 
 class OtherVariables:
-    """Those of one training loop, which has just begun.
+    """The other variables of one training loop, which has just begun.
 
     Args:
-        known: variables that are kept without this.
+        known: variables that are kept otherwise.
     """
 
     def __init__(self, known: Iterable[tf.Variable]) -> None:
@@ -40,7 +40,7 @@ class OtherVariables:
         self._made = 0  # variables made in the loop, at the latest snapshot
 
     def contents(self, known: Iterable[tf.Variable]) -> dict[Identity, np.ndarray]:
-        """Returns what all variables but the known ones contain; it is not copied."""
+        """Returns the contents of all variables but the known ones, without copying them."""
         found = {identity: _content(variable) for identity, variable in _unknown(known)}
         return {identity: content for identity, content in found.items() if content is not None}
 
@@ -50,7 +50,7 @@ class OtherVariables:
         """Returns the contents of those that have changed, for a snapshot: arrays and values.
 
         Args:
-            known: as above, by now.
+            known: variables that are kept otherwise, by now.
             common: variables that all ranks change in the same way. All of them are returned, as
                 arrays, which ranks share; the others as values, which are a rank's own.
         """
@@ -81,7 +81,7 @@ class OtherVariables:
         return arrays, {"contents": values, "averages": averages}
 
     def restore(self, kept: "KeptOthers", left_out: Set[Identity] = frozenset()) -> None:
-        """Sets the variables to what they contained; see MadeVariables.restore.
+        """Sets the variables to their earlier contents; see MadeVariables.restore.
 
         Args:
             kept: of a snapshot.
@@ -96,7 +96,7 @@ class OtherVariables:
     def changed_since(
         self, contents: Mapping[Identity, np.ndarray], known: Iterable[tf.Variable]
     ) -> set[Identity]:
-        """Returns which variables contain something else than what `contents` has returned."""
+        """Returns the variables whose contents differ from those that `contents` returned."""
         now = self.contents(known)
         both = contents.keys() & now.keys()
         return {identity for identity in both if not _same(contents[identity], now[identity])}
@@ -108,11 +108,11 @@ def known_only(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 class KeptOthers:
-    """What a snapshot has of other variables.
+    """The contents of other variables in a snapshot.
 
     Args:
-        arrays: that `OtherVariables.state` has returned, and more.
-        values: that it has returned.
+        arrays: those that `OtherVariables.state` has returned, and more.
+        values: those that it has returned.
 
     Attributes:
         contents: of the variables.
@@ -128,7 +128,7 @@ class KeptOthers:
 
 
 def identities(arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> set[str]:
-    """Returns those of the variables whose contents `OtherVariables.state` has returned."""
+    """Returns the identities of the variables that `OtherVariables.state` has returned."""
     return {*values["contents"], *(name.removeprefix(_PREFIX) for name in arrays)}
 
 

@@ -1,7 +1,7 @@
-"""Where a training loop goes on with another number of ranks than its checkpoint has. Pure.
+"""Where a training loop continues if its checkpoint was written by another number of ranks. Pure.
 
-Data is dealt out anew, so a position in it has no owner any more. It is moved to where the ranks
-together have drawn about as much as before; passes before the present one are forgotten.
+Data is divided anew, so the old positions in it have no owner any more. The new position is where
+the ranks together have drawn about as much as before; passes before the present one are forgotten.
 """
 
 from typing import Any
@@ -43,9 +43,9 @@ def of_sampled_fit(values: dict[str, Any], over: bool) -> dict[str, Any]:
 
 
 def of_returned_fit(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a rank that returns to a running job goes on with of rank 0's values of a fit.
+    """Returns the values of rank 0's fit with which a rank returning to a running job continues.
 
-    It has no files of its own yet; those of rank 0 may lie where both can write.
+    The rank has no files of its own yet; rank 0's files may lie where both can write.
 
     Args:
         values: see FitLoop.

@@ -18,7 +18,7 @@ def rng_state() -> dict[str, Any]:
 
     This includes TensorFlow's operations without a generator (draws.py).
 
-    A snapshot can hold the values; a generator that is not in use has none.
+    A snapshot can hold these values. A generator that is not in use has no value.
     """
     name, keys, *rest = np.random.get_state(legacy=True)
     state: dict[str, Any] = {"numpy": [name, keys, *rest]}
@@ -32,7 +32,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def restore_rng_state(state: dict[str, Any]) -> None:
-    """Sets the states that `rng_state` returned, or some, where this process has the generator."""
+    """Sets all or some states that `rng_state` returned, of the generators this process has."""
     if "numpy" in state:
         np.random.set_state(tuple(state["numpy"]))
     for name, generator in _generators().items():
@@ -62,7 +62,7 @@ def drawn_by(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 
 def _global_generator() -> Any:
-    """Returns TensorFlow's, unless it was made in a graph: then it is one of that's variables."""
+    """Returns TensorFlow's, unless it was made in a graph: then it is a variable of that graph."""
     generator = stateful_random_ops.global_generator
     if generator is None or not isinstance(generator.state.handle, ops.EagerTensor):
         return None

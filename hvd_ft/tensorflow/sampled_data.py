@@ -1,8 +1,8 @@
 """A training's view of data that an ElasticSampler deals out: it counts what has been trained with.
 
-An iterator of tf.data is dealt to the ranks that there were when its first batch was drawn, and
-reads ahead. So a training counts the batches that it has used, and when the number of ranks changes
-it goes on with another iterator, which begins behind them.
+An iterator of tf.data reads ahead, and deals its samples to the ranks that existed when its first
+batch was drawn. So a training counts the batches that it has used. When the number of ranks
+changes, it continues with a new iterator, which begins after these batches.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ _RANDOM = ("Random", "Normal", "Multinomial", "Rng", "StatefulUniform")  # in na
 
 
 class SampledData:
-    """The data.
+    """The data of a training.
 
     Args:
-        dataset: what is trained with.
-        source: the sampler's dataset that it is made of, as it was asked for.
+        dataset: the data that the training uses.
+        source: the sampler's dataset from which it is made, with its parameters.
 
     Attributes:
-        sampler: that deals it out.
+        sampler: the sampler that deals the data out.
     """
 
     def __init__(self, dataset: tf.data.Dataset, source: Source) -> None:
@@ -69,7 +69,7 @@ class SampledData:
         self.sampler.set_epoch(self.sampler.epoch + 1)
 
     def batches(self) -> Iterator[Any]:
-        """Yields the batches of what the epoch still has; counts each before it is used."""
+        """Yields the remaining batches of the epoch; counts each before it is used."""
         self.begin_pass(iter(self._dataset))
         while (batch := next(self.iterator(), None)) is not None:
             self.count()
@@ -102,7 +102,7 @@ def sampled(dataset: tf.data.Dataset) -> SampledData | None:
 
 
 def _find(dataset: tf.data.Dataset) -> tuple[Source, list[tf.data.Dataset]] | None:
-    """Returns the source of a dataset, and what is made of it, in this order."""
+    """Returns the source of a dataset, and the datasets made from it, in this order."""
     source: Source | None = getattr(dataset, "_hvd_ft_source", None)
     if source is not None:
         return source, []

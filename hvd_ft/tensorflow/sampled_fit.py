@@ -11,7 +11,7 @@ from hvd_ft.tensorflow.sampled_data import SampledData, sampled
 
 
 class SampledFit:
-    """The data of such a fit.
+    """The data of a fit that an ElasticSampler deals out.
 
     Args:
         fit: the running call.
@@ -44,10 +44,10 @@ class SampledFit:
         return self._data.sampler.state_dict()
 
     def go_on(self, state: dict[str, Any] | None, done: bool) -> bool:
-        """Goes on from a snapshot.
+        """Continues from a snapshot.
 
         Args:
-            state: of the sampler.
+            state: the sampler's state.
             done: whether the fit is over.
 
         Returns:
@@ -90,7 +90,7 @@ class SampledFit:
         return self._data.iterator()
 
     def end_step(self, done: int) -> None:
-        """Counts what has been trained with.
+        """Counts the samples of the completed steps.
 
         Args:
             done: steps of this epoch.

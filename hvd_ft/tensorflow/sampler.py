@@ -21,27 +21,27 @@ class ElasticSampler:
     """Deals the samples of a data set out among the ranks, each sample once in an epoch.
 
     It holds two numbers, the same on all ranks: the epoch, and how many of the epoch's samples have
-    been dealt out. So it goes on exactly with any other number of ranks. Give it to `State` as one
-    of its values, and draw by one of these:
+    been dealt out. So it continues exactly with any other number of ranks. Give it to `State` as
+    one of its values, and draw in one of these ways:
 
-    - `state.batches(sampler.dataset(...))` or `Model.fit(sampler.dataset(...))`, which count for
+    - `state.batches(sampler.dataset(...))` or `Model.fit(sampler.dataset(...))`, which count by
       themselves;
-    - `batches`, numpy arrays of indices, which counts when it is drawn from; call `set_epoch` at
-      the end of an epoch;
+    - `batches`, which yields numpy arrays of indices and counts when a batch is drawn; call
+      `set_epoch` at the end of an epoch;
     - iterating over the sampler, or over `dataset` by itself, as with Horovod's sampler for torch:
       call `record_batch` after each step, and `set_epoch` at the end of an epoch.
 
-    All ranks get the same number of samples. Where they cannot be divided evenly, an epoch's last
-    step gets some of its first samples once more, fewer than there are ranks.
+    All ranks get the same number of samples. If an epoch's samples cannot be divided evenly, its
+    last step gets some of the epoch's first samples once more, fewer than there are ranks.
 
     Args:
-        dataset: the data set, or anything of its length; or its length.
-        shuffle: whether each epoch has an order of its own, drawn from `seed` and its number.
+        dataset: the data set, or any object of the same length, or that length as a number.
+        shuffle: whether each epoch has its own order, drawn from `seed` and the epoch's number.
         seed: 0 or more, the same on all ranks.
 
     Attributes:
         samples: number of samples in an epoch.
-        epoch: the present one.
+        epoch: number of the present epoch.
         processed_num: how many of its samples have been dealt out.
 
     Raises:
@@ -67,7 +67,7 @@ class ElasticSampler:
     def __iter__(self) -> Iterator[int]:
         """Yields the indices that this rank still gets in this epoch.
 
-        After a change of the number of ranks it goes on behind what has been recorded.
+        After a change of the number of ranks it continues after the recorded samples.
         """
         ranks, indices = present_ranks(), iter(self._rest(1, False))
         while True:
@@ -79,10 +79,10 @@ class ElasticSampler:
             yield int(index)
 
     def batches(self, batch_size: int, drop_remainder: bool = False) -> Iterator[np.ndarray]:
-        """Yields the indices of each step that the epoch still has: int64, [batch_size].
+        """Yields the indices of each remaining step of the epoch: int64, [batch_size].
 
-        Each is dealt out, and counted, when it is drawn, to the ranks that there are then. All
-        ranks have to draw it between the same two collectives.
+        A step is dealt out to the ranks present when it is drawn, and counted then. All ranks have
+        to draw it between the same two collectives.
 
         Args:
             batch_size: samples in a step of one rank; at least 1.
@@ -99,12 +99,12 @@ class ElasticSampler:
             yield shard(self._indices(), begin, self.processed_num, rank, size)
 
     def dataset(self, batch_size: int, drop_remainder: bool = False) -> tf.data.Dataset:
-        """Returns a dataset of what `batches` yields: a pass is what the epoch still has.
+        """Returns a dataset of the arrays that `batches` yields; a pass is the rest of the epoch.
 
-        Follow it by what turns indices into data, batch for batch: `map` and `prefetch`, or
+        Turn the indices into data with operations that keep the batches: `map` and `prefetch`, or
         `unbatch`, `map` and `batch` with the same size. `State.batches` and `Model.fit` with
-        `FaultTolerance` draw from it, and count what they have trained with. What is read ahead
-        does not count.
+        `FaultTolerance` draw from the dataset, and count the samples that they have trained with.
+        Samples that are only read ahead do not count.
 
         Args:
             batch_size: as for `batches`.
@@ -128,7 +128,7 @@ class ElasticSampler:
         return dataset
 
     def steps(self, batch_size: int, drop_remainder: bool = False) -> int:
-        """Returns how many steps the epoch still has, with the present number of ranks.
+        """Returns how many steps are left in the epoch, with the present number of ranks.
 
         Args:
             batch_size: as for `batches`.
@@ -142,7 +142,7 @@ class ElasticSampler:
         return steps_left(self.samples, self.processed_num, of_step, drop_remainder)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch; call it at the end of the one before.
+        """Begins an epoch; call it at the end of the previous epoch.
 
         Args:
             epoch: its number, 0 or more.
@@ -174,13 +174,13 @@ class ElasticSampler:
         return {"epoch": self.epoch, "processed_num": self.processed_num, "order": order}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was called, with any number of ranks.
+        """Continues where `state_dict` was called, with any number of ranks.
 
         Args:
-            state_dict: what it has returned.
+            state_dict: returned by `state_dict`.
 
         Raises:
-            HvdFtError: it was a sampler of another order.
+            HvdFtError: it comes from a sampler with another order.
         """
         samples, seed = state_dict["order"]
         if (samples, seed) != (self.samples, self._seed):
@@ -192,7 +192,7 @@ class ElasticSampler:
         self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
 
     def reset(self) -> None:
-        """Does nothing, as the number of ranks is asked for where samples are drawn."""
+        """Does nothing: the sampler looks up the number of ranks whenever it draws."""
 
     def _indices(self) -> np.ndarray:
         if self._order is None or self._order[0] != self.epoch:

@@ -51,17 +51,17 @@ class State:
 
     Args:
         model: Keras model, built.
-        optimizer: its Keras optimizer; by default the one it was compiled with.
+        optimizer: the model's Keras optimizer; by default the one the model was compiled with.
         variables: further tf.Variables.
-        local_variables: those of the model and among `variables` that are a rank's own, such as its
-            part of an embedding: `sync` leaves them, and their slots, as they are. What was given
-            to `register_local_var` of Horovod's optimizer need not be named.
+        local_variables: variables of the model, or among `variables`, that belong to one rank, such
+            as its part of an embedding: `sync` leaves them and their slots as they are. Variables
+            given to `register_local_var` of Horovod's optimizer need not be named.
         snapshot_steps: commits from one snapshot to the next, at least 1; None: chosen by
             `snapshot_overhead`.
         snapshot_overhead: share of the training time that snapshots may take.
-        values: anything made of None, bool, int, float, str, numpy arrays, lists, tuples and
-            dicts; may be set at any time. And what has `state_dict` and `load_state_dict`, such as
-            an ElasticSampler, for which what `state_dict` returns is kept.
+        values: anything made of None, bool, int, float, str, numpy arrays, lists, tuples and dicts;
+            may be set at any time. Also objects with `state_dict` and `load_state_dict`, such as an
+            ElasticSampler; the result of `state_dict` is kept for them.
 
     Raises:
         HvdFtError: the model is not built, or an argument is out of range or has a name that State
@@ -114,21 +114,21 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
 
-        Where ranks leave the running job or return to it, `commit` calls the functions, in their
-        order; of a rank that returns, and of new processes, `sync` does, where it has loaded the
-        state of another number of ranks. What they change has to be part of this State: a process
-        that is restarted later finds it there, and does not call them again.
+        When ranks leave the running job or return to it, `commit` calls the functions in order. On
+        a rank that returns, and in new processes, `sync` calls them if it has loaded the state of
+        another number of ranks. Everything they change has to be part of this State: a process that
+        is restarted later finds it there, and does not call the functions again.
 
         Args:
-            callbacks: called without arguments, such as one that adapts the learning rate.
+            callbacks: functions without arguments, such as one that adapts the learning rate.
         """
         self._reset_callbacks += callbacks
 
     def sync(self) -> None:
         """Begins the training loop: all ranks take over rank 0's variables and values.
 
-        A restarted process is then brought to its snapshot. If the number of ranks has changed
-        since it was taken, the functions of `register_reset_callbacks` are called.
+        A restarted process then restores its snapshot. If the number of ranks has changed since the
+        snapshot was taken, the functions of `register_reset_callbacks` are called.
 
         Raises:
             HvdFtError: a value cannot be kept, or the snapshot does not fit the script.
@@ -201,12 +201,13 @@ class State:
     def batches(self, dataset: tf.data.Dataset) -> Iterator[Any]:
         """Yields the batches of one pass over a dataset, from this state's position.
 
-        `batch` is the number of the batch in the body; a commit follows each batch, and at the
-        end `epoch` is one more and `batch` is 0. Use one dataset with a State and one State with
-        a dataset, and leave the loop by its end only (shorten the dataset with `take`).
+        In the loop's body, `batch` is the number of the batch. A commit follows each batch; at the
+        end of the pass `epoch` grows by one and `batch` is 0. Use each State with one dataset only,
+        and each dataset with one State, and do not leave the loop early (shorten the dataset with
+        `take`).
 
-        With data of an ElasticSampler, which has to be one of this State's values, a pass is what
-        the sampler's epoch still has, and the sampler's next epoch begins at its end too.
+        If the data comes from an ElasticSampler, which has to be one of this State's values, a pass
+        is the rest of the sampler's epoch, and the sampler's next epoch begins at its end.
 
         Args:
             dataset: yields the same batches in every run of the script, which requires seeds.
@@ -325,7 +326,7 @@ class State:
         return unique(model, optimizer, self._variables)
 
     def _own(self) -> list[tf.Variable]:
-        """Variables that the script has said to be a rank's own, with their slots."""
+        """Variables that the script has declared as local to a rank, with their slots."""
         local = unique(self._local, registered_local(self.optimizer))
         return unique(local, slots_of(self.optimizer, local))
 

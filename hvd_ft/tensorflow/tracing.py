@@ -5,9 +5,9 @@ its own list, because an `if` in them might depend on a tensor. Horovod's never 
 for graphs, with `tf.cond`. Without the conversion, which is the larger part of tracing a step, the
 graph is the same, and a worker reaches its first step sooner, also after a failure.
 
-Horovod's optimizer has a tf.function among its attributes, and a SavedModel holds all of them that
-have been traced: it could not be loaded where Horovod's operations are missing. What TensorFlow
-takes for a plain function is not saved.
+Horovod's optimizer has a tf.function among its attributes, and a SavedModel contains every traced
+tf.function: it could not be loaded where Horovod's operations are missing. So this module makes
+TensorFlow take it for a plain function, which is not saved.
 
 TensorFlow 2.15 and Horovod 0.28.1 have no public names for this.
 """

@@ -53,7 +53,8 @@ def fit_variables(model: tf.keras.Model) -> list[tf.Variable]:
 def own_variables(model: tf.keras.Model) -> list[tf.Variable]:
     """Returns those of a model's `fit_variables` that differ from rank to rank.
 
-    Statistics of batches are not among them: a layer does not tell which ones it has.
+    Batch statistics are not among them, because a layer does not tell which of its variables they
+    are.
     """
     sums = local_sums(model.optimizer) if model.optimizer else []
     return unique(generator_variables(model), _metric_variables(model), sums)
@@ -70,7 +71,7 @@ def local_sums(optimizer: Any) -> list[tf.Variable]:
 
 
 def registered_local(optimizer: Any) -> list[tf.Variable]:
-    """Returns what was given to `register_local_var` of Horovod's optimizer."""
+    """Returns the variables given to `register_local_var` of Horovod's optimizer."""
     registers = (optimizer, getattr(optimizer, "_agg_helper", None))
     references = [ref for each in registers for ref in getattr(each, "_local_vars", ())]
     return unique(reference.deref() for reference in references)
@@ -198,13 +199,13 @@ def kinds(
     weights: Iterable[tf.Variable],
     own: Iterable[tf.Variable],
 ) -> dict[str, Kind]:
-    """Returns what is known of how ranks may have variables, by the names that `read` gives.
+    """Returns the kind of each variable (divergence_rule.py), by the names that `read` gives.
 
     Args:
         variables: as for `read`.
-        weights: those of a model; the ones that it does not train, such as statistics of batches,
-            do not count.
-        own: that differ from rank to rank.
+        weights: the model's variables; those that it does not train, such as batch statistics, do
+            not count.
+        own: variables that differ from rank to rank.
     """
     sorts = {id(variable): Kind.WEIGHT for variable in weights if variable.trainable}
     sorts |= {id(variable): Kind.OWN for variable in own}
@@ -228,7 +229,7 @@ def restore(variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]) -> N
 def matched(
     variables: list[tf.Variable], arrays: Mapping[str, np.ndarray]
 ) -> list[tuple[tf.Variable, np.ndarray]]:
-    """Returns the variables, each with its array of a snapshot.
+    """Returns the variables, each with its array from a snapshot.
 
     Raises:
         HvdFtError: the script has made other variables than before.

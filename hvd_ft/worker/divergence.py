@@ -1,7 +1,7 @@
 """Compares the variables of all ranks, in rank 0's worker, beside the training.
 
-Every rank publishes the fingerprints of its variables at every cut; those of other nodes come with
-the mirror. A thread waits for them, and tells what has diverged (divergence_rule.py).
+Every rank publishes the fingerprints of its variables at every cut; the mirror brings those of
+other nodes. A thread waits for them, and reports variables that have diverged (divergence_rule.py).
 """
 
 import os
@@ -24,8 +24,8 @@ def variables_of(names: Sequence[str], kinds: Mapping[str, Kind]) -> list[Variab
     """Returns the variables of a snapshot.
 
     Args:
-        names: of its arrays, with their numbers: `3:dense/kernel:0`.
-        kinds: those known, by these names.
+        names: the names of its arrays, with their numbers: `3:dense/kernel:0`.
+        kinds: the known kinds, by these names.
     """
     return [Variable(re.sub(r"^\d+:", "", name), kinds.get(name, Kind.OTHER)) for name in names]
 
@@ -96,10 +96,11 @@ class DivergenceWatch:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Waits until the latest cut is compared, as the process may end now.
+        """Waits until the latest cut is compared, because the process may end after this call.
 
-        Not where nothing could be told; not longer than `WAIT_SECONDS`, and that only once: ranks
-        that do not come to this loop's end together do not come to the next one's either.
+        It does not wait if no divergence could be found there. It waits at most `WAIT_SECONDS`, and
+        only once: ranks that do not reach this loop's end together will not reach the next loop's
+        end together either.
         """
         with self._changed:
             useful = self._rule.watches or len(self._cuts) > 1
@@ -119,7 +120,7 @@ class DivergenceWatch:
                 self._changed.notify_all()
 
     def _all_fingerprints(self, cut: _Cut) -> list[bytes] | None:
-        """Returns those of all ranks; None if some never come."""
+        """Returns the fingerprints of all ranks; None if some never come."""
         found: dict[int, bytes] = {}
         while cut in self._cuts:
             ticket = self._worker.snapshot_ticket()

@@ -1,19 +1,20 @@
 """When a variable has diverged: it was the same on all ranks, and no longer is. Pure.
 
-At each cut the fingerprints of all ranks are compared. A variable is *watched* from when it counts
-as the same on all ranks; a difference is a divergence from then on: memory that went wrong, or a
-script that does something on one rank only. When it counts as the same depends on its kind:
+At each cut the fingerprints of all ranks are compared. As soon as a variable is known to be the
+same on all ranks, it is *watched*. From then on a difference is a divergence: memory went wrong, or
+the script does something on one rank only. When a variable is known to be the same depends on its
+kind:
 
-- A weight: when it was equal once. A broadcast has made it so, and all updates are the same.
-- Another variable: when it was equal at two cuts with different contents. What is a rank's own may
-  begin with the same contents everywhere, and is equal until its first change.
-- A variable that has differed before it was watched is a rank's own. It counts as the same only
-  after it was equal and changed at several cuts in a row: sums of gradients that are not exchanged
-  yet are zero, and so equal, at every other boundary.
-- What is known to be a rank's own is never watched.
+- A weight: after it was equal once. A broadcast has made it so, and all updates are the same.
+- Another variable: after it was equal at two cuts with different contents. A rank's own variable
+  may begin with the same contents everywhere, and is then equal until its first change.
+- A variable that differed before it was watched is taken for a rank's own. It is watched only after
+  it was equal, and changed, at several cuts in a row: sums of gradients that are not exchanged yet
+  are zero, and so equal, at every other boundary.
+- A variable that is known to be a rank's own is never watched.
 
-A divergence is told once; when the variable has been equal again, it can be told again. A new
-process begins with nothing: it does not tell what an earlier one may have told.
+A divergence is reported once; when the variable has been equal again, it can be reported again. A
+new process starts without knowledge, and does not repeat reports of an earlier process.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ class DivergenceRule:
     """Compares one cut after the other.
 
     Args:
-        most: groups of variables that have a fingerprint in common, at most.
+        most: the largest number of groups of variables, each of which has one fingerprint.
     """
 
     def __init__(self, most: int = MAX_GROUPS) -> None:
@@ -63,7 +64,7 @@ class DivergenceRule:
 
     @property
     def watches(self) -> bool:
-        """Whether there is anything of which the next cut could tell a divergence."""
+        """Whether any variable is watched, so that the next cut could show a divergence."""
         return any(seen.watched and not seen.diverged for seen in self._seen)
 
     def compare(
@@ -72,15 +73,15 @@ class DivergenceRule:
         """Compares the ranks at a cut.
 
         Args:
-            loop: its number, not below earlier ones. One with the same variables continues the
-                loop before.
+            loop: number of the training loop, not below earlier ones. A loop with the same
+                variables continues the previous one.
             step: steps of the loop that are done.
-            variables: that rank 0 has there, in order.
-            ranks: of every rank what `shared_contents.fingerprints` returned.
+            variables: rank 0's variables there, in order.
+            ranks: the result of `shared_contents.fingerprints` on every rank.
 
         Returns:
-            What has diverged since the cut before; None if nothing has, or if the ranks were not
-            at the same boundary with the same variables.
+            The variables that have diverged since the previous cut; None if there are none, or if
+            the ranks were not at the same boundary with the same variables.
         """
         differ = differing(ranks)
         if differ is None:

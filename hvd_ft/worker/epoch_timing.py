@@ -1,7 +1,7 @@
 """Times epochs, at the steps that complete them.
 
-A step seldom ends exactly where an epoch does: it ends a little past it, and that is printed
-(10.02, not 10). So an epoch's time is that of the samples really trained.
+A step seldom ends exactly where an epoch ends, but a little later, and the exact position is
+printed (10.02, not 10). So an epoch's time is that of the samples really trained.
 """
 
 import csv

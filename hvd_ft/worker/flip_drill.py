@@ -13,7 +13,7 @@ _SHOWN = 5  # names of variables in an error
 
 
 class FlipDrills:
-    """Those of this process, each of which strikes once.
+    """The flip drills of this process, each of which strikes once.
 
     Args:
         entries: `HOROVOD_FT_INJECT`, point:op:step:way:value:text;…
@@ -66,7 +66,7 @@ def chosen(names: Iterable[str], wanted: str) -> str | None:
 
     Args:
         names: with numbers, as a snapshot has them: `3:dense/kernel:0`.
-        wanted: without; the part behind the second colon may be missing.
+        wanted: a name without number; the part after the second colon may be missing.
     """
     names = list(names)
     equal = [name for name in names if wanted in (_plain(name), _plain(name).partition(":")[0])]
@@ -74,9 +74,9 @@ def chosen(names: Iterable[str], wanted: str) -> str | None:
 
 
 def flipped(array: np.ndarray) -> np.ndarray:
-    """Returns a copy with one bit of its first element flipped, so that training keeps it.
+    """Returns a copy with one bit of its first element flipped, one that training keeps.
 
-    The lowest bits of a float get lost when it is updated, and those of zero are nothing.
+    The lowest bits of a float get lost in its updates, and in a zero they have hardly any value.
     """
     copy = np.array(array)
     data = copy.reshape(-1).view(np.uint8)

@@ -1,7 +1,7 @@
-"""What ranks of a lost node need to start again on another one, put together from what is left.
+"""Rebuilds the snapshots that ranks of a lost node need to start on another node.
 
-Their private parts are on their buddy's node. What they had shared is equal to what another rank
-has: fingerprints in the parts say of which arrays. Pure.
+Their private parts are on their buddy's node. The data that they had shared is equal to another
+rank's data; fingerprints in the parts show which arrays these are. Pure.
 """
 
 from base64 import b64decode
@@ -22,9 +22,9 @@ class Donor:
     """A rank that has its snapshot of the same cut.
 
     Attributes:
-        own: its part.
-        stripes: of all ranks of its node.
-        place: where it was taken.
+        own: the rank's part.
+        stripes: the stripes of all ranks of its node.
+        place: where the snapshot was taken.
     """
 
     own: memoryview
@@ -33,17 +33,17 @@ class Donor:
 
 
 def shared_contents(own: memoryview, donor: Donor) -> np.ndarray:
-    """Puts together what a rank of a lost node had shared.
+    """Rebuilds the data that a rank of a lost node had shared.
 
     Args:
         own: the lost rank's part.
-        donor: of another node.
+        donor: a rank of another node.
 
     Returns:
-        uint8, of any size: what the stripes of the lost node have held.
+        uint8, of any size: the contents of the lost node's stripes.
 
     Raises:
-        HvdFtError: names the variable that the donor has not had equal.
+        HvdFtError: names the variable that was not equal on the donor.
     """
     about, theirs = decode(own)[1], decode(donor.own)[1]
     mine, its = of_groups(_prints(about)), of_groups(_prints(theirs))

@@ -26,10 +26,10 @@ def check_memory(
 
     Args:
         worker: this process's attachment to its agent.
-        state_bytes: of a rank's variables in a snapshot.
-        gradient_bytes: of the variables that are trained; what a step has reduced counts instead
-            if there was one.
-        snapshot_steps: the most from one snapshot to the next.
+        state_bytes: bytes of a rank's variables in a snapshot.
+        gradient_bytes: bytes of the trainable variables; once a step is done, the bytes that it has
+            reduced count instead.
+        snapshot_steps: the most steps from one snapshot to the next.
     """
     global _announced, _lacked
     ranks = worker.node_ranks()

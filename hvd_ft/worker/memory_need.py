@@ -1,8 +1,8 @@
-"""How much memory of a node a training needs, and whether there is as much. Pure.
+"""How much memory of a node a training needs, and whether that much is available. Pure.
 
-Before the first snapshot nobody knows which variables are equal on all ranks of a node: these are
-stored once, all others once for each rank. The need that is announced assumes that all are equal,
-which is nearly so with Horovod; the most, if none is, is announced beside it.
+Variables that are equal on all ranks of a node are stored once, all others once for each rank.
+Before the first snapshot it is not known which are equal. The announced need assumes that all are,
+which is nearly true with Horovod; the need if none are is announced with it.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ class Training:
     """What is known of a training before its first snapshot.
 
     Attributes:
-        state_bytes: of the variables of one rank, which a snapshot holds.
-        step_bytes: of the results of a step's collectives, which are its gradients.
+        state_bytes: bytes of one rank's variables in a snapshot.
+        step_bytes: bytes of the results of a step's collectives, which are its gradients.
         begun: whether the log has the results of a step already.
         ranks: on this node.
         nodes: of the job.
-        snapshot_steps: the most from one snapshot to the next.
+        snapshot_steps: the most steps from one snapshot to the next.
     """
 
     state_bytes: int
@@ -49,9 +49,9 @@ class Need(NamedTuple):
 
     Attributes:
         state: snapshots, if all variables are equal on all ranks.
-        most_state: the same if none is.
-        log: results of all steps since the snapshot before.
-        rest: input areas, control area, and what is in use already and stays.
+        most_state: the same if none are.
+        log: results of all steps since the previous snapshot.
+        rest: input areas, control area, and memory that is already in use and stays so.
     """
 
     state: int
@@ -66,12 +66,12 @@ class Need(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """What there is too little of.
+    """A kind of memory of which there is too little.
 
     Attributes:
-        of: `ARENA`, or one of those of `memory_left`.
-        bytes: that are missing.
-        left: bytes that are there.
+        of: `ARENA`, or a kind that `memory_left` returns.
+        bytes: how many are missing.
+        left: how many are available.
     """
 
     of: str
@@ -86,8 +86,8 @@ def memory_need(training: Training, memory: Memory) -> Need:
     """Computes the need of a node.
 
     Args:
-        training: of which no snapshot is taken yet.
-        memory: of the node, now.
+        training: a training without a snapshot yet.
+        memory: the node's memory, now.
     """
     most_state = SLOTS * training.state_bytes * training.ranks
     shared = training.state_bytes >= LARGE_SNAPSHOT_BYTES
@@ -109,13 +109,13 @@ def memory_need(training: Training, memory: Memory) -> Need:
 def shortage(
     need: Need, memory: Memory, machine: Sequence[Left], arenas: int = 1
 ) -> Shortage | None:
-    """Returns what there is too little of for a need, the worst of several; None if it is met.
+    """Returns the worst shortage for a need; None if it is met.
 
     Args:
-        need: of a node.
-        memory: of the node, now.
-        machine: what is left of everything that the arena's memory comes from.
-        arenas: on this host, each with such a need.
+        need: a node's need.
+        memory: the node's memory, now.
+        machine: what is left of each kind of memory that the arena uses.
+        arenas: number of arenas on this host, each with such a need.
     """
     found = []
     if need.total > memory.limit:
@@ -131,10 +131,10 @@ def announcement(training: Training, need: Need, lacks: Shortage | None, directo
     """Returns the line that announces a need, as a warning if it is not met.
 
     Args:
-        training: that has this need.
-        need: of the node.
-        lacks: what there is too little of, or None.
-        directory: of the arenas.
+        training: the training that has this need.
+        need: the node's need.
+        lacks: the worst shortage, or None.
+        directory: the directory of the arenas.
     """
     text = (
         f"this training will need about {in_words(need.total)} of memory on this host for fault "

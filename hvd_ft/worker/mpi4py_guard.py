@@ -10,10 +10,10 @@ _LAUNCHED = ("PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK", "OMPI_COMM_WORLD_RAN
 
 
 def guard_mpi4py() -> None:
-    """Has mpi4py refuse what is not honest in a worker, as `mpi_guard` says; called at an import.
+    """Makes mpi4py refuse calls that would be wrong in a worker (`mpi_guard`); called at an import.
 
-    Other workers find the guard by PYTHONPATH. If MPI is imported already it is too late: then that
-    is said.
+    Other workers find the guard by PYTHONPATH. If MPI is already imported, it is too late, and a
+    line says so.
     """
     in_worker = "HOROVOD_FT_DIR" in os.environ
     if not in_worker or _FOLDER in sys.path or any(name in os.environ for name in _LAUNCHED):

@@ -19,9 +19,10 @@ class Restart:
     """A worker's own restart.
 
     Attributes:
-        rank: this one.
-        incarnation: of this process, from 1.
-        reason: how the previous process ended, such as `signal 9, SIGKILL`. seconds: since then.
+        rank: this rank.
+        incarnation: this process's incarnation, from 1.
+        reason: how the previous process ended, such as `signal 9, SIGKILL`.
+        seconds: the time since then.
     """
 
     rank: int
@@ -36,10 +37,10 @@ class Peer:
 
     Attributes:
         rank: the peer's.
-        incarnation: of the process that died, or of the one that is back.
-        reason: how the last process ended, such as `signal 9, SIGKILL`. seconds: how long the rank
-            has been away; 0 if it has just died. ops_replayed: collectives that it was served from
-            the log; 0 if it has just died.
+        incarnation: that of the process that died, or of the process that is back.
+        reason: how the last process ended, such as `signal 9, SIGKILL`.
+        seconds: how long the rank has been away; 0 if it has just died.
+        ops_replayed: number of collectives that it got from the log; 0 if it has just died.
     """
 
     rank: int

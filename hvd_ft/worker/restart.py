@@ -1,9 +1,9 @@
-"""From which of its snapshots a restarted process goes on, as some may be damaged.
+"""From which of its snapshots a restarted process continues, as some may be damaged.
 
-The op log is truncated where the latest snapshots lie that ranks have *published*. So a process
-that finds damage has an older snapshot to go on from only if the latest one is complete and its
-rank has not published it: if the rank died while other ranks still wrote their parts, or right
-after. Otherwise what the older one lacks need not be in the log any more, and the job ends.
+The op log is truncated up to the latest snapshots that ranks have *published*. So a process that
+finds damage can use an older snapshot only if the latest one is complete but its rank had not
+published it yet: the rank died while other ranks still wrote their parts, or right after. Otherwise
+the log may no longer contain the ops since the older snapshot, and the job ends.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ Contents = tuple[Mapping[str, np.ndarray], dict[str, Any]]  # arrays and values
 
 
 def latest_whole(worker: Worker, loop: int) -> Contents | None:
-    """Returns the latest snapshot that is not damaged; None if the loop has to begin anew.
+    """Returns the latest snapshot that is not damaged; None if the loop has to start over.
 
-    One that is passed over is reported on stderr.
+    A damaged snapshot that is skipped is reported on stderr.
 
     Args:
         worker: this process's attachment to its agent.
@@ -57,7 +57,7 @@ def latest(worker: Worker, loop: int) -> Contents:
         loop: number of the training loop.
 
     Raises:
-        HvdFtError: it has been damaged since.
+        HvdFtError: the snapshot has been damaged since.
     """
     try:
         found = _read(worker, loop)

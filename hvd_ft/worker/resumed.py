@@ -1,4 +1,4 @@
-"""The checkpoint that this job went on from, as one of its ranks sees it."""
+"""The checkpoint from which this job was resumed, as one of its ranks sees it."""
 
 import os
 from collections.abc import Mapping
@@ -19,18 +19,19 @@ VARIABLE = "HOROVOD_FT_RESUMED"  # set by the agent, which has compared the file
 
 
 class ResumedLoops:
-    """The training loops that go on from a checkpoint.
+    """The training loops that resume from a checkpoint.
 
     Args:
-        directory: of the checkpoint.
-        manifest: of it.
+        directory: directory of the checkpoint.
+        manifest: its manifest.
         loops: numbers of those loops.
-        rank: of this process.
-        size: of the job.
+        rank: this process's rank.
+        size: number of ranks of the job.
 
     Attributes:
-        resized: ranks of the job that wrote it, and of this one, if these differ; else None.
-        own: whether this rank's own part is there; otherwise another rank's is read.
+        resized: number of ranks of the job that wrote it and of this job, if they differ; else
+            None.
+        own: whether this rank's own part exists; otherwise another rank's is read.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class ResumedLoops:
     def read(self, loop: int) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
         """Returns arrays and values of a loop's snapshot; arrays are read when they are asked for.
 
-        Without a part of its own a rank gets no states of generators.
+        A rank without its own part gets no states of generators.
 
         Raises:
             HvdFtError: the files cannot be read.
@@ -65,13 +66,13 @@ class ResumedLoops:
         return arrays, values
 
     def latest_values(self) -> dict[str, Any]:
-        """Returns the values of the latest loop; none if no loop goes on."""
+        """Returns the values of the latest loop; none if no loop resumes."""
         return self.read(max(self._loops))[1] if self._loops else {}
 
 
 @cache
 def resumed(rank: int, size: int) -> ResumedLoops | None:
-    """Returns what this job goes on from; None if it began anew.
+    """Returns the loops that this job resumes; None if it did not resume.
 
     Raises:
         HvdFtError: it cannot be read.

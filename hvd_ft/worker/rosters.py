@@ -1,10 +1,10 @@
-"""The ranks that are present, where a training loop comes to a change of them: a roster begins.
+"""Changes of the present ranks at a step boundary of a training loop: a roster begins.
 
-Which roster begins at which step boundary is the core's to say (csrc/protocol/roster.h). Horovod
-has to follow it, so hvd.init() registers how.
+The core decides which roster begins at which step boundary (csrc/protocol/roster.h). Horovod has to
+follow, so hvd.init() registers functions for this.
 
-Ranks that return are given the state that rank 0 has at that boundary, by a broadcast of the new
-roster. As it is in the log, they are given the same again if they are restarted.
+Ranks that return get rank 0's state of that boundary, by a broadcast in the new roster. As the
+broadcast is in the log, they get the same state again if they are restarted.
 """
 
 import os
@@ -33,12 +33,12 @@ def register(
     follow: Callable[[], bool],
     broadcast: Callable[[bytes], bytes],
 ) -> None:
-    """Registers how Horovod follows.
+    """Registers the functions with which Horovod follows.
 
     Args:
         begin: begins the roster with this number together with all present ranks, and returns when
             it is in force; False if Horovod was shut down meanwhile.
-        follow: waits until Horovod has the roster of where the script is.
+        follow: waits until Horovod has the roster of the script's position.
         broadcast: returns rank 0's bytes on all present ranks.
     """
     global _begin, _follow, _broadcast
@@ -46,7 +46,7 @@ def register(
 
 
 def follow() -> None:
-    """Waits until Horovod has the roster of where the script is: it has continued elsewhere."""
+    """Waits until Horovod has the roster of the script's position, after this has changed."""
     if _follow is not None:
         _follow()
 
@@ -98,7 +98,7 @@ def _named(ranks: Sequence[int], what: str) -> str:
 
 
 def hand_over(worker: Worker, number: int, contents: Callable[[], Contents]) -> None:
-    """Gives the ranks that return with a roster, which has just begun, rank 0's state.
+    """Gives rank 0's state to the ranks that return with a roster that has just begun.
 
     Args:
         worker: this process's attachment to its agent.
@@ -111,7 +111,7 @@ def hand_over(worker: Worker, number: int, contents: Callable[[], Contents]) -> 
 
 
 class HandedOver:
-    """The state that this rank is given where it returns; call it when Horovod has the roster.
+    """The state that this rank gets when it returns; create it when Horovod has the roster.
 
     Raises:
         HvdFtError: Horovod is not initialised.
@@ -137,7 +137,7 @@ class HandedOver:
 
 
 class LeaveDrills:
-    """Drills of this process that have ranks leave, each once (`--inject leave=RANKS,step=N`).
+    """Drills of this process that make ranks leave, each once (`--inject leave=RANKS,step=N`).
 
     Args:
         entries: `HOROVOD_FT_INJECT`, point:op:step:way:value:text;…

@@ -2,8 +2,8 @@
 
 An epoch has one order of all samples, the same on every rank, and one position in it, also the
 same: how many samples have been dealt out. A step with batches of b samples on n ranks takes the
-next b * n samples; rank r gets every n-th of them, from the r-th on. So where ranks stand is one
-number, whatever their number is, was, or will be.
+next b * n samples; rank r gets every n-th of them, from the r-th on. So one number is the position
+of all ranks, however many there are, were, or will be.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ def epoch_order(samples: int, epoch: int, seed: int | None) -> np.ndarray:
     """Returns the order of an epoch.
 
     Args:
-        samples: of the data set.
-        epoch: its number.
+        samples: number of samples in the data set.
+        epoch: number of the epoch.
         seed: of the permutation; None: samples are not shuffled.
 
     Returns:
@@ -26,14 +26,14 @@ def epoch_order(samples: int, epoch: int, seed: int | None) -> np.ndarray:
 
 
 def shard(order: np.ndarray, begin: int, end: int, rank: int, size: int) -> np.ndarray:
-    """Returns what a rank gets of a range of samples, as many as every other rank.
+    """Returns a rank's part of a range of samples, as many as every other rank gets.
 
     If the range cannot be divided evenly, it is filled up with the order's first samples.
 
     Args:
-        order: of the epoch.
+        order: the epoch's order.
         begin: position of the first sample.
-        end: position behind the last one; one behind the order's end counts as that.
+        end: position after the last one; a position after the order's end counts as its end.
         rank: 0 to size - 1.
         size: number of ranks.
 
@@ -52,9 +52,9 @@ def steps_left(samples: int, position: int, of_step: int, drop_remainder: bool) 
     """Returns how many steps an epoch still has, the same number on every rank.
 
     Args:
-        samples: of the data set.
-        position: number of the samples that have been dealt out.
-        of_step: number of the samples that a step takes, on all ranks together.
+        samples: number of samples in the data set.
+        position: number of samples that have been dealt out.
+        of_step: number of samples that a step takes, on all ranks together.
         drop_remainder: whether a last step with fewer samples is left out.
     """
     left = samples - position

@@ -1,13 +1,14 @@
-"""What ranks that share a snapshot store: fingerprints, what is equal, stripes. Pure.
+"""How ranks share a snapshot: fingerprints, equal arrays, stripes. Pure.
 
 Ranks of one node store the arrays that are equal on all of them once. Nothing is assumed: each rank
-publishes a fingerprint of every array at a cut, and what is equal is what all fingerprints say. The
-shared arrays, one after the other, are cut into stripes, and each rank stores one of them. Of more
-arrays than there is room for fingerprints, consecutive ones have one in common: a *group*.
+publishes a fingerprint of every array at a cut, and arrays are equal if their fingerprints are. The
+shared arrays, one after the other, are cut into stripes, and each rank stores one stripe. If there
+are more arrays than there is room for fingerprints, consecutive arrays form a *group* with one
+fingerprint.
 
 Fingerprints are XXH3 with 128 bits: at 10 GB/s and more on one core it is the fastest of the
 well-kept hashes, and two different arrays have the same one by chance once in 2^128. They are
-stored with the snapshot, and compared when it is read: so damage to it is found.
+stored with the snapshot and compared when it is read, so damage to it is found.
 """
 
 import json
@@ -54,24 +55,24 @@ def freeze(arrays: Arrays, values: Mapping[str, Any]) -> tuple[dict[str, np.ndar
 
 
 def groups(count: int, most: int = MAX_GROUPS) -> list[range]:
-    """Returns the numbers of the arrays that have a fingerprint in common, for each fingerprint.
+    """Returns, for each fingerprint, the numbers of the arrays that share it.
 
     Args:
-        count: of the arrays; no more than `most` have a fingerprint each.
-        most: groups that there may be.
+        count: number of arrays; if at most `most`, each has its own fingerprint.
+        most: the largest number of groups.
     """
     each = max(1, -(-count // most))
     return [range(first, min(first + each, count)) for first in range(0, count, each)]
 
 
 def fingerprints(arrays: Arrays, cut: int, position: int, most: int = MAX_GROUPS) -> bytes:
-    """Returns a rank's fingerprints at a cut: of what there is, then of each group of arrays.
+    """Returns a rank's fingerprints at a cut: one of the list of arrays, then one of each group.
 
     Args:
         arrays: contiguous or not, any shapes.
-        cut: its number.
-        position: of the rank in the op log; ranks at different positions share nothing.
-        most: groups that there may be.
+        cut: number of the cut.
+        position: the rank's position in the op log; ranks at different positions share nothing.
+        most: the largest number of groups.
     """
     all_arrays = list(arrays.values())
     data = (
@@ -81,7 +82,7 @@ def fingerprints(arrays: Arrays, cut: int, position: int, most: int = MAX_GROUPS
 
 
 def _of_place(arrays: Arrays, cut: int, position: int) -> bytes:
-    """Returns the fingerprint of what there is, at which boundary."""
+    """Returns the fingerprint of the list of arrays and of the boundary."""
     # Without the names: Horovod puts the rank's number into some.
     kinds = [[str(array.dtype), array.shape] for array in arrays.values()]
     return xxhash.xxh3_128_digest(json.dumps([cut, position, kinds]).encode())
@@ -101,7 +102,7 @@ def differing(all_ranks: Sequence[bytes]) -> set[int] | None:
     """Compares ranks' fingerprints.
 
     Args:
-        all_ranks: what `fingerprints` returned on each.
+        all_ranks: the result of `fingerprints` on each rank.
 
     Returns:
         The numbers of the groups that are not equal on all ranks; None if the ranks were not at the
@@ -120,9 +121,9 @@ def shared(arrays: Arrays, differ: Set[int], most: int = MAX_GROUPS) -> list[str
     """Returns the names of the arrays that are stored once: equal on all ranks, and large.
 
     Args:
-        arrays: of this rank.
+        arrays: this rank's arrays.
         differ: as `differing` returned it.
-        most: groups that there may be.
+        most: the largest number of groups.
     """
     names = list(arrays)
     equal = [group for at, group in enumerate(groups(len(names), most)) if at not in differ]
@@ -131,25 +132,25 @@ def shared(arrays: Arrays, differ: Set[int], most: int = MAX_GROUPS) -> list[str
 
 
 def agreement(all_ranks: Sequence[bytes]) -> int:
-    """Returns a number, not 0, that ranks have in common if they compared the same fingerprints."""
+    """Returns a number, not 0, that is equal on ranks that compared the same fingerprints."""
     return xxhash.xxh32_intdigest(b"".join(all_ranks)) or 1
 
 
 class Part:
-    """What one rank stores of a snapshot: what is its own, and a stripe of what is shared.
+    """The part of a snapshot that one rank stores: its own data, and a stripe of the shared data.
 
     Args:
-        arrays: all of the rank, as `freeze` returned them.
+        arrays: all of the rank's arrays, as `freeze` returned them.
         values: likewise.
         shared: names of the arrays that are equal on all ranks of the node, in one order.
-        number: of the rank among those of the node.
-        count: of the node's ranks.
-        prints: the rank's fingerprints: for whoever reads it, and for a node that takes the place
-            of this one (lost_rank.py).
+        number: the rank's number among the node's ranks.
+        count: number of the node's ranks.
+        prints: the rank's fingerprints, needed by readers, and by a node that takes the place of
+            this one (lost_rank.py).
 
     Attributes:
-        own_bytes: of the rank's own arrays and values; the stripe begins at the next page.
-        bytes: of all.
+        own_bytes: bytes of the rank's own arrays and values; the stripe begins at the next page.
+        bytes: bytes of the whole part.
     """
 
     def __init__(
@@ -188,10 +189,10 @@ class Part:
                 self._pieces.append((first - begin, data[first - offset : last - offset]))
 
     def write(self, room: np.ndarray) -> Iterator[None]:
-        """Copies everything into the room, one array at a time, whose memory it then lets go.
+        """Copies everything into `room`, one array at a time, and drops its reference to it.
 
         Args:
-            room: uint8, of `bytes`.
+            room: uint8, `bytes` long.
         """
         at = 0
         self._own.reverse()  # to be popped from the end
@@ -212,8 +213,8 @@ class Place:
     """Where a rank has taken a snapshot.
 
     Attributes:
-        cut: its number.
-        position: of the rank in the op log.
+        cut: number of the cut.
+        position: the rank's position in the op log.
     """
 
     cut: int
@@ -225,10 +226,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a rank's part of a snapshot and the stripes of its node hold.
+    """The contents of a rank's part of a snapshot and of the stripes of its node.
 
     Attributes:
-        arrays: in order; those that lie across stripes are put together when they are asked for.
+        arrays: in order; arrays that lie across stripes are joined when they are accessed.
         values: as `freeze` returned them.
         shared: names of the arrays that are equal on all ranks of the node.
     """
@@ -246,13 +247,13 @@ def contents(
     Args:
         own: the rank's own part, as `Part.write` has written it.
         stripes: in the order of ranks; none if nothing is shared.
-        place: where it was taken, as the arena has it.
-        check_shared: whether to compare what is shared with its fingerprints too: one of the
-            ranks that share it is enough.
+        place: where the snapshot was taken, according to the arena.
+        check_shared: whether to compare the shared arrays with their fingerprints too; it is enough
+            if one of the ranks that share them does.
 
     Raises:
-        HvdFtError: the bytes are not a complete snapshot, or not as they were written; the message
-            names the variables.
+        HvdFtError: the bytes are not a complete snapshot, or have changed since they were written;
+            the message names the variables.
     """
     own_arrays, about = decode(own)
     values = own_arrays.pop(_VALUES)
@@ -265,7 +266,7 @@ def contents(
 
 
 def _compare(arrays: Arrays, prints: bytes, place: Place, left_out: Collection[str]) -> None:
-    """Raises HvdFtError unless arrays, but for those left out, have their fingerprints."""
+    """Raises HvdFtError unless all arrays, except those left out, match their fingerprints."""
     names = list(arrays)
     for group, expected in zip(groups(len(names)), of_groups(prints), strict=True):
         of_group = [names[number] for number in group]
@@ -287,10 +288,10 @@ def unpack(
 
 
 def thawed(values: memoryview) -> dict[str, Any]:
-    """Returns the values that `freeze` has made bytes of.
+    """Returns the values from the bytes that `freeze` has made.
 
     Raises:
-        HvdFtError: they are no such bytes.
+        HvdFtError: these are not such bytes.
     """
     return decode(values)[1]
 
@@ -302,7 +303,7 @@ def stripe(size: int, number: int, count: int) -> tuple[int, int]:
 
 
 def layout(own_bytes: int, shared_bytes: int, number: int, count: int) -> tuple[int, int]:
-    """Returns where a rank's stripe begins in its slot, and the bytes of all."""
+    """Returns where a rank's stripe begins in its slot, and the total number of bytes."""
     begin, to = stripe(shared_bytes, number, count)
     at = _aligned(own_bytes, _PAGE)
     return at, at + to - begin if shared_bytes else own_bytes

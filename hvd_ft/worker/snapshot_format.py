@@ -1,9 +1,9 @@
 """The format of a snapshot: a JSON header that describes the contents, then the raw arrays.
 
 Layout: magic (8 bytes), length of the header (8 bytes, little endian), its hash (16 bytes), header,
-and each array at its offset, counted from the first multiple of 64 after the header. No pickle:
-reading it back yields data, never code. The header's hash does not cover the arrays: those of a
-rank's snapshot have fingerprints (shared_contents.py).
+and each array at its offset, counted from the first multiple of 64 after the header. Pickle is not
+used: reading a snapshot yields data, never code. The header's hash does not cover the arrays; in a
+rank's snapshot these have fingerprints (shared_contents.py).
 """
 
 import json

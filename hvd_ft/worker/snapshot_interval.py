@@ -1,7 +1,7 @@
 """The rule that decides how many steps lie between two snapshots, from their durations.
 
-Pure; `training_loop.py` holds the clock. Every rank decides for itself when it asks for a snapshot,
-and all ranks take one then. The rules, the first one that applies:
+Pure; `training_loop.py` has the clock. Every rank decides for itself when it requests a snapshot,
+and all ranks take one then. The first rule that applies decides:
 
 1. The log must not outgrow its budget of memory, `log_steps` times what a step adds to it, or
    SMALL_LOG_BYTES, nor half of the arena's room. Ranks whose latest snapshot is in the older half
@@ -12,11 +12,11 @@ and all ranks take one then. The rules, the first one that applies:
    from the beginning; so a script that calls `fit` repeatedly has a snapshot at the end of each,
    and others as the budget allows.
 3. Then as few steps as the budget of time allows. So only the budgets bound how much has to be
-   replayed: snapshots of 0.1 s at 1 % are 10 s of training apart. If snapshots overrun the budget
-   (the first ones do), later intervals are lengthened, up to twofold, until the overrun is paid
-   back. The last snapshot is budgeted in advance.
-4. But not more often than SHORTEST_SECONDS: replaying so little costs nothing, and every process
-   that follows the job is woken by a snapshot.
+   replayed: with a budget of 1 %, snapshots of 0.1 s are 10 s of training apart. If snapshots
+   overrun the budget (the first ones do), later intervals are lengthened, up to twofold, until the
+   overrun is paid back. The last snapshot is budgeted in advance.
+4. Snapshots are at least SHORTEST_SECONDS apart: replaying so little costs nothing, and a snapshot
+   wakes every process that follows the job.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class SnapshotInterval:
         self._owed = 0.0  # seconds of snapshots beyond the budget, when the latest was taken
 
     def begin_loop(self, overhead: float) -> None:
-        """A training loop begins, whose steps may be longer or shorter than those before.
+        """A training loop begins; its steps may be longer or shorter than those of earlier loops.
 
         Args:
             overhead: share of the training time that snapshots may take.
@@ -68,7 +68,7 @@ class SnapshotInterval:
         """Adds a snapshot that cost `seconds`.
 
         Args:
-            fresh: whether much of that was for fresh memory.
+            fresh: whether much of this time was spent on fresh memory.
         """
         if self._fresh and not fresh:
             self._snapshots.clear()
@@ -92,7 +92,7 @@ def log_budget(step_bytes: int, log_steps: int) -> int:
     """Returns the bytes that the log may take.
 
     Args:
-        step_bytes: that a step adds to it.
+        step_bytes: bytes that a step adds to it.
         log_steps: the most steps whose results it should hold.
     """
     return max(log_steps * step_bytes, SMALL_LOG_BYTES)
@@ -104,7 +104,7 @@ def log_wants_snapshot(log: Log, own_ops: int, step_bytes: int, log_steps: int) 
     Args:
         log: its size and room.
         own_ops: ops since this rank's latest snapshot.
-        step_bytes: that a step adds to the log.
+        step_bytes: bytes that a step adds to the log.
         log_steps: the most steps whose results it should hold.
     """
     # The ranks take the snapshot one step later.
@@ -117,8 +117,8 @@ def messages_want_snapshot(own_bytes: int, share_bytes: int) -> bool:
     """Returns whether this rank should take a snapshot because messages fill the arena.
 
     Args:
-        own_bytes: sent and received since this rank's latest snapshot.
-        share_bytes: of the room that is left.
+        own_bytes: bytes sent and received since this rank's latest snapshot.
+        share_bytes: this rank's share of the room that is left.
     """
     return own_bytes > share_bytes / 2
 

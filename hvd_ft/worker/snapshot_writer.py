@@ -5,9 +5,10 @@ new memory for it. So the memory referenced at a step boundary keeps its values,
 can copy it. Each reference is dropped as soon as its copy is made, so later updates of the next
 step need no new memory.
 
-The ranks of a node store what is equal on all of them once (shared_contents.py). In a job on
-several nodes it has to be equal on a rank of another node too, their *reference*: so that if the
-node is lost all of it is there, and the rest is in the parts that the mirror passes on.
+The ranks of a node store data that is equal on all of them once (shared_contents.py). In a job on
+several nodes the data also has to be equal on a rank of another node, their *reference*. So if the
+node is lost, this rank still has the shared data, and the rest is in the parts that the mirror
+passes on.
 """
 
 import os
@@ -46,7 +47,7 @@ class Cut:
 
     Attributes:
         loop: number of the training loop.
-        number: of the cut, above those of the loop's cuts before.
+        number: number of the cut, above those of the loop's earlier cuts.
         alone: whether this rank takes the snapshot without the others.
     """
 
@@ -58,8 +59,8 @@ class Cut:
 class SnapshotWriter:
     """Writes one snapshot of a training loop at a time.
 
-    If other ranks have once not come to a cut in time, all later ones of this process are its own.
-    If those of other nodes have not published theirs in time, they are no longer waited for.
+    If other ranks have once not come to a cut in time, this process takes all later snapshots
+    alone. If ranks of other nodes have not published theirs in time, it no longer waits for them.
 
     Args:
         worker: this process's attachment to its agent.
@@ -93,21 +94,21 @@ class SnapshotWriter:
         return self._copy is not None and not self._copy.done()
 
     def passed(self, number: int) -> int:
-        """Returns up to which cut this writer takes part in none any more, at most `number`."""
+        """Returns the last cut, at most `number`, up to which this writer no longer takes part."""
         return min(number, self._cut - 1) if self.busy else number
 
     def write(self, cut: Cut, arrays: Arrays, values: Mapping[str, Any]) -> bool:
         """Writes the loop's next snapshot, and publishes it.
 
         Args:
-            cut: at which it is taken.
+            cut: the cut at which the snapshot is taken.
             arrays: large ones (`MIN_SHARED_BYTES`) must never change; the others are copied before
                 this returns. The caller should not keep references to them.
             values: as for `snapshot_format.encode`.
 
         Returns:
-            False if this one is left out: other ranks' parts of the one before have not come in
-            time, or an earlier incarnation has delivered this rank's part of it.
+            False if this snapshot is left out: other ranks' parts of the previous one have not come
+            in time, or an earlier incarnation has already delivered this rank's part.
 
         Raises:
             NoRoomError: the arena has no room.
@@ -136,7 +137,7 @@ class SnapshotWriter:
         return True
 
     def _wait_no_more_for_other_hosts(self) -> None:
-        """Does so from the first snapshot on that other ranks have kept from being begun."""
+        """Stops waiting for other hosts once a snapshot could not begin because of them."""
         if self._apart or self._worker.nodes == 1 or self._worker.stop_code >= 0:
             return
         SnapshotWriter._apart = True
@@ -160,11 +161,11 @@ class SnapshotWriter:
         return 0 if copy is None else copy.result()
 
     def close(self) -> None:
-        """Ends the other thread; nothing may be written afterwards."""
+        """Ends the copying thread; nothing may be written afterwards."""
         self._thread.shutdown()
 
     def _await_parts(self, loop: int, position: int) -> int:
-        """Waits for those of the snapshot that this rank has delivered, or wants another one."""
+        """Waits until other ranks have delivered their parts; else requests another snapshot."""
         begin = time.thread_time_ns()
         if self._await(lambda: self._worker.snapshot_settle(loop)) is False:
             self._worker.mark_request(position)
@@ -206,7 +207,7 @@ class SnapshotWriter:
         return names, agreement(ranks) if names else 0
 
     def _all_fingerprints(self, cut: Cut, position: int) -> list[bytes] | None:
-        """Returns those of the node's ranks and of their reference; None if some never come."""
+        """Returns the fingerprints of node and reference; None if some never come."""
         wanted = self._worker.node_ranks(position)
         if (reference := self._worker.reference(position)) is not None:
             wanted.append(reference)
@@ -236,9 +237,10 @@ class SnapshotWriter:
         return ranks if len(ranks) == len(wanted) else None
 
     def _await(self, done: Callable[[], bool | None]) -> bool | None:
-        """Returns what `done()` does once other ranks' progress makes it more than None.
+        """Returns the result of `done()` as soon as other ranks' progress makes it other than None.
 
-        None if that takes too long while all ranks of the node run, or the job is being stopped.
+        Returns None if that takes too long while all ranks of the node run, or if the job is being
+        stopped.
         """
         until = time.monotonic() + self._timeout_seconds
         while True:

@@ -51,9 +51,9 @@ class _Process:
 
     @property
     def resumed(self) -> ResumedLoops | None:
-        """What the job goes on from, if it did not begin anew.
+        """The checkpoint from which the job resumes, if it does.
 
-        It is not looked for before it is needed: a host that is new in the job may not have it.
+        It is read only when it is needed, because a host that is new in the job may not have it.
         """
         return resumed(self._worker.rank, self._worker.size)
 
@@ -64,7 +64,7 @@ def is_open() -> bool:
 
 
 def phase() -> int:
-    """Returns where the script is: a number for each training loop, and for what lies between."""
+    """Returns the script's phase: a number for each training loop, and for each gap between two."""
     return 2 * _begun - is_open()
 
 
@@ -84,10 +84,10 @@ class TrainingLoop:
 
     Attributes:
         worker: as above.
-        number: of the loop, among those of this process.
-        kinds: how ranks may have the arrays of a snapshot, by name, as far as that is known.
-        resized: ranks of the job from whose checkpoint this loop goes on, and of this job, if these
-            differ; else None.
+        number: the loop's number among those of this process.
+        kinds: the known kinds of the arrays of a snapshot, by name (divergence_rule.py).
+        resized: number of ranks of the job from whose checkpoint this loop resumes, and of this
+            job, if they differ; else None.
         returned: whether this rank had left the job, and has just returned to it in this loop.
 
     Raises:
@@ -122,13 +122,13 @@ class TrainingLoop:
 
     @property
     def tells(self) -> bool:
-        """Whether this process prints the messages that concern the whole job."""
+        """Whether this process prints messages that concern the whole job."""
         return self.worker.rank == 0 and self.worker.incarnation == 0
 
     def begin(self) -> dict[str, Any] | None:
         """Begins the loop: collectives from here on belong to it.
 
-        A loop that is still open ends here, without a last snapshot: the script may have done
+        A loop that is still open ends here, without a final snapshot: the script may have called
         collectives since its last step, which a restarted script has to repeat.
 
         Returns:
@@ -152,11 +152,11 @@ class TrainingLoop:
 
     @property
     def returned(self) -> bool:
-        """Whether this rank had left the job, and has returned to it where this loop goes on."""
+        """Whether this rank had left the job, and has returned to it at a boundary of this loop."""
         return self._returned_at >= 0
 
     def _handed_over(self) -> rosters.HandedOver | None:
-        """Waits for the roster with which this rank returns, if it does; returns the state then.
+        """Waits for the roster with which this rank returns, if it does; then returns the state.
 
         Raises:
             SystemExit: the loop has ended before.
@@ -179,7 +179,7 @@ class TrainingLoop:
         return found
 
     def _earlier_job(self, process: "_Process") -> ResumedLoops | None:
-        """Returns the checkpoint of an earlier job from which this loop goes on."""
+        """Returns the checkpoint of an earlier job from which this loop resumes."""
         found = process.resumed
         if found is None or not found.has(self.number):
             return None
@@ -201,7 +201,7 @@ class TrainingLoop:
         return arrays, values
 
     def jump(self) -> None:
-        """Continues in the op log after the latest snapshot: after one of this job."""
+        """Continues in the op log after the latest snapshot, which must be of this job."""
         if self._given is None:
             self.worker.jump(self.number)
             rosters.follow()
@@ -226,12 +226,12 @@ class TrainingLoop:
     def begin_roster(self, step: int, contents: Callable[[], Contents]) -> bool:
         """Begins the job's next roster if that is due at this boundary; after `set_step`.
 
-        Ranks leave or return, and all are numbered anew. The same ranks do so at the same boundary
-        in a replay. A snapshot is taken at it.
+        Ranks leave or return, and all are renumbered. In a replay the same ranks do so at the same
+        boundary. A snapshot is taken there.
 
         Args:
             step: steps of this loop that are done.
-            contents: as for `write`; ranks that return go on with rank 0's.
+            contents: as for `write`; ranks that return continue with rank 0's.
 
         Returns:
             Whether a roster has begun.
@@ -269,8 +269,9 @@ class TrainingLoop:
     def wants_snapshot(self, step: int) -> bool:
         """Returns whether a snapshot is due and possible: no collective may be under way.
 
-        A rank for which one is due asks for a mark, and all ranks take one at the first boundary
-        beyond it. With an interval of the user's they come to the same boundaries by themselves.
+        A rank for which a snapshot is due requests a mark, and all ranks take one at the first
+        boundary after it. If the user has set an interval, ranks take snapshots at the same
+        boundaries without a mark.
         """
         self._alone = False
         # Checkpoints are deleted some day, and those of this job have all loops.
@@ -288,11 +289,11 @@ class TrainingLoop:
 
     @property
     def _step_bytes(self) -> int:
-        """What a step adds to the log; between nodes an op has a second place there."""
+        """Bytes that a step adds to the log, which holds an op twice if there are several nodes."""
         return self.worker.step_bytes * (1 if self.worker.nodes == 1 else 2)
 
     def _is_due(self, step: int) -> bool:
-        """Asks for a mark if a snapshot is due; returns whether to take one without waiting."""
+        """Requests a mark if a snapshot is due; returns whether to take one without waiting."""
         if self._snapshot_steps is not None or self._writer.busy:
             return False
         self._settle()
@@ -315,7 +316,7 @@ class TrainingLoop:
             step: since the loop's beginning.
             contents: returns arrays and values. The arrays must never change: a large snapshot is
                 copied and published while training goes on.
-            last: whether it is that of the loop's end.
+            last: whether this is the snapshot at the loop's end.
         """
         self._settle()
         begin_ns = time.perf_counter_ns()
@@ -340,14 +341,14 @@ class TrainingLoop:
         """Announces how much memory the loop will need, and warns if there is less.
 
         Args:
-            state_bytes: of this rank's variables in a snapshot.
-            gradient_bytes: of the variables that are trained.
+            state_bytes: bytes of this rank's variables in a snapshot.
+            gradient_bytes: bytes of the trainable variables.
         """
         steps = self._snapshot_steps or self._log_steps
         check_memory(self.worker, state_bytes, gradient_bytes, steps)
 
     def _say_no_room(self, error: HvdFtError) -> None:
-        """Warns that training goes on without this snapshot: the one before stays."""
+        """Warns that training continues without this snapshot, and that the previous one stays."""
         if self._said_no_room:
             return
         self._said_no_room = True
@@ -355,11 +356,11 @@ class TrainingLoop:
         say(f"rank {self.worker.rank} goes on with {kept}, so a restart replays more: {error}")
 
     def can_finish(self) -> bool:
-        """Returns whether a last snapshot can be taken: none yet, and no collective under way."""
+        """Returns whether a final snapshot can be taken: none yet, and no collective in flight."""
         return not self.worker.loop_ended(self.number) and self.worker.pending() == 0
 
     def end(self) -> None:
-        """Ends the loop; without a last snapshot a restarted process repeats its last steps."""
+        """Ends the loop; without a final snapshot a restarted process repeats its last steps."""
         global _open
         self._settle()
         if self._process.divergences is not None:

@@ -1,7 +1,6 @@
 """Life-lines over real sockets."""
 
 import errno
-import os
 import select
 import socket
 import struct
@@ -76,6 +75,18 @@ class Line(LauncherLine):
             on_lost=self._note_loss,
         )
 
+    def tear(self) -> None:
+        """Breaks the connection, as a network can."""
+        assert self._connection is not None
+        assert self._connection._socket is not None
+        self._connection._socket.shutdown(socket.SHUT_RDWR)
+
+    def stand(self) -> None:
+        """Reads nothing more, as if its process did not run on."""
+        assert self._connection is not None
+        assert self._connection._watch is not None
+        self._connection._watch.end()
+
     def _note_death(self) -> None:
         self.is_dead = True
 
@@ -135,10 +146,7 @@ def test_a_launcher_that_was_never_there_may_be_elsewhere(
 
 def test_a_line_that_breaks_is_made_again(loop: EventLoop, launcher: HeardLines) -> None:
     (end,) = connect(loop, launcher, 3)
-    assert end._socket is not None
-    torn = socket.socket(fileno=os.dup(end._socket.fileno()))
-    torn.shutdown(socket.SHUT_RDWR)
-    torn.close()
+    end.tear()
     serve(loop, lambda: end.silent_since is not None)
     serve(loop, lambda: end.silent_since is None)
     serve(loop, lambda: launcher.shims == [ShimStatus(3, HOST, 0, False)])
@@ -150,8 +158,7 @@ def test_what_happens_while_the_line_is_down_is_told_afterwards(
     loop: EventLoop, launcher: HeardLines
 ) -> None:
     (end,) = connect(loop, launcher, 3)
-    assert end._socket is not None
-    end._socket.shutdown(socket.SHUT_RDWR)
+    end.tear()
     serve(loop, lambda: end.silent_since is not None)
     end.tell(orphaned=True)
     end.tell(orphaned=False, generation=2)  # a new agent has come meanwhile, and has died too
@@ -185,8 +192,7 @@ def test_a_launcher_that_is_reached_again_is_not_lost() -> None:
     with EventLoop(lambda: clock[0]) as loop:
         launcher = HeardLines(loop)
         (end,) = connect(loop, launcher, 0)
-        assert end._socket is not None
-        end._socket.shutdown(socket.SHUT_RDWR)
+        end.tear()
         serve(loop, lambda: end.silent_since is not None)
         assert end._lost.at == 2000.0
         serve(loop, lambda: end.silent_since is None)
@@ -201,8 +207,7 @@ def test_a_newer_line_takes_the_place_of_one_that_only_looks_whole(
     loop: EventLoop, launcher: HeardLines
 ) -> None:
     (old,) = connect(loop, launcher, 3)
-    assert old._watch is not None
-    old._watch.end()  # its process does not run on
+    old.stand()
     new = Line(loop, launcher.address, 3)
     serve(loop, lambda: new.silent_since is None and len(launcher.shims) == 1)
     new.tell(orphaned=True)
@@ -236,8 +241,7 @@ def test_a_line_that_is_torn_is_no_goodbye(
         raise TimeoutError(errno.ETIMEDOUT, "no answer from the other end")
 
     (end,) = connect(loop, launcher, 3)
-    assert end._watch is not None
-    end._watch.end()
+    end.stand()
     monkeypatch.setattr(Channel, "receive", receive)
     end.tell(orphaned=True)
     serve(loop, lambda: not launcher.shims)

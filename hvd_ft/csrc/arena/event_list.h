@@ -3,8 +3,8 @@
 //   events   on every node: those of its own ranks, and those of any rank that are for all nodes
 //   report   on rank 0's node, where the report is written: those of all ranks
 //
-// Each keeps its latest ones. So on a node what its processes look back to is overwritten by its
-// own ranks' events, whatever the number of the job's ranks.
+// Each keeps its latest events. So on a node, the events that its processes may still look up are
+// overwritten only by its own ranks' events, whatever the number of the job's ranks.
 #ifndef HVD_FT_EVENT_LIST_H
 #define HVD_FT_EVENT_LIST_H
 

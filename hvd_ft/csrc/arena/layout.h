@@ -116,8 +116,8 @@ constexpr uint64_t cut_key(int loop, uint64_t cut) {
 }
 static_assert(kMaxLoops < 1 << 16, "a loop's number fits into the key");
 
-// Why a process stops the job. Each that may has a place of its own for that (see Node::stop), so
-// it can be killed while it writes: what another one writes afterwards counts.
+// Why a process stops the job. Each process that may has its own place for that (see Node::stop),
+// so it can be killed while it writes; another process's message then counts.
 struct StopText {
   uint32_t rank;
   int32_t code;

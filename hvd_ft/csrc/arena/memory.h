@@ -1,12 +1,13 @@
-// The memory of a node: what it is used for, and how the parts that grow get it and return it.
+// The memory of a node: its uses, and how the parts that grow allocate and free it.
 //
 // Each part is *claimed* before it is allocated, and its claim is lowered after it is freed. So the
-// claims together are never less than what there is, whoever is killed in between, and memory is
-// given only while they are within the limit. Claims on slots and on the heap have one writer each,
-// and say what it has: a restarted writer claims the same again, and nothing counts twice.
+// sum of the claims is never less than the memory in use, whichever process is killed in between,
+// and memory is allocated only while the claims are within the limit. Each claim on slots and on
+// the heap has one writer, and states what the slot or the heap has: a restarted writer claims the
+// same again, and nothing counts twice.
 //
-// How much memory the node has had at most is noted by whoever claims, when the memory is there,
-// and by whoever frees some, before that. In between it can be seen from the claims.
+// A process that claims records the most memory that the node has had once the memory is allocated;
+// a process that frees records it before freeing. In between the claims show it.
 #ifndef HVD_FT_MEMORY_H
 #define HVD_FT_MEMORY_H
 

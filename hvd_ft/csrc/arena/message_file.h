@@ -27,7 +27,8 @@ struct MessageHead {
 };
 static_assert(sizeof(MessageHead) == 128, "heads do not straddle pages");
 
-// What an end publishes. `at` is for its own use: its place at a loop's snapshots, by their slots.
+// What an end publishes. `at` is for this end only: its position at a loop's snapshots, by their
+// slots.
 struct alignas(kPage) PairEnd {
   struct OfLoop {
     Shared<uint64_t> begin, past;

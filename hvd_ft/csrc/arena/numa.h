@@ -1,7 +1,8 @@
 // The NUMA nodes that the memory of a file comes from.
 //
 // In a file system in memory (tmpfs) the policy that mbind() gives to a shared mapping belongs to
-// the file: it outlives the mapping and this process, and holds for whoever allocates memory there.
+// the file: it outlives the mapping and this process, and applies to every process that allocates
+// memory there.
 #ifndef HVD_FT_NUMA_H
 #define HVD_FT_NUMA_H
 

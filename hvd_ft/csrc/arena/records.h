@@ -1,4 +1,4 @@
-// Whether the op log's records are as they were written. Results are not looked at: a checksum of
+// Checks that the op log's records are as they were written. Results are not checked: a checksum of
 // so much data would slow every op.
 #ifndef HVD_FT_RECORDS_H
 #define HVD_FT_RECORDS_H

@@ -1,4 +1,4 @@
-// CRC-32C, by which damage to shared memory is found: of records and heads, not of results.
+// CRC-32C, which finds damage to records and heads in shared memory, but not to results.
 #ifndef HVD_FT_CRC32C_H
 #define HVD_FT_CRC32C_H
 

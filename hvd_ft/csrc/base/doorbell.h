@@ -2,7 +2,7 @@
 //
 // A doorbell is a counter in shared memory. A waiter reads the counter (its ticket), looks at the
 // state, and sleeps only if the counter has not moved since. So no notification is lost, and a
-// superfluous one costs one look.
+// superfluous one costs one check.
 #ifndef HVD_FT_DOORBELL_H
 #define HVD_FT_DOORBELL_H
 

@@ -1,6 +1,6 @@
 // The C ABI of libhvd_ft.so for checkpoint writers: a process of each node that writes snapshots to
-// a disk. It holds no lock: a slot is copied, and the copy counts only if the slot has the same
-// contents before and after.
+// a disk. The writer holds no lock: it copies a slot, and the copy counts only if the slot has the
+// same contents before and after.
 #ifndef HVD_FT_CHECKPOINTS_H
 #define HVD_FT_CHECKPOINTS_H
 

@@ -1,4 +1,4 @@
-// The C ABI of filling arenas that nodes have lost (protocol/rejoin.h), for the agents at the
+// The C ABI for filling arenas that nodes have lost (protocol/rejoin.h). Agents use it at the
 // beginning of a generation: all files exist, and no engine, leader or worker of a lost node runs.
 #ifndef HVDFT_REJOIN_H
 #define HVDFT_REJOIN_H

@@ -1,6 +1,6 @@
 // A worker without a framework, for measurements: sums arrays over all ranks, one at a time, as
-// Horovod's ft backend does, negotiation and log included. It is not made to be restarted. Not
-// beside a framework that uses the same job.
+// Horovod's ft backend does, negotiation and log included. It cannot be restarted, and cannot be
+// used beside a framework in the same job.
 //
 // All return HVDFT_OK or an error of hvdft_error().
 #ifndef HVD_FT_SUMS_H

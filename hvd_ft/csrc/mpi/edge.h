@@ -1,6 +1,6 @@
-// An edge between two nodes: endpoints with a connection each, over which its messages take turns.
-// So an edge stays one ordered stream with one record (pair_log.h), while several connections carry
-// it.
+// An edge between two nodes: one or more endpoints with a connection each, over which the edge's
+// messages take turns. So an edge stays one ordered stream with one record (pair_log.h), although
+// several connections carry it.
 #ifndef HVD_FT_EDGE_H
 #define HVD_FT_EDGE_H
 

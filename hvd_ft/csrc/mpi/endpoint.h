@@ -1,7 +1,7 @@
 // One endpoint of Intel MPI: a communicator of our own, used by one thread.
 //
 // endpoint.cc is the only file that includes MPI. When MPI was started with split threads
-// (I_MPI_THREAD_SPLIT), every `thread_id` is an endpoint with resources of its own: two threads may
+// (I_MPI_THREAD_SPLIT), every `thread_id` is an endpoint with its own resources: two threads may
 // use two endpoints at the same time without a lock, but never the same endpoint, and messages from
 // an endpoint arrive at the endpoint of the same number.
 #ifndef HVD_FT_ENDPOINT_H
@@ -28,8 +28,8 @@ struct Transfer {
 };
 constexpr int kSent = -1;
 
-// Counts of transfers from and to one peer; any thread may read them. A transfer that the peer has
-// begun and that is posted here is up to MPI alone: see link_watch.py.
+// Counts of transfers from and to one peer; any thread may read them. If the peer has begun a
+// transfer and it is posted here, only MPI can complete it: see link_watch.py.
 struct LinkCounts {
   std::atomic<uint64_t> begun{0};    // to it
   std::atomic<uint64_t> posted{0};   // from it

@@ -1,6 +1,7 @@
-// Calls MPI on endpoints that no op uses. A member that is done with an op makes no more calls on
-// its endpoints, so its successor may wait for ever (Endpoint::poke). So this thread makes such
-// calls, less and less often: between ops, and in an op on those of rings that have no part in it.
+// Calls MPI on endpoints that no op uses. A member that has finished an op makes no more calls on
+// its endpoints, so its successor might wait for ever (Endpoint::poke). This thread makes such
+// calls, less and less often: between ops, and during an op on the endpoints of rings that take no
+// part in it.
 #ifndef HVD_FT_IDLE_POKER_H
 #define HVD_FT_IDLE_POKER_H
 

@@ -1,7 +1,7 @@
-// The leader of a node: the agent that speaks for it to the other nodes. It runs the mirror and the
-// ring's two halves, each with a thread and endpoints of its own; or with one for both halves; or,
-// where CPUs are few, with one thread and one endpoint for all three. The op log goes with the
-// mirror: its log writer on rank 0's node, a copy on others.
+// The leader of a node: the agent that exchanges data with the other nodes. It runs the mirror and
+// the ring's two halves, each with its own thread and endpoints; or with one thread for both
+// halves; or, if CPUs are few, with one thread and one endpoint for all three. The mirror's thread
+// also has the op log: the log writer on rank 0's node, a copy on others.
 #ifndef HVD_FT_LEADER_H
 #define HVD_FT_LEADER_H
 

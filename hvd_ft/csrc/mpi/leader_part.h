@@ -67,7 +67,7 @@ class MirrorPart : public LeaderPart {
   std::atomic<bool> leaving_{false}, all_said_{false};
 };
 
-// One half of the ring; the receiving one has the gathered ops too.
+// One half of the ring; the receiving half also does the gathered ops.
 template <typename Half>
 class RingPart : public LeaderPart {
  public:

@@ -1,4 +1,4 @@
-// How long a leader's thread naps between two looks at MPI, which can only be polled.
+// How long a leader's thread naps between two polls of MPI, which cannot notify it.
 #ifndef HVD_FT_NAP_H
 #define HVD_FT_NAP_H
 

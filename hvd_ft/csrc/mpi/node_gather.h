@@ -1,6 +1,6 @@
-// The sending side of gathered ops between nodes: drives the protocol of gather.h through those of
-// the log. It is a part of the receiving half (node_ring.h), in whose thread it runs, as every
-// message that it sends depends on one that was received.
+// The sending side of gathered ops between nodes: drives the protocol of gather.h through the log's
+// gathered ops. It belongs to the receiving half (node_ring.h) and runs in its thread, because
+// every message that it sends depends on a received one.
 #ifndef HVD_FT_NODE_GATHER_H
 #define HVD_FT_NODE_GATHER_H
 

@@ -1,4 +1,4 @@
-// What the halves of a node's leader share: the node as a member of the ring and of gathered ops.
+// The node as a member of the ring and of gathered ops, shared by both halves of its leader.
 #ifndef HVD_FT_NODE_MEMBER_H
 #define HVD_FT_NODE_MEMBER_H
 

@@ -1,14 +1,14 @@
 // The ring between nodes: each node's leader is a member. It drives the protocol of ring.h through
 // the ops of the log, one after the other: the sums that workers have reduced in the node's arena
-// go in, and progress of the final results is published there. The two halves have a thread each,
-// and may be in different ops. In a new generation of agents they continue from the arena's pair
-// log: each edge begins with a greeting, in which the receiver tells the sender what it has.
+// go in, and progress of the final results is published there. Each half has its own thread, and
+// the halves may be in different ops. In a new generation of agents they continue from the arena's
+// pair log: each edge begins with a greeting, in which the receiver sends its record to the sender.
 //
 // An edge may have several connections (edge.h), whose messages take turns; all of them are polled.
 //
-// Gathered ops are the receiving half's alone: it also sends (node_gather.h), on an endpoint of its
-// own. For a message arrives at the endpoint of the number from which it was sent, and a member has
-// as many partners as there are rounds: no colouring of few numbers would keep two threads apart.
+// Only the receiving half does gathered ops: it also sends (node_gather.h), on a separate endpoint.
+// A message arrives at the endpoint with the number of the sending endpoint, and a member has a
+// different partner in each round, so no colouring with few numbers would keep two threads apart.
 #ifndef HVD_FT_NODE_RING_H
 #define HVD_FT_NODE_RING_H
 

@@ -1,4 +1,4 @@
-// A read-only look at a job, as the C ABI's functions share it.
+// A read-only view of a job, shared by the C ABI's functions.
 #ifndef HVD_FT_OBSERVER_H
 #define HVD_FT_OBSERVER_H
 

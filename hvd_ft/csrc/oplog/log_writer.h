@@ -1,6 +1,6 @@
 // The log writer of the op log, in rank 0's agent. It drives the sequencer with the workers'
-// requests in shared memory. With one node it has a thread of its own; with several it is a part of
-// the leader, which so mirrors new ops at once.
+// requests in shared memory. With one node it has its own thread; with several it is part of the
+// leader, which can then mirror new ops at once.
 #ifndef HVD_FT_LOG_WRITER_H
 #define HVD_FT_LOG_WRITER_H
 

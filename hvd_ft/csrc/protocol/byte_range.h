@@ -1,4 +1,4 @@
-// A range of bytes, of an op's data mostly.
+// A range of bytes, usually of an op's data.
 #ifndef HVD_FT_BYTE_RANGE_H
 #define HVD_FT_BYTE_RANGE_H
 

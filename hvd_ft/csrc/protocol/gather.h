@@ -1,17 +1,16 @@
 // The sending side of gathered ops (gather_plan.h): what a member sends next, and to whom. A state
 // machine like ring.h, whose receiving half is the other side.
 //
-// A member sends over one edge for each round, to a member of its own. All edges are one stream,
-// ordered by op and round, as every receiver takes what comes over all of its edges in one order,
-// which one record counts (pair_log.h). When the edges are made anew, each receiver tells that
-// record; the sender goes back to the least of them, and passes by what a receiver has.
+// A member has one edge for each round, each to a different member. All edges form one stream,
+// ordered by op and round: every receiver takes the messages of all its edges in one order, and one
+// record counts them (pair_log.h). When the edges are remade, each receiver sends this record; the
+// sender goes back to the lowest record, and skips messages that a receiver already has.
 //
-// So nobody waits in a circle: of all that is to be received the first in that order, by op and
-// round, can be sent. What its sender needs for it comes before it, so the sender has it; and what
-// the sender has to send before it, all others have.
+// There is no circular wait: the first message, in this order, that is still to be received can be
+// sent. Everything that its sender needs for it comes earlier, so the sender has it; and all
+// messages that precede it at its sender have been received.
 //
-// A driver's loop: see ring.h. The input and everything received are in the slots, and what is sent
-// as well.
+// A driver's loop: see ring.h. Input, received data and sent data are all in the slots.
 #ifndef HVD_FT_GATHER_H
 #define HVD_FT_GATHER_H
 

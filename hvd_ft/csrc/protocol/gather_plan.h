@@ -1,13 +1,13 @@
 // The arithmetic of a gathered op: who sends what to whom, in which order.
 //
-// Of few bytes hops cost more than bytes do. So a small op does not go round the ring: every member
-// gets every other's whole input, and each adds them all up, in the order of the ring's sums, so
-// the results have the bits that the ring's would have. It takes ceil(log2 N) rounds. In round k a
-// member sends all that it has, or as much of it as the other lacks, to the member 2^k further on
-// (Bruck's algorithm): that is N - 1 inputs over all rounds, for any N.
+// In a small op, hops cost more than bytes. So it does not go round the ring: every member gets the
+// whole input of every other member and adds them all up, in the order of the ring's sums, so the
+// results have the same bits as the ring's. This takes ceil(log2 N) rounds. In round k a member
+// sends all the inputs that it has, or those that the receiver lacks, to the member 2^k places
+// further on (Bruck's algorithm): that is N - 1 inputs over all rounds, for any N.
 //
-// A member keeps the inputs in *slots*: in slot j that of the member j before it, so its own is in
-// slot 0. What is sent is then always the first slots, and lands 2^k slots further on.
+// A member keeps the inputs in *slots*: slot j holds the input of the member j places before it, so
+// its own is in slot 0. It always sends its first slots, and they land 2^k slots further on.
 #ifndef HVD_FT_GATHER_PLAN_H
 #define HVD_FT_GATHER_PLAN_H
 

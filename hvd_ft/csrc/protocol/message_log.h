@@ -1,6 +1,6 @@
-// The message log of a pair: what rank `source` has sent to rank `dest`, in order, and what of it
-// has been received. Both ends write into the same log, as in the first seed's second attempt, so
-// each finds there how far the other end, or its own dead incarnation, had come.
+// The message log of a pair: the messages that rank `source` has sent to rank `dest`, in order, and
+// which of them have been received. Both ends write into the same log, so each finds there how far
+// the other end, or its own dead incarnation, had progressed.
 //
 // A message gets its place in the log, its *number*, before it is published; `sent` counts the
 // published ones. Receives from that source are numbered, too. A receive takes the first untaken
@@ -9,7 +9,7 @@
 // receives find the messages that bear their numbers, in whatever order tags are asked for.
 //
 // An end never asks again for messages before its snapshot, so those before both ends' snapshots
-// can be dropped. Messages outside of training loops are kept, as a restarted script always asks
+// can be dropped. Messages outside training loops are kept, because a restarted script always asks
 // for them again.
 //
 // Rules only: no memory, threads or clock. messages.cc applies them to the arena;
@@ -90,8 +90,8 @@ enum class Fate {
 };
 
 // The fate of a message from one end's point of view; `marks(loop)` are that end's. Loops begin in
-// order, and none is past the next one's beginning, so the latest that began before the message
-// decides.
+// order, and none extends past the beginning of the next, so the latest loop that began before the
+// message decides.
 template <typename Marks>
 Fate fate_at(uint64_t number, int loops, Marks marks) {
   int before = 0, end = loops;  // those that began before it: [0, before); not: [end, loops)

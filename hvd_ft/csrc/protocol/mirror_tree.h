@@ -1,8 +1,8 @@
 // The tree by which the mirror joins the nodes of a job: rank 0's node is its root, and a node is
-// joined to `most` others below it at most. So what reaches all nodes is sent by all of them, and
-// not by rank 0's node alone. With few nodes it is a star.
+// joined to at most `most` nodes below it. So the nodes share the work of sending data to all
+// nodes, and rank 0's node need not do it alone. With few nodes the tree is a star.
 //
-// The nodes of a subtree follow each other, and so do their ranks. Arithmetic only.
+// The nodes of a subtree are consecutive, and so are their ranks. Arithmetic only.
 #ifndef HVD_FT_MIRROR_TREE_H
 #define HVD_FT_MIRROR_TREE_H
 

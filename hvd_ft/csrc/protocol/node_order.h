@@ -1,9 +1,9 @@
 // The order in which a node's workers contribute an op's segments, and take them.
 //
-// The ring between nodes needs a member's inputs from a certain chunk on and round, and its results
-// become final from another chunk on and round. Workers follow these orders: so the ring starts
-// with the first segments that are reduced, and little is left to copy when its last ones arrive.
-// With one node both orders begin at segment 0.
+// The ring between nodes needs a member's inputs in cyclic order from a certain chunk on, and its
+// results become final in cyclic order from another chunk on. Workers follow these orders, so the
+// ring can start with the first reduced segments, and little is left to copy when its last ones
+// arrive. With one node both orders begin at segment 0.
 //
 // Arithmetic only; node_order_test.cc follows it through whole rings.
 #ifndef HVD_FT_NODE_ORDER_H

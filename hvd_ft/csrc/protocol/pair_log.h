@@ -1,12 +1,13 @@
 // The pair log: how far each edge between members has come. Both ends keep a record of it, two
 // words in the arena of the member, which outlives the process: nothing is appended, so a log
-// neither grows nor is truncated. A member takes what comes over all of its edges in one order, so
-// one record is its end of all of them.
+// neither grows nor is truncated. A member takes the messages of all its edges in one order, so one
+// record serves its ends of all of them.
 //
 // The receiver's record is the truth. It is published when the effect of a segment has been
-// written, so what it counts need not be sent again, whether or not the sender lived to note
-// that it sent it; and what it does not count has to be, whatever the sender noted: it may have
-// been lost on its way. The sender's record tells a reader what it believes; nothing depends on it.
+// written. So a segment that it counts need not be sent again, whether or not the sender lived to
+// record the sending. A segment that it does not count has to be sent again, whatever the sender
+// recorded, because it may have been lost on the way. The sender's record only informs readers;
+// nothing depends on it.
 #ifndef HVD_FT_PAIR_LOG_H
 #define HVD_FT_PAIR_LOG_H
 

@@ -1,9 +1,9 @@
-// How the ring goes on after members have lost their arenas, with their nodes. Pure arithmetic on
-// what the arenas of all members say at the beginning of a generation, when no member runs.
+// How the ring continues after members have lost their arenas, with their nodes. Pure arithmetic on
+// the contents of all members' arenas at the beginning of a generation, when no member runs.
 //
-// A member without an arena knows nothing of the op under way, and ring.h's rule for a remade edge
-// does not help it: what its predecessor would have to send again may have been overwritten by
-// final values. So that one op is *done over* by all members, from its beginning:
+// A member without an arena knows nothing of the op in flight, and ring.h's rule for a remade edge
+// does not help it: the data that its predecessor would have to send again may have been
+// overwritten by final values. So that one op is *done over* by all members, from its beginning:
 //
 //  - It is the op in which the most advanced of the surviving members is. All ops before it are
 //    complete there, so whoever lacks results of those takes them from that member.

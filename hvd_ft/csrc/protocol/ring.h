@@ -1,7 +1,7 @@
 // The protocol of the ring: what one member sends next and where what it receives goes, through
 // deaths of any members at any moment. A state machine: no data, MPI, threads, clock or I/O;
-// drivers tell it what happened and do what it says. The ops' arithmetic is in ring_plan.h, what
-// outlives a process in pair_log.h.
+// drivers tell it what happened and do what it says. The ops' arithmetic is in ring_plan.h, the
+// records that outlive a process in pair_log.h.
 //
 // A member has two halves, each of one thread, linked only by counters that grow: the sending
 // half is told what the receiving half has published. A driver's two loops are
@@ -18,21 +18,21 @@
 //            if in.completes: wait for that too, then result = the sum of all slots
 //            log.received.publish(receiver.received());
 //
-// begin() may pass an op by at once (no data, one member): look at begun() again. The halves may
-// be in different ops. Both are values: a copy that is moved on looks ahead.
+// begin() may skip an op at once (no data, one member): check begun() again. The halves may be in
+// different ops. Both are values: a copy that is moved on looks ahead.
 //
-// A gathered op passes over other edges, which gather.h sends over. The receiving half takes its
-// messages in the same stream as the ring's: in.bytes are of the slots there, the input is slot 0,
-// and only the sum goes into the result. So one record says how far a member is in all ops, over
-// all edges.
+// A gathered op uses other edges, over which gather.h sends. The receiving half takes its messages
+// in the same stream as the ring's: in.bytes are then bytes of the slots, the input is slot 0, and
+// only the sum goes into the result. So one record is a member's progress in all ops, over all
+// edges.
 //
-// `inputs`: so many of the member's own inputs are ready, in the order of RingPlan::input().
-// What of the result is final: RingPlan::results(), as far as log.received tells; all of op i
-// when log.received.at().op > i.
+// `inputs`: how many of the member's own inputs are ready, in the order of RingPlan::input().
+// RingPlan::results() tells which part of the result is final, given log.received: all of op i when
+// log.received.at().op > i.
 //
-// *When an edge is made anew*, in generation g: the receiver first refuses everything older
-// (remade(g), log.received.made_in(g)), and only then tells its record to the sender; the sender
-// goes on from there (resume). Why the sender still has all that the receiver may lack:
+// *When an edge is remade*, in generation g: the receiver first refuses everything older
+// (remade(g), log.received.made_in(g)), and only then sends its record to the sender, which
+// continues from there (resume). Why the sender still has all that the receiver may lack:
 //  - Step 0 is sent out of the input, which nobody writes while the op lasts.
 //  - A later step of REDUCE_SCATTER is sent out of the result, where it lies as a partial sum
 //    until ALLGATHER brings the final value to the same place. That value contains the

@@ -2,19 +2,18 @@
 //
 // N members stand in a ring. An op's data is cut into N chunks and each chunk into segments. In
 // REDUCE_SCATTER, steps 0 to N-2, a chunk travels from member to member and each adds its own
-// input; then one member has it whole, and in ALLGATHER, steps 0 to N-2, it travels on to all
-// others. An *edge* joins a member to its successor and has the number of that member, who
-// sends. What passes over an edge in an op is one ordered stream: step by step, in a step
-// segment by segment. So how far an edge has come is one integer, the *position*; counted
-// through both phases the step is position / segments.
+// input; then one member has the whole sum, and in ALLGATHER, steps 0 to N-2, it travels on to all
+// others. An *edge* joins a member to its successor and has the number of the sending member. The
+// messages of an op over an edge are one ordered stream: step by step, and segment by segment
+// within a step. So the progress of an edge is one integer, the *position*; counted through both
+// phases, the step is position / segments.
 //
-// Over edge e chunk (step - e) mod N passes in a step. So what a member receives in a step it
-// sends in the next; and it wants its inputs, and gets its results, in ascending order, from some
-// chunk of its own on and round: the ring can start on the first of them.
+// Over edge e, chunk (step - e) mod N passes in a step. So a member sends in each step the chunk
+// that it received in the previous one. It needs its inputs, and gets its results, in ascending
+// cyclic order from a chunk that depends on the member: the ring can start on the first of them.
 //
-// Several rings may carry an op side by side (RingShare): each has every so-many-th segment of
-// every chunk. So a chunk begins at the same member whatever the number of rings, and so does its
-// sum.
+// Several rings may carry an op side by side (RingShare): with k rings, each has every k-th segment
+// of every chunk. So a chunk and its sum begin at the same member whatever the number of rings.
 //
 // A small op may be *gathered* instead (gather_plan.h): nothing of it passes over the ring's edges,
 // and its positions are the rounds of the gather.

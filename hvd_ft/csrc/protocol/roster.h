@@ -1,16 +1,16 @@
-// Which ranks take part in the job: a *roster*. Roster 0 has all of them, and each later one begins
-// with an op of the log, a barrier of the ranks of the roster before. The ops behind it are those
-// of its ranks alone.
+// Which ranks take part in the job: a *roster*. Roster 0 contains all of them. Each later roster
+// begins with an op of the log, a barrier of the previous roster's ranks; only its own ranks take
+// part in the ops after it.
 //
 // A roster is announced with a mark, a position of the log. The ranks begin it at their first step
 // boundary beyond the mark. Only ops that all present ranks take part in count for that: all ranks
 // execute these in the same order, so it is the same boundary for all, and the same in a replay.
-// There is no other step boundary at which a rank could wait for ranks that have gone further.
+// At any other step boundary a rank could wait for ranks that have already gone further.
 //
-// Ranks that have left can return: they wait where a training loop of theirs begins, and a roster
-// with them is announced when all that are on their way have come there. They go on where that
-// roster begins, with the state that the others have then. So it can begin in that loop only. If
-// the loop ends before, the roster never begins, and the next one takes its place.
+// Ranks that have left can return: they wait where one of their training loops begins, and when all
+// returning ranks are there, a roster with them is announced. They continue where that roster
+// begins, with the state that the others have then. So it can begin in that loop only. If the loop
+// ends before, the roster never begins, and the next one takes its place.
 //
 // Rules only: no memory, threads or clock. roster_test.cc and return_test.cc try every
 // interleaving.

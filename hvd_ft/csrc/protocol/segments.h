@@ -3,9 +3,9 @@
 // The segments of all ops, one op after the other, are numbered through, and so are the bytes of
 // their inputs. A rank's input area is a window that is reused, so that its contents are still in
 // the processor's cache when they are read; byte b lies at b % the window's bytes. When all ranks
-// have contributed to a segment any worker may *claim* it and reduce it: a worker that is already
-// running does the work, and none has to be woken. The claim is one word in shared memory and names
-// its owner, so an agent can repeat what its dead worker had claimed.
+// have contributed to a segment, any worker may *claim* it and reduce it: a worker that is already
+// running does the work, and no worker has to be woken. The claim is one word in shared memory and
+// names its owner, so an agent can repeat what its dead worker had claimed.
 //
 // A state machine: it knows numbers only. op.cc drives it with what it sees in shared memory;
 // segments_test.cc tries every interleaving.

@@ -3,16 +3,16 @@
 // A state machine: events in, actions out; no memory, threads or clock. Rank 0's agent drives it
 // with the requests in shared memory; tests drive it with any events.
 //
-// What ranks announce and the coordinator proposes belongs to a *term*. When a rank enters again,
-// after its worker was restarted or in its next session, a new term begins and everything announced
-// before is void, so a tensor is never counted twice because a dead incarnation had announced it
-// too. Ranks that enter at the same time share the new term. A rank that enters for the first time
-// has announced nothing, so it joins the term that there is: a job starts in one term, whatever the
-// number of its ranks.
+// Announcements of ranks and proposals of the coordinator belong to a *term*. When a rank enters
+// again, after its worker was restarted or in its next session, a new term begins and everything
+// announced before is void, so a tensor is never counted twice because a dead incarnation had
+// announced it too. Ranks that enter at the same time share the new term. A rank that enters for
+// the first time has announced nothing, so it joins the present term: a job starts in one term,
+// whatever the number of its ranks.
 //
-// A *mark* is a position of the log, put there because a rank wants a snapshot. Every rank takes it
-// at its first step boundary beyond the mark: as ranks execute the same ops in the same order, this
-// is the same boundary for all, and the same again in a replay.
+// A *mark* is a position of the log, put there because a rank wants a snapshot. Every rank takes
+// the snapshot at its first step boundary after the mark: as ranks execute the same ops in the same
+// order, this is the same boundary for all, and the same again in a replay.
 #ifndef HVD_FT_SEQUENCER_H
 #define HVD_FT_SEQUENCER_H
 

@@ -2,8 +2,8 @@
 // which snapshot it can start again.
 //
 // A *cut* is a step boundary of a training loop; its number is the step + 1. A rank has two slots
-// for each loop. For a shared snapshot of a cut it *delivers* its own part into one of them: what
-// is particular to it, and its stripe of what is equal on all ranks of the node. The snapshot is
+// for each loop. For a shared snapshot of a cut it *delivers* its own part into one of them: its
+// own data, and its stripe of the data that is equal on all ranks of the node. The snapshot is
 // *complete* when all ranks have delivered the same cut with the same *agreement* about what is
 // equal. Each rank notices that by itself, and *publishes* the slot: from then on it starts again
 // there, and the log may be truncated there. A snapshot without an agreement is the rank's alone,
@@ -12,7 +12,7 @@
 // A rank that cannot deliver a cut *gives it up*, for ever. The others may then drop what they have
 // delivered of it, and give it up as well.
 //
-// A rank overwrites a slot only if no rank can start again from what it holds: it was never
+// A rank overwrites a slot only if no rank can start again from its contents: they were never
 // complete and never will be, or all ranks have published something newer. Hence the invariant: all
 // parts of each rank's published snapshot, or of its newer complete one, exist.
 //
@@ -37,8 +37,8 @@ constexpr uint64_t slot_word(uint64_t cut, uint32_t agreement) { return cut << 3
 constexpr uint64_t cut_of(uint64_t word) { return word >> 32; }
 constexpr bool is_alone(uint64_t word) { return static_cast<uint32_t>(word) == 0; }
 
-// A rank's words of a loop, read in this order: a rank that has given a cut up delivers it no more,
-// so what its slots lack then they will always lack.
+// A rank's words of a loop, read in this order: a rank that has given a cut up will not deliver it,
+// so a cut that its slots lack then will always be missing.
 struct RankSlots {
   uint64_t given_up;   // the latest cut
   uint64_t published;  // likewise

@@ -1,5 +1,5 @@
-// Which of some items have changed, for several readers, each of which goes on from where it was.
-// What a reader is told costs as much as has changed, however many items there are.
+// Which items have changed, for several readers, each of which continues from its own position. The
+// cost for a reader depends on the number of changes, not on the number of items.
 #ifndef HVD_FT_CHANGES_H
 #define HVD_FT_CHANGES_H
 

@@ -1,9 +1,9 @@
 // When an end of one of the mirror's edges sends counters: they change all the time, and nothing
 // waits for them.
 //
-// All nodes are sent those of all ranks, so of a second they are as many as ranks times nodes. The
-// more nodes, the less often; but an agent takes a rank for stuck whose counters stand
-// (hang_rule.py), so there is a bound.
+// All nodes get the counters of all ranks, so their number per second grows with ranks times nodes.
+// With more nodes they are sent less often. But an agent takes a rank for stuck if its counters do
+// not change (hang_rule.py), so there is a bound.
 #ifndef HVD_FT_COUNTER_TIMES_H
 #define HVD_FT_COUNTER_TIMES_H
 

@@ -1,5 +1,5 @@
-// What comes over the mirror's streams was written by another process, perhaps on a host with
-// damaged memory: a frame is applied only if it is one that could have been sent.
+// Checks frames of the mirror's streams. Another process has written them, perhaps on a host with
+// damaged memory, so a frame is applied only if it could have been sent.
 #ifndef HVD_FT_FRAME_CHECK_H
 #define HVD_FT_FRAME_CHECK_H
 

@@ -1,20 +1,20 @@
-// The mirror: copies what agents and workers publish in their node's arena to the arenas of the
-// other nodes, so that each process finds everything in its own.
+// The mirror: copies the words that agents and workers publish in their node's arena to the arenas
+// of the other nodes, so that each process finds everything in its own node's arena.
 //
-// The nodes form a tree below that of rank 0, where the log is kept (protocol/mirror_tree.h). There
-// and back over each of its edges goes a stream of frames. What a node sends:
+// The nodes form a tree below that of rank 0, where the log is kept (protocol/mirror_tree.h). Over
+// each of its edges a stream of frames goes in each direction. A node sends:
 //
 //   up    how its own ranks fare (facts, events), their announcements, join requests and snapshots'
 //         positions, its memory, and that the job is to stop; and what has come from below
 //   down  the states of all ranks that are not there, the log's records and how far it is
 //         truncated, who has entered, the term, and that the job is to stop
 //
-// Frames from below pass up as they are: so rank 0's node gets the same stream of each node as if
-// it was joined to it. Down goes what a node's own arena has, as it comes from above and from other
-// nodes below; only what rank 0 compares passes as it is.
+// Frames from below are passed up unchanged, so rank 0's node gets the same stream from each node
+// as if both were joined directly. Downwards a node sends the contents of its own arena, which come
+// from above and from other nodes below; only data that rank 0 compares is passed on unchanged.
 //
-// Order matters. What a rank has contributed is read after its state, and applied before it: a rank
-// that is seen to be done has contributed what is seen. The term is read before the log, and
+// Order matters. A rank's contributions are read after its state, and applied before it: if a rank
+// is seen to be done, all its contributions are seen too. The term is read before the log, and
 // applied after it (see hvd_ft.h). Fingerprints are read after that, and applied before that, which
 // says that none will come. Ops leave a node's log when the nodes below have been sent them.
 //

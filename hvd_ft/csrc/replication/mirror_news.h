@@ -1,10 +1,10 @@
-// What all of a node's ends of the mirror's edges have in common: which ranks have something new,
-// and the frames that pass through this node as they are.
+// State shared by all of a node's ends of the mirror's edges: which ranks have something new, and
+// the frames that pass through this node unchanged.
 //
-// So each end looks at what has changed, and not at all ranks of the job.
+// So each end checks only what has changed, and not all ranks of the job.
 //
-// A rank of this node is looked at, once for all ends: its fields change without a word. What is
-// new of a rank elsewhere has come over one of these ends. What is urgent is known apart, so that
+// Ranks of this node are checked once for all ends, because their fields change without notice.
+// News of a rank elsewhere has come over one of these ends. Urgent news is kept separately, so that
 // counters that wait for their time cost nothing.
 #ifndef HVD_FT_MIRROR_NEWS_H
 #define HVD_FT_MIRROR_NEWS_H

@@ -1,4 +1,4 @@
-// A node's arena made from another's: before anything runs on the node.
+// Makes a node's arena from another node's, before anything runs on the node.
 #ifndef HVD_FT_NODE_COPY_H
 #define HVD_FT_NODE_COPY_H
 

@@ -1,10 +1,10 @@
-// What a rank's snapshots have that may be nowhere else, kept on another node too: on that of its
-// *buddy*. Rank 0's node is the buddy of all others, as the mirror joins it to them, and the second
-// node is its buddy. A rank's *part* is its own arrays and values, without its stripe.
+// The data in a rank's snapshots that may be nowhere else is kept on another node too, its *buddy*.
+// Rank 0's node is the buddy of all others, as the mirror joins it to them, and the second node is
+// its buddy. A rank's *part* is its own arrays and values, without its stripe.
 //
-// The mirror sends the part of a snapshot before it tells that the snapshot is published, so the
+// The mirror sends the part of a snapshot before the news that the snapshot is published, so the
 // log is not truncated there before the buddy has the part. (Rank 0's node waits until the second
-// node tells that it holds the part: Loop::held.)
+// node reports that it holds the part: Loop::held.)
 #ifndef HVD_FT_PRIVATE_PARTS_H
 #define HVD_FT_PRIVATE_PARTS_H
 

@@ -1,4 +1,4 @@
-// Views of the log: a worker's tensors that are results where they lie, instead of copies of them.
+// Views of the log: a worker's tensors whose memory is the result in the log, not a copy.
 //
 // They are read through a second mapping of the node's heap, in which nothing can be written.
 // Results before a snapshot may be truncated and their memory reused, but never before this rank

@@ -8,14 +8,14 @@ from hvd_ft.tensorflow.epoch_timing import RankClock
 
 
 class EpochTiming(RankClock, tf.compat.v1.train.SessionRunHook):
-    """Prints on rank 0 how long each epoch takes, by the global step.
+    """Prints on rank 0 how long each epoch takes, measured by the global step.
 
-    It measures at the first `after_run` at or past an epoch's end, and prints how far past that is.
+    It measures at the first `after_run` at or past an epoch's end, and prints the exact position.
 
     Args:
         samples: in an epoch, of all ranks together; at least 1.
         batch_size: samples in a step of one rank; at least 1.
-        csv: file for the measurements, one a line; none if left out.
+        csv: file for the measurements, one per line; if omitted, no file is written.
 
     Raises:
         HvdFtError: an argument is out of range, or the file cannot be written.

@@ -30,10 +30,11 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
     """Lets `Estimator.train`, or a monitored session, continue where it was after a restart.
 
     Give it to every `train`, and to the `TrainSpec` of `train_and_evaluate`; one object may serve
-    them all. It keeps a snapshot of the whole state of training: all variables, in whichever
+    them all. It keeps a snapshot of the whole state of training: all variables, whatever their
     collections, the position in the data, the random operations of a step, Python's and NumPy's
-    generators, and numbers, texts and arrays among the attributes of the other hooks. The first run
-    of a restarted process's session restores it. Without an agent it does nothing.
+    generators, and numbers, texts and arrays among the attributes of the other hooks. In a
+    restarted process, the first run of the session restores the snapshot. Without an agent the hook
+    only takes the model directory away from ranks other than 0.
 
     Args:
         snapshot_steps: steps (runs of the session) from one snapshot to the next, at least 1;
@@ -99,7 +100,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
             self._draws.add(list(fetched.values()))
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Ends the loop, with a last snapshot unless this process was given it."""
+        """Ends the loop, with a final snapshot unless this process has restored that one."""
         if self._loop is None:
             return
         self._reach_boundary(self._loop, session)
@@ -145,7 +146,7 @@ class FaultTolerance(tf.compat.v1.train.SessionRunHook):
 
 
 def _session_being_made() -> Any:
-    """The monitored session that calls `begin`; it does not give hooks access to each other."""
+    """Returns the monitored session that calls `begin`; it gives hooks no access to each other."""
     frame = sys._getframe(2).f_locals
     session = frame.get("self")
     if not hasattr(session, "_hooks"):

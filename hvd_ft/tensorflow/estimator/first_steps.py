@@ -1,7 +1,7 @@
-"""With how many steps each `Estimator.train` of this process has begun.
+"""The global step at which each `Estimator.train` of this process has begun.
 
-In a job that goes on from a checkpoint rank 0's model directory has more than when the earlier job
-began; so the trainings begin as that job's did.
+In a job that resumes from a checkpoint, rank 0's model directory contains more steps than when the
+earlier job began. So the trainings begin with the steps with which they began in that job.
 """
 
 from hvd_ft import native

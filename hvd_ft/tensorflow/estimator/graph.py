@@ -1,8 +1,8 @@
 """The variables of a session's graph, and the operations that draw data in its runs.
 
 TensorFlow can save an iterator of tf.data, but not the state of stateful operations in the
-pipeline, and for shuffle() it saves the whole buffer. So a restarted process repeats the draws:
-exact, and small.
+pipeline, and for shuffle() it saves the whole buffer. So a restarted process repeats the draws,
+which is exact and needs little memory.
 """
 
 from collections import Counter
@@ -52,12 +52,12 @@ class SessionVariables:
 
     @property
     def trainable_byte_count(self) -> int:
-        """Bytes of those that are trained; variables of unknown shape count as 0."""
+        """Bytes of the trainable variables; variables of unknown shape count as 0."""
         return byte_count(_sized(unique(self._weights)))
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """What is known of how ranks may have them, by the names that `read` gives."""
+        """The kind of each variable (divergence_rule.py), by the names that `read` gives."""
         return kinds(self._variables, self._weights, self._own)
 
     def read(self, session: tf.compat.v1.Session) -> dict[str, np.ndarray]:

@@ -2,8 +2,8 @@
 
 A model function may keep some out of checkpoints and of the initialization that all variables get:
 averages, counters, a copy of the weights. They are found by the operations that hold them. As in
-`other_variables`, those that contain something else than at the loop's beginning are in its
-snapshots, whoever has changed them: the step, or a hook in a run of its own.
+`other_variables`, a variable is in the loop's snapshots if its contents have changed since the
+loop's beginning, whether the step changed it or a hook in a separate run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,12 +21,12 @@ _READING = READING_OPS | {"VarIsInitializedOp", "IsVariableInitialized", "Identi
 
 
 class OutsideVariables:
-    """Those of one training loop, which is about to begin.
+    """The outside variables of one training loop, which is about to begin.
 
     Args:
         session: with the variables' graph, complete.
-        known: variables that are kept without this.
-        tells: whether to say what cannot be kept.
+        known: variables that are kept otherwise.
+        tells: whether to report variables that cannot be kept.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class OutsideVariables:
 
 
 def _access(held: tf.Operation) -> tuple[tf.Tensor, tf.Operation] | None:
-    """Returns what reads a variable and what sets it, and runs nothing else; None without either.
+    """Returns the operations that read and set a variable and nothing else; None if one is missing.
 
-    The graph is complete. But whatever makes a variable makes both: the value, and the initializer,
-    whose input is fed.
+    No operation can be added, because the graph is complete. But every variable is made with both:
+    its value, and its initializer, whose input can be fed.
     """
     users = [op for op in held.outputs[0].consumers() if not op.control_inputs]
     setters = [

@@ -1,8 +1,9 @@
 """Makes `Estimator.train` behave the same on all ranks.
 
 With `max_steps` an Estimator reads its model directory and does not train if that many steps are
-done. Only rank 0 has a model directory, and when a process comes back it contains more than when
-the training began; so all ranks use what rank 0 found the first time.
+done. Only rank 0 has a model directory, and when a process comes back, the directory contains more
+steps than when the training began. So all ranks use the global step that rank 0 found the first
+time.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def train(  # noqa: PLR0917 (the arguments are the Estimator's)
 
 
 def _keep_in_memory(estimator: Any) -> None:
-    """Replaces the model directory of a rank that must not write: it is rank 0's."""
+    """Replaces the model directory of a rank that must not write, as the directory is rank 0's."""
     if not is_in_memory(estimator.model_dir):
         estimator._config = in_memory(estimator._config)
         estimator._model_dir = estimator._config.model_dir

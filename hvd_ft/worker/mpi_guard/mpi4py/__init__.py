@@ -1,11 +1,11 @@
 """What `import mpi4py` finds in a worker: the real package, with a module MPI that refuses.
 
-A worker is no MPI process. Real MPI would start there as a job of one process, in which every rank
-is rank 0 of 1, without a word. Here MPI.COMM_WORLD has the rank and the size of the job, so that
-scripts and libraries that only ask for these are right, and everything else is an error.
+A worker is not an MPI process. Real MPI would silently start there as a job of one process, in
+which every rank is rank 0 of 1. Here MPI.COMM_WORLD has the rank and the size of the job, so
+scripts and libraries that only read these work, and everything else is an error.
 
-A program that the worker starts by an mpirun of its own gets the real MPI. This file is found by
-whatever Python the worker runs, so it imports nothing of hvd_ft.
+A program that the worker starts with its own mpirun gets the real MPI. Any Python that the worker
+runs finds this file, so it imports nothing of hvd_ft.
 """
 
 import importlib.machinery
