@@ -221,6 +221,7 @@ class JobDriver:
 
     def clear(self) -> None:
         """Waits until every process of the job has ended, kills the rest, removes files."""
+        self._tick.clear()  # what follows may run the loop
         self._sight.close()
         self._mpirun.end()
         resumable = self._ended is not None and self._ended.files_stay

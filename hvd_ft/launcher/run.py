@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.job.drills import renamed
 from hvd_ft.job.leftovers import clear_leftovers
 from hvd_ft.job.lifeline import check_descriptors
@@ -12,7 +13,7 @@ from hvd_ft.launcher.job import Job, ResolvedJob, check_job, network_of, resolve
 from hvd_ft.launcher.job_driver import JobDriver
 from hvd_ft.launcher.job_sight import JobSight
 from hvd_ft.launcher.machine.actions import End
-from hvd_ft.launcher.machine.exit_rule import PREEMPTED
+from hvd_ft.launcher.machine.exit_rule import PREEMPTED, code_after_signal
 from hvd_ft.launcher.watchers import Display, Resizing
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
@@ -81,7 +82,14 @@ def run_job(
     clear_leftovers(settings.arena_dir, but=job.id)
     more = PREEMPTION if settings.grace_seconds else ()
     with EventLoop() as loop, stop_signals(more) as signals:
-        driver = JobDriver(loop, resolved, signals, JobSight(resolved, display, watch), resizing)
+        sight = JobSight(resolved, display, watch)
+        try:
+            driver = JobDriver(loop, resolved, signals, sight, resizing)
+        except HvdFtError as error:
+            if not signals.received:
+                raise
+            say(str(error))  # the user did not want to wait for what it waited for
+            return End(code_after_signal(signals.received, None, grace=False))
         try:
             return driver.run()
         finally:

@@ -1,7 +1,9 @@
 """The launcher with a shell script in the place of mpirun. `$PPID` there is the launcher."""
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
 from hvd_ft.launcher import job_driver as launcher
+from hvd_ft.launcher.machine.job_machine import TICK_SECONDS
 from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import Host
 
 FakeMpirun = Callable[[str], None]
@@ -234,3 +238,48 @@ def test_a_job_that_cannot_begin_leaves_nothing_behind(
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", listened[0]))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_nothing_looks_at_a_job_that_has_ended_while_its_files_are_removed(
+    mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The shared directory may not answer for seconds, and the loop runs meanwhile."""
+    looked: list[bool] = []
+    look, apart = launcher.JobSight.look, launcher.call_apart
+    ended = []
+
+    def slow(loop: Any, act: Any, seconds: float, stopped: Any) -> Any:
+        ended.append(True)
+        for _ in range(3):
+            loop.run_once(TICK_SECONDS)
+        return apart(loop, act, seconds, stopped)
+
+    def noted(sight: Any) -> None:
+        looked.append(bool(ended))
+        look(sight)
+
+    mpirun("true")
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path / "shared"))
+    monkeypatch.setattr(launcher, "call_apart", slow)
+    monkeypatch.setattr(launcher.JobSight, "look", noted)
+    job = Job(2, JOB_COMMAND, machine_file="m", hosts=[Host("n0", 1), Host("n1", 1)])
+    assert launch(job) == 0
+    assert ended and looked and not any(looked)
+
+
+def test_who_does_not_wait_for_the_record_gets_the_code_of_the_signal(
+    mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def read(self: SharedRecord) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        answers.wait()
+
+    answers = threading.Event()
+    mpirun("true")
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path / "shared"))
+    monkeypatch.setattr(SharedRecord, "read", read)
+    job = Job(2, JOB_COMMAND, machine_file="m", hosts=[Host("n0", 1), Host("n1", 1)])
+    assert launch(job) == 130
+    answers.set()
