@@ -4,7 +4,7 @@ from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals
 
 import pytest
 
-from hvd_ft.launcher.exit_rule import code_after_signal
+from hvd_ft.launcher.machine.exit_rule import code_after_signal
 
 
 @pytest.mark.parametrize(
