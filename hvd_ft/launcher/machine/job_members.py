@@ -147,6 +147,10 @@ class JobMembers:
             )
         return False
 
+    def begun(self, rank: int) -> None:
+        """Notes that a shim has a line: its host is not gone, whatever was found out before."""
+        self._gone.pop(self.members.place_of(rank), None)
+
     def grants(self, shim: ShimStatus, now: float) -> bool:
         """Returns whether the shim's lease is renewed, as it has answered."""
         if not self._facts.fences or not self.leads:

@@ -34,9 +34,12 @@ class StartWatch:
             now: seconds on the same clock.
             here: the ranks whose agents have begun.
         """
+        begun = [host for host, ranks in _ranks(self._hosts) if ranks & set(here)]
+        for host in begun:
+            self.unreachable.pop(host, None)
         if self._waiting is not None or now < self._try_at:
             return []
-        return self._probe([host for host, ranks in _ranks(self._hosts) if not ranks & set(here)])
+        return self._probe([host for host, _ in _ranks(self._hosts) if host not in begun])
 
     def find_out(self) -> list[str]:
         """Returns all hosts: they are to be probed, as mpirun has failed."""
