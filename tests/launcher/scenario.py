@@ -43,9 +43,19 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
+
+from scenario_words import (
+    alike,
+    in_words,
+    read_facts,
+    read_hosts,
+    read_options,
+    read_ranks,
+    read_settings,
+)
 
 from hvd_ft.job.lifeline_messages import (
     Answer,
@@ -55,17 +65,12 @@ from hvd_ft.job.lifeline_messages import (
     Interrupted,
     Lease,
     NodeFacts,
-    Note,
     Over,
     ShimStatus,
 )
-from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.machine import actions as out
-from hvd_ft.launcher.machine.job_facts import JobFacts
 from hvd_ft.launcher.machine.job_machine import JobMachine, Phase
 from hvd_ft.launcher.machine.seen import HostChange, MpirunSeen, WorkersSeen
-from hvd_ft.members.hosts import Host
-from hvd_ft.members.membership import Membership
 from hvd_ft.native.types import Left
 
 STANDS = "op 12, REDUCE_SCATTER step 2"
@@ -110,90 +115,13 @@ def replay(text: str) -> str:
     return "\n".join([*found, *remarks]) + "\n"
 
 
-def _options(words: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Splits words into plain ones and `key=value`."""
-    plain, options = [], {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if equals:
-            options[key] = value
-        else:
-            plain.append(word)
-    return plain, options
-
-
-def _hosts(text: str) -> tuple[Host, ...]:
-    pairs = (each.split(":") for each in text.split(",") if each)
-    return tuple(Host(name, int(slots)) for name, slots in pairs)
-
-
-def _ranks(text: str) -> list[int]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
-def _spans(names: list[str]) -> str:
-    """Returns the names of lines, compact: `0-2,3'`."""
-    found = []
-    for _, group in groupby(
-        enumerate(names), lambda pair: (pair[1].lstrip("0123456789"), _rank(pair[1]) - pair[0])
-    ):
-        run = [name for _, name in group]
-        found.append(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    return ",".join(found)
-
-
-def _rank(name: str) -> int:
-    return int(name.rstrip("'"))
-
-
-def _facts(text: str) -> tuple[JobFacts, bool]:
-    plain, given = _options(text.split())
-    hosts = _hosts(given.get("hosts", ""))
-    size = int(given.get("size", sum(host.slots for host in hosts)))
-    first = Membership.first(hosts or [Host("localhost", size)], size)
-    facts = JobFacts(
-        id="job1",
-        members=Membership.parse(given["members"]) if "members" in given else first,
-        hosts=hosts,
-        spare_hosts=_hosts(given.get("spares", "")),
-        generation=int(given.get("generation", "0")),
-        resume="resume" in plain,
-        led="led" in plain,
-        may_shrink="may_shrink" in plain,
-        least_in_place=int(given["least"]) if "least" in given else None,
-        warm="warm" in plain,
-        bootstrap=given.get("bootstrap", "ssh"),
-    )
-    known = {"hosts", "size", "members", "spares", "generation", "least", "bootstrap"}
-    assert set(given) <= known, given
-    assert {*plain} <= {"resume", "led", "may_shrink", "warm", "questions"}, plain
-    return facts, "questions" in plain
-
-
-def _settings(text: str) -> Settings:
-    _, given = _options(text.split())
-    values: dict[str, Any] = {}
-    for each in fields(Settings):
-        if each.name in given:
-            value = given.pop(each.name)
-            values[each.name] = float(value) if each.name.endswith("_seconds") else value
-            if isinstance(each.default, int):
-                values[each.name] = int(value)
-    assert not given, given
-    return Settings(**values)
-
-
 class _World:
     """The machine, and what its driver and its job's shims would do."""
 
     def __init__(self, header: dict[str, str]) -> None:
-        self._job, self._questions = _facts(header["job"])
+        self._job, self._questions = read_facts(header["job"])
         self.now = 0.0
-        self._machine = JobMachine(self._job, _settings(header.get("settings", "")), 0.0)
+        self._machine = JobMachine(self._job, read_settings(header.get("settings", "")), 0.0)
         self._begun = False
         self._written: list[str] = []
         self._lines: dict[int, _Line] = {}
@@ -273,7 +201,7 @@ class _World:
         self._do(self._machine.begin(self.now))
 
     def _hello(self, ranks: str, host: str | None, epoch: str | None, number: str | None) -> None:
-        for rank in _ranks(ranks):
+        for rank in read_ranks(ranks):
             place = self._members.places[self._members.place_of(rank)]
             self._open(
                 ShimStatus(
@@ -292,7 +220,7 @@ class _World:
         self._do(self._machine.said(number, status, self.now))
 
     def _agents_begin(self, ranks: str | None) -> None:
-        for rank in _ranks(ranks) if ranks else range(self._job.size):
+        for rank in read_ranks(ranks) if ranks else range(self._job.size):
             place = self._members.places[self._members.place_of(rank)]
             key, lines = _key(place.host), self._open_lines([rank])
             if lines and lines[-1].status.host == key and lines[-1].status.epoch == place.since:
@@ -310,18 +238,18 @@ class _World:
 
     def _agents_die(self, ranks: str | None, lack: str | None) -> None:
         if ranks:
-            lines = self._open_lines(_ranks(ranks))
+            lines = self._open_lines(read_ranks(ranks))
         else:
             lines = [each for each in self._open_lines() if not self._is_silent(each)]
         for line in lines:
             self._set(line, orphaned=True, lack=lack or "")
 
     def _exits(self, code: str, ranks: str | None) -> None:
-        for line in self._open_lines(_ranks(ranks) if ranks else None):
+        for line in self._open_lines(read_ranks(ranks) if ranks else None):
             self._set(line, exit_code=int(code))
 
     def _line_ended(self, how: str, ranks: str) -> None:
-        for line in self._open_lines(_ranks(ranks)):
+        for line in self._open_lines(read_ranks(ranks)):
             line.open = False
             self._do(self._machine.line_ended(line.number, self.now, hung_up=how == "hung up"))
 
@@ -329,11 +257,11 @@ class _World:
         (self._silent.add if how == "silent" else self._silent.discard)(_key(host))
 
     def _answer(self, ranks: str, number: str | None) -> None:
-        for line in self._open_lines(_ranks(ranks)):
+        for line in self._open_lines(read_ranks(ranks)):
             self._say(line, Answer(int(number) if number else line.asked))
 
     def _set_facts(self, rank: str, text: str) -> None:
-        _, given = _options(text.split())
+        _, given = read_options(text.split())
         node = int(given["node"])
         links = []
         for link in given["links"].split(","):
@@ -355,12 +283,12 @@ class _World:
         self._mpirun = MpirunSeen(4321, not no)
 
     def _set_left(self, ranks: str, state: str) -> None:
-        self._left |= dict.fromkeys(_ranks(ranks), _LEFT[state])
+        self._left |= dict.fromkeys(read_ranks(ranks), _LEFT[state])
 
     def _change(self, text: str) -> None:
-        plain, given = _options(text.split())
+        plain, given = read_options(text.split())
         withdrawn = tuple(name for name in given.get("withdrawn", "").split(",") if name)
-        added = _hosts(given.get("added", ""))
+        added = read_hosts(given.get("added", ""))
         change = HostChange(" ".join(plain), int(given["size"]), withdrawn, added)
         if self._machine.may_change:
             self._do(self._machine.change_due(change, self._left, self.now))
@@ -388,7 +316,7 @@ class _World:
         self._say(line, ShimStatus(**fields | changes))
 
     def _each(self, ranks: str, message: FromShim) -> None:
-        for line in self._open_lines(_ranks(ranks)):
+        for line in self._open_lines(read_ranks(ranks)):
             self._say(line, message)
 
     def _say(self, line: _Line, message: FromShim) -> None:
@@ -402,12 +330,13 @@ class _World:
     def _do(self, actions: list[out.Action]) -> None:
         assert not (self._over and actions), f"after the end: {actions}"
         answers: list[_Line] = []
-        for key, group in groupby(actions, _kind):
+        names = {number: line.name for number, line in self._lines.items()}
+        for key, group in groupby(actions, alike):
             run = list(group)
             for action in run:
                 self._heed(action, answers)
             if self._questions or not (key and isinstance(key[1], Ask | Lease)):
-                for text in self._texts(run):
+                for text in in_words(run, names):
                     self._write(text)
         for line in answers:
             if self._questions:
@@ -439,20 +368,6 @@ class _World:
             case out.End():
                 self._over = True
 
-    def _texts(self, run: list[out.Action]) -> list[str]:
-        first = run[0]
-        if isinstance(first, out.Send | out.EndLine):
-            names = _spans([self._lines[each.line].name for each in run])  # type: ignore[union-attr]
-            if isinstance(first, out.EndLine):
-                return [f"end line {names}"]
-            message = first.message
-            words = [getattr(message, each) for each in message.__struct_fields__]
-            if isinstance(message, Note):
-                words = [{**message.note, "time_ns": 0} if "time_ns" in message.note else words[0]]
-            inside = ", ".join(map(str, words))
-            return [f"send {names} {type(message).__name__}({inside})"]
-        return [_text(action) for action in run]
-
     def _write(self, text: str) -> None:
         self._written.append(f"  {self._prefix}> {text}")
 
@@ -460,36 +375,3 @@ class _World:
 def _key(host: str) -> str:
     """Returns a host's key: with its boot, the first one unless the name says another."""
     return host if "/" in host else f"{host}/1"
-
-
-def _kind(action: out.Action) -> Any:
-    """Those that are alike stand on one line."""
-    if isinstance(action, out.Send):
-        return ("send", action.message)
-    return ("end line", None) if isinstance(action, out.EndLine) else None
-
-
-def _text(action: out.Action) -> str:
-    text = type(action).__name__
-    match action:
-        case out.Say(text):
-            text = f"say {text}".replace("\n", " / ")
-        case out.Publish(generation, members):
-            text = f"publish {generation} on {members}"
-        case out.StartAgents(generation, members, lease):
-            until = "" if lease is None else f" lease {lease:g}"
-            text = f"start agents {generation} on {members}{until}"
-        case out.KillMpirun():
-            text = "kill mpirun"
-        case out.ContinueMpirun():
-            text = "continue mpirun"
-        case out.Probe(host):
-            text = f"probe {host}"
-        case out.HostsLeft(names, lost):
-            text = f"hosts {'lost' if lost else 'given up'}: {','.join(names)}"
-        case out.HostsJoined(hosts):
-            text = f"hosts joined: {','.join(map(str, hosts))}"
-        case out.End(code, files_stay, lost, resized):
-            more = ["files stay"] * files_stay + [f"lost {','.join(lost)}"] * bool(lost)
-            text = f"end {code}" + "".join(f", {each}" for each in more + ["resized"] * resized)
-    return text
