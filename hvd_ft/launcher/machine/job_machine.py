@@ -172,6 +172,7 @@ class JobMachine:
         self._now = now
         self._record.leads(until, deposed)
         if deposed and self.phase is Phase.RUNNING:
+            self._asked.mpirun_ended()  # the shims are the other launcher's
             self._out.add(KillMpirun())
         self._go_on()
         return self._out.take()
@@ -233,7 +234,8 @@ class JobMachine:
     def signalled(self, number: signal.Signals, now: float) -> list[Action]:
         """This process has received a signal that ends the job."""
         self._now = now
-        self._asked.asked(number, now, runs=self.phase is Phase.RUNNING)
+        runs = self.phase is Phase.RUNNING and not self._record.deposed
+        self._asked.asked(number, now, runs=runs)
         self._go_on()
         return self._out.take()
 
