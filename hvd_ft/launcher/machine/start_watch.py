@@ -24,6 +24,7 @@ class StartWatch:
     def __init__(self, hosts: Sequence[Host], now: float, seconds: float = SECONDS) -> None:
         self._hosts = hosts
         self._try_at = now + seconds
+        self._here: set[int] = set()  # ranks whose agents have begun, wherever they are now
         self._waiting: set[str] | None = None  # for the outcomes of probes; None: none yet
         self.unreachable: dict[str, str] = {}
 
@@ -34,9 +35,10 @@ class StartWatch:
             now: seconds on the same clock.
             here: the ranks whose agents have begun.
         """
+        self._here.update(here)
         if self._waiting is not None or now < self._try_at:
             return []
-        return self._probe([host for host, ranks in _ranks(self._hosts) if not ranks & set(here)])
+        return self._probe([host for host, ranks in _ranks(self._hosts) if not ranks & self._here])
 
     def find_out(self) -> list[str]:
         """Returns all hosts: they are to be probed, as mpirun has failed."""
