@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 KILLED = -9
 CANNOT_START_SECONDS = 1.0
+TRY_AGAIN_SECONDS = 1.0
 NOTICE_SECONDS = 0.2
 
 
@@ -61,7 +62,9 @@ class Generation:
         if not self.alive:
             return
         if not self.world.reaches(self.launcher.host, host):
-            if not self.world.hosts[host].alive:  # nobody listens there; a cut link only hangs
+            if self.world.hosts[host].alive:  # TCP tries again and again
+                self.world.after(TRY_AGAIN_SECONDS, self, "begin_agent", rank, host)
+            else:
                 self.world.after(CANNOT_START_SECONDS, self, "fail", 255)
             return
         agent = self.agents[rank] = Agent(self, rank, host)
