@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from job_world import JobKind, World
 from world_launcher import Launcher
 
+from hvd_ft.launcher.machine.host_leases import ASK_SECONDS
+
 FREEZE_SECONDS = 1.5
 SECOND_LAUNCHER_SECONDS = 1.0
 
@@ -170,7 +172,10 @@ def host_is_cut(world: World, fault: Fault) -> None:
     host = world.hosts[fault.target]
     if fault.seconds > world.settings.fence_seconds - 1:
         _early(world)
-    if fault.seconds > world.settings.suspect_seconds + 2:
+    limit = world.settings.host_timeout_seconds
+    if world.kind.fences:
+        limit = world.settings.fence_seconds
+    if fault.seconds > limit - ASK_SECONDS:  # its last answer may be so old
         world.happened.add("host gone")
     host.cut = True
     world.changed_links()
