@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,10 +75,28 @@ def is_over(world: World) -> bool:
     return all(each.over or not each.alive for each in world.launchers) and not world.live_shims()
 
 
-def finish(world: World) -> None:
-    """Has a world go on to the end of everything."""
-    for _ in moments(world):
-        pass
+class _Progress:
+    """Sees to it that a world comes to its end."""
+
+    def __init__(self, world: World) -> None:
+        self._step, self._since = world.job.step, world.now
+
+    def go_on(self, world: World) -> None:
+        """Has the next event happen.
+
+        Raises:
+            Violation: of what must hold.
+        """
+        if not world.step():
+            raise Violation(f"nothing happens any more: {checks.waits(world)}")
+        if world.events % 8 == 0:
+            checks.after_event(world)
+        if world.job.step != self._step:
+            self._step, self._since = world.job.step, world.now
+        if world.now > max(self._since, world.last_fault) + LIMIT_SECONDS:
+            raise Violation(f"no end and no progress: {checks.waits(world)}")
+        if world.events > MOST_EVENTS:
+            raise Violation(f"no end: {checks.waits(world)}")
 
 
 def moments(world: World) -> Iterator[int]:
@@ -86,20 +105,29 @@ def moments(world: World) -> Iterator[int]:
     Raises:
         Violation: of what must hold.
     """
-    before, step, since = moment(world), world.job.step, world.now
+    before, progress = moment(world), _Progress(world)
     while not is_over(world):
-        if not world.step():
-            raise Violation(f"nothing happens any more: {checks.waits(world)}")
-        if world.events % 8 == 0:
-            checks.after_event(world)
-        if world.job.step != step:
-            step, since = world.job.step, world.now
-        if world.now > max(since, world.last_fault) + LIMIT_SECONDS or world.events > MOST_EVENTS:
-            raise Violation(f"no end and no progress: {checks.waits(world)}")
+        progress.go_on(world)
         present = moment(world)
         if present != before:
             before = present
             yield world.events
+    _settle(world)
+
+
+def finish(world: World) -> None:
+    """Has a world go on to the end of everything.
+
+    Raises:
+        Violation: of what must hold.
+    """
+    progress = _Progress(world)
+    while not is_over(world):
+        progress.go_on(world)
+    _settle(world)
+
+
+def _settle(world: World) -> None:
     settle = world.now + STEP_SECONDS
     while world.now < settle and world.step():
         pass
@@ -120,13 +148,15 @@ class Explorer:
     Args:
         kind: of the job.
         most: violations after which it stops.
+        part: number of a slice of the pairs of faults, from 0, and how many slices there are.
     """
 
-    def __init__(self, kind: JobKind, most: int = 1) -> None:
+    def __init__(self, kind: JobKind, most: int = 1, part: tuple[int, int] = (0, 1)) -> None:
         self.kind = kind
         self.faults = faults_of(kind)
         self.found = Found()
         self._most = most
+        self._part = part
         self._seen: set[Any] = set()
 
     def explore(self, depth: int) -> Found:
@@ -135,34 +165,41 @@ class Explorer:
         return self.found
 
     def _from(self, world: World, struck: tuple[Struck, ...], depth: int) -> None:
-        if len(self.found.violations) >= self._most:
-            return
         self.found.runs += 1
-        states: list[World] = []
         try:
-            if depth == 0:
+            for _ in moments(world) if depth else ():
+                self._fork(world, struck, depth)
+            if not depth:
                 finish(world)
-            else:
-                for _ in moments(world):
-                    self._fork(world, struck, depth)
         except Violation as violation:
             self.found.violations.append((struck, str(violation)))
-        del states
 
     def _fork(self, world: World, struck: tuple[Struck, ...], depth: int) -> None:
-        state = (tuple(str(each.fault) for each in struck), moment(world))
+        state = (tuple(each.fault for each in struck), moment(world))
         if state in self._seen:
             return
         self._seen.add(state)
-        for fault in self.faults:
-            copy = world.copy()
+        faults = [fault for fault in self.faults if depth > 1 or self._takes(struck, fault)]
+        if not faults:
+            return
+        kept = world.freeze()
+        for fault in faults:
+            if len(self.found.violations) >= self._most:
+                return
+            faults_so_far = (*struck, Struck(fault, world.events))
+            copy = World.thaw(kept)
             try:
                 fault.strike(copy)
             except Violation as violation:
-                faults = (*struck, Struck(fault, world.events))
-                self.found.violations.append((faults, str(violation)))
+                self.found.violations.append((faults_so_far, str(violation)))
                 continue
-            self._from(copy, (*struck, Struck(fault, world.events)), depth - 1)
+            self._from(copy, faults_so_far, depth - 1)
+
+    def _takes(self, struck: tuple[Struck, ...], fault: Fault) -> bool:
+        """Returns whether a last fault belongs to this slice."""
+        number, slices = self._part
+        names = [*(str(each.fault) for each in struck), str(fault)]
+        return zlib.crc32(" ".join(names).encode()) % slices == number
 
 
 def replay(kind: JobKind, struck: tuple[Struck, ...]) -> list[str]:

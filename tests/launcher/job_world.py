@@ -213,10 +213,15 @@ class World:
         if self.traced:
             self.trace.append(f"{self.now - 1000:7.2f} s  {text}")
 
-    def copy(self) -> World:
-        """Returns a world that goes on like this one."""
-        copied: World = pickle.loads(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
-        return copied
+    def freeze(self) -> bytes:
+        """Returns what `thaw` makes worlds of that go on like this one."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def thaw(kept: bytes) -> World:
+        """Returns a copy of a world."""
+        world: World = pickle.loads(kept)
+        return world
 
     # -------------------------------------------------------------- hosts
 

@@ -127,6 +127,8 @@ def ends(launcher: Launcher, end: do.End) -> None:
 def at_the_end(world: World) -> None:
     """Nothing of the job is left, but for the files that stay."""
     stays = any(each.ended is not None and each.ended.files_stay for each in world.launchers)
+    # Whoever would have removed them is dead, so the next job does.
+    stays = stays or ("shim dies" in world.happened and world.launcher.ended is None)
     for shim in world.live_shims():
         if not world.hosts[shim.host].cut:
             raise Violation(f"rank {shim.rank}'s shim lives on {shim.host} after the end")

@@ -74,6 +74,7 @@ def agents_of_host_die(world: World, fault: Fault) -> None:
 
 def processes_of_host_die(world: World, fault: Fault) -> None:
     """All of a job's processes on a host are killed; the host lives."""
+    world.happened.add("shim dies")
     _early(world)
     agents = list(world.generation.agents.values()) if world.generation else []
     for agent in agents:
@@ -86,6 +87,7 @@ def processes_of_host_die(world: World, fault: Fault) -> None:
 def shim_dies(world: World, fault: Fault) -> None:
     """The shim of a rank is killed."""
     _early(world)
+    world.happened.add("shim dies")
     shim = _shim(world, int(fault.target))
     if shim is not None:
         shim.die()  # type: ignore[attr-defined]
