@@ -25,8 +25,8 @@ KINDS = {
         JobKind("spares", _THREE[:2], 2, spares=_THREE[2:], launcher="front"),
         JobKind("led", _THREE[:2], 2, spares=(Host("n2", 1), Host("n3", 1)), led=True),
         JobKind("led without spares", _THREE[:2], 2, led=True),
-        JobKind("parts", _THREE, 3, shrinks=True, others=(Host("n3", 1),)),
-        JobKind("in place", _THREE, 3, least=2, shrinks=True, others=(Host("n3", 1),)),
+        JobKind("parts", _THREE, 3, fewest=2, others=(Host("n3", 1),)),
+        JobKind("in place", _THREE, 3, least=2, fewest=2, others=(Host("n3", 1),)),
         JobKind("checkpoint", _THREE[:2], 2, grace=True, from_checkpoint=True),
     )
 }
@@ -51,6 +51,7 @@ def moment(world: World) -> tuple[Any, ...]:
     shims = [shim for shim in world.live_shims() if shim.job is world.job]
     return (
         world.job.number,
+        world.parts and world.parts.machine.phase,
         len(world.launchers),
         launcher.alive,
         machine and machine.phase,
@@ -72,6 +73,8 @@ def moment(world: World) -> tuple[Any, ...]:
 
 def is_over(world: World) -> bool:
     """Returns whether nothing more comes."""
+    if world.parts is not None and not world.parts.over:
+        return False
     return all(each.over or not each.alive for each in world.launchers) and not world.live_shims()
 
 

@@ -24,6 +24,7 @@ STEPS = 14  # of a job
 STEP_SECONDS = 0.5
 SNAPSHOT_STEPS = 4
 LATENCY = 0.01
+ELASTIC_SECONDS = 30.0
 FENCE_SECONDS = 3.0
 # What a shim needs to stop its processes, nearly all of what it may need.
 LATE_STOP_SECONDS = 0.9 * FENCE_SECONDS / 3
@@ -43,7 +44,7 @@ class JobKind:
         size: number of ranks.
         spares: of `--spare-hosts`.
         least: of `--in-place`: ranks with which the running job goes on; None: without it.
-        shrinks: whether it is a job of `--min-np`, in parts.
+        fewest: ranks of `--min-np`: the job goes on in parts; 0: it does not.
         led: whether it has a record, so that a second launcher can take over.
         grace: whether SIGTERM leaves time for a checkpoint.
         from_checkpoint: whether it goes on from the checkpoint of another job.
@@ -56,12 +57,17 @@ class JobKind:
     size: int
     spares: tuple[Host, ...] = ()
     least: int | None = None
-    shrinks: bool = False
+    fewest: int = 0
     led: bool = False
     grace: bool = False
     from_checkpoint: bool = False
     launcher: str = "n0"
     others: tuple[Host, ...] = ()
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the job goes on in parts."""
+        return self.fewest > 0
 
     @property
     def fences(self) -> bool:
@@ -188,8 +194,16 @@ class World:
             from world_launcher import MemoryArbiter
 
             self.arbiter = MemoryArbiter()
-        self.launchers.append(Launcher(self, kind.launcher, resume=False))
         self.after(STEP_SECONDS, self, "train")
+        self.parts: Any = None
+        if kind.shrinks:
+            from world_parts import Parts
+
+            self.parts = Parts(self, kind.launcher)
+            while not self.launchers:
+                self.step()
+        else:
+            self.launchers.append(Launcher(self, kind.launcher, resume=False))
 
     # -------------------------------------------------------------- time
 

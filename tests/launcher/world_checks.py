@@ -117,7 +117,8 @@ def ends(launcher: Launcher, end: do.End) -> None:
     if launcher.machine is not None and launcher.machine.deposed:
         return
     if end.files_stay or end.lost:
-        if not excuses & {"host gone", "spare gone", "arbiter away", "early"}:
+        gone = "host gone" in excuses or {"cut", "shim dies"} <= excuses
+        if not gone and not excuses & {"spare gone", "arbiter away", "early"}:
             raise Violation(f"{end}, but no host was gone for long")
         return
     if not excuses & {"early", "host gone", "mpirun killed early", "arbiter away"}:
@@ -128,7 +129,7 @@ def at_the_end(world: World) -> None:
     """Nothing of the job is left, but for the files that stay."""
     stays = any(each.ended is not None and each.ended.files_stay for each in world.launchers)
     # Whoever would have removed them is dead, so the next job does.
-    stays = stays or ("shim dies" in world.happened and world.launcher.ended is None)
+    stays = stays or "shim dies" in world.happened
     for shim in world.live_shims():
         if not world.hosts[shim.host].cut:
             raise Violation(f"rank {shim.rank}'s shim lives on {shim.host} after the end")

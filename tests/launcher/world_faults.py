@@ -143,6 +143,8 @@ def _power_off(world: World, name: str) -> None:
         if launcher.host == name:
             launcher.alive = launcher.listens = False
             launcher.over = True
+            if world.parts is not None:
+                world.parts.alive = False
             if launcher.mpirun is not None:
                 launcher.mpirun.alive = False
     host.alive = False
@@ -180,6 +182,7 @@ def host_is_cut(world: World, fault: Fault) -> None:
     if fault.seconds > limit - ASK_SECONDS:  # its last answer may be so old
         world.happened.add("host gone")
     host.cut = True
+    world.happened.add("cut")
     world.changed_links()
     world.after(fault.seconds, world_returns, "heal", world, fault.target)
     world.last_fault = max(world.last_fault, world.now + fault.seconds)

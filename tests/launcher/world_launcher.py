@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from typing import Any
 
 import world_checks as checks
@@ -16,9 +15,7 @@ from hvd_ft.launcher.machine import actions as do
 from hvd_ft.launcher.machine.exit_rule import PREEMPTED
 from hvd_ft.launcher.machine.job_facts import JobFacts
 from hvd_ft.launcher.machine.job_machine import JobMachine
-from hvd_ft.launcher.machine.seen import HostChange, MpirunSeen, WorkersSeen
-from hvd_ft.members import resizing_rule as resizing
-from hvd_ft.members.hosts import Host
+from hvd_ft.launcher.machine.seen import MpirunSeen, WorkersSeen
 from hvd_ft.members.leadership import (
     LEADERSHIP_SECONDS,
     RENEW_SECONDS,
@@ -34,8 +31,6 @@ LOOK_SECONDS = 0.5
 PROBE_SECONDS = 0.3
 NO_PROBE_SECONDS = 2.0
 CLEAR_SECONDS = 3.0
-ELASTIC_SECONDS = 30.0
-COOLDOWN = (2.0, 4.0)
 
 
 class MemoryArbiter:
@@ -79,7 +74,7 @@ class Launcher:
         ended: how the job has ended for it. over: whether nothing more comes from it.
     """
 
-    def __init__(self, world: World, host: str, *, resume: bool, part: Launcher | None = None):
+    def __init__(self, world: World, host: str, *, resume: bool) -> None:
         self.world, self.kind, self.host = world, world.kind, host
         self.job: Job = world.job
         self.resume = resume
@@ -100,17 +95,10 @@ class Launcher:
         self._tick_at = float("inf")
         self._probing: set[str] = set()
         self.published: tuple[int, Membership] | None = None
-        limits = resizing.Limits(world.kind.least or 1, None, COOLDOWN)
-        self.pool = part.pool if part else resizing.HostPool(limits)
-        self.present: tuple[Host, ...] = self._named()
-        self.waits_since = world.now
         if self.kind.led:
             world.after(0.0, self, "claim")
         else:
             world.after(0.0, self, "begin")
-
-    def _named(self) -> tuple[Host, ...]:
-        return self.job.members.hosts
 
     # -------------------------------------------------------------- the beginning
 
@@ -226,7 +214,7 @@ class Launcher:
         if self.job.number not in self.world.hosts[self.host].files:
             return WorkersSeen()
         begun = sum(1 for shim in self.world.live_shims() if shim.worker_acts())
-        trains = self.job.step > 1 and (self.kind.shrinks or self.kind.least is not None)
+        trains = self.job.step > 1 and self.world.parts is not None
         return WorkersSeen(min(begun, self.job.members.size), trains)
 
     def accept(self, shim: Shim) -> Line:
@@ -256,6 +244,10 @@ class Launcher:
 
     def signalled(self, number: signal.Signals) -> None:
         """The user, or the scheduler, wants the job to end."""
+        if self.over and self.world.parts is not None and self.alive:
+            if not self.world.parts.over:
+                self.world.parts.signalled(number)
+            return
         self.signals.append(number)
         if self.machine is not None:
             self.give("signalled", number)
@@ -291,8 +283,7 @@ class Launcher:
 
     def tell_leadership(self) -> None:
         if self.leadership is not None:
-            until = self.leadership._until  # noqa: SLF001
-            self.give("leads", until, self.leadership.deposed)
+            self.give("leads", self.leadership.until, self.leadership.deposed)
 
     def record(self, generation: int, members: Membership, begun: float) -> None:
         """The record has what is published, or has not."""
@@ -341,11 +332,11 @@ class Launcher:
                     found = world.reaches(self.host, host)
                     world.after(PROBE_SECONDS if found else NO_PROBE_SECONDS, self, "probed", host)
             case do.HostsLeft(names, lost):
-                self.present = tuple(host for host in self.present if host.name not in names)
-                if lost:
-                    self.pool = self.pool.lost(names, world.now, _half)
+                if world.parts is not None:
+                    world.parts.left(names, lost=lost)
             case do.HostsJoined(hosts):
-                self.present = (*self.present, *hosts)
+                if world.parts is not None:
+                    world.parts.joined(hosts)
             case do.End():
                 self.ended = action
                 checks.ends(self, action)
@@ -354,26 +345,18 @@ class Launcher:
     # -------------------------------------------------------------- resizing
 
     def _resize(self) -> None:
-        machine = self.machine
-        resizes = self.kind.shrinks or self.kind.least is not None
-        if not resizes or machine is None or self.ended is not None or not machine.may_change:
+        """Has the machine of the parts look whether there are other hosts."""
+        parts, machine = self.world.parts, self.machine
+        if parts is None or machine is None or self.ended is not None or not machine.may_change:
             return
-        now = self.world.now
-        self.pool = self.pool.named(self.world.named)
-        chosen = self.pool.change(self.present, now)
-        if not chosen or not all(self.world.reaches(self.host, host.name) for host in chosen):
-            return
-        for host in chosen:
-            self.knows.pop(host.name, None)
-        why = resizing.describe_change(self.present, chosen)
-        fewer = resizing.withdrawn(self.present, chosen)
-        more = resizing.added(self.present, chosen)
-        change = HostChange(why, resizing.slots_of(chosen), fewer, more)
-        left = {
-            rank: Left.MAY_RETURN if rank in self.job.left else Left.NO
-            for rank in range(self.job.members.size)
-        }
-        self.give("change_due", change, left)
+        if change := parts.change():
+            for host in change.added:
+                self.knows.pop(host.name, None)  # it has reached it
+            left = {
+                rank: Left.MAY_RETURN if rank in self.job.left else Left.NO
+                for rank in range(self.job.members.size)
+            }
+            self.give("change_due", change, left)
 
     # -------------------------------------------------------------- the end
 
@@ -384,6 +367,8 @@ class Launcher:
         self.world.note(f"the launcher on {self.host} is killed")
         self.alive = self.listens = False
         self.over = True
+        if self.world.parts is not None:
+            self.world.parts.alive = False
         if self.mpirun is not None:
             self.mpirun.kill()
         self._close_lines()
@@ -429,44 +414,8 @@ class Launcher:
                     self.leadership.remove()
         self.over = True
         self.world.note(f"the launcher has ended the job with {self.ended.code}")
-        goes_on = bool(self.ended.lost or self.ended.resized) and self.ended.code != 0
-        if self.kind.shrinks and goes_on:
-            self.pool = self.pool.lost(self.ended.lost, self.world.now, _half)
-            self.over = False
-            self.waits_since = self.world.now
-            self.begin_part()
-
-    def begin_part(self) -> None:
-        """Begins the next part as soon as there are hosts enough."""
-        if not self.alive or self.signals:
-            self.over = True
-            return
-        world = self.world
-        self.pool = self.pool.named(world.named)
-        chosen: Sequence[Host] = self.pool.choice(world.now)
-        for host in list(chosen):
-            if not world.reaches(self.host, host.name):
-                self.pool = self.pool.lost([host.name], world.now, _half)
-                chosen = ()
-        if not chosen:
-            if world.now - self.waits_since > ELASTIC_SECONDS:
-                world.happened.add("too few hosts")
-                self.over = True
-                return
-            world.after(1.0, self, "begin_part")
-            return
-        size = resizing.slots_of(chosen)
-        step = self.job.checkpoint
-        members = Membership.first(chosen, size)
-        world.job = Job(self.job.number + 1, members, step=step, checkpoint=step)
-        world.started = world.epoch = 0
-        self.over = True
-        world.note(f"the job goes on from step {step} on {members}")
-        world.launchers.append(Launcher(world, self.host, resume=False, part=self))
-
-
-def _half() -> float:
-    return 0.5
+        if self.world.parts is not None:
+            self.world.parts.ended(self.ended)
 
 
 def ended_well(launcher: Launcher) -> bool:
