@@ -59,6 +59,15 @@ class HostLeases:
         self._hosts: dict[str, _Host] = {}
         self._looked = float("-inf")
 
+    def begin(self, host: str, now: float) -> None:
+        """Gives a new host its first lease.
+
+        Args:
+            host: its name.
+            now: seconds on any steady clock.
+        """
+        self._hosts.setdefault(host, _Host(now))
+
     def answered(self, host: str, now: float) -> None:
         """Renews a host's lease, or gives a new host its first.
 

@@ -147,6 +147,10 @@ class HostWatch:
         ranks = self._roll.hosts.get(host, ())
         return (self._name_of(min(ranks)) if ranks else None) or host_name(host)
 
+    def connected(self, host: str, now: float) -> None:
+        """A host has a line: it is lost, too, if it dies before its first answer."""
+        self._leases.begin(host, now)
+
     def answered(self, host: str, answer: Answer) -> None:
         """Takes an answer of a host."""
         if (asked := self._asked.get(answer.number)) is not None:

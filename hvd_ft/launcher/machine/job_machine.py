@@ -405,6 +405,7 @@ class JobMachine:
     def _hear_status(self, line: int, shim: ShimStatus) -> None:
         if self._members.admits(shim):
             self._roll.note(line, shim)
+            self._hosts.connected(shim.host, self._now)
             self._members.begun(shim.rank)
         else:
             self._roll.turned_away(line)

@@ -24,6 +24,7 @@ class StartWatch:
     def __init__(self, hosts: Sequence[Host], now: float, seconds: float = SECONDS) -> None:
         self._hosts = hosts
         self._try_at = now + seconds
+        self._here: set[int] = set()  # ranks whose agents have begun, wherever they are now
         self._waiting: set[str] | None = None  # for the outcomes of probes; None: none yet
         self.unreachable: dict[str, str] = {}
 
@@ -34,7 +35,8 @@ class StartWatch:
             now: seconds on the same clock.
             here: the ranks whose agents have begun.
         """
-        begun = [host for host, ranks in _ranks(self._hosts) if ranks & set(here)]
+        self._here.update(here)
+        begun = [host for host, ranks in _ranks(self._hosts) if ranks & self._here]
         for host in begun:
             self.unreachable.pop(host, None)
         if self._waiting is not None or now < self._try_at:
