@@ -174,7 +174,7 @@ class _Rejoin:
             first = self._channel.firsts
             raise HvdFtError(
                 f"the host of rank {first[node]} was lost together with that of rank "
-                f"{first[buddy]}, which kept the only copy of its ranks' own state: "
+                f"{first[buddy]}, which kept a copy of the former host's state: "
                 "start the job again, from its last checkpoint if it has one"
             )
 
