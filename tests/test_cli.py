@@ -101,8 +101,11 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "--picture", "none/p", "true"], "cannot write none/p"),
         (["run", "-np", "2", "--checkpoint-dir", "/dev/null", "true"], "written to /dev/null on "),
         (["run", "-np", "2", "--checkpoint-dir", "/dev/null/c", "true"], "/dev/null is not a dir"),
-        (["run", "-np", "2", "--checkpoint-keep", "5", "true"], "keep is of --checkpoint-dir"),
-        (["run", "-np", "2", "--checkpoint-interval", "5s", "true"], "interval is of --checkpoint"),
+        (["run", "-np", "2", "--checkpoint-keep", "5", "true"], "keep belongs to --checkpoint-dir"),
+        (
+            ["run", "-np", "2", "--checkpoint-interval", "5s", "true"],
+            "interval belongs to --checkpoint",
+        ),
         (["run", "-np", "2", "--resume", "nosuchdir", "true"], "nosuchdir: there is no directory"),
         (["report"], "required: FILE"),
         (["report", "none.jsonl"], "cannot read report none.jsonl"),
@@ -430,9 +433,12 @@ def test_a_rank_without_a_step_is_not_at_step_0(monkeypatch: pytest.MonkeyPatch)
     [
         (["--min-np", "1"], "all ranks are on this one; give -H or --host-discovery-script"),
         (["--host-discovery-script", "true", "-H", "localhost:2"], "both name the hosts"),
-        (["--max-np", "4"], "--max-np is of jobs that change their number of ranks"),
-        (["--elastic-timeout", "4"], "--elastic-timeout is of jobs that change"),
-        (["--slots-per-host", "4", "--min-np", "1", "-H", "localhost:2"], "--slots-per-host is of"),
+        (["--max-np", "4"], "--max-np is for jobs that change their number of ranks"),
+        (["--elastic-timeout", "4"], "--elastic-timeout is for jobs that change"),
+        (
+            ["--slots-per-host", "4", "--min-np", "1", "-H", "localhost:2"],
+            "--slots-per-host belongs to",
+        ),
         (["--min-np", "1", "-H", "localhost:2"], "give --checkpoint-dir, which all hosts share"),
         (
             ["--min-np", "3", "-H", "localhost:2", "--checkpoint-dir", "c"],

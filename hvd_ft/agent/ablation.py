@@ -6,7 +6,7 @@ from hvd_ft.job.settings import Settings
 
 WARNING = (
     "HOROVOD_FT_ABLATE=network: FOR MEASUREMENT ONLY. No sum leaves its node, so every node trains "
-    "a model of its own, and what this job trains is of no use"
+    "its own model, and the trained weights are useless"
 )
 
 

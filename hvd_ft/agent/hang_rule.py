@@ -36,7 +36,7 @@ class Stuck:
     where: str = ""
 
     def __str__(self) -> str:
-        text = f"it did not go on for {self.seconds:.1f} s"
+        text = f"it made no progress for {self.seconds:.1f} s"
         if self.waiting:
             text = f"{self._ranks} waited {self.seconds:.1f} s for it"
         return f"was stuck: {text}{f'; {self.where}' if self.where else ''}"
@@ -44,7 +44,7 @@ class Stuck:
     def as_warning(self) -> str:
         """Returns the warning about a worker that is not killed."""
         if not self.waiting:
-            return f"has not gone on for {self.seconds:.0f} s: {self.where}"
+            return f"has made no progress for {self.seconds:.0f} s: {self.where}"
         return f"has kept {self._ranks} waiting for {self.seconds:.0f} s: {self.where}"
 
     @property

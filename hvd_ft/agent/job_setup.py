@@ -123,7 +123,7 @@ def _make_fresh(
             return arena_limit_bytes(context.settings) if fresh else 0
         return _make_directory(context, shim, stack) if rank in hosts.firsts else 0
 
-    rendezvous.agree("clearing what hosts have of an older epoch", clear_old)
+    rendezvous.agree("clearing files of an older epoch from hosts", clear_old)
     made = rendezvous.agree("making the directories of new hosts", find_or_make_directory)
     limit = made[hosts.ranks(hosts.node_of(rank)).start]
     # The op log may have segments that a window by the setting, if it is another one now, is too

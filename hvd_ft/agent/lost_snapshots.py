@@ -139,13 +139,13 @@ def _bring_shared(
     for each in {each.loop: each for each in chosen if each.slot.is_shared}.values():
         told = channel.at(
             left,
-            "finding what lost ranks had shared",
+            "finding the data that lost ranks had shared",
             partial(_donor_sizes, mine, each),
         )
         source = next((place for place in left if told[place]), None)
         if source is None:
             raise HvdFtError(
-                f"what rank {each.rank} had shared with others is lost with its host: start the "
+                f"the data that rank {each.rank} had shared is lost with its host: start the "
                 "job again, from its last checkpoint if it has one"
             )
         views: list[memoryview] = []
@@ -153,7 +153,9 @@ def _bring_shared(
             views = _donor(mine, each)
         elif channel.is_at(node):
             views = [memoryview(bytearray(size)) for size in told[source]]
-        channel.pass_on("copying what lost ranks had shared", source, node, told[source], views)
+        channel.pass_on(
+            "copying the data that lost ranks had shared", source, node, told[source], views
+        )
 
         def put_together(each: Chosen = each, views: Sequence[memoryview] = tuple(views)) -> None:
             from hvd_ft.worker.lost_rank import Donor, shared_contents

@@ -174,8 +174,8 @@ class _Rejoin:
             first = self._channel.firsts
             raise HvdFtError(
                 f"the host of rank {first[node]} was lost together with that of rank "
-                f"{first[buddy]}, which kept a copy of what only its ranks had: start the job "
-                "again, from its last checkpoint if it has one"
+                f"{first[buddy]}, which kept a copy of the former host's state: "
+                "start the job again, from its last checkpoint if it has one"
             )
 
     def _take_results(self, plan: Verdict, dest: int, begin: int) -> None:

@@ -52,7 +52,7 @@ class JobDirectory:
                 os.mkdir(job, 0o700, dir_fd=user_dir)
             except FileExistsError:
                 raise HvdFtError(
-                    f"{path} is there already: another job has the id {job}; give this one another"
+                    f"{path} exists already: another job has the id {job}; give this job another"
                 ) from None
             except OSError as error:
                 raise _refused(path, error) from error

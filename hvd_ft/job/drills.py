@@ -168,7 +168,9 @@ def _check_leave(text: str, given: dict[str, str]) -> None:
     try:
         ranks = span_numbers(given["leave"])
     except ValueError:
-        raise _wrong(text, f"leave={given['leave']} is no rank, nor a span like 2-3") from None
+        raise _wrong(
+            text, f"leave={given['leave']} is neither a rank nor a span like 2-3"
+        ) from None
     if not ranks or ranks[0] == 0:
         raise _wrong(text, "rank 0 cannot leave, as it coordinates the others; give R-S from 1 up")
 

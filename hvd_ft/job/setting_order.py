@@ -1,4 +1,4 @@
-"""Checks time limits against each other, as a part of a wait is shorter than the whole. Pure."""
+"""Checks settings that depend on each other: a part of a wait is shorter than the whole. Pure."""
 
 from typing import TYPE_CHECKING
 

@@ -326,7 +326,7 @@ class Settings:
         functools.partial(values.choice, choices=ABLATIONS),
         ABLATIONS[0],
         "For measurement only. `network`: no sum leaves its node (in the flat topology, its rank), "
-        "so the training is as it would be without a network, and what it trains is of no use; see "
+        "so the job trains as without a network, and the trained weights are useless; see "
         "[what the network costs](../how-to/tuning.md#what-the-network-costs). Rank 0's value "
         "counts.",
         shown="`nothing`",

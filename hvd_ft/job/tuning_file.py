@@ -155,7 +155,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """
     for name, value in settings.items():
         if name not in TUNABLE:
-            raise ValueError(f"{name} is nothing that a tuning may set")
+            raise ValueError(f"a tuning may not set {name}")
         if not isinstance(value, str) or not _WORD.fullmatch(value):
             raise ValueError(f"{name}={value!r} is not allowed")
     Settings.from_env({n: v for n, v in settings.items() if n.startswith("HOROVOD_FT_")})

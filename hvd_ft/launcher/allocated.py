@@ -65,7 +65,7 @@ def place_of(
         allocation = None  # it is not needed
     if size is None and (allocation is None or hosts is not None or by_script):
         raise HvdFtError(
-            "-np is missing: give the number of ranks, such as -np 4 (inside of a scheduler's "
+            "-np is missing: give the number of ranks, such as -np 4 (inside a scheduler's "
             "allocation, and without -H, it is not needed)"
         )
     if allocation is None or by_script:

@@ -157,7 +157,7 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any
     for name in ("checkpoint_interval", "checkpoint_keep"):
         if getattr(options, name) is not None and not directory:
             raise HvdFtError(
-                f"--{name.replace('_', '-')} is of --checkpoint-dir, and no checkpoints are "
+                f"--{name.replace('_', '-')} belongs to --checkpoint-dir, and no checkpoints are "
                 "written without it; give both or none"
             )
     earlier: dict[str, Any] = {}

@@ -92,7 +92,9 @@ def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
                 "--host-discovery-script, or have a scheduler allocate hosts"
             )
         if options.slots_per_host is not None and not script:
-            raise HvdFtError("--slots-per-host is of --host-discovery-script; give both or none")
+            raise HvdFtError(
+                "--slots-per-host belongs to --host-discovery-script; give both or none"
+            )
         if options.picture:
             raise HvdFtError(
                 "--picture with --min-np or --host-discovery-script: each part of the job has a "
@@ -108,7 +110,7 @@ def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
     ):
         if getattr(options, flag) not in (None, False):
             raise HvdFtError(
-                f"--{flag.replace('_', '-')} is of jobs that change their number of ranks; give "
+                f"--{flag.replace('_', '-')} is for jobs that change their number of ranks; give "
                 "--min-np or --host-discovery-script too"
             )
     return False

@@ -1,1 +1,1 @@
-"""What is known of Intel MPI: where it is, its settings, its networks, its launcher."""
+"""Everything about Intel MPI: where it is, its settings, its networks, its launcher."""

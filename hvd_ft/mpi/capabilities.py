@@ -16,11 +16,11 @@ _MOST_CPUS = 1 << 16
 
 
 def why_no_endpoints(facts: Facts, remedy: str = "") -> str:
-    """Returns why MPI gives threads no endpoints of their own; "" if it does.
+    """Returns why MPI gives threads no separate endpoints; "" if it does.
 
     Args:
-        facts: Of MPI, which counts its endpoints itself.
-        remedy: If it could have some.
+        facts: MPI's facts; it counts its endpoints itself.
+        remedy: The remedy, if MPI could have some.
     """
     if facts.endpoints > 1:
         return ""
@@ -30,7 +30,7 @@ def why_no_endpoints(facts: Facts, remedy: str = "") -> str:
 
 
 def why_fewer_endpoints(facts: Facts, endpoints: int) -> str:
-    """Returns why this MPI does not give a process so many endpoints; "" if it does."""
+    """Returns why this MPI does not give a process that many endpoints; "" if it does."""
     if facts.multithreaded and facts.endpoints >= endpoints:
         return ""
     few = f"MPI was started with {facts.endpoints} endpoints, and {endpoints} are needed"
@@ -38,7 +38,7 @@ def why_fewer_endpoints(facts: Facts, endpoints: int) -> str:
 
 
 def why_few_cpus(comm: Any, threads: int) -> str:
-    """Returns why so many threads a member would be slower on this node; "" if they would not.
+    """Returns why that many threads per member would be slower on this node; "" if not.
 
     Args:
         comm: An mpi4py communicator of the ring's members; collective.
@@ -78,7 +78,7 @@ def hosts_of(comm: Any) -> list[int]:
 
 @cache
 def say_order_once(order: str, reason: str) -> None:
-    """Prints how a ring whose ranks are not together on their hosts is ordered, and why; once."""
+    """Prints once how a ring is ordered whose ranks are not consecutive on their hosts, and why."""
     if order == "hosts":
         say(f"ring: ordered by host: {reason}")
     else:
@@ -99,7 +99,7 @@ def say_once(facts: Facts, endpoints: int, why: str, rings: int = 1) -> None:
     Args:
         facts: Of MPI.
         endpoints: In use, in each ring.
-        why: It is so few, or there are fewer rings than asked for; or "".
+        why: Why there are so few, or fewer rings than asked for; or "".
         rings: In use.
     """
     kind = Path(facts.file).parent.name

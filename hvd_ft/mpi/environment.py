@@ -73,8 +73,8 @@ def small_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that keep MPI's memory in an agent small, as far as they apply.
 
     Args:
-        environ: The agents' environment; what it sets already stays, and without the provider `tcp`
-            of the network everything does.
+        environ: The agents' environment. Variables that it sets stay; if the network's provider is
+            not `tcp`, nothing is changed.
     """
     if environ.get("FI_PROVIDER") != "tcp":
         return {}
@@ -88,10 +88,10 @@ def mpi_environment(
 
     Args:
         one_host: Whether all ranks run on this host.
-        environ: What a job is given; None: `os.environ`.
+        environ: The job's environment; None: `os.environ`.
 
-    Returns:
-        Variables to put on top of it.
+        Returns:
+            Variables to add to it.
 
     Raises:
         HvdFtError: Intel MPI is absent.
@@ -124,7 +124,7 @@ def mpiexec_command(size: int, environment: Mapping[str, str]) -> list[str]:
     """Returns the beginning of a command line that starts processes under Intel MPI.
 
     Args:
-        size: How many.
+        size: Number of processes.
         environment: The command's whole environment; Intel MPI is found by its PATH.
 
     Raises:

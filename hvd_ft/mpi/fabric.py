@@ -34,10 +34,10 @@ def fast_devices(folder: Path = INFINIBAND) -> list[str]:
 
 
 def choose_provider(environ: Mapping[str, str], devices: list[str]) -> Provider:
-    """Chooses; the user's choice has priority. Pure.
+    """Chooses a provider; the user's choice has priority. Pure.
 
-    Intel MPI's own choice for Ethernet, tcp;ofi_rxm, cannot have endpoints of its own for threads:
-    there it is tcp. For a fast fabric the choice is left to Intel MPI.
+    Intel MPI's own choice for Ethernet, tcp;ofi_rxm, cannot give threads separate endpoints, so tcp
+    is chosen there. For a fast fabric the choice is left to Intel MPI.
 
     Args:
         environ: the user's.
@@ -52,7 +52,7 @@ def choose_provider(environ: Mapping[str, str], devices: list[str]) -> Provider:
 
 
 def why_no_endpoints(environ: Mapping[str, str]) -> str:
-    """Returns why threads cannot have endpoints of their own; "" if nothing is known against it.
+    """Returns why threads cannot have separate endpoints; "" if nothing is known against it.
 
     With such a provider and split threads MPI does not start.
 
@@ -70,9 +70,9 @@ def why_no_endpoints(environ: Mapping[str, str]) -> str:
 def missing_interface(
     environ: Mapping[str, str], devices: list[str], interfaces: Collection[str]
 ) -> str:
-    """Returns the interface that MPI is to use and this host does not have; "" if it has. Pure.
+    """Returns the interface that MPI has to use if this host lacks it; otherwise "". Pure.
 
-    MPI would only say that it finds no way to the other hosts.
+    MPI would only report that it finds no way to the other hosts.
 
     Args:
         environ: of the process that will call MPI.

@@ -1,7 +1,7 @@
 """Separates the workers' output from Hydra's own in what mpirun prints.
 
-When a process dies Hydra prints a page of its own, in which the cause is hard to find. The launcher
-reports the cause in one line instead; Hydra's lines are kept for when it cannot.
+When a process dies, Hydra prints a page in which the cause is hard to find. The launcher reports
+the cause in one line instead; Hydra's lines are kept in case it cannot.
 """
 
 import os
@@ -92,7 +92,7 @@ class HydraFilter:
         return shown + self._end_of_line(line)
 
     def _end_of_line(self, line: bytes) -> bytes:
-        """The rest of a line; what Hydra has written into it has taken its end along."""
+        """Returns the rest of a line whose end was lost to text that Hydra wrote into it."""
         found = _HYDRA_INSIDE.search(line)
         if found is None:
             return line + b"\n"
@@ -114,7 +114,7 @@ class HydraFilter:
 
 
 class _Stream:
-    """One stream of mpirun's, copied to a descriptor without waiting for that one's reader."""
+    """One of mpirun's streams, copied to a descriptor without waiting for its reader."""
 
     def __init__(self, loop: EventLoop, target: int) -> None:
         self.filter = HydraFilter()
@@ -146,7 +146,7 @@ class _Stream:
         self._writing.set(on_writable=self._move if self._pending else None)
 
     def finish(self) -> None:
-        """Reads what is there, not to the end, as a stray process may hold the pipe open."""
+        """Reads the available data, not to the end, as a stray process may hold the pipe open."""
         while self._read():
             pass
         self._pending += self.filter.rest()
@@ -215,7 +215,7 @@ class _Lines(_Stream):
 
 
 class MpirunOutput:
-    """The output of one mpirun after the other.
+    """The output of successive mpiruns.
 
     Args:
         loop: copies it.

@@ -48,7 +48,7 @@ def strike(drill: int, agent: int) -> None:
 
 
 def is_launcher(argv: list[str]) -> bool:
-    """Recognises a launcher by its command line.
+    """Returns whether a command line is that of a launcher.
 
     Args:
         argv: such as `["/bin/sh", "/opt/mpi/bin/mpirun", "-np", "4"]`, or `["/bin/sh", "-c",

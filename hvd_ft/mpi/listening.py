@@ -1,7 +1,7 @@
 """Where the launcher and mpirun listen: on loopback, or on the interface of a job on several hosts.
 
-mpirun has no option for that: it listens on all interfaces, and so do, with what they inherit, its
-proxies and the agents. So a library is preloaded into it (csrc/preload/listen.cc).
+mpirun has no option for this: it listens on all interfaces, and so do its proxies and the agents,
+which inherit its settings. So a library is preloaded into it (csrc/preload/listen.cc).
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ _SOME_PORT = 9  # nothing is sent there
 def local_address(interface: str | None) -> str:
     """Returns the address to listen on in a job on this host alone.
 
-    It is that of loopback. A network namespace may have none, or loopback may be down; then it is
+    This is the address of loopback. If a network namespace has none, or loopback is down, it is
     another address of this host.
 
     Args:
@@ -61,15 +61,15 @@ def _can_listen(address: str) -> bool:
 def listen_address(hosts: Sequence[str], interface: str | None) -> str:
     """Returns the address to listen on in a job on several hosts.
 
-    It is that of this host's name, by which Hydra's proxies on other hosts come here; or, if the
-    name means loopback (as on Debian), the one from which the other hosts are reached.
+    This is the address of this host's name, to which Hydra's proxies on other hosts connect; or, if
+    the name means loopback (as on Debian), the address from which the other hosts are reached.
 
     Args:
         hosts: names of the job's hosts; a tuple.
         interface: that the user has named, or `all`.
 
     Returns:
-        The address; `EVERYWHERE` if there is not one that all hosts can come to.
+        The address; `EVERYWHERE` if there is none that all hosts can reach.
 
     Raises:
         HvdFtError: there is no such interface.

@@ -49,7 +49,7 @@ def prepare(endpoints: int = 2, rings: int = 1) -> None:
 
 
 def check_rings(rings: int) -> None:
-    """Raises HvdFtError if `rings` is no number of rings."""
+    """Raises HvdFtError if `rings` is not a valid number of rings."""
     if not isinstance(rings, int) or not 1 <= rings <= MOST_RINGS:
         raise HvdFtError(f"rings={rings!r} is not a number of rings: give 1 to {MOST_RINGS}")
 

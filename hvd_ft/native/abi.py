@@ -36,7 +36,7 @@ def text(pointer: Any) -> str:
 
 
 def read(kind: type[T], struct: Any) -> T:
-    """Copies a C structure.
+    """Copies a C structure into a dataclass.
 
     Args:
         kind: a dataclass; its fields have the names of the structure's, and their types convert the

@@ -20,12 +20,12 @@ _NOW = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Place:
-    """Which part of a job a node is.
+    """A node's place in its job.
 
     Attributes:
-        size: ranks of the job.
-        nodes: of the job.
-        node: number of this one.
+        size: number of ranks of the job.
+        nodes: number of nodes of the job.
+        node: number of this node.
         first: its first rank.
         locals: its ranks.
     """
@@ -101,7 +101,7 @@ class Checkpointer:
                 yield slot, abi.read(Snapshot, out)
 
     def copy(self, rank: int, loop: int, slot: int, snapshot: Snapshot, to: "np.ndarray") -> bool:
-        """Copies a snapshot; False if the slot holds another one by now.
+        """Copies a snapshot; returns False if the slot now holds another one.
 
         Args:
             rank: of this node.
@@ -133,12 +133,12 @@ class Checkpointer:
         """Asks all ranks for a snapshot, and all writers to write it.
 
         Returns:
-            The position of the op log that the snapshot lies behind.
+            The position of the op log after which the snapshot lies.
         """
         return int(self._library.hvdft_checkpointer_request(self._handle))
 
     def mark(self) -> None:
-        """Asks for another mark: one from before a training loop began has no effect in it."""
+        """Requests another mark, as one from before a training loop began has no effect in it."""
         self._library.hvdft_checkpointer_mark(self._handle)
 
     @property
@@ -172,7 +172,7 @@ class Checkpointer:
         self._all_seen = self.event_count
 
     def wake(self) -> None:
-        """Ends the wait that another thread is in, or its next one."""
+        """Ends another thread's present wait or, if there is none, its next one."""
         self._library.hvdft_checkpointer_wake(self._handle)
 
     @property

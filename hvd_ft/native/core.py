@@ -1,4 +1,4 @@
-"""The core, seen from Python: the worker's side, and what any process may call.
+"""The core, seen from Python: the worker's side, and functions that any process may call.
 
 Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
@@ -117,7 +117,7 @@ class Worker:
         """Begins the loop's next snapshot.
 
         Returns:
-            None while the one before waits for other ranks; False if it has to stay until these
+            None while the previous one waits for other ranks; False if it has to stay until these
             take another one, or if this one is delivered already.
         """
         code = abi.library().hvdft_worker_snapshot_begin(loop, cut, position)
@@ -130,7 +130,7 @@ class Worker:
         return memoryview(ffi.buffer(room[0], size)).cast("B")
 
     def snapshot_deliver(self, loop: int, snapshot: Snapshot) -> None:
-        """Delivers what was written there; it is published when all its parts are delivered."""
+        """Delivers the snapshot's part; it is published when all its parts are delivered."""
         struct = ffi.new("hvdft_snapshot *", asdict(snapshot))
         abi.checked(abi.library().hvdft_worker_snapshot_deliver(loop, struct))
 
@@ -139,7 +139,7 @@ class Worker:
         abi.checked(abi.library().hvdft_worker_snapshot_give_up(loop, cut))
 
     def snapshot_settle(self, loop: int) -> bool | None:
-        """Publishes a complete snapshot; returns whether another one could be begun, as above."""
+        """Publishes a complete snapshot; returns whether another could begin (`snapshot_begin`)."""
         code = abi.library().hvdft_worker_snapshot_settle(loop)
         return None if code == _AGAIN else abi.checked(code) == 0
 
@@ -155,10 +155,11 @@ class Worker:
         return abi.read(Snapshot, out), memoryview(ffi.buffer(data[0], out.bytes)).toreadonly()
 
     def snapshot_refuse(self, loop: int) -> bool:
-        """Passes over the loop's latest snapshot, which is damaged.
+        """Skips the loop's latest snapshot, which is damaged.
 
         Returns:
-            Whether the one before, or the loop's beginning, will do; `hvd_ft_snapshots.h` says why.
+            Whether the previous one, or the loop's beginning, can be used; see
+            `hvd_ft_snapshots.h`.
         """
         return bool(abi.checked(abi.library().hvdft_worker_snapshot_refuse(loop)))
 
@@ -177,7 +178,7 @@ class Worker:
         return stripes
 
     def snapshot_ticket(self) -> int:
-        """What to give to :meth:`snapshot_wait`; take it before looking."""
+        """The ticket for :meth:`snapshot_wait`; take it before checking the state."""
         return int(abi.library().hvdft_worker_snapshot_ticket())
 
     def snapshot_wait(self, ticket: int, seconds: float) -> None:
@@ -195,7 +196,7 @@ class Worker:
         return list(ranks[0 : abi.library().hvdft_worker_node_ranks(at, ranks)])
 
     def reference(self, position: int) -> int | None:
-        """A present rank of another node that has what this node's ranks share; None: none."""
+        """A present rank of another node that has this node's shared data; None: none."""
         rank = int(abi.library().hvdft_worker_reference(position))
         return None if rank < 0 else rank
 
@@ -216,17 +217,17 @@ class Worker:
             time.sleep(0.001)  # seldom: a step boundary usually has none
 
     def roster_due(self, loop: int) -> int:
-        """At a step boundary of a loop: the number of the roster that begins here; 0: none does."""
+        """The number of the roster that begins at this step boundary of a loop; 0: none does."""
         return int(abi.library().hvdft_worker_roster_due(loop))
 
     def returns(self, loop: int) -> bool:
-        """Whether this rank had left, and goes on in this loop, of which it has no snapshot."""
+        """Whether this rank had left and continues in this loop, of which it has no snapshot."""
         return bool(abi.library().hvdft_worker_returns(loop))
 
     def await_return(self, loop: int) -> bool:
-        """Waits until a roster with this rank begins; False: the loop ended before.
+        """Waits until a roster with this rank begins; returns False if the loop ended before.
 
-        The cursor is there then, or at the end of the log.
+        The cursor is then at the roster's beginning, or at the end of the log.
 
         Raises:
             HvdFtError: the job is being stopped.
@@ -234,7 +235,7 @@ class Worker:
         return bool(abi.checked(abi.library().hvdft_worker_return(loop)))
 
     def ask_to_leave(self, ranks: Iterable[int]) -> None:
-        """Asks that ranks leave the job; returns when a roster without them is announced."""
+        """Requests that ranks leave the job; returns when a roster without them is announced."""
         words = ffi.new("uint64_t[]", rank_words(ranks))
         abi.checked(abi.library().hvdft_worker_ask_to_leave(words))
 
@@ -251,15 +252,15 @@ class Worker:
         abi.checked(abi.library().hvdft_worker_fingerprints_publish(loop, cut, data, len(data)))
 
     def cuts_passed(self, loop: int, cut: int) -> None:
-        """Announces that this rank takes part in no cut up to this one any more."""
+        """Announces that this rank no longer takes part in cuts up to this one."""
         abi.library().hvdft_worker_cuts_passed(loop, cut)
 
     def fingerprints(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
-        """Whether a rank's fingerprints at a cut have come or never will; and these, or None."""
+        """Whether a rank's fingerprints at a cut have arrived or never will; and these, or None."""
         return self._fingerprints(abi.library().hvdft_worker_fingerprints, rank, loop, cut)
 
     def published(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
-        """Likewise, for the comparison of all ranks; also of a rank that has given the cut up."""
+        """Like `fingerprints`, to compare all ranks; also of a rank that has given the cut up."""
         return self._fingerprints(abi.library().hvdft_worker_published, rank, loop, cut)
 
     def _fingerprints(self, read: Any, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
@@ -299,7 +300,7 @@ class Worker:
 
     @property
     def step_bytes(self) -> int:
-        """Of the results of a step of the present training loop, at most; without broadcasts."""
+        """The most bytes that a step of the present loop has reduced, without broadcasts."""
         return int(abi.library().hvdft_worker_step_bytes())
 
     def message_room(self) -> tuple[int, int]:

@@ -7,9 +7,9 @@ class Counts(NamedTuple):
     """Transfers of one link, since its generation of agents began, as one end has counted them.
 
     Attributes:
-        begun: sent, or on their way, from this end.
+        begun: transfers sent, or in flight, from this end.
         posted: transfers from the other end that this end is ready for or has taken.
-        arrived: from the other end.
+        arrived: transfers that have arrived from the other end.
     """
 
     begun: int

@@ -10,13 +10,13 @@ from hvd_ft.native.abi import ffi
 
 @contextmanager
 def files_on(nodes: Sequence[int]) -> Iterator[str]:
-    """The files of the job that this thread makes in this context have their memory on these nodes.
+    """Places the memory of job files that this thread makes in this context on these nodes.
 
     Args:
         nodes: numbers of NUMA nodes; none: wherever it is used first.
 
     Yields:
-        Why that cannot be done, in one line; the files are made all the same. "" if it can.
+        Why that cannot be done, in one line; the files are made nevertheless. "" if it can.
     """
     try:
         place_files(nodes)

@@ -1,4 +1,4 @@
-"""A read-only look at a job, seen from Python.
+"""A read-only view of a job, seen from Python.
 
 Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
@@ -43,7 +43,7 @@ class Observer:
 
     @property
     def handle(self) -> Any:
-        """For functions of the core that are wrapped elsewhere (``logs.py``)."""
+        """The handle for functions of the core that are wrapped elsewhere (``logs.py``)."""
         return self._handle
 
     @property

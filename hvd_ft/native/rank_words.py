@@ -1,4 +1,4 @@
-"""Sets of ranks as the core has them: words with a bit for each rank."""
+"""Sets of ranks in the core's form: words with a bit for each rank."""
 
 from collections.abc import Iterable
 

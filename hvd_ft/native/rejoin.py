@@ -28,11 +28,11 @@ class Verdict:
     """What the nodes have to do.
 
     Attributes:
-        needed: whether anything.
+        needed: whether anything has to be done.
         possible: whether any arena is left.
         log_from: the node whose arena is copied by those without one.
         results_from: the node that has the results of all ops before `op`.
-        op: is done over by all.
+        op: the op that all nodes do over.
     """
 
     needed: bool
@@ -96,7 +96,7 @@ class Rejoining:
             self._handle = None
 
     def lose(self) -> None:
-        """Marks an arena that was just made as one that is to be filled."""
+        """Marks an arena that was just made as one that has to be filled."""
         abi.library().hvdft_rejoin_lose(self._handle)
 
     def local_ranks(self) -> range:
@@ -116,7 +116,7 @@ class Rejoining:
         return self.stretch(0, abi.library().hvdft_rejoin_head_bytes())
 
     def ranges(self, complete: int) -> list[tuple[int, int]]:
-        """Returns offset and bytes of what another node copies.
+        """Returns offset and bytes of each range that another node copies.
 
         Args:
             complete: results of ops before this one are copied.
@@ -133,7 +133,7 @@ class Rejoining:
         return _view(abi.library().hvdft_rejoin_at(self._handle, offset), size)
 
     def make_room(self, their_head: bytes) -> None:
-        """Takes memory for what is copied from the node with this head.
+        """Allocates memory for the data to copy from the node with this head.
 
         Raises:
             NoRoomError: there is not enough.
@@ -141,7 +141,7 @@ class Rejoining:
         abi.checked(abi.library().hvdft_rejoin_make_room(self._handle, their_head))
 
     def adopt(self, their_head: bytes, generation: int, ahead_ns: int) -> None:
-        """Makes what was copied this node's own; its clock is so far ahead of theirs.
+        """Adopts the copied data; this node's clock is that far ahead of the other's.
 
         Raises:
             HvdFtError: the log that was copied is damaged.
@@ -150,7 +150,7 @@ class Rejoining:
         abi.checked(adopt(self._handle, their_head, generation, ahead_ns))
 
     def renewal(self, rank: int, leaving: bool) -> int:
-        """Returns what becomes of a rank of a node that was filled, for `renew`.
+        """Returns the fate of a rank of a filled node, for `renew`.
 
         Args:
             rank: its number.
@@ -177,7 +177,7 @@ class Rejoining:
         return _view(data[0], size)
 
     def slot(self, rank: int, loop: int, slot: int) -> tuple[Slot, memoryview | None]:
-        """Returns what a slot holds: of a rank of this node, or of one whose parts are here."""
+        """Returns a slot's contents, of a rank of this node or of one whose parts are here."""
         out, data = ffi.new("hvdft_rejoin_slot *"), ffi.new("void **")
         look = abi.library().hvdft_rejoin_slot_of
         abi.checked(look(self._handle, rank, loop, slot, out, ffi.cast("const void **", data)))
@@ -185,7 +185,7 @@ class Rejoining:
         return found, _view(data[0], found.bytes).toreadonly() if data[0] else None
 
     def slot_room(self, rank: int, loop: int, slot: int, size: int) -> memoryview:
-        """Takes memory for a slot of a rank of this node.
+        """Allocates memory for a slot of a rank of this node.
 
         Raises:
             NoRoomError: there is not enough.
@@ -196,17 +196,17 @@ class Rejoining:
         return _view(room[0], size)
 
     def publish_slot(self, rank: int, loop: int, slot: int, snapshot: Slot) -> None:
-        """Makes what was written there the snapshot that the rank starts again from."""
+        """Publishes the slot as the snapshot from which the rank starts again."""
         struct = ffi.new("hvdft_rejoin_slot *", asdict(snapshot))
         abi.library().hvdft_rejoin_slot_publish(self._handle, rank, loop, slot, struct)
 
     def resume(self, op: int, term: int, mark: int) -> None:
-        """Sets the node's record to the beginning of an op, which ends its being filled."""
+        """Sets the node's record to the beginning of an op, which completes the filling."""
         resume = ffi.new("hvdft_rejoin_resume *", {"op": op, "term": term, "mark": mark})
         abi.library().hvdft_rejoin_resume_at(self._handle, resume)
 
     def heard(self, first_rank: int, events: int) -> None:
-        """Notes how many events of the node with this first rank are known here."""
+        """Records how many events of the node with this first rank are known here."""
         abi.library().hvdft_rejoin_heard(self._handle, first_rank, events)
 
 

@@ -1,4 +1,4 @@
-"""A worker without a framework, seen from Python: it sums arrays over all ranks, to measure that.
+"""A worker without a framework, seen from Python: sums arrays over all ranks, for measurements.
 
 Every name here stands for one in ``include/hvd_ft_sums.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.

@@ -1,8 +1,8 @@
-"""Stops what a shim has below it, and its agent, for as long as the shim has no lease.
+"""Stops a shim's processes and its agent for as long as the shim has no lease.
 
-Stopping can be taken back: if the launcher is heard again and the host still has its place, all go
-on where they were. If the host was replaced meanwhile the shim is told to end. act_lease.py is the
-rule.
+Stopping can be undone: if the launcher is heard again and the host still has its place, all
+processes continue where they were. If the host was replaced meanwhile, the shim is ordered to end.
+act_lease.py is the rule.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Fence:
             self.is_open = False
 
     def answered(self, number: int) -> None:
-        """Notes that a question of the launcher is being answered; call it before sending."""
+        """Notes that a question from the launcher is being answered; call it before sending."""
         if self._lease is not None:
             self._lease = self._lease.answered(number, self._loop.now())
 

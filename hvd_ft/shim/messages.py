@@ -61,7 +61,7 @@ class Keep(_Order):
 
 
 class Release(_Order):
-    """The job is over, with this exit code: ends the effect of `Keep`."""
+    """The job is over, with this exit code; this ends the effect of `Keep`."""
 
     exit_code: int
 

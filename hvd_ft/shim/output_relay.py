@@ -62,7 +62,7 @@ class OutputRelay:
         self._watch()
 
     def detach(self) -> None:
-        """Holds everything back; this process's own output is lost meanwhile."""
+        """Holds all output back; meanwhile this process's own output is lost."""
         self._attached = False
         self._lost.clear()
         self._watch()
@@ -95,7 +95,7 @@ class OutputRelay:
         return moved
 
     def flush(self) -> None:
-        """Moves all output, within 10 s, and gives up if none is read for 2 s."""
+        """Moves all output within 10 s; gives up if none is read for 2 s."""
         limit = time.monotonic() + _FLUSH_LIMIT_SECONDS
         deadline = time.monotonic() + _FLUSH_SECONDS
         while True:

@@ -1,4 +1,4 @@
-"""How an agent of a new generation reattaches to the shim that an older one has left.
+"""How an agent of a new generation reattaches to the shim of an earlier one.
 
 The shim listens at a socket in the job's directory. The new agent sends its generation, its
 standard streams, and its pidfd: it may be dead before the shim reads that. If the generation is

@@ -1,4 +1,4 @@
-"""Starts shims for agents in a place of its own: `python -m hvd_ft.shim.starter NAME`, one a host.
+"""Starts shims for agents, apart from them: `python -m hvd_ft.shim.starter NAME`, one per host.
 
 A scheduler may kill everything in the step where agents run as soon as that step ends, sessions of
 their own or not (Slurm with proctrack/cgroup). Shims and workers have to outlive agents, so the
@@ -7,8 +7,8 @@ agents have it start their shims instead of forking them.
 
 It listens at an abstract Unix socket, which needs no file and no directory, and then writes a line
 to standard output, for the launcher. It ends when its standard input has ended and no shim is left.
-Orphans of a shim that was killed come to it, and are killed. Signals by which the scheduler asks
-for an end are for agents, which get them too: it ignores them, and so do its shims.
+It adopts and kills the orphans of a killed shim. Signals with which the scheduler asks for an end
+are meant for agents, which also get them: the starter and its shims ignore them.
 """
 
 import contextlib

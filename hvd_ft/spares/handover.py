@@ -1,4 +1,4 @@
-"""Finds warm spares: sockets in the job's directory, and those that were taken.
+"""Finds warm spares, by their sockets in the job's directory, and those that were taken.
 
 Their names tell whether the spare is ready; messages.py defines the messages.
 """

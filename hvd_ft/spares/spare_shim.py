@@ -7,10 +7,10 @@ everything when the connection ends. The socket's name tells whether the spare i
 that is still importing can be taken too, as a new process would have to import everything from the
 beginning.
 
-messages.py has what it gets and sends. To the spare manager it sends: ready   taken
+messages.py defines its messages. To the spare manager it sends: ready   taken
 
-As long as it is not taken it ends with the manager. Then it is the worker's, and has a process
-group of its own, by which the manager's shim knows it (children.py): the manager may die.
+Until it is taken, it ends with the manager. Then it belongs to the worker, and has its own process
+group, by which the manager's shim recognises it (children.py): the manager may die.
 """
 
 import contextlib

@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """A call in a thread of its own, which nobody waits for that does not want to.
+    """A call in a separate thread, for which nothing has to wait.
 
     Args:
-        loop: is woken when it is done.
-        act: what is called. It may raise an OSError.
+        loop: the loop that is woken when the call is done.
+        act: the function to call. It may raise an OSError.
         done: called in the loop afterwards, unless `forget` was called.
     """
 
@@ -46,7 +46,7 @@ class Call(Generic[T]):
         self._then()
 
     def forget(self) -> None:
-        """Does not call back any more; what is called goes on as long as it takes."""
+        """Does not call back any more; the call itself continues as long as it takes."""
         self._watch.end()
         with contextlib.suppress(OSError):
             os.close(self._ended)
@@ -54,7 +54,7 @@ class Call(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What the call has returned, once `is_done`; raises what it has raised."""
+        """The call's result, once `is_done`; raises the call's exception."""
         if self._error is not None:
             raise self._error
         return self._value[0]

@@ -1,8 +1,8 @@
 """The memory that the control groups of this process leave it: Linux's, of version 2 or 1.
 
-A process is in a group, and the limits of all groups above count too. In a container the names of
-groups may be those of the host, of which only the innermost can be seen, as the root of the file
-system of groups; so every directory that is not there is passed over.
+A process is in a group, and the limits of all groups above count too. In a container, the names of
+groups may be those of the host, of which only the innermost is visible, as the root of the cgroup
+file system. So directories that do not exist are skipped.
 
 Pure but for the files that `read` reads.
 """

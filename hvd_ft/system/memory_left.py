@@ -12,11 +12,11 @@ _IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
 
 class Left(NamedTuple):
-    """What something that memory comes from has left.
+    """The memory that one source has left.
 
     Attributes:
         of: one of `FILESYSTEM`, `HOST`, `CGROUP`.
-        bytes: that it has left.
+        bytes: how many it has left.
     """
 
     of: str
@@ -27,9 +27,9 @@ FILESYSTEM, HOST, CGROUP = "filesystem", "host", "cgroup"
 
 
 def memory_left(directory: str) -> list[Left]:
-    """Returns what is left of everything that files in a directory take from.
+    """Returns what is left in every source of memory for files in a directory.
 
-    On a disk that is only the disk: what is written there leaves memory again.
+    For a directory on a disk this is only the disk, as written data leaves memory again.
 
     Args:
         directory: exists.

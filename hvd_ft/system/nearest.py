@@ -1,4 +1,4 @@
-"""A word that nobody knows, and the one that is probably meant."""
+"""Finds the known word that is probably meant by an unknown one."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Says whether the kernel's out-of-memory killer has ended a process, and what had run out.
+"""Tells whether the kernel's out-of-memory killer has ended a process, and what had run out.
 
 Two witnesses:
 
@@ -124,7 +124,7 @@ class OomWatch:
 
 
 def _told(records: Sequence[str], pid: int, since: float) -> dict[str, str] | None:
-    """Returns what the kernel's log says of the killing of a process since then; None: nothing."""
+    """Returns the kernel's log entry about a process killed since then; None: there is none."""
     found: dict[str, str] = {}
     killed = False
     for record in records:

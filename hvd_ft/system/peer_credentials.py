@@ -8,7 +8,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, user, group
 
 
 class Peer(NamedTuple):
-    """A process and its user, as they were when it connected."""
+    """A process and its user at the time when it connected."""
 
     pid: int
     user: int

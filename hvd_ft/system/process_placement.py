@@ -21,7 +21,7 @@ class Thread:
     """A thread.
 
     Attributes:
-        name: that it has given itself, otherwise the program's.
+        name: the name that it has given itself, otherwise the program's.
         cpus: numbers of the CPUs that it may use.
         last_cpu: where it ran last.
     """

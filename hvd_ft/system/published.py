@@ -10,11 +10,11 @@ from hvd_ft.system.stop_signals import raised_stop_signal
 
 @contextlib.contextmanager
 def published(publish: Callable[[], None], any_results: Callable[[], object]) -> Iterator[None]:
-    """Publishes results at the end of the `with` block, and also what there is if it is cut short.
+    """Publishes results at the end of the `with` block, or partial ones if it is cut short.
 
     Args:
         publish: prints and writes them.
-        any_results: returns something true if there is anything to publish when it is cut short.
+        any_results: returns whether there is anything to publish when the block is cut short.
 
     Raises:
         SystemExit: A stop signal, as that of a time limit, was received.

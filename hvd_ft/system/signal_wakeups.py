@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def signals_wake(wake: Callable[[], None]) -> Iterator[None]:
-    """Has `wake` called, in another thread, whenever a signal has come; in the main thread.
+    """Calls `wake` in another thread whenever a signal has arrived; use it in the main thread.
 
     A signal that comes just before the main thread waits in a C function does not interrupt it, and
     Python runs a handler only afterwards. The interpreter has written to the pipe by then.

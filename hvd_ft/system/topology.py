@@ -17,12 +17,12 @@ Read = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU as Linux counts them: a hyperthread, where a core has several.
+    """A CPU in Linux's sense: a hyperthread if a core has several.
 
     Attributes:
         number: its own.
-        node: of the NUMA node that it belongs to.
-        socket: of its package.
+        node: number of its NUMA node.
+        socket: number of its package.
         core: the lowest number of a CPU of its core.
     """
 
@@ -52,7 +52,7 @@ class Topology:
         return len(self.memory) > 1
 
     def within(self, cpus: Collection[int], nodes: Collection[int]) -> "Topology":
-        """Returns what is left of it for a process with these CPUs and memory nodes."""
+        """Returns the part of it for a process with these CPUs and memory nodes."""
         unknown = set(cpus) - {cpu.number for cpu in self.cpus}  # where Linux describes nothing
         return replace(
             self,
@@ -82,7 +82,7 @@ class Topology:
 
 
 def numbers(text: str | None) -> list[int]:
-    """Returns the numbers of one of Linux's lists, such as `0-3,8`; what is no list has none."""
+    """Returns the numbers of one of Linux's lists, such as `0-3,8`; none if it is not a list."""
     found: list[int] = []
     for word in (text or "").strip().split(","):
         try:

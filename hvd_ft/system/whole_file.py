@@ -1,4 +1,4 @@
-"""Small files that are there as a whole or not at all, whenever their writer is killed."""
+"""Small files that exist as a whole or not at all, whenever their writer is killed."""
 
 import contextlib
 import mmap
@@ -9,7 +9,8 @@ def write_whole(path: str, data: bytes) -> None:
     """Writes a small file, for its owner only.
 
     Args:
-        path: of the file; what is there is replaced. Its directory is the owner's alone.
+        path: path of the file, which is replaced if it exists. Only the owner may enter its
+            directory.
         data: its contents.
 
     Raises:
@@ -28,7 +29,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def write_line(path: str, line: str) -> None:
-    """Writes a file of one line; where there was one, even if there is room for no other file.
+    """Writes a file of one line; an existing one even if there is no room for another file.
 
     Args:
         path: of the file, as for `write_whole`.

@@ -1,7 +1,7 @@
 """Messages as bytes: a JSON object with its length before it. Pure: bytes in, messages out.
 
-What comes over a socket may be anybody's. So every reader has a limit of bytes, and whatever is not
-a message is a ValueError, however deeply it is nested.
+Data from a socket may come from anybody. So every reader has a limit of bytes, and anything that is
+not a message is a ValueError, however deeply it is nested.
 """
 
 import json
@@ -37,10 +37,10 @@ def unpack(body: bytes) -> Message:
 
 
 def unpack_as(body: bytes, kind: type[Kind]) -> Kind:
-    """Reads the JSON of a message of a kind, and nothing else: nothing is built that has no place.
+    """Reads the JSON of one kind of message, and builds nothing that does not belong to it.
 
     Args:
-        body: what anybody may have sent.
+        body: the bytes, which anybody may have sent.
         kind: a msgspec.Struct.
 
     Raises:

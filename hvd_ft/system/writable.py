@@ -1,4 +1,4 @@
-"""Writes results to a path, whatever it is: nothing yet, a file, a device, a FIFO.
+"""Writes results to a path that may be new, a file, a device or a FIFO.
 
 A regular file is replaced as a whole, or written as events happen. Anything else is written to in
 place, as a rename would replace a device by a regular file. Symbolic links are followed.
@@ -45,7 +45,7 @@ def check_writable(*paths: str | None) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Checks that a directory for results is there, or can probably be made, and written.
+    """Checks that a directory for results exists or can probably be made, and can be written.
 
     Raises:
         HvdFtError: It cannot.

@@ -143,9 +143,9 @@ class SnapshotWriter:
         SnapshotWriter._apart = True
         self._worker.snapshot_apart()
         say(
-            f"rank {self._worker.rank} waits for no other host's snapshots from now on, as there "
-            f"was none within {TIMEOUT}={self._timeout_seconds:g}: if such a host is lost, its "
-            "state may be lost with it"
+            f"rank {self._worker.rank} no longer waits for other hosts' snapshots, as some did not "
+            f"come within {TIMEOUT}={self._timeout_seconds:g}: if such a host is lost, its state "
+            "may be lost with it"
         )
 
     def settle(self) -> int:

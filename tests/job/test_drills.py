@@ -48,7 +48,7 @@ def test_a_step_a_point_and_an_op() -> None:
         ("rank=1,when=3", "'when=3' is not known"),
         ("leave=1", "leave= goes with step=N alone"),
         ("leave=1,step=3,rank=2", "leave= goes with step=N alone"),
-        ("leave=1-x,step=3", "leave=1-x is no rank, nor a span like 2-3"),
+        ("leave=1-x,step=3", "leave=1-x is neither a rank nor a span like 2-3"),
         ("leave=0-2,step=3", "rank 0 cannot leave"),
         ("leave=3-2,step=3", "rank 0 cannot leave"),
         ("rank=1,step=3,raise=1", "'raise=1' is not known"),

@@ -35,8 +35,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"format": 2}, "its format is not 1"),
-        ({"settings": {"LD_PRELOAD": "x"}}, "LD_PRELOAD is nothing that a tuning may set"),
-        ({"settings": {"HOROVOD_FT_JOB": "x"}}, "nothing that a tuning may set"),
+        ({"settings": {"LD_PRELOAD": "x"}}, "a tuning may not set LD_PRELOAD"),
+        ({"settings": {"HOROVOD_FT_JOB": "x"}}, "a tuning may not set HOROVOD_FT_JOB"),
         ({"settings": {"FI_PROVIDER": "tcp\nx"}}, "is not allowed"),
         ({"settings": {"FI_PROVIDER": 3}}, "is not allowed"),
         ({"settings": {"HOROVOD_FT_GATHER_BYTES": "512K"}}, "HOROVOD_FT_GATHER_BYTES='512K'"),

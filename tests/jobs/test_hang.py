@@ -91,7 +91,7 @@ def test_a_machine_that_stood_still_is_no_hang() -> None:
 def test_in_words() -> None:
     assert str(Stuck(5.0, [0, 1])) == "was stuck: ranks 0, 1 waited 5.0 s for it"
     assert str(Stuck(5.0, [2])) == "was stuck: rank 2 waited 5.0 s for it"
-    assert str(Stuck(5.0, [])) == "was stuck: it did not go on for 5.0 s"
+    assert str(Stuck(5.0, [])) == "was stuck: it made no progress for 5.0 s"
 
 
 # ---------------------------------------------------------------- real jobs

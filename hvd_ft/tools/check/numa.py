@@ -66,7 +66,7 @@ def check_numa(job: str, console: Console) -> list[str]:
         map_by = Settings.from_env(environ).map_by
         line(f"hvdft run would take {asked_text(asked_binding(environ), map_by, environ)}")
         found = ", ".join(jobs) or "none"
-        line(f"no job is looked at; running here: {found} (hvdft check --numa JOB shows one)")
+        line(f"no job was named; running here: {found} (hvdft check --numa JOB shows one)")
     return advice(
         topology, processes, policy=policy, environ=environ, mpis=mpis_in_path(os.environ)
     )
