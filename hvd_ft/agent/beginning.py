@@ -49,8 +49,8 @@ def beginning(
         context: this agent's place in the job.
         resume: finds the checkpoint from which a new job resumes.
 
-        Raises:
-            HvdFtError: there is no checkpoint that can be used, or the record cannot be written.
+    Raises:
+        HvdFtError: there is no checkpoint that can be used, or the record cannot be written.
     """
     path, leads = os.path.join(context.directory, _NAME), context.leads_host
     mine = _read(path) if leads else None

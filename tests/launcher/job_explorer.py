@@ -56,7 +56,7 @@ def moment(world: World) -> tuple[Any, ...]:
         launcher.alive,
         machine and machine.phase,
         machine and machine.generation,
-        machine and str(machine._members.members),  # noqa: SLF001
+        machine and str(machine._members.members),
         launcher.ended is not None,
         generation and (generation.number, generation.alive, generation.met, generation.complete),
         generation and sum(agent.alive for agent in generation.agents.values()),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from job_world import STEPS, Violation, World
 
-from hvd_ft.job.lifeline_messages import Ask, Lease, Over
+from hvd_ft.job.lifeline_messages import Ask, Lease
 from hvd_ft.launcher.machine import actions as do
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def waits(world: World) -> str:
         f"rank {s.rank} on {s.host} (generation {s.generation}{', orphaned' if s.orphaned else ''})"
         for s in world.live_shims()
     ]
-    members = machine._members.members if machine is not None else None  # noqa: SLF001
+    members = machine._members.members if machine is not None else None
     return (
         f"step {world.job.step}, launcher in {phase}, alive {launcher.alive}, {members}; hosts "
         f"{', '.join(hosts)}; shims {', '.join(shims) or 'none'}"

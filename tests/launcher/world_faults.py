@@ -40,7 +40,7 @@ class Fault:
         HAPPENS[self.kind](world, self)
 
 
-def _shim(world: World, rank: int) -> "object | None":
+def _shim(world: World, rank: int) -> object | None:
     found = [shim for shim in world.live_shims() if shim.rank == rank and shim.job is world.job]
     return found[-1] if found else None
 
