@@ -19,6 +19,7 @@ from hvd_ft.launcher.machine.job_machine import TICK_SECONDS
 from hvd_ft.launcher.run import Job, launch
 from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import Host
+from hvd_ft.members.leadership import Record
 
 FakeMpirun = Callable[[str], None]
 
@@ -283,3 +284,24 @@ def test_who_does_not_wait_for_the_record_gets_the_code_of_the_signal(
     job = Job(2, JOB_COMMAND, machine_file="m", hosts=[Host("n0", 1), Host("n1", 1)])
     assert launch(job) == 130
     answers.set()
+
+
+def test_agents_are_started_where_the_membership_says(
+    mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The record of a job that is resumed names a host that has taken another one's place."""
+    mpirun(
+        "echo $HOROVOD_FT_GENERATION: $HOROVOD_FT_MEMBERS [$HOROVOD_FT_ACT_LEASE]\n"
+        "while [ $1 != -machinefile ]; do shift; done; cat $2"
+    )
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path / "shared"))
+    hosts = [Host("n0", 2), Host("n1", 2)]
+    job = Job(4, JOB_COMMAND, machine_file="m", hosts=hosts, resume=True, may_shrink=True)
+    record = Record(job.id, 1, "another", 5, 10.0, True, 4, "2;n3:2@2,n1:2@0")
+    assert SharedRecord(str(tmp_path / "shared"), job.id).swap(None, record)
+    shown = Recorder()
+    assert launch(job, shown) == 0
+    assert shown.lines[0].startswith("5: 2;n3:2@2,n1:2@0 [")
+    assert float(shown.lines[0].split("[")[1].strip("]")) > 0
+    assert shown.lines[1:] == ["n3:2", "n1:2"]
