@@ -13,7 +13,7 @@ from job_world import World
 
 NAMES = sorted(KINDS)
 SLICES = 8  # of the pairs of a kind, for `make part`
-SMALL_SLICES = 200  # for `make test`
+SMALL_SLICES = 400  # for `make test`
 TRIPLES = 25
 
 
