@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import world_checks as checks
@@ -15,6 +16,8 @@ from hvd_ft.members.hosts import Host
 
 LIMIT_SECONDS = 75.0  # from the last fault to the end of everything
 MOST_EVENTS = 200_000
+MOST_VIOLATIONS = 20  # of which the shortest one is shown
+MOST_BETWEEN = 250  # events between two of three faults
 
 _THREE = (Host("n0", 1), Host("n1", 1), Host("n2", 1))
 KINDS = {
@@ -182,7 +185,8 @@ class Explorer:
         if state in self._seen:
             return
         self._seen.add(state)
-        faults = [fault for fault in self.faults if depth > 1 or self._takes(struck, fault)]
+        names = tuple(str(each.fault) for each in struck)
+        faults = [fault for fault in self.faults if self._takes((*names, str(fault)), depth)]
         if not faults:
             return
         kept = world.freeze()
@@ -198,11 +202,49 @@ class Explorer:
                 continue
             self._from(copy, faults_so_far, depth - 1)
 
-    def _takes(self, struck: tuple[Struck, ...], fault: Fault) -> bool:
-        """Returns whether a last fault belongs to this slice."""
+    def _takes(self, names: tuple[str, ...], depth: int) -> bool:
+        """Returns whether faults belong to this slice, or begin some that do."""
+        if depth > 1:
+            return any(self._takes((*names, str(fault)), depth - 1) for fault in self.faults)
         number, slices = self._part
-        names = [*(str(each.fault) for each in struck), str(fault)]
         return zlib.crc32(" ".join(names).encode()) % slices == number
+
+
+def check(kind: JobKind, depth: int, part: tuple[int, int] = (0, 1)) -> Found:
+    """Explores a kind of job.
+
+    Raises:
+        Violation: with the shortest way to one.
+    """
+    found = Explorer(kind, MOST_VIOLATIONS, part).explore(depth)
+    if found.violations:
+        struck, text = min(found.violations, key=lambda each: (len(each[0]), each[0][-1].at))
+        lines = "\n".join(replay(kind, struck))
+        faults = " and ".join(map(str, struck))
+        raise Violation(f"{kind.name}: {text}\n  by {faults}\n{lines}")
+    return found
+
+
+def draw(kind: JobKind, random: Random) -> tuple[Struck, ...]:
+    """Draws three faults, and has them strike; returns them.
+
+    Raises:
+        Violation: with what happened.
+    """
+    world, struck = World(kind), ()
+    faults = faults_of(kind)
+    try:
+        for _ in range(3):
+            for _ in range(random.randrange(MOST_BETWEEN)):
+                if not is_over(world):
+                    world.step()
+            struck = (*struck, Struck(random.choice(faults), world.events))
+            struck[-1].fault.strike(world)
+        finish(world)
+    except Violation as violation:
+        lines = "\n".join(replay(kind, struck))
+        raise Violation(f"{kind.name}: {violation}\n{lines}") from None
+    return struck
 
 
 def replay(kind: JobKind, struck: tuple[Struck, ...]) -> list[str]:

@@ -109,7 +109,8 @@ def ends(launcher: Launcher, end: do.End) -> None:
             raise Violation(f"{end} after signals {launcher.signals}")
         return
     if job.over is not None and end.code == job.over:
-        if end.code == 143 and not end.resized:
+        asked = any(each.signals for each in world.launchers)
+        if end.code == 143 and not end.resized and not asked:
             raise Violation(f"{end}: nobody has asked for it")
         if end.code == 2 and not excuses & {"state lost", "early", "never met"}:
             raise Violation(f"{end} of agents that could begin")

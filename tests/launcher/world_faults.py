@@ -179,7 +179,8 @@ def host_is_cut(world: World, fault: Fault) -> None:
     limit = world.settings.host_timeout_seconds
     if world.kind.fences:
         limit = world.settings.fence_seconds
-    if fault.seconds > limit - ASK_SECONDS:  # its last answer may be so old
+    world.cut_seconds += fault.seconds
+    if world.cut_seconds > limit - ASK_SECONDS:  # its last answer may be so old
         world.happened.add("host gone")
     host.cut = True
     world.happened.add("cut")

@@ -114,8 +114,9 @@ class Launcher:
         record = arbiter.record
         self._watched = self._watched.seen(record, now)
         led = record is not None and not record.released
-        if led and (self._watched.moved or not self.resume):
-            self.world.note(f"the launcher on {self.host} is refused: another one leads")
+        over = self.resume and any(each.ended is not None for each in self.world.launchers)
+        if over or (led and (self._watched.moved or not self.resume)):
+            self.world.note(f"the launcher on {self.host} is refused")
             self.refused = self.over = True
             self.alive = False
             return

@@ -36,8 +36,8 @@ class Parts:
         self.world, self.host = world, host
         self.alive = True
         self.code: int | None = None
-        self._ended: End | None = None
         self._change: HostChange | None = None
+        self._asked = False
         self._probing: set[str] = set()
         kind = world.kind
         self.machine = PartsMachine(
@@ -88,6 +88,7 @@ class Parts:
 
     def signalled(self, number: Any) -> None:
         """A signal comes between two parts."""
+        self._asked = True
         self._carry_out(self.machine.signalled(number))
 
     def probed(self, host: str) -> None:
@@ -145,8 +146,8 @@ class Parts:
 
     def _check_end(self, code: int) -> None:
         world = self.world
-        waited = self.machine.phase is do.Phase.ENDED and not world.launcher.signals
         ended = world.launcher.ended
-        if waited and ended is not None and (ended.lost or ended.resized) and ended.code:
+        asked = self._asked or world.launcher.signals
+        if not asked and ended is not None and (ended.lost or ended.resized) and ended.code:
             if code != do.EXIT_TOO_FEW or not world.happened & {"host gone", "early"}:
                 raise Violation(f"no more parts, with code {code}")

@@ -453,7 +453,7 @@ class Agent:
             return
         held, self.shim = self.shim, Shim(self)
         assert held is not None
-        self.shim.keeps = held.keeps
+        self.shim.keeps, self.shim.known = held.keeps, held.known
         if self.rank not in self.generation.job.left and self.code is None:
             self.shim.start_worker()
 

@@ -1,0 +1,75 @@
+"""The launcher's machine in a simulated world: each fault, two of them, and three at random."""
+
+import functools
+import os
+import random
+import subprocess
+import zlib
+
+import pytest
+from conftest import ROOT
+from job_explorer import KINDS, check, draw
+from job_world import World
+
+NAMES = sorted(KINDS)
+SLICES = 8  # of the pairs of a kind, for `make part`
+SMALL_SLICES = 400  # for `make test`
+TRIPLES = 25
+
+
+@functools.cache
+def commit() -> str:
+    """Returns the commit, so that each one tries something else; "" outside of a checkout."""
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    return subprocess.run(git, check=False, capture_output=True, text=True).stdout.strip()
+
+
+def commit_number(name: str) -> int:
+    return zlib.crc32(f"{commit()} {name}".encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_ends_well_if_nothing_fails(name: str) -> None:
+    found = check(KINDS[name], 0)
+    assert found.runs == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_goes_on_after_each_fault(name: str) -> None:
+    """A third of the faults, others for each commit."""
+    assert check(KINDS[name], 1, (commit_number(name) % 3, 3)).runs > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_goes_on_after_some_pairs_of_faults(name: str) -> None:
+    """Others for each commit."""
+    part = (commit_number(name) % SMALL_SLICES, SMALL_SLICES)
+    assert check(KINDS[name], 2, part).runs > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_goes_on_after_three_faults_at_random(name: str) -> None:
+    seed = int(os.environ.get("SEED", commit_number(f"triples {name}")))
+    print(f"SEED={seed}")
+    drawn = random.Random(seed)
+    for _ in range(TRIPLES):
+        assert len(draw(KINDS[name], drawn)) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_goes_on_after_each_pair_of_faults(name: str, part: int) -> None:
+    assert check(KINDS[name], 2, (part, SLICES)).runs > 100
+
+
+def test_a_world_can_be_repeated() -> None:
+    worlds = [World(KINDS["in place"], traced=True) for _ in range(2)]
+    for world in worlds:
+        while world.events < 300:
+            world.step()
+    copy = World.thaw(worlds[0].freeze())
+    for world in (*worlds, copy):
+        while world.events < 600:
+            world.step()
+    assert worlds[0].trace == worlds[1].trace == copy.trace
