@@ -328,9 +328,9 @@ def _supervisor(
     stack.callback(reader.close)
     env = {
         **worker_environment(os.environ, rank, context.hosts, context.job, context.arenas),
-        "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
+        "HOROVOD_FT_REPLAY_SECONDS": str(settings.replay_timeout_seconds),
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
-        "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
+        "HOROVOD_FT_SNAPSHOT_SECONDS": str(settings.snapshot_timeout_seconds),
         **bound_process.environment(context.place),
         "HOROVOD_FT_RESUMED": json.dumps(asdict(resumed)) if resumed else "",
         stacks.VARIABLE: reader.path,

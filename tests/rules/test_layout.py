@@ -59,7 +59,7 @@ MAY_IMPORT = {
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
 MAY_INCLUDE = {
     "include": "",
-    "protocol": "base/shared.h",
+    "protocol": "base/shared.h hvd_ft_limits.h",
     "base": "include",
     "arena": "protocol base include",
     "worker": "arena protocol base include",
