@@ -25,7 +25,7 @@ INTERNAL = frozenset(
     for name in (
         *("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "ACT_LEASE", "SHIM_STARTER"),
         *("DIR", "LIBRARY", "HOMOGENEOUS", "NODE_SIZES", "CPUS", "INJECT", "STACKS", "RESUMED"),
-        *("RANK", "INCARNATION", "STEP", "TIME", "REPLAY_SECONDS", "SNAPSHOT_SECONDS"),
+        *("RANK", "INCARNATION", "STEP", "TIME", "SNAPSHOT_SECONDS"),
         *("EXIT_STATUS", "SECONDS_DOWN", "OPS_REPLAYED"),
     )
 )
@@ -433,18 +433,20 @@ def _refuse_unknown(env: Mapping[str, str]) -> None:
     """Refuses variables with a setting's prefix that are not settings."""
     known = variables()
     removed = {variable(each): each.metadata for each in fields(Settings)}
+    if "HOROVOD_FT_DIR" in env:  # in a worker, which is told some of these by its agent
+        env = {name: value for name, value in env.items() if name not in removed}
     for name in sorted(env):
         if not name.startswith(_PREFIX) or name in known or name in INTERNAL:
             continue
         word = name.removeprefix(_PREFIX)
         if word in _REMOVED:
-            remedy = f"any more: {_REMOVED[word]}, and unset it"
+            why = f" any more: {_REMOVED[word]}, and unset this"
         elif name in removed:
-            remedy = f"any more: it is {removed[name]['words']}; set that, and unset this"
+            why = f" any more: it is {removed[name]['words']}; set that, and unset this"
         else:
             words = [setting.removeprefix(_PREFIX) for setting in known]
-            remedy = f"of hvd_ft: {meant(word, words, _PREFIX) or 'unset it'}"
-        raise HvdFtError(f"{name} is not a setting {remedy} (docs/reference/settings.md has them)")
+            why = f" of hvd_ft: {meant(word, words, _PREFIX) or 'unset it'}"
+        raise HvdFtError(f"{name} is not a setting{why} (docs/reference/settings.md has them)")
 
 
 def _check_order(settings: Settings) -> None:

@@ -17,13 +17,13 @@ from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
 from hvd_ft.members.hosts import Host
+from hvd_ft.mpi import variables
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
 from hvd_ft.mpi.listening import ALL, listen_address, listening_there, local_address
 
 # Steps share the job's hosts with each other, and outlive the loss of one.
 _SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}
-_HOST_FILE = "I_MPI_HYDRA_HOST_FILE"  # mpirun would take its hosts besides the job's
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ def _environment(job: Job, settings: Settings) -> dict[str, str]:
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
     own = {**environment, **topology, "HOROVOD_FT_JOB": job.id}
     interface = settings.interface
-    named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
+    named = variables.on_interface(None if interface == ALL else interface)
     if settings.ports and job.machine_file is not None:
-        named |= settings.ports.of_mpi()
-    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
-    given = {name: value for name, value in asked.items() if name != _HOST_FILE}
-    return {**named, **by, **_SLURM, **given, **own}
+        named |= variables.in_ports(settings.ports)
+    named |= variables.bootstrap(job.bootstrap)
+    # mpirun would take the hosts of the user's file besides the job's.
+    return {**named, **_SLURM, **variables.without_host_file(asked), **own}
 
 
 def _address(job: Job, interface: str | None) -> str:
@@ -170,7 +170,7 @@ def _address(job: Job, interface: str | None) -> str:
 
 def starts_by_slurm(environment: Mapping[str, str]) -> bool:
     """Returns whether Hydra starts processes by Slurm's srun in this environment."""
-    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
+    return variables.bootstrap_of(environment) == "slurm"
 
 
 def network_of(resolved: ResolvedJob) -> str:

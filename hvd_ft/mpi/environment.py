@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.binding import asked_binding
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.fabric import choose_provider, fast_devices, why_no_endpoints
+from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.native.abi import constant
 from hvd_ft.system.distributions import version_of
 

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "reports": "job system native errors",
     "shim": "spares mpi job members system native errors",
     "ring": "mpi job system native errors",
-    "schedulers": "members errors",
+    "schedulers": "mpi members errors",
     "launcher": "schedulers checkpoint installed mpi reports job members system native libraries \
         errors",
     "tensorflow": "worker system native errors",
@@ -137,6 +137,22 @@ def test_a_line_is_written_at_once() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             is_print = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
             assert not is_print, f"{path}:{node.lineno} prints; use system/say.py"
+
+
+def test_one_room_knows_the_variables_of_mpi() -> None:
+    """Tools may set them: they start processes under MPI themselves, as those that they measure."""
+    name = re.compile(r"(I_MPI|HYDRA|HYDI|MPI_LOCAL|PMI|PMIX)[A-Z]*_[A-Z_]+")
+    # The guards stand alone in a worker; start_watch asks how hosts are reached.
+    others = {"worker/mpi4py_guard.py", "worker/mpi_guard/mpi4py/__init__.py"}
+    others.add("launcher/start_watch.py")
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PYTHON
+        if path.relative_to(PACKAGE).parts[0] not in ("mpi", "tools")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and name.fullmatch(str(node.value))
+    }
+    assert found <= others
 
 
 def test_one_folder_calls_c() -> None:

@@ -24,7 +24,8 @@ enum {
   HVDFT_MOST_RING_SEGMENT = 1 << 20,
 
   // The ring's transfers that may be under way over a connection, in a direction.
-  HVDFT_TRANSFERS = 4,  // one that is being copied, and others that MPI can start on when it is done
+  HVDFT_TRANSFERS =
+      4,  // one that is being copied, and others that MPI can start on when it is done
   HVDFT_MOST_TRANSFERS = 16,
   HVDFT_MOST_CONNECTIONS = 8,  // of an edge between two nodes, with endpoints each
   // MPI's endpoints in an agent: one for each colour of the ring's edges and connection, and the

@@ -36,7 +36,8 @@ constexpr bool is_node_window(uint64_t bytes) {
 // Whether a window is good for segments of this size: one is copied in while another is summed, and
 // there are claims for all that lie in it.
 constexpr bool holds(uint64_t window, uint64_t segment_bytes) {
-  return window >= HVDFT_LEAST_SEGMENTS_OF_WINDOW * segment_bytes && window <= kClaims * segment_bytes;
+  return window >= HVDFT_LEAST_SEGMENTS_OF_WINDOW * segment_bytes &&
+         window <= kClaims * segment_bytes;
 }
 
 // A *position*: an op's id and a segment of it, packed into one word. How far a rank has

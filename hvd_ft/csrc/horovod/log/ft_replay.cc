@@ -92,7 +92,7 @@ void FtCheckSignatures(const hvdft_record& record, const Response& response,
 }
 
 void FtReplay::Start() {
-  const char* timeout = std::getenv("HOROVOD_FT_REPLAY_SECONDS"); // from the agent
+  const char* timeout = std::getenv("HOROVOD_FT_REPLAY_TIMEOUT_SECONDS"); // checked by the agent
   timeout_ = std::chrono::duration<double>(timeout ? std::strtod(timeout, nullptr) : 60);
   Moved();
 }
@@ -125,8 +125,8 @@ void FtReplay::CheckAgainstLog(const FtRequests& requests, int32_t process_set,
     if (over) {
       FtStop("rank " + std::to_string(ft().worker_rank()) + " cannot be replayed: op " +
              std::to_string(next.id) + " of " + std::to_string(log_length) + " is '" +
-             FirstLine(next.signature) + "', but for " +
-             std::to_string(static_cast<int>(timeout_.count())) + " s the script has asked for '" +
+             FirstLine(next.signature) + "', but for HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=" +
+             std::to_string(static_cast<int>(timeout_.count())) + " the script has asked for '" +
              mine + "'; " + (found.any ? kOtherOrder : kOtherBranch) + "; " + kSameCollectives);
     }
   }
