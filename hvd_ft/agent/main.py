@@ -16,7 +16,6 @@ from hvd_ft import __version__, native
 from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.beginning import beginning
 from hvd_ft.agent.checkpoints import code_with_checkpoints, writer_of
-from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
@@ -32,6 +31,7 @@ from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HostError, HvdFtError
 from hvd_ft.installed.environment import check_environment
 from hvd_ft.job import bound_process
+from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity

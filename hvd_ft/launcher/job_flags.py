@@ -100,6 +100,7 @@ def job_of(
         may_shrink=resizes(options, place.hosts),
         least_in_place=limits(options).least if options.in_place else None,
         bootstrap=place.bootstrap,
+        verbose=options.verbose,
         given={
             **place.tuned,
             **checkpoints,

@@ -53,8 +53,8 @@ MAY_IMPORT = {
     "tools.bench": "tools launcher installed mpi reports job system native errors",
     "tools.bench.workers": "tools.bench tensorflow job system native errors",
     "__init__": "native",
-    "cli": "agent checkpoint members launcher reports system native errors tools.bench tools.check \
-        tools.cluster tools.install tools.tune",
+    "cli": "agent checkpoint job members launcher reports system native errors tools.bench \
+        tools.check tools.cluster tools.install tools.tune",
 }
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.
 MAY_INCLUDE = {
