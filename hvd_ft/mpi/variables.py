@@ -34,7 +34,7 @@ _LAUNCHER_NAMES = frozenset(
 
 
 def asked_binding(environ: Mapping[str, str]) -> str:
-    """Returns what `hvdft run` binds ranks to.
+    """Returns how `hvdft run` binds ranks.
 
     Args:
         environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or
