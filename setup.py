@@ -96,6 +96,7 @@ def generate_abi(module: Path) -> None:
     ffi.set_source("hvd_ft.native._abi", None)
     for name in (
         "hvd_ft.h",
+        "hvd_ft_limits.h",
         "hvd_ft_logs.h",
         "hvd_ft_rejoin.h",
         "hvd_ft_snapshots.h",

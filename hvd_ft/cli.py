@@ -16,9 +16,9 @@ from typing import TypeAlias
 from rich.console import Console
 
 from hvd_ft import __version__
-from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.checkpoint.command import add_checkpoint
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.launcher.command import add_run
 from hvd_ft.members.hosts import parse_hosts
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser

@@ -75,7 +75,7 @@ def ft_recv(array: np.ndarray | None, source: int, tag: int = 0) -> np.ndarray:
     """Receives the next message with a tag from a rank.
 
     Messages with the same tag arrive in the order in which they were sent. The call waits for a
-    message at most `HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS`; then the job is stopped.
+    message at most `HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS`; then the job is stopped.
 
     Args:
         array: the array to receive into: writeable, contiguous, and with the message's type and
@@ -119,7 +119,7 @@ def _await(own: int, source: int, tag: int) -> logs.Message:
     raise HvdFtError(
         f"rank {own} waited {seconds:g} s for a message with tag {tag} from rank {source}: is it "
         "sent, or does each of them wait for the other? If it only takes longer, raise "
-        "HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS"
+        "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS"
     )
 
 
@@ -134,7 +134,7 @@ def _worker() -> native.Worker:
 
 @cache
 def _timeout_seconds() -> float:
-    return Settings.from_env(os.environ).message_timeout_seconds
+    return float(Settings.alone(os.environ, "recovery_timeout_seconds"))
 
 
 @contextlib.contextmanager

@@ -10,19 +10,21 @@ import ast
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 os.environ["COLUMNS"] = "96"  # before argparse looks
 
 from hvd_ft import cli
-from hvd_ft.job.settings import Settings, variable
+from hvd_ft.job.settings import GROUPS, variables
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hvd_ft"
 FOLDER = ROOT / "docs" / "reference"
 _NOTE = "<!-- made by scripts/make_reference.py: do not edit -->\n"
-_NOT_PRINTED = ("_setting", "compile", "add_argument", "add_parser", "ArgumentParser", "_add")
+_NOT_PRINTED = (
+    *("_setting", "_own", "_limit", "_network", "_transport"),
+    *("compile", "add_argument", "add_parser", "ArgumentParser", "_add"),
+)
 # Code, and commands that are run.
 _OTHER_STRINGS = ("import ", "from ", "ip ", "link ", "qdisc ", "filter ", "action ", "Example:")
 _OF_PARSERS = ("help", "description", "epilog", "metavar", "title")
@@ -59,12 +61,16 @@ _GROUPS = {
 
 
 def settings_page() -> str:
-    """Returns the page of the settings."""
-    rows = [
-        f"| `{variable(setting)}` | {setting.metadata['shown']} | {setting.metadata['meaning']} |"
-        for setting in fields(Settings)
-        if setting.metadata["meaning"]
-    ]
+    """Returns the page of the settings, in groups."""
+    rows: list[str] = []
+    for group in GROUPS:
+        rows += [f"## {group}", "", "| variable | default | meaning |", "|---|---|---|"]
+        rows += [
+            f"| `{name}` | {told['shown']} | {told['meaning']} |"
+            for name, told in ((name, each.metadata) for name, each in variables().items())
+            if told["group"] == group
+        ]
+        rows.append("")
     return "\n".join(
         [
             _NOTE,
@@ -72,13 +78,10 @@ def settings_page() -> str:
             "",
             "Settings are environment variables. `hvdft run` checks them, and how they fit "
             "together, before it starts anything. A variable whose name begins with `HOROVOD_FT_` "
-            "and is not in this table is refused; the error suggests the nearest name. Times are "
+            "and is not on this page is refused; the error suggests the nearest name. Times are "
             "in seconds; how they depend on each other is told in [time-outs](../timeouts.md).",
             "",
-            "| variable | default | meaning |",
-            "|---|---|---|",
             *rows,
-            "",
         ]
     )
 

@@ -11,7 +11,6 @@ import pytest
 from hvd_ft import native
 from hvd_ft.native.types import Event, Log, Memory, Snapshot, Snapshots
 from hvd_ft.worker import rosters, training_loop
-from hvd_ft.worker.snapshot_interval import SnapshotInterval
 
 
 class Killed(Exception):
@@ -185,11 +184,8 @@ def incarnation(arena: FakeArena, number: int) -> Iterator[FakeWorker]:
     worker = FakeWorker(arena, number)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "worker", lambda: worker)
-        patch.setattr(training_loop, "_begun", 0)
-        patch.setattr(training_loop, "_interval", SnapshotInterval())
-        patch.setattr(training_loop, "_open", None)
         patch.setenv("HOROVOD_FT_LOG_STEPS", "6")  # as an agent sets it
-        patch.setattr(training_loop, "_process", None)
+        patch.setattr(training_loop, "_process", training_loop.ProcessLoops())
         patch.setattr(rosters, "_begin", None)  # Horovod may be initialised in this process
         patch.setattr(rosters, "_follow", None)
         yield worker

@@ -16,14 +16,13 @@ from hvd_ft import __version__, native
 from hvd_ft.agent.ablation import WARNING, ablates_network, check_ablation
 from hvd_ft.agent.beginning import beginning
 from hvd_ft.agent.checkpoints import code_with_checkpoints, writer_of
-from hvd_ft.agent.flags import add_agent_flags
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
 from hvd_ft.agent.node_leader import finalize, lead, node_facts
 from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.own_interface import check_interface
-from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous, launch_rank, launch_rank_here
+from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.resuming import Resumed
 from hvd_ft.agent.shim_care import ShimCare, watch_over
@@ -32,6 +31,7 @@ from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HostError, HvdFtError
 from hvd_ft.installed.environment import check_environment
 from hvd_ft.job import bound_process
+from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
@@ -44,6 +44,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
 from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.mpi.launcher_processes import launchers_above
+from hvd_ft.mpi.variables import launch_rank, launch_rank_here, without_launcher
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
@@ -100,7 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except HvdFtError as error:
         # Without the core or MPI every rank fails here; without a launcher there is only one rank.
-        if launch_rank() == 0 or (isinstance(error, HostError) and launch_rank_here() == 0):
+        first_here = launch_rank_here(os.environ) == 0
+        if launch_rank(os.environ) == 0 or (isinstance(error, HostError) and first_here):
             say(error)
         return EXIT_BAD_INPUT
 
@@ -114,7 +116,7 @@ def _find_shim() -> ShimClient:
         settings, launch = Settings(), Launch()
     if launch.generation > 0 and launch.job:
         path = job_path(settings.arena_dir, launch.job)
-        members, rank = launch.members, launch_rank()
+        members, rank = launch.members, launch_rank(os.environ)
         try:
             # The shim of a host that has lost this place since is none of ours.
             if members is not None and not is_current(path, members, rank):
@@ -135,7 +137,7 @@ def _find_shim() -> ShimClient:
         if shim:
             return shim
     shim = ShimClient.begin(launch.shim_starter)  # before MPI: forking later is unsafe
-    watch_over(shim, settings, launch, launch_rank())
+    watch_over(shim, settings, launch, launch_rank(os.environ))
     return shim
 
 
@@ -210,7 +212,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         raise HvdFtError(f"--spares {options.spares}: give the number of spares, 0 or more")
     if options.spares:
         PythonCommand.parse(command)
-    if launch_rank() == 0:
+    if launch_rank(os.environ) == 0:
         check_writable(options.report)
     hooks = {"on-failure": options.on_failure, "on-restart": options.on_restart}
     return Plan(
@@ -327,10 +329,12 @@ def _supervisor(
     reader = StackReader(context.arenas, rank)
     stack.callback(reader.close)
     env = {
-        **worker_environment(os.environ, rank, context.hosts, context.job, context.arenas),
+        **worker_environment(
+            without_launcher(os.environ), rank, context.hosts, context.job, context.arenas
+        ),
         "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": str(settings.replay_timeout_seconds),
         "HOROVOD_FT_LOG_STEPS": str(settings.log_steps),
-        "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": str(settings.snapshot_timeout_seconds),
+        "HOROVOD_FT_SNAPSHOT_SECONDS": str(settings.snapshot_timeout_seconds),
         **bound_process.environment(context.place),
         "HOROVOD_FT_RESUMED": json.dumps(asdict(resumed)) if resumed else "",
         stacks.VARIABLE: reader.path,

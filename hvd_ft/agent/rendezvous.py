@@ -13,6 +13,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.mpi.environment import split_threads
+from hvd_ft.mpi.variables import launch_rank, launch_sizes
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.json_text import read_json
 
@@ -44,15 +45,14 @@ class Rendezvous:
         self._timeout = timeout_seconds
         self.nothing_under_way = True
         # Hydra sets both before MPI_Init.
-        self.rank = launch_rank()
-        self.size = int(os.environ.get("PMI_SIZE", "1"))
+        self.rank = launch_rank(os.environ)
+        self.size, here = launch_sizes(os.environ)
         with self._in_time("MPI_Init"):
             try:
                 import mpi4py
 
                 # Leaders of nodes have threads that call MPI; on one node only this thread does.
-                several = int(os.environ.get("MPI_LOCALNRANKS", self.size)) < self.size
-                several = several or (flat and self.size > 1)
+                several = here < self.size or (flat and self.size > 1)
                 mpi4py.rc.thread_level = "multiple" if several else "funneled"
                 if several:
                     os.environ.update(split_threads(os.environ))
@@ -175,16 +175,6 @@ class Rendezvous:
 
 class FailedElsewhere(HvdFtError):
     """An error of another rank, which prints it for the user."""
-
-
-def launch_rank() -> int:
-    """Returns the rank that Hydra sets before MPI is initialised; 0 without Hydra."""
-    return int(os.environ.get("PMI_RANK", "0"))
-
-
-def launch_rank_here() -> int:
-    """Returns the number among the host's ranks that Hydra sets; 0 without Hydra."""
-    return int(os.environ.get("MPI_LOCALRANKID", "0"))
 
 
 def _to_json(value: Any, protocol: int | None = None) -> bytes:

@@ -3,8 +3,7 @@
 import os
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
-from hvd_ft.job.settings import Settings
+from hvd_ft.job.settings import MINIMUM_ARENA_BYTES, Settings
 
 
 def arena_limit_bytes(settings: Settings) -> int:

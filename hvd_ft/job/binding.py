@@ -8,15 +8,13 @@ CPUs.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvd_ft.system.topology import Cpu, Topology
 
 BIND_TO = ("auto", "none", "core", "socket", "numa")  # the first one is the default
 MAP_BY = ("slot", "numa", "socket")  # likewise
-_OFF = ("0", "off", "no", "disable")  # as for Intel MPI
-_DOMAINS = {"core": "core", "numa": "numa", "socket": "socket", "sock": "socket"}
 
 
 @dataclass(frozen=True)
@@ -32,20 +30,6 @@ class Place:
     cpus: tuple[int, ...] = ()
     memory: tuple[int, ...] = ()
     agent_cpus: tuple[int, ...] = ()
-
-
-def asked_binding(environ: Mapping[str, str]) -> str:
-    """Returns how `hvdft run` binds ranks.
-
-    Args:
-        environ: of the user: `HOROVOD_FT_BIND_TO`, otherwise `I_MPI_PIN` if it turns binding on or
-            off, otherwise `I_MPI_PIN_DOMAIN` if it is one of our words.
-    """
-    if said := environ.get("HOROVOD_FT_BIND_TO"):
-        return said
-    if switch := environ.get("I_MPI_PIN"):
-        return "none" if switch.lower() in _OFF else BIND_TO[0]
-    return _DOMAINS.get(environ.get("I_MPI_PIN_DOMAIN", "").lower(), BIND_TO[0])
 
 
 def plan(topology: Topology, ranks: int, bind_to: str, map_by: str) -> list[Place]:

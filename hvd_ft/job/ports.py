@@ -33,14 +33,6 @@ class Ports:
     def __str__(self) -> str:
         return f"{self.first}-{self.last}"
 
-    def of_mpi(self) -> dict[str, str]:
-        """Returns the variables by which mpirun, its proxies and MPI over TCP listen there too."""
-        return {
-            "I_MPI_PORT_RANGE": f"{self.first}:{self.last}",
-            "FI_TCP_PORT_LOW_RANGE": str(self.first),
-            "FI_TCP_PORT_HIGH_RANGE": str(self.last),
-        }
-
 
 def read_ports(env: Mapping[str, str], name: str, default: Ports | None) -> Ports | None:
     """Reads a setting."""

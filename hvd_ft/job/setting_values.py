@@ -12,10 +12,7 @@ from typing import TypeVar
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.members.membership import Membership
-
-MINIMUM_ARENA_BYTES = 64 << 20
-LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 256 << 10, 16 << 20
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+from hvd_ft.system.byte_size import parse_bytes, short
 
 
 def _wrong(name: str, value: str, allowed: str) -> HvdFtError:
@@ -43,25 +40,35 @@ def byte_count(
     name: str,
     default: Number,
     *,
-    least: int = MINIMUM_ARENA_BYTES,
-    most: int = (1 << 63) - 1,
+    least: int,
+    most: int | None = None,
     power: bool = False,
-    allowed: str = "a number of bytes of at least 64M, with or without a suffix K, M or G",
+    zero: str = "",
 ) -> int | Number:
-    """Reads a number of bytes, with or without a suffix; `allowed` says what the bounds mean.
+    """Reads a number of bytes, with or without a suffix.
 
-    With `power` it has to be a power of two.
+    With `power` it has to be a power of two; `zero` says what 0 means where it is allowed.
     """
     value = env.get(name)
     if not value:
         return default
-    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value.strip().upper(), re.ASCII)
-    if match is None:
-        raise _wrong(name, value, allowed)
-    count = int(match[1]) * _UNITS[match[2]]
-    if not least <= count <= most or (power and count.bit_count() != 1):
-        raise _wrong(name, value, allowed)
+    try:
+        count = parse_bytes(value)
+    except ValueError:
+        count = 0 if zero and value.strip() == "0" else -1
+    within = least <= count and (most is None or count <= most)
+    if not (within or (zero and count == 0)) or (power and count.bit_count() != 1):
+        raise _wrong(name, value, _sizes(least, most, power, zero))
     return count
+
+
+def _sizes(least: int, most: int | None, power: bool, zero: str) -> str:
+    if power and most:
+        sizes = [short(1 << n) for n in range(least.bit_length() - 1, most.bit_length())]
+        return f"{', '.join(sizes[:-1])} or {sizes[-1]}"
+    bounds = f"from {short(least)} to {short(most)}" if most else f"of at least {short(least)}"
+    none = f"; 0: {zero}" if zero else ""
+    return f"a number of bytes {bounds}, with or without a suffix K, M or G{none}"
 
 
 def choice(env: Mapping[str, str], name: str, default: str, *, choices: Sequence[str]) -> str:

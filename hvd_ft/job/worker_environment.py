@@ -9,18 +9,9 @@ from hvd_ft import libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
 
-# What launchers give an MPI process. Others that begin with HYDRA, MPI or PMI are the user's, such
-# as HYDRA_FULL_ERROR of hydra-core.
-_LAUNCHER_PREFIXES = ("HYDRA_BSTRAP_", "I_MPI_", "PMIX_SERVER_")
-_LAUNCHER_NAMES = frozenset(
-    (
-        *("HYDRA_IP_VERSION", "HYDRA_LAUNCH_TYPE", "HYDI_CONTROL_FD"),
-        *("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-        *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_ID", "PMI_PORT", "PMI_SPAWNED", "PMI_APPNUM"),
-        *("PMIX_RANK", "PMIX_NAMESPACE"),
-        *("HOROVOD_FT_LAUNCHER", "HOROVOD_FT_MEMBERS", "HOROVOD_FT_ACT_LEASE"),
-        "HOROVOD_FT_SHIM_STARTER",
-    )
+# What hvdft run gives the agents alone.
+_OF_AGENTS = frozenset(
+    f"HOROVOD_FT_{name}" for name in ("LAUNCHER", "MEMBERS", "ACT_LEASE", "SHIM_STARTER")
 )
 _MPI_GUARD = os.path.join(os.path.dirname(hvd_ft.__file__), "worker", "mpi_guard")
 
@@ -94,17 +85,13 @@ def worker_environment(
     """Returns the environment of a worker, without the variables of its incarnation.
 
     Args:
-        environ: of the agent; the launcher's variables for MPI are removed.
+        environ: of the agent, without the variables for MPI.
         rank: of the worker.
         nodes: of the job.
         job: id of the job.
         directory: of the job.
     """
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name not in _LAUNCHER_NAMES and not name.startswith(_LAUNCHER_PREFIXES)
-    }
+    kept = {name: value for name, value in environ.items() if name not in _OF_AGENTS}
     node = nodes.node_of(rank)
     local = nodes.ranks(node)
     sizes = [len(nodes.ranks(other)) for other in range(len(nodes))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.host_names import is_this_host
 from hvd_ft.members.hosts import host_list
+from hvd_ft.mpi.variables import bootstrap, bootstrap_of
 from hvd_ft.schedulers.allocation import Allocation, read_allocation
 
 
@@ -91,4 +92,4 @@ def place_of(
 
 
 def _by(allocation: Allocation) -> str:
-    return os.environ.get("I_MPI_HYDRA_BOOTSTRAP") or allocation.bootstrap
+    return bootstrap_of({**bootstrap(allocation.bootstrap), **os.environ})

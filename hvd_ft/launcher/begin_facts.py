@@ -13,6 +13,7 @@ from hvd_ft.launcher.machine.job_facts import JobFacts
 from hvd_ft.members.hosts import Host
 from hvd_ft.members.leadership import Record
 from hvd_ft.members.membership import Membership
+from hvd_ft.mpi.variables import bootstrap_of
 from hvd_ft.native.observer import Observer
 
 
@@ -41,7 +42,7 @@ def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
         may_shrink=job.may_shrink,
         least_in_place=job.least_in_place,
         warm=bool(job.spares),
-        bootstrap=resolved.environment.get("I_MPI_HYDRA_BOOTSTRAP", "ssh"),
+        bootstrap=bootstrap_of(resolved.environment),
     )
 
 

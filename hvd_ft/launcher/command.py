@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.job.binding import BIND_TO, MAP_BY
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
 from hvd_ft.launcher.horovodrun_flags import INSTEAD
 from hvd_ft.launcher.host_names import all_here, is_this_host
-from hvd_ft.launcher.job import Job, mpirun_command, resolve
+from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import (
     TIMEOUT_SECONDS,
@@ -72,25 +72,8 @@ def add_run(commands: Any, add: AddCommand) -> None:
         metavar="HOST:N,...",
         help="hosts that replace lost ones of -H, such as n3:4 (docs/how-to/spare-hosts.md)",
     )
-    run.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
-    run.add_argument("--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back")
-    run.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    add_agent_flags(run)
     run.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
-    run.add_argument(
-        "--inject",
-        metavar="DRILL",
-        action="append",
-        default=[],
-        help="make a worker die, such as rank=2,step=30,signal=KILL; may be repeated "
-        "(docs/how-to/drills.md)",
-    )
-    run.add_argument(
-        "--spares",
-        type=whole(0, "spares"),
-        default=0,
-        metavar="N",
-        help="keep N processes that have imported TensorFlow ready to replace dead ones",
-    )
     run.add_argument(
         "--topology",
         choices=TOPOLOGIES,
@@ -166,11 +149,6 @@ def add_run(commands: Any, add: AddCommand) -> None:
         help="show a live line per rank (default: if the output is a terminal)",
     )
     run.add_argument("--verbose", action="store_true", help="print how mpirun is started")
-    run.add_argument(
-        "command",
-        nargs=argparse.REMAINDER,
-        help="the training command, such as: python train.py (its stdin is empty)",
-    )
     run.set_defaults(handler=_run)
 
 
@@ -208,9 +186,6 @@ def _run(options: argparse.Namespace) -> int:
             say(line)
         if job.may_shrink:
             return _run_resizing(options, job, console, live)
-        if options.verbose:
-            mpirun = mpirun_command(job, resolve(job).environment)
-            say(f"job {job.id}: {shlex.join(mpirun)}")
         with display(console if live else Console(stderr=True), live) as shown:
             code = launcher.launch(job, shown)
         if options.picture:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.members.hosts import LOCAL_NAMES, Host
+from hvd_ft.mpi.variables import bootstrap_of, ssh_of
 
 _AT_ONCE = 32
 _SSH_SECONDS = 10.0
@@ -25,12 +26,12 @@ def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
     Raises:
         HvdFtError: a name is unknown.
     """
-    if environ.get("I_MPI_HYDRA_BOOTSTRAP", "ssh") not in ("ssh", "rsh"):
+    if bootstrap_of(environ) not in ("ssh", "rsh"):
         return
     names = sorted({host.name for host in hosts} - {*LOCAL_NAMES, socket.gethostname()})
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = dict(zip(names, pool.map(_why_unknown, names), strict=True))
-    ssh = environ.get("I_MPI_HYDRA_BOOTSTRAP_EXEC") or "ssh"
+    ssh = ssh_of(environ)
     unknown = [name for name in names if answers[name] and not _ssh_knows(ssh, name)]
     if unknown:
         some = f"host {unknown[0]}" if len(unknown) == 1 else f"hosts {', '.join(unknown)}"

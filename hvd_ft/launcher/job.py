@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,14 @@ from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
 from hvd_ft.members.hosts import Host
+from hvd_ft.mpi import variables
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
 from hvd_ft.mpi.listening import ALL, listen_address, listening_there, local_address
+from hvd_ft.system.say import say
 
 # Steps share the job's hosts with each other, and outlive the loss of one.
 _SLURM = {"SLURM_OVERLAP": "1", "SLURM_NO_KILL": "set"}
-_HOST_FILE = "I_MPI_HYDRA_HOST_FILE"  # mpirun would take its hosts besides the job's
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Job:
             leave; None: ranks do not leave a running job.
         bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
             default, ssh.
+        verbose: Whether the command line that starts the agents is said.
     """
 
     size: int
@@ -72,6 +75,7 @@ class Job:
     may_shrink: bool = False
     least_in_place: int | None = None
     bootstrap: str | None = None
+    verbose: bool = False
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -124,7 +128,7 @@ def job_settings(job: Job) -> Settings:
 
 
 def check_job(resolved: ResolvedJob) -> None:
-    """Checks as much of a job as possible before anything is started.
+    """Checks as much of a job as possible before anything is started; says how it is started.
 
     Args:
         resolved: the job.
@@ -145,6 +149,8 @@ def check_job(resolved: ResolvedJob) -> None:
         PythonCommand.parse([found or job.command[0], *job.command[1:]])
     check_environment()
     arena_limit_bytes(resolved.settings)
+    if job.verbose:
+        say(f"job {job.id}: {shlex.join(mpirun_command(job, resolved.environment))}")
 
 
 def _environment(job: Job, settings: Settings) -> dict[str, str]:
@@ -153,12 +159,12 @@ def _environment(job: Job, settings: Settings) -> dict[str, str]:
     topology = {"HOROVOD_FT_TOPOLOGY": job.topology} if job.topology else {}
     own = {**environment, **topology, "HOROVOD_FT_JOB": job.id}
     interface = settings.interface
-    named = {"I_MPI_HYDRA_IFACE": interface} if interface not in (None, ALL) else {}
+    named = variables.on_interface(None if interface == ALL else interface)
     if settings.ports and job.machine_file is not None:
-        named |= settings.ports.of_mpi()
-    by = {"I_MPI_HYDRA_BOOTSTRAP": job.bootstrap} if job.bootstrap else {}
-    given = {name: value for name, value in asked.items() if name != _HOST_FILE}
-    return {**named, **by, **_SLURM, **given, **own}
+        named |= variables.in_ports(settings.ports)
+    named |= variables.bootstrap(job.bootstrap)
+    # mpirun would take the hosts of the user's file besides the job's.
+    return {**named, **_SLURM, **variables.without_host_file(asked), **own}
 
 
 def _address(job: Job, interface: str | None) -> str:
@@ -170,7 +176,7 @@ def _address(job: Job, interface: str | None) -> str:
 
 def starts_by_slurm(environment: Mapping[str, str]) -> bool:
     """Returns whether Hydra starts processes by Slurm's srun in this environment."""
-    return environment.get("I_MPI_HYDRA_BOOTSTRAP") == "slurm"
+    return variables.bootstrap_of(environment) == "slurm"
 
 
 def network_of(resolved: ResolvedJob) -> str:
@@ -203,11 +209,9 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
         ("--on-failure", job.on_failure),
         ("--on-restart", job.on_restart),
         ("--report", job.report),
+        *(("--inject", drill) for drill in job.inject),
+        ("--spares", str(job.spares) if job.spares else None),
     ):
         if value is not None:
             command += [flag, value]
-    for drill in job.inject:
-        command += ["--inject", drill]
-    if job.spares:
-        command += ["--spares", str(job.spares)]
     return [*command, "--", *job.command]

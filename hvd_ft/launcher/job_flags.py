@@ -17,6 +17,7 @@ from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing_flags import limits, resizes
 from hvd_ft.launcher.tuning import Found, find
 from hvd_ft.members.hosts import Host, parse_hosts
+from hvd_ft.mpi.variables import bootstrap
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ def placed(options: argparse.Namespace) -> Placed:
         resizes=options.min_np is not None,
     )
     hosts, reordered = _hosts(place.hosts, place.size)
-    bootstrap = {"I_MPI_HYDRA_BOOTSTRAP": place.bootstrap} if place.bootstrap else {}
-    environ = {**bootstrap, **os.environ}
+    environ = {**bootstrap(place.bootstrap), **os.environ}
     check_known(hosts, environ)
     tuned = _tuned(options, hosts, place.size)
     spare_hosts: Sequence[Host] = ()
@@ -100,6 +100,7 @@ def job_of(
         may_shrink=resizes(options, place.hosts),
         least_in_place=limits(options).least if options.in_place else None,
         bootstrap=place.bootstrap,
+        verbose=options.verbose,
         given={
             **place.tuned,
             **checkpoints,

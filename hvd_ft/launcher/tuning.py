@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from hvd_ft import __version__
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import tuning_file
-from hvd_ft.job.tuning_file import OFF, Place, is_set
+from hvd_ft.launcher import tuning_file
 from hvd_ft.launcher.host_names import all_here, is_this_host
+from hvd_ft.launcher.tuning_file import OFF, Place, is_set
 from hvd_ft.members.hosts import Host
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
 from hvd_ft.system.distributions import version_of

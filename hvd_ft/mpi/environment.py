@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.binding import asked_binding
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.fabric import choose_provider, fast_devices, why_no_endpoints
+from hvd_ft.mpi.variables import asked_binding
+from hvd_ft.native.abi import constant
 from hvd_ft.system.distributions import version_of
 
 _MPIEXEC = "mpiexec.hydra"
@@ -21,9 +22,8 @@ _ONE_HOST = {
 }
 
 
-# Endpoints of an agent: the main thread's, the mirror's, that of gathered ops, and for each
-# connection of the ring's edges one for each of their colours (mpi/leader.cc).
-_OTHER_ENDPOINTS, _COLOURS = 3, 3
+# Endpoints of an agent.
+_OTHER_ENDPOINTS, _COLOURS = constant("HVDFT_OTHER_ENDPOINTS"), constant("HVDFT_EDGE_COLOURS")
 
 
 def endpoints_for(connections: int) -> int:

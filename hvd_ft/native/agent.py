@@ -13,7 +13,7 @@ from hvd_ft.native.abi import ffi
 from hvd_ft.native.rank_words import rank_words
 from hvd_ft.native.types import OpRules, WaitResult
 
-WINDOW_BYTES = 1 << 20  # of an input area, unless told otherwise
+WINDOW_BYTES = abi.constant("HVDFT_NODE_WINDOW")  # of an input area, unless told otherwise
 
 
 def create_node(
@@ -95,13 +95,14 @@ class Agent:
 
     def last_words(self) -> str:
         """Why the present incarnation failed, in its own words; "" if it left none."""
-        text = ffi.new("char[]", 512)
+        text = ffi.new("char[]", abi.constant("HVDFT_LAST_WORDS"))
         abi.library().hvdft_agent_last_words(self._handle, text, len(text))
         return abi.text(text)
 
     def fatal_text(self) -> tuple[str, int, int] | None:
         """Message, exit code and rank of the job's stop; None while it is not stopped."""
-        text, code, rank = ffi.new("char[]", 1024), ffi.new("int *"), ffi.new("int *")
+        text = ffi.new("char[]", abi.constant("HVDFT_STOP_TEXT"))
+        code, rank = ffi.new("int *"), ffi.new("int *")
         if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):
             return None
         return abi.text(text), int(code[0]), int(rank[0])

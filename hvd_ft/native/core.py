@@ -80,7 +80,7 @@ def is_attached() -> bool:
 
 
 _AGAIN, _NEVER = abi.constant("HVDFT_AGAIN"), abi.constant("HVDFT_ETRUNCATED")
-MAX_FINGERPRINT_BYTES = (64 << 10) - 16
+MAX_FINGERPRINT_BYTES = abi.constant("HVDFT_FINGERPRINTS")
 
 
 class Worker:

@@ -16,8 +16,7 @@ from hvd_ft.native import mpi
 from hvd_ft.native.abi import constant
 from hvd_ft.ring.choice import choose
 
-SEGMENT_BYTES = 256 << 10
-TRANSFERS = 4  # one that is being copied, and others that MPI can start on when it is done
+SEGMENT_BYTES, TRANSFERS = constant("HVDFT_RING_SEGMENT"), constant("HVDFT_TRANSFERS")
 TIMEOUT_SECONDS = 300.0
 OPS = ("sum", "min", "max", "prod")
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.members.hosts import Host
+from hvd_ft.mpi.variables import HOST_FILE, SLOTS
 from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 
 SLURM = "Slurm"
@@ -140,9 +141,9 @@ def _sge(environ: Mapping[str, str], read_text: Callable[[str], str]) -> list[tu
 def _host_file(
     environ: Mapping[str, str], read_text: Callable[[str], str]
 ) -> list[tuple[str, int]]:
-    each = environ.get("I_MPI_PERHOST", "1")
+    each = environ.get(SLOTS, "1")
     found = []
-    for line in _lines(read_text(environ["I_MPI_HYDRA_HOST_FILE"])):
+    for line in _lines(read_text(environ[HOST_FILE])):
         name, _, slots = line.split()[0].partition(":")
         found.append((name, int(slots or (each if each.isdecimal() else 1))))
     return found
@@ -166,5 +167,5 @@ _SCHEDULERS = (
     ("LSB_JOBID", "LSF", "LSB_JOBID", "lsf", "blaunch", _lsf),
     ("PBS_NODEFILE", "PBS", "PBS_JOBID", "pbs", "pbsdsh", _pbs),
     ("PE_HOSTFILE", "SGE", "JOB_ID", "sge", "qrsh", _sge),
-    ("I_MPI_HYDRA_HOST_FILE", "the host file", "", "ssh", "", _host_file),
+    (HOST_FILE, "the host file", "", "ssh", "", _host_file),
 )

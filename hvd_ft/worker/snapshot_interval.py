@@ -1,6 +1,6 @@
 """The rule that decides how many steps lie between two snapshots, from their durations.
 
-Pure; `training_loop.py` has the clock. Every rank decides for itself when it requests a snapshot,
+Pure; snapshot_schedule.py has the clock. Every rank decides for itself when it requests a snapshot,
 and all ranks take one then. The first rule that applies decides:
 
 1. The log must not outgrow its budget of memory, `log_steps` times what a step adds to it, or

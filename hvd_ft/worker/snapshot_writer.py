@@ -36,7 +36,7 @@ from hvd_ft.worker.shared_contents import (
 
 LARGE_SNAPSHOT_BYTES = 2 << 20  # below this size the copy is faster than two threads that compete
 SLOTS = 2  # slots for a loop's snapshots, used in turn
-TIMEOUT = "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS"  # checked by the agent
+_TIMEOUT = "HOROVOD_FT_SNAPSHOT_SECONDS"  # from the agent
 _DEFAULT_SECONDS = "30"
 _LOOK_SECONDS = 0.1  # at whether these will never come
 
@@ -78,7 +78,7 @@ class SnapshotWriter:
         self._written = 0
         self._large = False
         # For other ranks' fingerprints and parts.
-        self._timeout_seconds = float(os.environ.get(TIMEOUT) or _DEFAULT_SECONDS)
+        self._timeout_seconds = float(os.environ.get(_TIMEOUT) or _DEFAULT_SECONDS)
 
     @property
     def fresh(self) -> bool:
@@ -144,7 +144,7 @@ class SnapshotWriter:
         self._worker.snapshot_apart()
         say(
             f"rank {self._worker.rank} no longer waits for other hosts' snapshots, as some did not "
-            f"come within {TIMEOUT}={self._timeout_seconds:g}: if such a host is lost, its state "
+            f"come within {self._timeout_seconds:g} s: if such a host is lost, its state "
             "may be lost with it"
         )
 
@@ -228,9 +228,8 @@ class SnapshotWriter:
                 SnapshotWriter._alone = True
                 say(
                     f"rank {self._worker.rank} takes its snapshots alone from now on: other ranks "
-                    "did not come to the same step within "
-                    f"{TIMEOUT}={self._timeout_seconds:g}, so each stores what is equal on all of "
-                    "them"
+                    f"did not come to the same step within {self._timeout_seconds:g} s, so each "
+                    "stores what is equal on all of them"
                 )
             return None
         ranks = [data for _, data in sorted(found.items()) if data is not None]

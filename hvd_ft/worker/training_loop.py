@@ -4,10 +4,9 @@ Loops are numbered in the order in which the script begins them, whoever runs th
 callback or a `State`), so a restarted script finds its snapshots by counting the same way.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
-from math import inf
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,47 +24,58 @@ from hvd_ft.worker.restart import latest, latest_whole
 from hvd_ft.worker.resumed import ResumedLoops, resumed
 from hvd_ft.worker.rosters import Contents
 from hvd_ft.worker.shared_contents import Arrays
-from hvd_ft.worker.snapshot_interval import (
-    SnapshotInterval,
-    check_snapshot_settings,
-    log_budget,
-    log_wants_snapshot,
-    messages_want_snapshot,
-)
+from hvd_ft.worker.snapshot_interval import SnapshotInterval
+from hvd_ft.worker.snapshot_schedule import SnapshotClock, SnapshotSchedule
 from hvd_ft.worker.snapshot_writer import Cut, SnapshotWriter
 
-_begun = 0
-_interval = SnapshotInterval()
-_open: "TrainingLoop | None" = None
-_process: "_Process | None" = None
+
+class ProcessLoops:
+    """What all training loops of this process have in common.
+
+    Attributes:
+        begun: how many have begun.
+        open: the one that has begun and not ended; None: there is none.
+        interval: from one snapshot to the next.
+        divergences: compares what the ranks have at snapshots; None: it is not wanted.
+    """
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.open: TrainingLoop | None = None
+        self.interval = SnapshotInterval()
+        self.divergences: DivergenceWatch | None = None
+
+    @cached_property
+    def drills(self) -> FlipDrills:
+        """Drills that change a bit."""
+        return own_drills()
+
+    @cached_property
+    def leave_drills(self) -> rosters.LeaveDrills:
+        """Drills that have ranks leave."""
+        return rosters.own_drills()
+
+    def begin(self, loop: "TrainingLoop") -> int:
+        """Begins a loop, and ends the one that is open; returns its number."""
+        if self.open is not None:
+            self.open.end()
+        if self.begun == 0:
+            self.divergences = divergence_watch(loop.worker)
+        number, self.begun, self.open = self.begun, self.begun + 1, loop
+        return number
 
 
-class _Process:
-    """What all training loops of this process have in common."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.divergences: DivergenceWatch | None = divergence_watch(worker)
-        self.drills: FlipDrills = own_drills()
-        self.leave_drills = rosters.own_drills()
-        self._worker = worker
-
-    @property
-    def resumed(self) -> ResumedLoops | None:
-        """The checkpoint from which the job resumes, if it does.
-
-        It is read only when it is needed, because a host that is new in the job may not have it.
-        """
-        return resumed(self._worker.rank, self._worker.size)
+_process = ProcessLoops()
 
 
 def is_open() -> bool:
     """Returns whether a training loop has begun and not ended."""
-    return _open is not None
+    return _process.open is not None
 
 
 def phase() -> int:
     """Returns the script's phase: a number for each training loop, and for each gap between two."""
-    return 2 * _begun - is_open()
+    return 2 * _process.begun - is_open()
 
 
 def _with_step(contents: Contents, step: int) -> Contents:
@@ -97,28 +107,20 @@ class TrainingLoop:
     def __init__(
         self, worker: Worker, snapshot_steps: int | None, snapshot_overhead: float
     ) -> None:
-        check_snapshot_settings(snapshot_steps, snapshot_overhead)
         self.number = -1
         self.worker = worker
         self.kinds: Mapping[str, Kind] = {}
         self.resized: tuple[int, int] | None = None
+        self._process = _process
         self._given: ResumedLoops | rosters.HandedOver | None = None  # what this loop goes on from
         self._returned_at = -1  # step
-        self._unsaved = False  # what was loaded from there, or has changed, is not in the arena
-        self._snapshot_steps = snapshot_steps
-        self._snapshot_overhead = snapshot_overhead
-        self._log_steps = int(os.environ["HOROVOD_FT_LOG_STEPS"])  # its agent has checked it
+        self._schedule = SnapshotSchedule(
+            worker, _process.interval, snapshot_steps, snapshot_overhead
+        )
+        self._clock = SnapshotClock()
         self._writer = SnapshotWriter(worker)
-        self._snapshot_step = 0  # of the latest snapshot
-        self._snapshot_op = 0
-        self._stall_ns = 0  # of the latest snapshot, whose copy may still be under way
-        self._step = 0
-        self._since_ns = 0  # time up to here is accounted for
-        self._training_ns = 0  # not yet reported
         self._said_no_room = False
         self._has_snapshot = False
-        self._last_op = self._step_op = -1  # the cursor at the latest boundary, and the one before
-        self._alone = False  # whether the next snapshot is this rank's alone
 
     @property
     def tells(self) -> bool:
@@ -134,20 +136,15 @@ class TrainingLoop:
         Returns:
             The values of the loop's snapshot if this process continues from one, otherwise None.
         """
-        global _begun, _open, _process
-        if _open is not None:
-            _open.end()
-        self._process = _process = _process or _Process(self.worker)
-        self.number, _begun, _open = _begun, _begun + 1, self
-        self._snapshot_op = self._last_op = self.worker.loop_begin(self.number)
-        _interval.begin_loop(self._snapshot_overhead)
-        self._since_ns = time.perf_counter_ns()
+        self.number = self._process.begin(self)
+        self._schedule.begin(self.worker.loop_begin(self.number))
+        self._clock.start()
         left = latest_whole(self.worker, self.number) if self.worker.incarnation > 0 else None
         if left is not None:  # by an earlier process of this rank
             self._has_snapshot = True
-            self._snapshot_step = left[1]["step"]
+            self._schedule.snapshot_step = left[1]["step"]
             return left[1]
-        self._given = self._handed_over() or self._earlier_job(_process)
+        self._given = self._handed_over() or self._earlier_job()
         return None if self._given is None else self.snapshot()[1]
 
     @property
@@ -174,17 +171,20 @@ class TrainingLoop:
             raise SystemExit(0)
         found = rosters.HandedOver()
         self._returned_at = found.step
-        self._unsaved = True
+        self._schedule.unsaved = True
         say(f"rank {self.worker.rank} returns to the job at step {found.step}")
         return found
 
-    def _earlier_job(self, process: "_Process") -> ResumedLoops | None:
-        """Returns the checkpoint of an earlier job from which this loop resumes."""
-        found = process.resumed
+    def _earlier_job(self) -> ResumedLoops | None:
+        """Returns the checkpoint of an earlier job from which this loop resumes.
+
+        It is read only when it is needed, because a host that is new in the job may not have it.
+        """
+        found = resumed(self.worker.rank, self.worker.size)
         if found is None or not found.has(self.number):
             return None
         self.resized = found.resized
-        self._unsaved = True
+        self._schedule.unsaved = True
         return found
 
     def snapshot(self) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
@@ -197,7 +197,7 @@ class TrainingLoop:
             arrays, values = self._given.read(self.number)
         else:
             arrays, values = latest(self.worker, self.number)
-        self._snapshot_step = values["step"]
+        self._schedule.snapshot_step = values["step"]
         return arrays, values
 
     def jump(self) -> None:
@@ -206,9 +206,8 @@ class TrainingLoop:
             self.worker.jump(self.number)
             rosters.follow()
         self._given = None  # it may be large
-        self._step, self._snapshot_op = self._snapshot_step, self.worker.cursor()
-        self._last_op = self._snapshot_op
-        self._since_ns = time.perf_counter_ns()
+        self._schedule.jump(self.worker.cursor())
+        self._clock.start()
 
     def set_step(self, step: int) -> None:
         """Publishes that `step` steps of this loop are done."""
@@ -217,11 +216,7 @@ class TrainingLoop:
         self.worker.cuts_passed(self.number, self._writer.passed(2 * step))
         if self.worker.incarnation > 0:  # what an earlier one has delivered may be complete by now
             self.worker.snapshot_settle(self.number)
-        took_ns = self._lap()
-        if step > self._step:
-            _interval.add_steps(step - self._step, took_ns / 1e9)
-        self._step = step
-        self._step_op, self._last_op = self._last_op, self.worker.cursor()
+        self._schedule.reach(step, self._clock.lap())
 
     def begin_roster(self, step: int, contents: Callable[[], Contents]) -> bool:
         """Begins the job's next roster if that is due at this boundary; after `set_step`.
@@ -246,7 +241,7 @@ class TrainingLoop:
         self._settle()
         if rosters.begin(self.worker, number, step):
             rosters.hand_over(self.worker, number, lambda: _with_step(contents(), step))
-            self._unsaved = True
+            self._schedule.unsaved = True
             return True
         self.end()
         raise SystemExit(0)
@@ -273,41 +268,12 @@ class TrainingLoop:
         boundary after it. If the user has set an interval, ranks take snapshots at the same
         boundaries without a mark.
         """
-        self._alone = False
-        # Checkpoints are deleted some day, and those of this job have all loops.
-        due = self._unsaved or self.worker.mark_passed(self.number, self._snapshot_op)
-        if not due and self._snapshot_steps is not None:
-            due = step - self._snapshot_step >= self._snapshot_steps
-        return (due or self._is_due(step)) and self.worker.pending() == 0
-
-    @property
-    def _interval_steps(self) -> int:
-        """From one snapshot to the next, within both budgets."""
-        step_bytes = self._step_bytes
-        by_memory = log_budget(step_bytes, self._log_steps) // step_bytes if step_bytes else inf
-        return int(min(_interval.steps, by_memory))
-
-    @property
-    def _step_bytes(self) -> int:
-        """Bytes that a step adds to the log, which holds an op twice if there are several nodes."""
-        return self.worker.step_bytes * (1 if self.worker.nodes == 1 else 2)
-
-    def _is_due(self, step: int) -> bool:
-        """Requests a mark if a snapshot is due; returns whether to take one without waiting."""
-        if self._snapshot_steps is not None or self._writer.busy:
-            return False
-        self._settle()
-        log, own_ops = self.worker.log(), self.worker.cursor() - self._snapshot_op
-        due = step - self._snapshot_step >= _interval.steps
-        due = due or log_wants_snapshot(log, own_ops, self._step_bytes, self._log_steps)
-        due = due or messages_want_snapshot(*self.worker.message_room())
-        if not due or not self.worker.snapshot_settle(self.number):
-            return False
-        # Without collectives there is no boundary that ranks have in common.
-        self._alone = self._last_op == self._step_op
-        if not self._alone:
-            self.worker.mark_request(self._last_op)
-        return self._alone
+        schedule = self._schedule
+        due = schedule.is_due(self.number, step)
+        if not due and schedule.is_chosen and not self._writer.busy:
+            self._settle()
+            due = schedule.ask(self.number, step)
+        return due and self.worker.pending() == 0
 
     def write(self, step: int, contents: Callable[[], Contents], *, last: bool = False) -> None:
         """Takes a snapshot of this moment, `step` steps of the loop being done.
@@ -320,11 +286,10 @@ class TrainingLoop:
         """
         self._settle()
         begin_ns = time.perf_counter_ns()
-        self._snapshot_step, self._snapshot_op = step, self.worker.cursor()
-        self._unsaved = False
+        self._schedule.take(step)
         arrays, values = contents()
         # The last one comes after another one of the same step.
-        cut = Cut(self.number, 2 * step + 1 + last, self._alone)
+        cut = Cut(self.number, 2 * step + 1 + last, self._schedule.alone)
         watch, taken = self._process.divergences, False
         if watch is not None:
             watch.expect(cut.loop, cut.number, step, variables_of(list(arrays), self.kinds))
@@ -334,8 +299,7 @@ class TrainingLoop:
             self._say_no_room(error)
         if watch is not None and not taken:
             watch.withdraw(cut.loop, cut.number)
-        self._stall_ns = time.perf_counter_ns() - begin_ns
-        self._lap()
+        self._clock.stalled(begin_ns)
 
     def check_room(self, state_bytes: int, gradient_bytes: int) -> None:
         """Announces how much memory the loop will need, and warns if there is less.
@@ -344,8 +308,7 @@ class TrainingLoop:
             state_bytes: bytes of this rank's variables in a snapshot.
             gradient_bytes: bytes of the trainable variables.
         """
-        steps = self._snapshot_steps or self._log_steps
-        check_memory(self.worker, state_bytes, gradient_bytes, steps)
+        check_memory(self.worker, state_bytes, gradient_bytes, self._schedule.most_steps)
 
     def _say_no_room(self, error: HvdFtError) -> None:
         """Warns that training continues without this snapshot, and that the previous one stays."""
@@ -361,25 +324,17 @@ class TrainingLoop:
 
     def end(self) -> None:
         """Ends the loop; without a final snapshot a restarted process repeats its last steps."""
-        global _open
         self._settle()
         if self._process.divergences is not None:
             self._process.divergences.finish()
         self._writer.close()
         self.worker.loop_end(self.number)
-        if _open is self:
-            _open = None
-
-    def _lap(self) -> int:
-        """Counts the time since the last call as training; returns it in ns."""
-        now_ns = time.perf_counter_ns()
-        lap_ns, self._since_ns = now_ns - self._since_ns, now_ns
-        self._training_ns += lap_ns
-        return lap_ns
+        if self._process.open is self:
+            self._process.open = None
 
     def _settle(self) -> None:
         """Waits for an unfinished snapshot, if there is one, and reports its cost."""
-        if self._stall_ns == 0:
+        if not self._clock.has_stall:
             return
         begin_ns = time.perf_counter_ns()
         copy_ns = 0
@@ -388,14 +343,9 @@ class TrainingLoop:
             self._has_snapshot = True
         except NoRoomError as error:
             self._say_no_room(error)
-        waited_ns = time.perf_counter_ns() - begin_ns
-        self._training_ns += waited_ns
-        self._since_ns += waited_ns  # not part of a step
-        stall_ns = self._stall_ns + waited_ns
-        # The copy counts as if it had stopped training too: with every core busy it does.
-        _interval.add_snapshot((stall_ns + copy_ns) / 1e9, self._writer.fresh)
-        steps = self._snapshot_steps or self._interval_steps
-        training_ns, self._training_ns, self._stall_ns = self._training_ns, 0, 0
+        training_ns, stall_ns = self._clock.settled(begin_ns)
+        self._schedule.add_cost(stall_ns, copy_ns, self._writer.fresh)
+        steps = self._schedule.interval_steps
         self.worker.count_snapshots(
             Snapshots(steps=steps, training_ns=training_ns, stall_ns=stall_ns, copy_ns=copy_ns)
         )

@@ -10,9 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from topologies import machines, recorded
 
-from hvd_ft.job.binding import BIND_TO, MAP_BY, Place, asked_binding, plan, share_of
+from hvd_ft.job.binding import BIND_TO, MAP_BY, Place, plan, share_of
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.environment import mpi_environment
+from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.system.topology import Cpu, Topology
 
 RANKS = st.integers(1, 40)

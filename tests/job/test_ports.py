@@ -7,6 +7,7 @@ import pytest
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ports import Ports, listen
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.variables import in_ports
 
 
 @pytest.mark.parametrize("text", ["", "40000", "0-9", "9-8", "1-65536", "1-2-3", "a-b", "-5-9"])
@@ -22,7 +23,7 @@ def test_a_setting() -> None:
 
 
 def test_mpi_gets_the_same_range() -> None:
-    assert Ports(7, 9).of_mpi() == {
+    assert in_ports(Ports(7, 9)) == {
         "I_MPI_PORT_RANGE": "7:9",
         "FI_TCP_PORT_LOW_RANGE": "7",
         "FI_TCP_PORT_HIGH_RANGE": "9",

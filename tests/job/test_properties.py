@@ -9,16 +9,12 @@ from hypothesis import strategies as st
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
-from hvd_ft.job.settings import INTERNAL, Settings
+from hvd_ft.job.settings import Settings, variables
 from hvd_ft.members.hosts import Host, host_list, parse_hosts, parse_placement
 
 WORD = st.text(string.ascii_letters + string.digits, min_size=1, max_size=8)
 HOSTS = st.lists(st.builds(Host, WORD, st.integers(1, 99)), min_size=1, max_size=6)
-NAMES = sorted(
-    f"HOROVOD_FT_{name.upper()}"
-    for name in Settings.__dataclass_fields__
-    if f"HOROVOD_FT_{name.upper()}" not in INTERNAL
-)
+NAMES = sorted(variables())
 # Valid and invalid input of users.
 VALUE = st.one_of(
     st.sampled_from(["", "0", "1", "-1", "1e3", "nan", "inf", "64M", "2g", "/tmp", "flat", "auto"]),

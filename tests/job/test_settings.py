@@ -8,8 +8,8 @@ from conftest import ROOT
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.arena_limit import arena_limit_bytes
-from hvd_ft.job.setting_values import MINIMUM_ARENA_BYTES
-from hvd_ft.job.settings import INTERNAL, Settings
+from hvd_ft.job.settings import GROUPS, INTERNAL, MINIMUM_ARENA_BYTES, Settings, variables
+from hvd_ft.native.abi import constant
 
 MIB = 1 << 20
 Disk = namedtuple("Disk", "f_bavail f_frsize")
@@ -27,11 +27,9 @@ def test_every_setting_is_read() -> None:
             "HOROVOD_FT_ARENA_BYTES": "2g",
             "HOROVOD_FT_START_TIMEOUT_SECONDS": "1.5",
             "HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "60",
-            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "50",
             "HOROVOD_FT_MAX_FAILURES": "0",
             "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1e3",
             "HOROVOD_FT_HANG_TIMEOUT_SECONDS": "5",
-            "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "4",
             "HOROVOD_FT_YIELD_SECONDS": "0",
             "HOROVOD_FT_NAP_SECONDS": "3e-4",
             "HOROVOD_FT_TUNING_FILE": "off",
@@ -41,12 +39,13 @@ def test_every_setting_is_read() -> None:
         arena_dir="/tmp",
         arena_bytes=2048 * MIB,
         start_timeout_seconds=1.5,
+        adoption_timeout_seconds=0.75,
         recovery_timeout_seconds=60.0,
-        replay_timeout_seconds=50.0,
+        replay_timeout_seconds=30.0,
         max_failures=0,
         failure_window_seconds=1000.0,
         hang_timeout_seconds=5.0,
-        snapshot_timeout_seconds=4.0,
+        snapshot_timeout_seconds=2.5,
         yield_seconds=0.0,
         nap_seconds=3e-4,
         tuning_file="off",
@@ -54,11 +53,62 @@ def test_every_setting_is_read() -> None:
 
 
 def test_what_follows_from_another_setting() -> None:
-    assert Settings.from_env({"HOROVOD_FT_LEASE_SECONDS": "10"}).suspect_seconds == 2.5
-    recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "40"}
-    assert Settings.from_env(recovery).replay_timeout_seconds == 20.0
-    hang = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "10"}
-    assert Settings.from_env(hang).snapshot_timeout_seconds == 5.0
+    def of(name: str, value: str) -> Settings:
+        return Settings.from_env({f"HOROVOD_FT_{name}_SECONDS": value})
+
+    assert [of("LEASE", each).suspect_seconds for each in ("3", "8", "10")] == [2, 2, 2.5]
+    assert of("LEASE", "10").link_timeout_seconds == 15
+    assert of("START_TIMEOUT", "10").adoption_timeout_seconds == 5
+    # A replay is a part of a recovery.
+    replays = [of("RECOVERY_TIMEOUT", each).replay_timeout_seconds for each in ("40", "600", "900")]
+    assert replays == [20, 60, 90]
+    # A worker that waits to share a snapshot is not stuck.
+    assert of("HANG_TIMEOUT", "10").snapshot_timeout_seconds == 5
+
+
+@pytest.mark.parametrize("lease", ["1", "2", "300"])
+def test_a_host_is_suspect_then_lost_then_given_up(lease: str) -> None:
+    with pytest.raises(HvdFtError, match=f"HOROVOD_FT_LEASE_SECONDS is {lease} and HOROVOD_FT_"):
+        Settings.from_env({"HOROVOD_FT_LEASE_SECONDS": lease})
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("PIN", "set HOROVOD_FT_BIND_TO instead"),
+        ("MESSAGE_TIMEOUT_SECONDS", "set HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS instead"),
+        ("SUSPECT_SECONDS", "it is a quarter of HOROVOD_FT_LEASE_SECONDS"),
+        ("LINK_TIMEOUT_SECONDS", "it is 1.5 times HOROVOD_FT_LEASE_SECONDS"),
+        ("ADOPTION_TIMEOUT_SECONDS", "it is half of HOROVOD_FT_START_TIMEOUT_SECONDS"),
+        ("REPLAY_TIMEOUT_SECONDS", "a tenth of HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS"),
+        ("SNAPSHOT_TIMEOUT_SECONDS", "at most half of HOROVOD_FT_HANG_TIMEOUT_SECONDS"),
+    ],
+)
+def test_a_setting_that_is_gone_is_named_with_what_to_set(name: str, remedy: str) -> None:
+    with pytest.raises(HvdFtError) as error:
+        Settings.from_env({f"HOROVOD_FT_{name}": "4"})
+    assert str(error.value).startswith(f"HOROVOD_FT_{name} is not a setting any more: ")
+    assert remedy in str(error.value)
+    assert "unset" in str(error.value)
+
+
+def test_limits_of_the_core_are_those_of_the_settings() -> None:
+    """They are the core's own, so that no job starts with what the core refuses."""
+    for name, least, most in (
+        ("NODE_SEGMENT_BYTES", "LEAST_NODE_SEGMENT", "MOST_NODE_SEGMENT"),
+        ("NODE_WINDOW_BYTES", "LEAST_NODE_WINDOW", "MOST_NODE_WINDOW"),
+        ("RING_SEGMENT_BYTES", "LEAST_RING_SEGMENT", "MOST_RING_SEGMENT"),
+        ("CONNECTIONS", None, "MOST_CONNECTIONS"),
+        ("TRANSFERS", None, "MOST_TRANSFERS"),
+        ("NODES_BELOW", None, "MOST_RANKS"),
+    ):
+        low = constant(f"HVDFT_{least}") if least else 1
+        high = constant(f"HVDFT_{most}")
+        for value in (low, high):
+            Settings.alone({f"HOROVOD_FT_{name}": str(value)}, name.lower())
+        for value in (low - 1, high + 1):
+            with pytest.raises(HvdFtError):
+                Settings.alone({f"HOROVOD_FT_{name}": str(value)}, name.lower())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +128,7 @@ def test_no_op_has_to_be_gathered(text: str, count: int) -> None:
     [
         ("ARENA_DIR", "relative/path", "absolute path"),
         ("ARENA_BYTES", "63M", "at least 64M"),
-        ("GATHER_BYTES", "257K", "up to 256K"),
+        ("GATHER_BYTES", "257K", "to 256K"),
         ("GATHER_BYTES", "-1", "0: none is gathered"),
         ("ARENA_BYTES", "-1", "at least 64M"),
         ("ARENA_BYTES", "1.5G", "suffix K, M or G"),
@@ -163,25 +213,12 @@ def test_a_directory_that_is_not_writable_is_an_error(
         arena_limit_bytes(Settings(arena_dir=str(tmp_path)))
 
 
-def test_a_replay_has_less_time_than_the_recovery_it_is_part_of() -> None:
-    recovery = {"HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS": "30"}
-    assert Settings.from_env(recovery).replay_timeout_seconds == 15
-    with pytest.raises(HvdFtError, match="HOROVOD_FT_REPLAY_TIMEOUT_SECONDS is 30"):
-        Settings.from_env({**recovery, "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "30"})
-
-
 def test_a_worker_that_always_hangs_is_not_restarted_for_ever() -> None:
     env = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "100"}
     with pytest.raises(HvdFtError, match="HOROVOD_FT_FAILURE_WINDOW_SECONDS, 300"):
         Settings.from_env(env)
     wider = {**env, "HOROVOD_FT_FAILURE_WINDOW_SECONDS": "1000"}
     assert Settings.from_env(wider).hang_timeout_seconds == 100.0
-
-
-def test_a_worker_that_waits_to_share_a_snapshot_is_not_stuck() -> None:
-    hang = {"HOROVOD_FT_HANG_TIMEOUT_SECONDS": "10"}
-    with pytest.raises(HvdFtError, match="HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS is 10"):
-        Settings.from_env({**hang, "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "10"})
 
 
 @pytest.mark.parametrize(
@@ -203,7 +240,8 @@ def test_a_window_holds_some_segments(segment: str, window: str, good: bool) -> 
         assert named in str(error.value)
     kib = int(segment[:-1])
     least, most = max(2 * kib, 256), min(128 * kib, 16384)
-    assert str(error.value).endswith(f"so give the first one {least}K to {most}K")
+    sizes = [f"{each >> 10}M" if each >> 10 else f"{each}K" for each in (least, most)]
+    assert str(error.value).endswith(f"so give the first one {sizes[0]} to {sizes[1]}")
 
 
 @pytest.mark.parametrize(
@@ -230,15 +268,9 @@ def documented() -> set[str]:
 
 
 def test_settings_are_what_the_manual_says() -> None:
-    asked: set[str] = set()
-
-    class Environment(dict[str, str]):
-        def __getitem__(self, name: str) -> str:
-            asked.add(name)
-            return super().__getitem__(name)
-
-    Settings.from_env(Environment())
-    assert {name for name in asked if name.startswith("HOROVOD_FT_")} - INTERNAL == documented()
+    assert set(variables()) == documented()
+    groups = [each.metadata["group"] for each in variables().values()]
+    assert list(dict.fromkeys(groups)) == list(GROUPS)
 
 
 def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
@@ -250,5 +282,6 @@ def test_variables_of_our_own_are_no_reason_to_refuse_a_job() -> None:
         for name in re.findall(r"\bHOROVOD_FT_[A-Z_]*[A-Z]\b", path.read_text())
         if not name.endswith("_H")  # include guards
     }
-    assert found - documented() - INTERNAL == set()
-    Settings.from_env(dict.fromkeys(INTERNAL, "x"))
+    of_workers = "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS"  # from the agent
+    assert found - documented() - INTERNAL == {of_workers}
+    Settings.from_env({**dict.fromkeys(INTERNAL, "x"), of_workers: "60"})

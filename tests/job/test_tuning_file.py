@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import tuning_file
-from hvd_ft.job.tuning_file import Place, Tuning
+from hvd_ft.launcher import tuning_file
+from hvd_ft.launcher.tuning_file import Place, Tuning
 
 PLACE = Place(
     ["n0:4", "n1:4"], 8, {"n0": 4, "n1": 8}, "tcp", {"hvd_ft": "0.2.0", "Intel MPI": "2021.18.1"}

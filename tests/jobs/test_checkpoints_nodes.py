@@ -105,7 +105,6 @@ def test_a_lost_host_leaves_what_the_others_have(nodes: Cluster, tmp_path: Path)
         env={
             **os.environ,
             "PLAN": "pause:1:9",
-            "HOROVOD_FT_SUSPECT_SECONDS": "2",
             "HOROVOD_FT_LEASE_SECONDS": "6",
             "HOROVOD_FT_HOST_TIMEOUT_SECONDS": "10",
             "HOROVOD_FT_CHECKPOINT_TIMEOUT_SECONDS": "15",

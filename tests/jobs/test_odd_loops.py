@@ -13,6 +13,7 @@ import pytest
 from conftest import SCRIPTS, Cluster, Ended, RunHvdft
 
 SCRIPT = str(SCRIPTS / "odd_loops_script.py")
+WORKER = ["env", "HOROVOD_FT_SNAPSHOT_SECONDS=2", sys.executable, SCRIPT]
 RANKS = range(3)
 Array = np.ndarray
 START = np.arange(800_000) % 100
@@ -115,8 +116,8 @@ def test_odd_loops(run_hvdft: RunHvdft, tmp_path: Path, kind: str) -> None:
     _, drills, alone = KINDS[kind]
     flags = [word for drill in drills for word in ("--inject", drill)]
     ended = run_hvdft(
-        ["run", "-np", "3", *flags, sys.executable, SCRIPT, kind, str(tmp_path / "meeting")],
-        env={"HOROVOD_FT_MAX_FAILURES": "9", "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS": "2"},
+        ["run", "-np", "3", *flags, *WORKER, kind, str(tmp_path / "meeting")],
+        env={"HOROVOD_FT_MAX_FAILURES": "9"},
     )
     assert ended.code == 0, ended.err
     struck = re.findall(r"^hvdft: drill: (.*)$", ended.err, re.MULTILINE)
@@ -150,9 +151,8 @@ def test_a_job_has_as_many_loops_as_its_script_begins(run_hvdft: RunHvdft, tmp_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_loops_on_three_nodes(cluster: Cluster, tmp_path: Path, kind: str) -> None:
     """Nodes keep snapshots for each other; nobody waits long for one that does not come."""
-    job = ["run", "-np", "3", "-H", "n0:1,n1:1,n2:1", sys.executable, SCRIPT, kind]
-    settings = ["env", "HOROVOD_FT_SNAPSHOT_TIMEOUT_SECONDS=2"]
-    hvdft = [*settings, sys.executable, "-m", "hvd_ft.cli"]
+    job = ["run", "-np", "3", "-H", "n0:1,n1:1,n2:1", *WORKER, kind]
+    hvdft = [sys.executable, "-m", "hvd_ft.cli"]
     ended = cluster.hvdft("run", "--", *hvdft, *job, str(tmp_path / "meeting"))
     assert ended.code == 0, ended.err
     check_results(kind, ended)

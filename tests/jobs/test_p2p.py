@@ -151,7 +151,7 @@ def test_the_report_tells_of_a_script_without_collectives(
 )
 def test_what_stops_the_job(run_hvdft: RunHvdft, style: str, said: str) -> None:
     seconds = "1" if style == "late" else "60"
-    ended = run(run_hvdft, style, ranks=2, HOROVOD_FT_MESSAGE_TIMEOUT_SECONDS=seconds)
+    ended = run(run_hvdft, style, ranks=2, HOROVOD_FT_RECOVERY_TIMEOUT_SECONDS=seconds)
     assert ended.code == 1
     lines = [line for line in ended.err.splitlines() if line.startswith("hvdft: ") and said in line]
     assert len(lines) == 1, ended.err

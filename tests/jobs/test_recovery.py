@@ -252,8 +252,15 @@ def test_a_script_that_does_something_else_is_stopped(
     script = tmp_path / "other.py"
     script.write_text(OTHER.replace("{what}", what))
     ended = run_hvdft(
-        ["run", "-np", "1", sys.executable, str(script)],
-        env={"HOROVOD_FT_REPLAY_TIMEOUT_SECONDS": "2"},
+        [
+            "run",
+            "-np",
+            "1",
+            "env",
+            "HOROVOD_FT_REPLAY_TIMEOUT_SECONDS=2",
+            sys.executable,
+            str(script),
+        ]
     )
     assert ended.code == 1
     [line] = [line for line in ended.err.splitlines() if "the same collectives" in line]

@@ -50,8 +50,7 @@ def cluster() -> Iterator[Cluster]:
 def test_a_link_that_has_delivered_is_not_broken_while_another_is_waited_for(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOROVOD_FT_SUSPECT_SECONDS", "2")
-    monkeypatch.setenv("HOROVOD_FT_LINK_TIMEOUT_SECONDS", "5")
+    monkeypatch.setenv("HOROVOD_FT_LEASE_SECONDS", "6")  # a link's limit is half as long again
     flags = ["run", "-np", "3", "-H", "n0:1,n1:1,n2:1", "--inject", "rank=1,op=20,point=copy_in"]
     hvdft = [sys.executable, "-m", "hvd_ft.cli", *flags]
     ended = cluster.hvdft("run", "--", *hvdft, *SLOW, *SUMS, "30", BYTES, "5")

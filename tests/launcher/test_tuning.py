@@ -8,10 +8,9 @@ import pytest
 
 from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import tuning_file
-from hvd_ft.job.tuning_file import Place, Tuning
-from hvd_ft.launcher import job, tuning
+from hvd_ft.launcher import job, tuning, tuning_file
 from hvd_ft.launcher import run as launcher
+from hvd_ft.launcher.tuning_file import Place, Tuning
 from hvd_ft.members.hosts import Host
 
 SETTINGS = {"HOROVOD_FT_TOPOLOGY": "flat", "HOROVOD_FT_BIND_TO": "none"}

@@ -123,7 +123,7 @@ def test_what_needs_no_remedy_is_still_there() -> None:
 def test_messages_of_all_kinds_are_found() -> None:
     lines = (ROOT / "docs/reference/messages.md").read_text()
     for line in (
-        "… is not a setting of hvd_ft: … (docs/reference/settings.md has them)",  # Python, raised
+        "… is not a setting… (docs/reference/settings.md has them)",  # Python, raised
         "this training takes no snapshots, so a restarted rank repeats it",  # Python, said
         "rank … failed again at step … with the same error",  # Python, in a verdict
         "HOROVOD_FT_DIR and HOROVOD_FT_JOB are not set: there is no agent",  # C++, the core

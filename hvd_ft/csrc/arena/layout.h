@@ -34,7 +34,7 @@ constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
 // Who may stop the job for a rank: its worker, its agent, or the leader of its node.
 constexpr int kStoppers = 3;
 
-constexpr int kMaxRanks = 4096;  // a bound only: memory is sized by the job's ranks
+constexpr int kMaxRanks = HVDFT_MOST_RANKS;
 // A bound only, as a loop costs the memory of its last snapshot; its number fits into cut_key() and
 // pack_mark().
 constexpr int kMaxLoops = 1 << 15;
@@ -48,10 +48,9 @@ constexpr uint64_t kKeptEntries = 1 << 16;
 constexpr uint64_t kMailBytes = 1 << 20;
 constexpr uint64_t kKeptMailBytes = 16 << 10;  // of a mailbox whose owner is elsewhere
 constexpr uint64_t kProposalBytes = 4 << 20;
-constexpr uint64_t kFingerprintBytes = 64 << 10;  // of a rank's variables at one cut
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kLastWordsBytes = 512;
-constexpr uint64_t kStopTextBytes = 1024;
+constexpr uint64_t kLastWordsBytes = HVDFT_LAST_WORDS;
+constexpr uint64_t kStopTextBytes = HVDFT_STOP_TEXT;
 constexpr uint64_t kMemoryWords = sizeof(hvdft_memory) / sizeof(uint64_t);
 
 constexpr uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -98,7 +97,7 @@ struct Loop {
 struct Fingerprints {
   Shared<uint64_t> cut;  // see cut_key()
   uint64_t bytes;
-  char data[kFingerprintBytes - 2 * sizeof(uint64_t)];
+  char data[HVDFT_FINGERPRINTS];
 };
 // Writes a cut's over the older of a rank's two.
 inline void publish_fingerprints(Fingerprints* both, uint64_t cut, const char* data,

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "hvd_ft.h"
+#include "hvd_ft_limits.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,8 +40,6 @@ typedef struct hvdft_ring hvdft_ring;
 
 HVDFT_API void hvdft_ring_facts(hvdft_mpi_facts* out);
 
-enum { HVDFT_MOST_TRANSFERS = 16 };
-
 // The same for all members of a ring.
 typedef struct {
   uint32_t variant;  // HVDFT_RING_*
@@ -69,7 +68,6 @@ HVDFT_API int hvdft_ring_allreduce(hvdft_ring* ring, void* const* data, const ui
 // contents to the other nodes and drives the ring between them. `firsts`: the first rank of each of
 // the `nodes`, and the number of ranks. `rules`: those of rank 0's leader count. Collective over
 // `communicator`, which has the leaders in the order of nodes.
-enum { HVDFT_MOST_CONNECTIONS = 8 };
 typedef struct {
   // 3: for sending, receiving and the mirror, each with endpoints of its own; 2: for the ring and
   // the mirror, with an endpoint each; 1: one thread and endpoint for all. As all leaders have it.

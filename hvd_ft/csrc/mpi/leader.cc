@@ -15,8 +15,11 @@ namespace hvdft {
 namespace {
 
 // MPI's endpoint 0 belongs to the main thread, for the agents' rendezvous.
-constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 4, kGatherEndpoint = 5;
-constexpr int kMoreRingEndpoints = 6;  // of an edge's connections but the first
+constexpr int kFirstRingEndpoint = 1, kMirrorEndpoint = 1 + HVDFT_EDGE_COLOURS;
+constexpr int kGatherEndpoint = kMirrorEndpoint + 1;
+constexpr int kMoreRingEndpoints = kGatherEndpoint + 1;  // of connections but the first
+static_assert(kMoreRingEndpoints == HVDFT_OTHER_ENDPOINTS + HVDFT_EDGE_COLOURS);
+static_assert(edge_colours(3) == HVDFT_EDGE_COLOURS, "of an odd ring, which has the most");
 
 // MPI has to be polled, and others need the CPU: so between two polls there is a nap (nap.h), which
 // a doorbell ends when something changes on this node.

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hvd_ft_limits.h"
+
 namespace hvdft {
 
 // How long a thread only yields, before the first nap: data from another core comes within this
 // time; a longer wait is for a link, or for a process without a CPU. On a busy machine a thread
 // that only yields has to wait for the time slices of all others.
-constexpr uint64_t kYieldNs = 50000;
-constexpr uint64_t kBusyNs = 1000000, kIdleNs = 100000000;
+constexpr uint64_t kYieldNs = HVDFT_YIELD_NS;
+constexpr uint64_t kBusyNs = HVDFT_NAP_NS, kIdleNs = HVDFT_MOST_NAP_NS;
 
 // `idle_ns`: how long nothing has moved. `waits`: something may come over MPI; otherwise only a
 // doorbell matters, which ends the nap. `busy_ns`: the longest nap of an ordinary wait, up to

@@ -26,14 +26,16 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hvd_ft_limits.h"
 #include "protocol/byte_range.h"
 #include "protocol/gather_plan.h"
 
 namespace hvdft {
 
 constexpr uint64_t kCacheLine = 64;
-constexpr uint64_t kRingSegmentBytes = 256 << 10;  // used by jobs, unless told otherwise: …
-constexpr uint64_t kLeastRingSegment = 16 << 10, kMostRingSegment = 1 << 20;  // … within these
+constexpr uint64_t kRingSegmentBytes = HVDFT_RING_SEGMENT;
+constexpr uint64_t kLeastRingSegment = HVDFT_LEAST_RING_SEGMENT;
+constexpr uint64_t kMostRingSegment = HVDFT_MOST_RING_SEGMENT;
 
 enum class Phase { kReduceScatter, kAllgather, kGather };
 

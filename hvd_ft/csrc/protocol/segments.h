@@ -15,19 +15,19 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hvd_ft_limits.h"
 #include "protocol/byte_range.h"
 
 namespace hvdft {
 
-// Bytes of a segment: what jobs use unless told otherwise (measured: docs/performance.md), within
-// these; powers of two. The op log has it of each op.
-constexpr uint64_t kNodeSegmentBytes = 128 << 10;
-constexpr uint64_t kLeastNodeSegment = 16 << 10, kMostNodeSegment = 512 << 10;
-// Bytes of a node's windows, by which a rank may be ahead of the others; likewise. Its arenas have
-// it.
-constexpr uint64_t kNodeWindowBytes = 1 << 20;
-constexpr uint64_t kLeastNodeWindow = 256 << 10, kMostNodeWindow = 16 << 20;
-constexpr uint64_t kClaims = 128;  // how far it may be ahead in segments
+// Bytes of a segment, which the op log has of each op, and of a window, which the arenas have.
+constexpr uint64_t kNodeSegmentBytes = HVDFT_NODE_SEGMENT;
+constexpr uint64_t kLeastNodeSegment = HVDFT_LEAST_NODE_SEGMENT;
+constexpr uint64_t kMostNodeSegment = HVDFT_MOST_NODE_SEGMENT;
+constexpr uint64_t kNodeWindowBytes = HVDFT_NODE_WINDOW;
+constexpr uint64_t kLeastNodeWindow = HVDFT_LEAST_NODE_WINDOW;
+constexpr uint64_t kMostNodeWindow = HVDFT_MOST_NODE_WINDOW;
+constexpr uint64_t kClaims = HVDFT_MOST_SEGMENTS_OF_WINDOW;
 
 constexpr bool is_node_window(uint64_t bytes) {
   return bytes >= kLeastNodeWindow && bytes <= kMostNodeWindow && (bytes & (bytes - 1)) == 0;
@@ -36,7 +36,8 @@ constexpr bool is_node_window(uint64_t bytes) {
 // Whether a window is good for segments of this size: one is copied in while another is summed, and
 // there are claims for all that lie in it.
 constexpr bool holds(uint64_t window, uint64_t segment_bytes) {
-  return window >= 2 * segment_bytes && window <= kClaims * segment_bytes;
+  return window >= HVDFT_LEAST_SEGMENTS_OF_WINDOW * segment_bytes &&
+         window <= kClaims * segment_bytes;
 }
 
 // A *position*: an op's id and a segment of it, packed into one word. How far a rank has

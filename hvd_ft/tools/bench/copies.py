@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from hvd_ft.native.abi import constant
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# The size that the core uses (segments.h), the fastest of those measured.
-PIECE_BYTES = 128 << 10
-WINDOW_BYTES = 1 << 20
+# Those that the core uses, the fastest of those measured.
+PIECE_BYTES = constant("HVDFT_NODE_SEGMENT")
+WINDOW_BYTES = constant("HVDFT_NODE_WINDOW")
 
 
 def copying(inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.binding import asked_binding
 from hvd_ft.job.running import find_job, running_jobs
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.system.process_placement import memory_of, policy_of
 from hvd_ft.system.topology import Topology, read_topology
 from hvd_ft.tools.check.mpis import mpis_in_path

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from hvd_ft.job.binding import BIND_TO, asked_binding
+from hvd_ft.job.binding import BIND_TO
 from hvd_ft.job.settings import ENDPOINT_CHOICES, TOPOLOGIES
-from hvd_ft.job.tuning_file import is_set
+from hvd_ft.launcher.tuning_file import is_set
 from hvd_ft.members.hosts import Host
 from hvd_ft.mpi.environment import mpi_environment
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
+from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.tools.tune.search import Knob
 
 # Of those that libfabric offers, the ones between hosts over which Intel MPI can run alone. `mlx`

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.tuning_file import Place, Tuning
 from hvd_ft.launcher.tuning import place_here
+from hvd_ft.launcher.tuning_file import Place, Tuning
 from hvd_ft.members.hosts import Host, host_list
 from hvd_ft.tools.tune.search import Comparison, Knob, Point, Search
 from hvd_ft.tools.tune.side import Side

@@ -51,7 +51,7 @@ def add_tune(commands: Any, add: AddCommand) -> None:
 
 def _tune(options: argparse.Namespace) -> int:
     from hvd_ft.installed.environment import check_environment
-    from hvd_ft.job import tuning_file
+    from hvd_ft.launcher import tuning_file
     from hvd_ft.launcher.tuning import place_here
     from hvd_ft.reports.plot import png
     from hvd_ft.tools.tune import space, tune_output

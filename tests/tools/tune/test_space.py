@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hvd_ft.job.settings import ENDPOINT_CHOICES
-from hvd_ft.job.tuning_file import TUNABLE, check_settings
+from hvd_ft.launcher.tuning_file import TUNABLE, check_settings
 from hvd_ft.members.hosts import Host
 from hvd_ft.tools.tune import space
 from hvd_ft.tools.tune.space import Machine

@@ -11,7 +11,7 @@ import pytest
 from conftest import RunHvdft
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import tuning_file
+from hvd_ft.launcher import tuning_file
 from hvd_ft.members.hosts import Host
 from hvd_ft.tools.tune import tune as tune_module
 from hvd_ft.tools.tune import tune_output

@@ -15,6 +15,7 @@ from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.variables import SAME
 from hvd_ft.system.json_text import read_json
 
 FORMAT = 1
@@ -33,8 +34,8 @@ TUNABLE: Mapping[str, Sequence[str]] = {
     "HOROVOD_FT_NODES_BELOW": (),
     "HOROVOD_FT_YIELD_SECONDS": (),
     "HOROVOD_FT_NAP_SECONDS": (),
-    "HOROVOD_FT_BIND_TO": ("I_MPI_PIN", "I_MPI_PIN_DOMAIN"),
-    "FI_PROVIDER": ("I_MPI_OFI_PROVIDER",),
+    "HOROVOD_FT_BIND_TO": SAME["HOROVOD_FT_BIND_TO"],
+    "FI_PROVIDER": SAME["FI_PROVIDER"],
     "FI_TCP_IFACE": (),
 }
 _WORD = re.compile(r"[A-Za-z0-9_.:;@-]{1,64}")  # a value that is none of our settings

@@ -1,0 +1,38 @@
+"""The flags that `hvdft run` and `hvdft agent` have in common: the first passes them on."""
+
+import argparse
+
+from hvd_ft.system.command_line import whole
+
+
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds them.
+
+    Args:
+        parser: where to.
+    """
+    parser.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
+    parser.add_argument(
+        "--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back"
+    )
+    parser.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    parser.add_argument(
+        "--inject",
+        metavar="DRILL",
+        action="append",
+        default=[],
+        help="make a worker die, such as rank=2,step=30,signal=KILL; may be repeated "
+        "(docs/how-to/drills.md)",
+    )
+    parser.add_argument(
+        "--spares",
+        type=whole(0, "spares"),
+        default=0,
+        metavar="N",
+        help="keep N processes that have imported TensorFlow ready to replace dead ones",
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="the training command, such as: python train.py (its stdin is empty)",
+    )
