@@ -59,7 +59,7 @@ def moment(world: World) -> tuple[Any, ...]:
         launcher.alive,
         machine and machine.phase,
         machine and machine.generation,
-        machine and str(machine._members.members),  # noqa: SLF001
+        machine and str(machine._members.members),
         launcher.ended is not None,
         generation and (generation.number, generation.alive, generation.met, generation.complete),
         generation and sum(agent.alive for agent in generation.agents.values()),
@@ -78,7 +78,10 @@ def is_over(world: World) -> bool:
     """Returns whether nothing more comes."""
     if world.parts is not None and not world.parts.over:
         return False
-    return all(each.over or not each.alive for each in world.launchers) and not world.live_shims()
+    if not all(each.over or not each.alive for each in world.launchers) or world.live_shims():
+        return False
+    agents = (agent for each in world.generations for agent in each.agents.values())
+    return not any(agent.alive and world.hosts[agent.host].alive for agent in agents)
 
 
 class _Progress:

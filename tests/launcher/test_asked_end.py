@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hvd_ft.launcher.asked_end import INTERRUPT_SECONDS, AskedEnd
 
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.asked_end import INTERRUPT_SECONDS, AskedEnd
 from hvd_ft.system.event_loop import EventLoop
 
 

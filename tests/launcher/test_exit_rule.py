@@ -3,7 +3,6 @@
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals
 
 import pytest
-
 from hvd_ft.launcher.exit_rule import code_after_signal
 
 

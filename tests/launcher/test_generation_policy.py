@@ -1,7 +1,5 @@
 """Whether new agents are started when mpirun has ended."""
 
-from hvd_ft.job.lifeline import ShimStatus
-from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.generations import (
     Again,
     GenerationPolicy,
@@ -9,6 +7,9 @@ from hvd_ft.launcher.generations import (
     Over,
     agents_lost,
 )
+
+from hvd_ft.job.lifeline import ShimStatus
+from hvd_ft.job.settings import Settings
 
 HOST = "n0/1"
 POLICY = Settings(max_failures=2, failure_window_seconds=10)

@@ -1,11 +1,11 @@
 """The leases of hosts, the watch over links, and beats: rules, with a clock of the test's own."""
 
 import pytest
+from hvd_ft.launcher.host_leases import Change, HostLeases, Lease
+from hvd_ft.launcher.link_watch import Broken, LinkWatch
 
 from hvd_ft.job.beats import Beats
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.host_leases import Change, HostLeases, Lease
-from hvd_ft.launcher.link_watch import Broken, LinkWatch
 from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
 
 LIMITS = Settings(suspect_seconds=5, lease_seconds=20, host_timeout_seconds=60)

@@ -4,9 +4,10 @@ from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
+from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
+
 from hvd_ft.job.lifeline import Answer
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.host_watch import GiveUp, HostWatch, NewAgents
 
 LIMITS = Settings(
     suspect_seconds=5, lease_seconds=20, host_timeout_seconds=60, link_timeout_seconds=10

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from hvd_ft.launcher.in_place import Done, change_in_place
+
 from hvd_ft.launcher.watchers import HostChange
 from hvd_ft.members.hosts import Host
 from hvd_ft.members.membership import Membership

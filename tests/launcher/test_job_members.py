@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from hvd_ft.launcher.host_watch import GiveUp, NewAgents
+from hvd_ft.launcher.job_members import JobMembers
 
 from hvd_ft.job.lifeline import ShimStatus
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher import job_members, reach
-from hvd_ft.launcher.host_watch import GiveUp, NewAgents
 from hvd_ft.launcher.job import Job, ResolvedJob
-from hvd_ft.launcher.job_members import JobMembers
 from hvd_ft.members.hosts import Host
 from hvd_ft.members.leadership import Record
 

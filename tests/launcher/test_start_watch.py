@@ -1,6 +1,7 @@
 """What is said of hosts on which no agent can be started."""
 
 from hvd_ft.launcher.start_watch import cannot_reach
+
 from hvd_ft.members.hosts import Host
 
 HOSTS = [Host("n0", 2), Host("n1", 1)]

@@ -40,7 +40,7 @@ class Fault:
         HAPPENS[self.kind](world, self)
 
 
-def _shim(world: World, rank: int) -> "object | None":
+def _shim(world: World, rank: int) -> object | None:
     found = [shim for shim in world.live_shims() if shim.rank == rank and shim.job is world.job]
     return found[-1] if found else None
 
@@ -69,6 +69,15 @@ def agents_of_host_die(world: World, fault: Fault) -> None:
     _early(world)
     for agent in list(world.generation.agents.values()) if world.generation else ():
         if agent.host == fault.target:
+            agent.die("killed")
+
+
+def proxy_dies(world: World, fault: Fault) -> None:
+    """Hydra's proxy of a host is killed, and its agents die with it: mpirun does not notice."""
+    _early(world)
+    for agent in list(world.generation.agents.values()) if world.generation else ():
+        if agent.host == fault.target:
+            agent.unnoticed = True
             agent.die("killed")
 
 
@@ -298,6 +307,7 @@ HAPPENS: dict[str, Callable[[World, Fault], None]] = {
         worker_dies,
         agent_dies,
         agents_of_host_die,
+        proxy_dies,
         processes_of_host_die,
         shim_dies,
         mpirun_dies,
@@ -341,6 +351,7 @@ def faults_of(kind: JobKind) -> list[Fault]:
         found.append(Fault("checkpoint_begins", "", 2.0))
     for name in hosts[-1:]:
         found += [Fault("agents_of_host_die", name), Fault("processes_of_host_die", name)]
+        found.append(Fault("proxy_dies", name))
     for name in {*hosts[:1], *hosts[-1:]}:
         found += [
             Fault("host_dies", name),

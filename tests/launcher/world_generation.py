@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from job_world import LATENCY, Files, Job, World
-from world_processes import (
-    BAD_INPUT,
-    BEGIN_SECONDS,
-    MEET_SECONDS,
-    RETRY_SECONDS,
-    Agent,
-    Shim,
-    is_current,
-)
+from world_agent import RETRY_SECONDS, Agent, is_current
+from world_shim import BEGIN_SECONDS, Shim
 
 from hvd_ft.launcher.machine.actions import StartAgents
 
@@ -21,6 +14,8 @@ if TYPE_CHECKING:
     from world_launcher import Launcher
 
 KILLED = -9
+BAD_INPUT = 2
+MEET_SECONDS = 0.1
 CANNOT_START_SECONDS = 1.0
 TRY_AGAIN_SECONDS = 1.0
 NOTICE_SECONDS = 0.2
@@ -202,7 +197,7 @@ class Generation:
 
     def agent_ended(self, agent: Agent) -> None:
         """mpirun notices the end of an agent, if it can."""
-        if not self.alive:
+        if not self.alive or agent.unnoticed:
             return
         if self.stopped or not self.world.reaches(self.launcher.host, agent.host):
             self._unheard.append(agent)
