@@ -8,6 +8,7 @@ from job_world import STEPS, Violation, World
 
 from hvd_ft.job.lifeline_messages import Ask, Lease
 from hvd_ft.launcher.machine import actions as do
+from hvd_ft.launcher.machine.host_leases import ASK_SECONDS
 
 if TYPE_CHECKING:
     from world_launcher import Launcher
@@ -75,6 +76,9 @@ def starts(launcher: Launcher, start: do.StartAgents) -> None:
     for place in members.places:
         if why := launcher.knows.get(place.host):
             raise Violation(f"{start}, though {place.host} cannot be reached: {why}")
+        silence = world.now - launcher.heard.get(place.host, world.now)
+        if silence > world.settings.suspect_seconds + 2 * ASK_SECONDS:
+            raise Violation(f"{start}, though {place.host} is silent for {silence:.1f} s")
 
 
 def _slots(launcher: Launcher) -> dict[str, int]:

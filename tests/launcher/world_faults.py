@@ -352,6 +352,8 @@ def faults_of(kind: JobKind) -> list[Fault]:
     for name in hosts[-1:]:
         found += [Fault("agents_of_host_die", name), Fault("processes_of_host_die", name)]
         found.append(Fault("proxy_dies", name))
+    if kind.launcher not in hosts and hosts:
+        found.append(Fault("host_is_cut", kind.launcher, 7.0))
     for name in {*hosts[:1], *hosts[-1:]}:
         found += [
             Fault("host_dies", name),
@@ -366,5 +368,6 @@ def faults_of(kind: JobKind) -> list[Fault]:
         found += [Fault("host_found", host.name) for host in (*kind.others, *kind.hosts[-1:])]
     found += [Fault("spare_away", host.name, 5.0) for host in kind.spares[:1]]
     if kind.led:
-        found += [Fault("arbiter_away", "", 30.0), Fault("other_launcher")]
+        found += [Fault("arbiter_away", "", seconds) for seconds in (6.0, 30.0)]
+        found.append(Fault("other_launcher"))
     return sorted(found, key=str)

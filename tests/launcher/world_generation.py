@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KILLED = -9
 BAD_INPUT = 2
 MEET_SECONDS = 0.1
+KILL_SECONDS = 0.1
 CANNOT_START_SECONDS = 1.0
 TRY_AGAIN_SECONDS = 1.0
 NOTICE_SECONDS = 0.2
@@ -222,6 +223,10 @@ class Generation:
                 self.agent_ended(agent)
 
     def kill(self) -> None:
+        """Kills mpirun, which takes a moment."""
+        self.world.after(KILL_SECONDS, self, "_killed")
+
+    def _killed(self) -> None:
         if self.alive:
             self.end(KILLED)
 

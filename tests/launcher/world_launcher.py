@@ -58,6 +58,7 @@ class Launcher:
         self.signals: list[signal.Signals] = []
         self.leadership: Leadership | None = None
         self.knows: dict[str, str] = {}  # hosts that cannot be reached, as far as it knows, and why
+        self.heard: dict[str, float] = {}  # when hosts were heard last, unless they have left
         self._watched = Watched()
         self._tick_at = float("inf")
         self._probing: set[str] = set()
@@ -196,11 +197,15 @@ class Launcher:
         """A shim has said something."""
         name = line.shim.host
         self.knows.pop(name, None)
+        self.heard[name] = self.world.now
         self.give("said", line.number, message)
 
     def line_ended(self, line: Line, *, hung_up: bool) -> None:
         """A line has ended."""
         if self.lines.pop(line.number, None) is not None:
+            name = line.shim.host
+            if hung_up and not any(each.shim.host == name for each in self.lines.values()):
+                self.heard.pop(name, None)
             self.give("line_ended", line.number, hung_up=hung_up)
 
     def mpirun_over(self, generation: Generation, code: int) -> None:
@@ -225,6 +230,8 @@ class Launcher:
         self._probing.discard(host)
         reason = "" if self.world.reaches(self.host, host) else "no route to host"
         self.knows.pop(host, None)
+        if not reason:
+            self.heard.pop(host, None)
         if reason:
             self.knows[host] = reason
         self.give("probed", host, reason)
@@ -324,6 +331,7 @@ class Launcher:
         if change := parts.change():
             for host in change.added:
                 self.knows.pop(host.name, None)  # it has reached it
+                self.heard.pop(host.name, None)
             left = {
                 rank: Left.MAY_RETURN if rank in self.job.left else Left.NO
                 for rank in range(self.job.members.size)
