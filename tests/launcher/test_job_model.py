@@ -86,3 +86,16 @@ def test_a_host_that_dies_before_its_first_answer_is_lost() -> None:
     assert ended is not None
     assert (ended.code, ended.files_stay, ended.lost) == (1, True, ("n1",))
     assert world.launcher.started == [0]  # nothing was started where nobody is
+
+
+def test_a_change_of_hosts_is_asked_for_again_by_the_next_agents() -> None:
+    world = World(KINDS["parts"])
+    while world.job.step < 2:
+        world.step()
+    world.job.busy_until = world.now + 1.5
+    Fault("host_found", "n3").strike(world)
+    while not world.job.leaves:
+        world.step()
+    Fault("agent_dies", "0").strike(world)  # which alone knew that the job was to leave
+    finish(world)
+    assert world.job.number == 2

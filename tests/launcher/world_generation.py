@@ -135,6 +135,7 @@ class Generation:
     def _complete(self) -> None:
         """Workers are started, or taken over."""
         self.complete = self.job.begun = True
+        self.job.leaves = False  # only the agents before knew
         self.world.note(f"generation {self.number} is complete")
         for place in self.members.places:
             files = self.world.hosts[place.host].files.setdefault(self.job.number, Files())
