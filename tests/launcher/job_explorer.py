@@ -78,7 +78,10 @@ def is_over(world: World) -> bool:
     """Returns whether nothing more comes."""
     if world.parts is not None and not world.parts.over:
         return False
-    return all(each.over or not each.alive for each in world.launchers) and not world.live_shims()
+    if not all(each.over or not each.alive for each in world.launchers) or world.live_shims():
+        return False
+    agents = (agent for each in world.generations for agent in each.agents.values())
+    return not any(agent.alive and world.hosts[agent.host].alive for agent in agents)
 
 
 class _Progress:

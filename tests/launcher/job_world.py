@@ -1,9 +1,10 @@
 """A simulated world that drives the real machine of the launcher (hvd_ft/launcher/machine/).
 
 The rules are real: `JobMachine`, `ActLease`, `Leadership`, `HostPool`, `Membership`. What surrounds
-them is simulated: hosts, links, shims, agents, workers, mpirun (world_processes.py), the driver of
-the machine, the arbiter and the second launcher (world_launcher.py). Faults are in world_faults.py,
-what must hold in world_checks.py, and job_explorer.py goes through pairs of faults.
+them is simulated: hosts, links, shims, agents, workers and mpirun (world_shim.py, world_agent.py,
+world_generation.py), the drivers of the machines (world_launcher.py, world_parts.py), the arbiter
+of two launchers (world_arbiter.py). Faults are in world_faults.py, what must hold in
+world_checks.py, and job_explorer.py goes through pairs of faults.
 
 Nothing is random and nothing waits: events happen in the order of their times on a simulated clock.
 So a world can be copied at any event, and every run can be repeated from its faults alone.
@@ -191,7 +192,7 @@ class World:
         if kind.from_checkpoint:
             self.job.checkpoint = self.job.step = SNAPSHOT_STEPS
         if kind.led:
-            from world_launcher import MemoryArbiter
+            from world_arbiter import MemoryArbiter
 
             self.arbiter = MemoryArbiter()
         self.after(STEP_SECONDS, self, "train")
@@ -307,3 +308,14 @@ class World:
             elif not leaving and rank in self.job.left and generation.worker_acts(rank):
                 self.note(f"rank {rank} returns to the running job")
                 self.job.left.discard(rank)
+
+
+def leave_files(world: World, host: str, job: Job, *, files_stay: bool) -> None:
+    """A process leaves the job's directory; the last one removes it."""
+    files = world.hosts[host].files.get(job.number)
+    if files is None:
+        return
+    files.kept = files.kept or files_stay
+    held = any(shim.job is job for shim in world.live_shims(host))
+    if not held and not files.kept:
+        del world.hosts[host].files[job.number]

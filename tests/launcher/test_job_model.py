@@ -8,8 +8,9 @@ import zlib
 
 import pytest
 from conftest import ROOT
-from job_explorer import KINDS, check, draw
+from job_explorer import KINDS, check, draw, finish
 from job_world import World
+from world_faults import Fault
 
 NAMES = sorted(KINDS)
 SLICES = 8  # of the pairs of a kind, for `make part`
@@ -73,3 +74,28 @@ def test_a_world_can_be_repeated() -> None:
         while world.events < 600:
             world.step()
     assert worlds[0].trace == worlds[1].trace == copy.trace
+
+
+def test_a_host_that_dies_before_its_first_answer_is_lost() -> None:
+    world = World(KINDS["hosts"])
+    while world.generation is None or not world.generation.complete:
+        world.step()
+    Fault("host_dies", "n1").strike(world)
+    finish(world)
+    ended = world.launcher.ended
+    assert ended is not None
+    assert (ended.code, ended.files_stay, ended.lost) == (1, True, ("n1",))
+    assert world.launcher.started == [0]  # nothing was started where nobody is
+
+
+def test_a_change_of_hosts_is_asked_for_again_by_the_next_agents() -> None:
+    world = World(KINDS["parts"])
+    while world.job.step < 2:
+        world.step()
+    world.job.busy_until = world.now + 1.5
+    Fault("host_found", "n3").strike(world)
+    while not world.job.leaves:
+        world.step()
+    Fault("agent_dies", "0").strike(world)  # which alone knew that the job was to leave
+    finish(world)
+    assert world.job.number == 2

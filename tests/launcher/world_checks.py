@@ -8,6 +8,7 @@ from job_world import STEPS, Violation, World
 
 from hvd_ft.job.lifeline_messages import Ask, Lease
 from hvd_ft.launcher.machine import actions as do
+from hvd_ft.launcher.machine.host_leases import ASK_SECONDS
 
 if TYPE_CHECKING:
     from world_launcher import Launcher
@@ -75,6 +76,9 @@ def starts(launcher: Launcher, start: do.StartAgents) -> None:
     for place in members.places:
         if why := launcher.knows.get(place.host):
             raise Violation(f"{start}, though {place.host} cannot be reached: {why}")
+        silence = world.now - launcher.heard.get(place.host, world.now)
+        if silence > world.settings.suspect_seconds + 2 * ASK_SECONDS:
+            raise Violation(f"{start}, though {place.host} is silent for {silence:.1f} s")
 
 
 def _slots(launcher: Launcher) -> dict[str, int]:
@@ -88,41 +92,45 @@ def _slots(launcher: Launcher) -> dict[str, int]:
 
 def ends(launcher: Launcher, end: do.End) -> None:
     """The exit code is that of the documented rule, and so is what stays."""
-    world, job = launcher.world, launcher.job
-    excuses = world.happened
+    job = launcher.job
     if end.code == 0:
         if job.step < STEPS or job.over != 0:
             raise Violation(f"{end} at step {job.step}")
         if end.files_stay or end.resized or end.lost:
             raise Violation(f"{end} of a job that has ended well")
-        return
-    if end.files_stay and launcher.kind.shrinks:
+    elif end.files_stay and launcher.kind.shrinks:
         raise Violation(f"{end}: a job in parts goes on from its checkpoints")
-    if launcher.signals:
-        first = int(launcher.signals[0])
-        allowed = {128 + first, 143} if first == 10 else {128 + first}
-        if launcher.kind.grace and job.over is not None:
-            allowed.add(job.over)
-        if end.code not in allowed:
-            raise Violation(f"{end} after signals {launcher.signals}")
-        if end.lost or end.resized:
-            raise Violation(f"{end} after signals {launcher.signals}")
-        return
-    if job.over is not None and end.code == job.over:
-        asked = any(each.signals for each in world.launchers)
-        if end.code == 143 and not end.resized and not asked:
-            raise Violation(f"{end}: nobody has asked for it")
-        if end.code == 2 and not excuses & {"state lost", "early", "never met"}:
-            raise Violation(f"{end} of agents that could begin")
-        return
-    if launcher.machine is not None and launcher.machine.deposed:
-        return
+    elif launcher.signals:
+        _ends_by_signal(launcher, end)
+    elif job.over is not None and end.code == job.over:
+        _ends_by_agents(launcher.world, end)
+    elif launcher.machine is None or not launcher.machine.deposed:
+        _ends_by_launcher(launcher.world.happened, end)
+
+
+def _ends_by_signal(launcher: Launcher, end: do.End) -> None:
+    first, over = int(launcher.signals[0]), launcher.job.over
+    allowed = {128 + first}
+    if launcher.kind.grace and over is not None:
+        allowed.add(over)
+    if end.code not in allowed or end.lost or end.resized:
+        raise Violation(f"{end} after signals {launcher.signals}")
+
+
+def _ends_by_agents(world: World, end: do.End) -> None:
+    asked = any(each.signals for each in world.launchers)
+    if end.code == 143 and not end.resized and not asked:
+        raise Violation(f"{end}: nobody has asked for it")
+    if end.code == 2 and not world.happened & {"state lost", "early"}:
+        raise Violation(f"{end} of agents that could begin")
+
+
+def _ends_by_launcher(happened: set[str], end: do.End) -> None:
     if end.files_stay or end.lost:
-        gone = "host gone" in excuses or {"cut", "shim dies"} <= excuses
-        if not gone and not excuses & {"spare gone", "arbiter away", "early"}:
+        gone = "host gone" in happened or {"cut", "shim dies"} <= happened
+        if not gone and not happened & {"spare gone", "arbiter away", "early"}:
             raise Violation(f"{end}, but no host was gone for long")
-        return
-    if not excuses & {"early", "host gone", "mpirun killed early", "arbiter away"}:
+    elif not happened & {"early", "host gone", "mpirun killed early", "arbiter away"}:
         raise Violation(f"{end} for no reason that there was")
 
 

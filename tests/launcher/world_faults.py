@@ -72,6 +72,15 @@ def agents_of_host_die(world: World, fault: Fault) -> None:
             agent.die("killed")
 
 
+def proxy_dies(world: World, fault: Fault) -> None:
+    """Hydra's proxy of a host is killed, and its agents die with it: mpirun does not notice."""
+    _early(world)
+    for agent in list(world.generation.agents.values()) if world.generation else ():
+        if agent.host == fault.target:
+            agent.unnoticed = True
+            agent.die("killed")
+
+
 def processes_of_host_die(world: World, fault: Fault) -> None:
     """All of a job's processes on a host are killed; the host lives."""
     world.happened.add("shim dies")
@@ -298,6 +307,7 @@ HAPPENS: dict[str, Callable[[World, Fault], None]] = {
         worker_dies,
         agent_dies,
         agents_of_host_die,
+        proxy_dies,
         processes_of_host_die,
         shim_dies,
         mpirun_dies,
@@ -341,6 +351,9 @@ def faults_of(kind: JobKind) -> list[Fault]:
         found.append(Fault("checkpoint_begins", "", 2.0))
     for name in hosts[-1:]:
         found += [Fault("agents_of_host_die", name), Fault("processes_of_host_die", name)]
+        found.append(Fault("proxy_dies", name))
+    if kind.launcher not in hosts and hosts:
+        found.append(Fault("host_is_cut", kind.launcher, 7.0))
     for name in {*hosts[:1], *hosts[-1:]}:
         found += [
             Fault("host_dies", name),
@@ -355,5 +368,6 @@ def faults_of(kind: JobKind) -> list[Fault]:
         found += [Fault("host_found", host.name) for host in (*kind.others, *kind.hosts[-1:])]
     found += [Fault("spare_away", host.name, 5.0) for host in kind.spares[:1]]
     if kind.led:
-        found += [Fault("arbiter_away", "", 30.0), Fault("other_launcher")]
+        found += [Fault("arbiter_away", "", seconds) for seconds in (6.0, 30.0)]
+        found.append(Fault("other_launcher"))
     return sorted(found, key=str)

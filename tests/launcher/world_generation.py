@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from job_world import LATENCY, Files, Job, World
-from world_processes import (
-    BAD_INPUT,
-    BEGIN_SECONDS,
-    MEET_SECONDS,
-    RETRY_SECONDS,
-    Agent,
-    Shim,
-    is_current,
-)
+from world_agent import RETRY_SECONDS, Agent, is_current
+from world_shim import BEGIN_SECONDS, Shim
 
 from hvd_ft.launcher.machine.actions import StartAgents
 
@@ -21,6 +14,9 @@ if TYPE_CHECKING:
     from world_launcher import Launcher
 
 KILLED = -9
+BAD_INPUT = 2
+MEET_SECONDS = 0.1
+KILL_SECONDS = 0.1
 CANNOT_START_SECONDS = 1.0
 TRY_AGAIN_SECONDS = 1.0
 NOTICE_SECONDS = 0.2
@@ -139,6 +135,7 @@ class Generation:
     def _complete(self) -> None:
         """Workers are started, or taken over."""
         self.complete = self.job.begun = True
+        self.job.leaves = False  # only the agents before knew
         self.world.note(f"generation {self.number} is complete")
         for place in self.members.places:
             files = self.world.hosts[place.host].files.setdefault(self.job.number, Files())
@@ -202,7 +199,7 @@ class Generation:
 
     def agent_ended(self, agent: Agent) -> None:
         """mpirun notices the end of an agent, if it can."""
-        if not self.alive:
+        if not self.alive or agent.unnoticed:
             return
         if self.stopped or not self.world.reaches(self.launcher.host, agent.host):
             self._unheard.append(agent)
@@ -227,6 +224,10 @@ class Generation:
                 self.agent_ended(agent)
 
     def kill(self) -> None:
+        """Kills mpirun, which takes a moment."""
+        self.world.after(KILL_SECONDS, self, "_killed")
+
+    def _killed(self) -> None:
         if self.alive:
             self.end(KILLED)
 

@@ -6,13 +6,13 @@ import signal
 from typing import Any
 
 import world_checks as checks
-from job_world import STEPS, Job, Violation, World
+from job_world import Job, Violation, World
 from world_generation import Generation
-from world_processes import Line, Shim
+from world_line import Line
+from world_shim import Shim
 
 from hvd_ft.job.lifeline_messages import Over
 from hvd_ft.launcher.machine import actions as do
-from hvd_ft.launcher.machine.exit_rule import PREEMPTED
 from hvd_ft.launcher.machine.job_facts import JobFacts
 from hvd_ft.launcher.machine.job_machine import JobMachine
 from hvd_ft.launcher.machine.seen import MpirunSeen, WorkersSeen
@@ -31,39 +31,6 @@ LOOK_SECONDS = 0.5
 PROBE_SECONDS = 0.3
 NO_PROBE_SECONDS = 2.0
 CLEAR_SECONDS = 3.0
-
-
-class MemoryArbiter:
-    """An arbiter that can be out of reach.
-
-    Attributes:
-        record: the job's.
-        away_until: until when it does not answer.
-    """
-
-    def __init__(self) -> None:
-        self.record: Record | None = None
-        self.away_until = 0.0
-        self.now = 0.0  # of the caller
-
-    def _check(self) -> None:
-        if self.now < self.away_until:
-            raise OSError(5, "the arbiter is out of reach")
-
-    def read(self) -> Record | None:
-        self._check()
-        return self.record
-
-    def swap(self, expected: Record | None, new: Record) -> bool:
-        self._check()
-        if self.record != expected:
-            return False
-        self.record = new
-        return True
-
-    def remove(self) -> None:
-        self._check()
-        self.record = None
 
 
 class Launcher:
@@ -91,6 +58,7 @@ class Launcher:
         self.signals: list[signal.Signals] = []
         self.leadership: Leadership | None = None
         self.knows: dict[str, str] = {}  # hosts that cannot be reached, as far as it knows, and why
+        self.heard: dict[str, float] = {}  # when hosts were heard last, unless they have left
         self._watched = Watched()
         self._tick_at = float("inf")
         self._probing: set[str] = set()
@@ -229,11 +197,15 @@ class Launcher:
         """A shim has said something."""
         name = line.shim.host
         self.knows.pop(name, None)
+        self.heard[name] = self.world.now
         self.give("said", line.number, message)
 
     def line_ended(self, line: Line, *, hung_up: bool) -> None:
         """A line has ended."""
         if self.lines.pop(line.number, None) is not None:
+            name = line.shim.host
+            if hung_up and not any(each.shim.host == name for each in self.lines.values()):
+                self.heard.pop(name, None)
             self.give("line_ended", line.number, hung_up=hung_up)
 
     def mpirun_over(self, generation: Generation, code: int) -> None:
@@ -258,6 +230,8 @@ class Launcher:
         self._probing.discard(host)
         reason = "" if self.world.reaches(self.host, host) else "no route to host"
         self.knows.pop(host, None)
+        if not reason:
+            self.heard.pop(host, None)
         if reason:
             self.knows[host] = reason
         self.give("probed", host, reason)
@@ -301,47 +275,51 @@ class Launcher:
     def _carry_out(self, action: do.Action) -> None:
         world = self.world
         match action:
-            case do.Send(line, message):
-                checks.sent(self, line, message)
-                self.lines[line].send("down", message)
-            case do.EndLine(line):
-                checks.sent(self, line, None)
-                ended = self.lines.pop(line)
-                ended.closed_here = True
-                ended.send("down", None)
+            case do.Send() | do.EndLine():
+                self._use_line(action)
             case do.Publish(generation, members):
                 if self.leadership is None:
                     raise Violation(f"{action} in a job without a record")
                 world.after(ARBITER_SECONDS, self, "record", generation, members, world.now)
-            case do.StartAgents():
-                checks.starts(self, action)
-                self.started.append(action.generation)
-                world.started, world.epoch = action.generation, action.members.epoch
-                self.mpirun = Generation(self, action)
-                world.generations.append(self.mpirun)
-            case do.KillMpirun():
-                if self.mpirun is not None:
-                    self.mpirun.kill()
-            case do.ContinueMpirun():
-                if self.mpirun is not None:
-                    self.mpirun.let_continue()
+            case do.StartAgents() | do.KillMpirun() | do.ContinueMpirun():
+                self._use_mpirun(action)
             case do.Probe(host):
-                if host not in world.hosts:
-                    raise Violation(f"{action} of a host that there is not")
-                if host not in self._probing:
-                    self._probing.add(host)
-                    found = world.reaches(self.host, host)
-                    world.after(PROBE_SECONDS if found else NO_PROBE_SECONDS, self, "probed", host)
-            case do.HostsLeft(names, lost):
+                self._probe(host)
+            case do.HostsLeft() | do.HostsJoined():
                 if world.parts is not None:
-                    world.parts.left(names, lost=lost)
-            case do.HostsJoined(hosts):
-                if world.parts is not None:
-                    world.parts.joined(hosts)
+                    world.parts.told(action)
             case do.End():
                 self.ended = action
                 checks.ends(self, action)
                 world.after(0.0, self, "clear")
+
+    def _use_line(self, action: do.Send | do.EndLine) -> None:
+        if isinstance(action, do.Send):
+            checks.sent(self, action.line, action.message)
+            self.lines[action.line].send("down", action.message)
+        else:
+            checks.sent(self, action.line, None)
+            ended = self.lines.pop(action.line)
+            ended.closed_here = True
+            ended.send("down", None)
+
+    def _use_mpirun(self, action: do.StartAgents | do.KillMpirun | do.ContinueMpirun) -> None:
+        if isinstance(action, do.StartAgents):
+            checks.starts(self, action)
+            self.started.append(action.generation)
+            self.world.started, self.world.epoch = action.generation, action.members.epoch
+            self.mpirun = Generation(self, action)
+            self.world.generations.append(self.mpirun)
+        elif self.mpirun is not None:
+            self.mpirun.kill() if isinstance(action, do.KillMpirun) else self.mpirun.let_continue()
+
+    def _probe(self, host: str) -> None:
+        if host not in self.world.hosts:
+            raise Violation(f"a probe of a host that there is not: {host}")
+        if host not in self._probing:
+            self._probing.add(host)
+            found = self.world.reaches(self.host, host)
+            self.world.after(PROBE_SECONDS if found else NO_PROBE_SECONDS, self, "probed", host)
 
     # -------------------------------------------------------------- resizing
 
@@ -353,6 +331,7 @@ class Launcher:
         if change := parts.change():
             for host in change.added:
                 self.knows.pop(host.name, None)  # it has reached it
+                self.heard.pop(host.name, None)
             left = {
                 rank: Left.MAY_RETURN if rank in self.job.left else Left.NO
                 for rank in range(self.job.members.size)
@@ -417,11 +396,3 @@ class Launcher:
         self.world.note(f"the launcher has ended the job with {self.ended.code}")
         if self.world.parts is not None:
             self.world.parts.ended(self.ended)
-
-
-def ended_well(launcher: Launcher) -> bool:
-    """Returns whether a launcher's job has come to the end of its training."""
-    return launcher.ended is not None and launcher.ended.code == 0 and launcher.job.step >= STEPS
-
-
-__all__ = ["PREEMPTED", "Launcher", "MemoryArbiter", "ended_well"]

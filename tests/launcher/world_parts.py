@@ -7,7 +7,7 @@ from typing import Any
 from job_world import ELASTIC_SECONDS, Job, Violation, World
 
 from hvd_ft.launcher.machine import parts_machine as do
-from hvd_ft.launcher.machine.actions import End, Probe, Say
+from hvd_ft.launcher.machine.actions import End, HostsJoined, HostsLeft, Probe, Say
 from hvd_ft.launcher.machine.parts_machine import PartsMachine
 from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.members.hosts import Host
@@ -72,13 +72,12 @@ class Parts:
         self._carry_out(self._look())
         return self._change
 
-    def left(self, names: tuple[str, ...], *, lost: bool) -> None:
-        """The running part goes on without hosts."""
-        self.machine.left(names, self.world.now, lost=lost)
-
-    def joined(self, hosts: tuple[Host, ...]) -> None:
-        """The running part goes on with hosts besides."""
-        self.machine.joined(hosts)
+    def told(self, change: HostsLeft | HostsJoined) -> None:
+        """The running part goes on with other hosts."""
+        if isinstance(change, HostsLeft):
+            self.machine.left(change.names, self.world.now, lost=change.lost)
+        else:
+            self.machine.joined(change.hosts)
 
     def ended(self, end: End) -> None:
         """The running part has ended."""
@@ -148,6 +147,7 @@ class Parts:
         world = self.world
         ended = world.launcher.ended
         asked = self._asked or world.launcher.signals
-        if not asked and ended is not None and (ended.lost or ended.resized) and ended.code:
-            if code != do.EXIT_TOO_FEW or not world.happened & {"host gone", "early"}:
-                raise Violation(f"no more parts, with code {code}")
+        goes_on = ended is not None and ended.code and (ended.lost or ended.resized)
+        few = code == do.EXIT_TOO_FEW and world.happened & {"host gone", "early"}
+        if goes_on and not asked and not few:
+            raise Violation(f"no more parts, with code {code}")

@@ -1,10 +1,11 @@
-"""The processes of a simulated job: life-lines, shims with their workers, agents, mpirun."""
+"""A simulated shim, with its worker: as shim/shim.py, with the real lease."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from job_world import LATE_STOP_SECONDS, LATENCY, Files, Job, World
+from job_world import LATE_STOP_SECONDS, leave_files
+from world_line import Line
 
 from hvd_ft.job.lifeline_messages import (
     Answer,
@@ -20,85 +21,11 @@ from hvd_ft.job.lifeline_messages import (
 from hvd_ft.members.act_lease import ActLease
 
 if TYPE_CHECKING:
+    from world_agent import Agent
     from world_launcher import Launcher
 
 BEGIN_SECONDS = 0.2  # for an agent, or a worker, to begin
-MEET_SECONDS = 0.1
-RETRY_SECONDS = 0.25
-FINALIZE_SECONDS = 4.0  # for an agent to wait for others at the end of the job
 _NEVER = float("-inf")
-BAD_INPUT = 2
-
-
-class Line:
-    """A life-line. What is sent while the link is cut arrives later, unless that lasts too long."""
-
-    def __init__(self, world: World, launcher: Launcher, shim: Shim, number: int) -> None:
-        self.world, self.launcher, self.shim, self.number = world, launcher, shim, number
-        self.closed_here = False  # at the launcher's end
-        self.closed_there = False  # at the shim's end
-        self._waiting: list[tuple[str, Any]] = []
-        self._cut_since: float | None = None
-
-    @property
-    def passes(self) -> bool:
-        return self.world.reaches(self.launcher.host, self.shim.host)
-
-    def send(self, way: str, message: Any) -> None:
-        """Sends a message: `up` to the launcher, `down` to the shim; `end`, when a side closes."""
-        self.world.after(LATENCY, self, "arrive", way, message)
-
-    def arrive(self, way: str, message: Any) -> None:
-        if self._waiting or not self.passes:
-            self._waiting.append((way, message))
-            self.watch_cut()
-            return
-        self._deliver(way, message)
-
-    def _deliver(self, way: str, message: Any) -> None:
-        if way == "up" and not self.closed_here:
-            if message is None:
-                self.close_here(hung_up=True)
-            else:
-                self.launcher.hear(self, message)
-        elif way == "down" and not self.closed_there:
-            if message is None:
-                self.closed_there = True
-                self.shim.line_ended(self)
-            else:
-                self.shim.hear(self, message)
-
-    def flush(self) -> None:
-        """Delivers what has waited, if the link is there again."""
-        if not self.passes:
-            self.watch_cut()
-            return
-        self._cut_since = None
-        waiting, self._waiting = self._waiting, []
-        for way, message in waiting:
-            self._deliver(way, message)
-
-    def watch_cut(self) -> None:
-        if self._cut_since is None and not (self.closed_here and self.closed_there):
-            self._cut_since = self.world.now
-            lease = self.world.settings.lease_seconds
-            self.world.after(lease, self, "break_if_cut", self._cut_since)
-
-    def break_if_cut(self, since: float) -> None:
-        """TCP gives up at both ends."""
-        if self._cut_since != since or self.passes:
-            return
-        self._waiting = []
-        if not self.closed_here:
-            self.close_here(hung_up=False)
-        if not self.closed_there:
-            self.closed_there = True
-            self.shim.line_ended(self)
-
-    def close_here(self, *, hung_up: bool) -> None:
-        """The launcher's end is closed, and it is told."""
-        self.closed_here = True
-        self.launcher.line_ended(self, hung_up=hung_up)
 
 
 class Worker:
@@ -366,125 +293,3 @@ class Shim:
         line, self.line = self.line, None
         line.closed_there = True
         line.send("up", None)
-
-
-def leave_files(world: World, host: str, job: Job, *, files_stay: bool) -> None:
-    """A process leaves the job's directory; the last one removes it."""
-    files = world.hosts[host].files.get(job.number)
-    if files is None:
-        return
-    files.kept = files.kept or files_stay
-    held = any(shim.job is job for shim in world.live_shims(host))
-    if not held and not files.kept:
-        del world.hosts[host].files[job.number]
-
-
-class Agent:
-    """An agent of a generation."""
-
-    def __init__(self, generation: Any, rank: int, host: str) -> None:
-        self.generation, self.rank, self.host = generation, rank, host
-        self.world: World = generation.world
-        self.alive = True
-        self.ended = False  # in good order
-        self.code: int | None = None
-        self.frozen_until = _NEVER
-        self._asked: list[Any] = []
-        self.shim: Shim | None = None
-
-    def begin(self) -> None:
-        """Finds its shim, or starts one."""
-        files = self.world.hosts[self.host].files.get(self.generation.job.number)
-        found = None
-        if self.generation.number > 0 and is_current(files, self.generation.members, self.rank):
-            found = self._shim_there()
-        if found is None:
-            self.shim = Shim(self)
-        elif found.reattached(self):
-            self.shim = found
-        else:
-            self.world.note(f"rank {self.rank}'s shim on {self.host} refuses the agent")
-            self.die("refused")
-
-    def _shim_there(self) -> Shim | None:
-        for shim in self.world.live_shims(self.host):
-            if shim.job is self.generation.job and shim.rank == self.rank and shim.keeps:
-                return shim
-        return None
-
-    @property
-    def able(self) -> bool:
-        """Whether it runs."""
-        frozen = self.world.now < self.frozen_until
-        shim = self.shim
-        return self.alive and not frozen and shim is not None and not shim.stopped
-
-    def asked(self, message: Any) -> None:
-        """The launcher wants the job to end."""
-        self._asked.append(message)
-        self.look_at_asked()
-
-    def look_at_asked(self) -> None:
-        if not self.generation.complete or not self.able:
-            return
-        for message in self._asked:
-            if isinstance(message, Preempt):
-                self.generation.job.leaves = True
-            else:
-                self.generation.decide(128 + message.signal)
-        self._asked = []
-
-    def die(self, why: str) -> None:
-        if not self.alive:
-            return
-        self.alive = False
-        if why == "killed":
-            self.world.note(f"agent of rank {self.rank} on {self.host} dies")
-        if self.shim is not None:
-            self.world.after(LATENCY, self.shim, "agent_gone", self)
-        self.world.after(0.2, self.generation, "agent_ended", self)
-
-    def replace_shim(self) -> None:
-        """Its shim has died."""
-        if not self.alive or (self.shim is not None and self.shim.alive):
-            return
-        if not self.generation.complete:
-            self.die("it has no shim")
-            return
-        held, self.shim = self.shim, Shim(self)
-        assert held is not None
-        self.shim.keeps, self.shim.known = held.keeps, held.known
-        if self.rank not in self.generation.job.left and self.code is None:
-            self.shim.start_worker()
-
-    def learn(self, code: int) -> None:
-        """It learns that the job is over."""
-        if not self.alive or self.code is not None:
-            return
-        if not self.able:
-            self.world.after(RETRY_SECONDS, self, "learn", code)
-            return
-        self.code = code
-        if self.shim is not None:
-            self.shim.release(code)
-        self.world.after(FINALIZE_SECONDS, self, "leave")
-        self.generation.one_has_learnt()
-
-    def leave(self) -> None:
-        """It ends in good order, and its shim with it."""
-        if not self.alive:
-            return
-        self.alive, self.ended = False, True
-        if self.shim is not None:
-            self.shim.agent = None
-            self.shim.end(files_stay=False)
-        leave_files(self.world, self.host, self.generation.job, files_stay=False)
-        self.world.after(LATENCY, self.generation, "agent_ended", self)
-
-
-def is_current(files: Files | None, members: Any, rank: int) -> bool:
-    """As member_file.py."""
-    if files is None or files.note is None:
-        return False
-    number = members.place_of(rank)
-    return bool(files.note.places[number].since == members.places[number].since)
