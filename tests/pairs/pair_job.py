@@ -238,7 +238,8 @@ class PairJob:
         until(lambda: not self._left(), f"the end of {self._left()}")
         alive = [node for node in NODES if node not in self.dead]
         for node in alive if resumable else ():
-            ended = self.cluster.hvdft("exec", node, *HVDFT, "clean", "--yes")
+            shared = f"HOROVOD_FT_SHARED_DIR={self.shared}"
+            ended = self.cluster.hvdft("exec", node, "env", shared, *HVDFT, "clean", "--yes")
             assert ended.code == 0, ended
         for node in alive:
             shown = self.cluster.hvdft("exec", node, *HVDFT, "clean", "--dry-run")

@@ -252,7 +252,6 @@ FAULTS = [
         Setting.WAITS,
         ends=GAVE_UP,
         keeps=True,
-        abandons=True,
         limits={"HOROVOD_FT_HOST_TIMEOUT_SECONDS": "15"},
     ),
 ]
