@@ -49,6 +49,7 @@ class Launch:
     """One `hvdft run`, and what it has said so far."""
 
     process: "subprocess.Popen[str]"
+    log: Path  # which has that too, as it comes
     lines: list[str] = field(default_factory=list)
     out: str = ""
     over: bool = False  # whether nothing more comes
@@ -57,10 +58,14 @@ class Launch:
     def listen(self) -> None:
         """Reads what it says: on a thread of its own."""
         assert self.process.stderr
-        for line in self.process.stderr:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
+        begun = time.monotonic()
+        with self.log.open("w") as log:
+            for line in self.process.stderr:
+                log.write(f"{time.monotonic() - begun:7.2f} {line}")
+                log.flush()
+                with self._news:
+                    self.lines.append(line)
+                    self._news.notify_all()
         with self._news:
             self.over = True
             self._news.notify_all()
@@ -154,7 +159,8 @@ class PairJob:
                 _MARK: self._mark,
             },
         )
-        self.launches.append(Launch(process))
+        log = self.folder / f"launcher-{len(self.launches)}.log"
+        self.launches.append(Launch(process, log))
         for work in (self.now.listen, self.now.read):
             threading.Thread(target=work, daemon=True).start()
         return self.now
@@ -241,9 +247,11 @@ class PairJob:
             shared = f"HOROVOD_FT_SHARED_DIR={self.shared}"
             ended = self.cluster.hvdft("exec", node, "env", shared, *HVDFT, "clean", "--yes")
             assert ended.code == 0, ended
+        shown = self.cluster.hvdft("exec", alive[0], *HVDFT, "clean", "--dry-run")
+        assert "would remove nothing" in shown.out + shown.err, (shown, self.told())
         for node in alive:
-            shown = self.cluster.hvdft("exec", node, *HVDFT, "clean", "--dry-run")
-            assert "would remove nothing" in shown.out + shown.err, (node, shown, self.told())
+            left = self.cluster.sh(node, "ls -d /dev/shm/hvdft-*/* || :")
+            assert not left, (node, left, self.told())
         assert abandoned or not [*self.shared.iterdir()], self.told()
 
     def _left(self) -> list[str]:
