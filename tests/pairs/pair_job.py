@@ -51,7 +51,7 @@ class Launch:
     process: "subprocess.Popen[str]"
     log: Path  # which has that too, as it comes
     lines: list[str] = field(default_factory=list)
-    out: str = ""
+    out: str | None = None  # what its ranks have printed, when it has ended
     over: bool = False  # whether nothing more comes
     _news: threading.Condition = field(default_factory=threading.Condition)
 
@@ -170,7 +170,9 @@ class PairJob:
         assert self.now.awaits([TRAINS], 0), self.told()
 
     def told(self) -> str:
-        return "\n".join(f"--- launcher {n}\n{x.err}{x.out}" for n, x in enumerate(self.launches))
+        return "\n".join(
+            f"--- launcher {n}\n{x.err}{x.out or ''}" for n, x in enumerate(self.launches)
+        )
 
     def ended(self) -> int:
         """Waits for the latest launcher's end; returns its code."""
@@ -178,7 +180,7 @@ class PairJob:
             code = self.now.process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job hangs\n{self.told()}") from None
-        until(lambda: self.now.over, "the end of its output")
+        until(lambda: self.now.over and self.now.out is not None, "the end of its output")
         return code
 
     # ------------------------------------------------------------ processes
@@ -270,7 +272,7 @@ class PairJob:
 
     def results(self) -> list[dict[str, Any]]:
         """Returns what the ranks of the latest launcher ended with, by rank."""
-        lines = [line for line in self.now.out.splitlines() if line.startswith("END ")]
+        lines = [line for line in (self.now.out or "").splitlines() if line.startswith("END ")]
         # A rank that is killed at its end says it twice.
         found = {json.dumps(json.loads(line[4:]), sort_keys=True) for line in lines}
         return sorted(map(json.loads, found), key=lambda each: int(each["rank"]))
