@@ -55,7 +55,7 @@ part: setup ## a slice of what test and promises leave out, another one for each
 	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
 	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }
 
-pairs: setup ## as real jobs on five nodes: each fault, and another one while the job recovers from it (an hour; ONLY='host-lost+agent-killed')
+pairs: setup ## as real jobs on five nodes: each fault, and another one while the job recovers from it (an hour or two; ONLY='host-lost+agent-killed')
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)')
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
