@@ -55,7 +55,7 @@ part: setup ## a slice of what test and promises leave out, another one for each
 	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
 	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }
 
-pairs: setup ## each fault, and another one while the job recovers from it: in a simulated world (ONLY=model), and as real jobs on five nodes (an hour; ONLY='host-lost+agent-killed')
+pairs: setup ## each fault, and another one while the job recovers from it: in a simulated world (ONLY=model), and as real jobs on five nodes (an hour or two; ONLY='host-lost+agent-killed')
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal tests/launcher/test_job_model.py tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)')
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)

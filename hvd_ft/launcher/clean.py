@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import dead_jobs, job_path, sweep_stale
+from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.settings import Settings
+from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import Host
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 
@@ -37,7 +39,8 @@ def clean(request: Request, ask: Callable[[str], bool]) -> str:
     Raises:
         HvdFtError: that job is still running here, or the directory cannot be used.
     """
-    arena_dir = Settings.from_env(os.environ).arena_dir
+    settings = Settings.from_env(os.environ)
+    arena_dir = settings.arena_dir
     dead = dead_jobs(arena_dir, request.job)
     if request.job and not dead and os.path.isdir(job_path(arena_dir, request.job)):
         raise HvdFtError(
@@ -53,8 +56,23 @@ def clean(request: Request, ask: Callable[[str], bool]) -> str:
     # Those that were not seen here may be resumable.
     known = [job for job in dead if job not in kept]
     removed = [job for each in known for job in sweep_stale(arena_dir, only=each)]
+    if settings.shared_dir:
+        for job in removed:
+            _remove_shared(settings.shared_dir, job)
     left = f"; {_question(kept)} --yes, or the id of one, removes them" if kept else ""
     return f"removed {_words(removed)}{left}"
+
+
+def _remove_shared(directory: str, job: str) -> None:
+    """Removes what a job has in HOROVOD_FT_SHARED_DIR, unless it may be led from another host."""
+    record = SharedRecord(directory, job)
+    try:
+        found = record.read()
+    except OSError:
+        return  # it is damaged, or its directory does not answer
+    if found is None or found.released:
+        record.remove()
+        PeerFile(directory, job).remove()
 
 
 def clean_hosts(request: Request, hosts: Sequence[Host], ask: Callable[[str], bool]) -> int:

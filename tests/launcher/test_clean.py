@@ -7,7 +7,10 @@ import pytest
 
 from hvd_ft import cli
 from hvd_ft.job.directory import JobDirectory, job_path
+from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.launcher import clean
+from hvd_ft.launcher.shared_record import SharedRecord
+from hvd_ft.members.leadership import Record
 
 IDS = ("crashed", "keptone", "kepttwo", "living")
 
@@ -60,6 +63,23 @@ def test_yes_asks_nothing(jobs: Path) -> None:
 def test_one_that_is_named_is_removed_at_once(jobs: Path) -> None:
     assert clean.clean(clean.Request("keptone"), nobody) == "removed keptone"
     assert left(jobs) == ["crashed", "kepttwo", "living"]
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_what_a_job_has_in_the_shared_directory_goes_with_it(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, released: bool
+) -> None:
+    """Unless its launcher has not ended: the job may go on without this host."""
+    shared = jobs.parent / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(shared))
+    for job in ("keptone", "kepttwo"):
+        record = Record(job, 0, "hvdft run on n0 (pid 1)", 7, 10.0, released, 0, "")
+        assert SharedRecord(str(shared), job).swap(None, record)
+        PeerFile(str(shared), job).meet(0, 0, 1, {}, 1.0)
+    assert clean.clean(clean.Request("keptone"), nobody) == "removed keptone"
+    names = {path.name.split(".")[0] for path in shared.iterdir()}
+    assert names == ({"hvdft-kepttwo"} if released else {"hvdft-keptone", "hvdft-kepttwo"})
 
 
 def test_a_dry_run_removes_nothing(jobs: Path) -> None:

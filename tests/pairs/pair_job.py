@@ -28,7 +28,7 @@ TRAINS = "10 steps are done"
 LIMITS = {
     "HOROVOD_FT_SUSPECT_SECONDS": "2.5",
     "HOROVOD_FT_LEASE_SECONDS": "5",
-    "HOROVOD_FT_MAX_FAILURES": "100",
+    "HOROVOD_FT_MAX_FAILURES": "10",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _MARK = "HVD_FT_PAIR"
@@ -49,18 +49,23 @@ class Launch:
     """One `hvdft run`, and what it has said so far."""
 
     process: "subprocess.Popen[str]"
+    log: Path  # which has that too, as it comes
     lines: list[str] = field(default_factory=list)
-    out: str = ""
+    out: str | None = None  # what its ranks have printed, when it has ended
     over: bool = False  # whether nothing more comes
     _news: threading.Condition = field(default_factory=threading.Condition)
 
     def listen(self) -> None:
         """Reads what it says: on a thread of its own."""
         assert self.process.stderr
-        for line in self.process.stderr:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
+        begun = time.monotonic()
+        with self.log.open("w") as log:
+            for line in self.process.stderr:
+                log.write(f"{time.monotonic() - begun:7.2f} {line}")
+                log.flush()
+                with self._news:
+                    self.lines.append(line)
+                    self._news.notify_all()
         with self._news:
             self.over = True
             self._news.notify_all()
@@ -154,7 +159,8 @@ class PairJob:
                 _MARK: self._mark,
             },
         )
-        self.launches.append(Launch(process))
+        log = self.folder / f"launcher-{len(self.launches)}.log"
+        self.launches.append(Launch(process, log))
         for work in (self.now.listen, self.now.read):
             threading.Thread(target=work, daemon=True).start()
         return self.now
@@ -164,7 +170,9 @@ class PairJob:
         assert self.now.awaits([TRAINS], 0), self.told()
 
     def told(self) -> str:
-        return "\n".join(f"--- launcher {n}\n{x.err}{x.out}" for n, x in enumerate(self.launches))
+        return "\n".join(
+            f"--- launcher {n}\n{x.err}{x.out or ''}" for n, x in enumerate(self.launches)
+        )
 
     def ended(self) -> int:
         """Waits for the latest launcher's end; returns its code."""
@@ -172,7 +180,7 @@ class PairJob:
             code = self.now.process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job hangs\n{self.told()}") from None
-        until(lambda: self.now.over, "the end of its output")
+        until(lambda: self.now.over and self.now.out is not None, "the end of its output")
         return code
 
     # ------------------------------------------------------------ processes
@@ -238,11 +246,14 @@ class PairJob:
         until(lambda: not self._left(), f"the end of {self._left()}")
         alive = [node for node in NODES if node not in self.dead]
         for node in alive if resumable else ():
-            ended = self.cluster.hvdft("exec", node, *HVDFT, "clean", "--yes")
+            shared = f"HOROVOD_FT_SHARED_DIR={self.shared}"
+            ended = self.cluster.hvdft("exec", node, "env", shared, *HVDFT, "clean", "--yes")
             assert ended.code == 0, ended
+        shown = self.cluster.hvdft("exec", alive[0], *HVDFT, "clean", "--dry-run")
+        assert "would remove nothing" in shown.out + shown.err, (shown, self.told())
         for node in alive:
-            shown = self.cluster.hvdft("exec", node, *HVDFT, "clean", "--dry-run")
-            assert "would remove nothing" in shown.out + shown.err, (node, shown, self.told())
+            left = self.cluster.sh(node, "ls -d /dev/shm/hvdft-*/* || :")
+            assert not left, (node, left, self.told())
         assert abandoned or not [*self.shared.iterdir()], self.told()
 
     def _left(self) -> list[str]:
@@ -261,7 +272,7 @@ class PairJob:
 
     def results(self) -> list[dict[str, Any]]:
         """Returns what the ranks of the latest launcher ended with, by rank."""
-        lines = [line for line in self.now.out.splitlines() if line.startswith("END ")]
+        lines = [line for line in (self.now.out or "").splitlines() if line.startswith("END ")]
         # A rank that is killed at its end says it twice.
         found = {json.dumps(json.loads(line[4:]), sort_keys=True) for line in lines}
         return sorted(map(json.loads, found), key=lambda each: int(each["rank"]))

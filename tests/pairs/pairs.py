@@ -252,10 +252,15 @@ FAULTS = [
         Setting.WAITS,
         ends=GAVE_UP,
         keeps=True,
-        abandons=True,
         limits={"HOROVOD_FT_HOST_TIMEOUT_SECONDS": "15"},
     ),
 ]
+
+# What is known to go wrong, and why.
+OPEN = {
+    "host-returns+host-lost": "a host that dies after it was probed, and before its shims have a "
+    "life-line, is not replaced: agents are started there again and again",
+}
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ import pytest
 from arithmetic import expected, expected_own
 from conftest import running_cluster
 from pair_job import NODES, RANKS, PairJob, running
-from pairs import FAULTS, Fault, Pair, Setting, await_checkpoint, begin, go_on, pairs
+from pairs import FAULTS, OPEN, Fault, Pair, Setting, await_checkpoint, begin, go_on, pairs
 
 pytestmark = [pytest.mark.job, pytest.mark.long, pytest.mark.timeout(1200)]
-# Rank 0 says that now and then. So many times: the fault has come to nothing, as what it hit was
-# dying.
+# Rank 0 says that now and then; so many times, and a fault has come to nothing.
 PROGRESS, MUCH = "steps are done", 6
 ALL = {pair.name: pair for pair in pairs()}
 
@@ -34,21 +33,25 @@ def check(job: PairJob) -> None:
             assert each["own"] == expected_own(each["rank"], steps), job.told()
 
 
-def strike(job: PairJob, fault: Fault) -> None:
-    """Has a fault happen, and waits until its recovery can be seen, or there is none."""
+def strike(job: PairJob, fault: Fault) -> bool:
+    """Has a fault happen, and waits until its recovery can be seen.
+
+    Returns:
+        Whether it was: it comes to nothing if the job ends, or what it hit was dying.
+    """
     launch, since = job.now, len(job.now.lines)
     fault.strike(job)
     if job.now is not launch:
         since = 0
-    while fault.seen and not job.now.over:
+    while fault.seen:
         heard = len(job.now.lines)
-        job.now.awaits([*fault.seen, PROGRESS], since)
-        lines = job.now.lines[since:]
+        lines = job.now.lines[since:heard]
         if any(text in line for line in lines for text in fault.seen):
-            return
-        if sum(PROGRESS in line for line in lines) >= MUCH:
-            return
+            return True
+        if job.now.over or sum(PROGRESS in line for line in lines) >= MUCH:
+            return False
         job.now.more_than(heard)
+    return True
 
 
 def train_again(job: PairJob) -> None:
@@ -70,8 +73,9 @@ def go_through(job: PairJob, faults: Sequence[Fault], *, later: bool) -> None:
     job.trains()
     if ends:
         await_checkpoint(job)
-    for fault in faults:
-        strike(job, fault)
+    for number, fault in enumerate(faults):
+        seen = strike(job, fault)
+        assert seen or number > 0, job.told()
         if later:
             train_again(job)
     for fault in faults:
@@ -110,5 +114,7 @@ def test_one(tmp_path: Path, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("pair", ALL.values(), ids=ALL)
-def test_pair(tmp_path: Path, pair: Pair) -> None:
+def test_pair(tmp_path: Path, pair: Pair, request: pytest.FixtureRequest) -> None:
+    if pair.name in OPEN:
+        request.applymarker(pytest.mark.xfail(reason=OPEN[pair.name], strict=False))
     run(tmp_path, pair.setting, pair.first, pair.second, later=pair.later)

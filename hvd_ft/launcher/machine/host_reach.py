@@ -33,7 +33,7 @@ class HostReach:
         return {host: self._known[host] for host in hosts}
 
     def look(self, hosts: HostWatch, members: JobMembers) -> GiveUp | bool:
-        """Looks at the hosts that have ended all of their lines, whether they are there.
+        """Looks whether the hosts are there that have ended all of their lines, or had none yet.
 
         Args:
             hosts: the watch over all hosts.
@@ -42,12 +42,12 @@ class HostReach:
         Returns: Whether all are there; or that one is given up.
         """
         gone = {hosts.name(host): host for host in hosts.gone()}
-        found = self.ask(gone)
+        found = self.ask([*gone, *members.unheard()])
         for name, why in found.items():
-            if why == "":
+            if why == "" and name in gone:
                 hosts.forget(gone[name])  # it is alive; only the job's processes are gone
                 members.found(name)
-            elif why and not members.gone({name: why}):
+            elif why and not members.gone({name: why}):  # one that was heard of
                 return GiveUp(f"{hosts.describe(gone[name])} is gone: {why}", (name,))
         return all(why == "" for why in found.values())
 

@@ -218,6 +218,13 @@ class JobMembers:
                 self._gone[number] = names[place.host]
         return True
 
+    def unheard(self) -> list[str]:
+        """Returns the hosts that have just taken a place, and have had no line yet."""
+        if not self._facts.replaces or not self._generation:
+            return []
+        heard = {rank for ranks in self._roll.hosts.values() for rank in ranks}
+        return [place.host for place in self.members.places if not heard & {*place.ranks}]
+
     def found(self, name: str) -> None:
         """Notes that a host is there after all."""
         for number, place in enumerate(self.members.places):
