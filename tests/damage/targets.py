@@ -27,10 +27,11 @@ from hvd_ft.checkpoint.tensors import write_tensors
 from hvd_ft.checkpointer import completion, drain, unwritten
 from hvd_ft.checkpointer.share import Prints
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import drills, proof, tuning_file
+from hvd_ft.job import drills, proof
 from hvd_ft.job import lifeline_messages as lines
 from hvd_ft.job.member_file import read_members
 from hvd_ft.job.peer_file import PeerFile
+from hvd_ft.launcher import tuning_file
 from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import parse_hosts, parse_placement
 from hvd_ft.members.leadership import Record

@@ -79,7 +79,7 @@ class JobMembers:
         self._waits: set[int] = set()  # places for which there is no spare, as said
         self._notes: list[dict[str, object]] = []  # for the report, by the next agent of rank 0
         self._due: list[dict[str, object]] = []  # by the present one
-        self._generation = 0
+        self._generation, self._started = 0, self.members  # of the present agents
         self._new: list[str] = []  # as `unfilled`, of the next generation
         self.unfilled: tuple[str, ...] = ()
 
@@ -127,7 +127,7 @@ class JobMembers:
 
     def new_generation(self, generation: int) -> None:
         """Another generation of agents is started."""
-        self._generation = generation
+        self._generation, self._started = generation, self.members
         self._due += self._notes
         self._notes.clear()
         self._gone.clear()
@@ -219,11 +219,12 @@ class JobMembers:
         return True
 
     def unheard(self) -> list[str]:
-        """Returns the hosts that have just taken a place, and have had no line yet."""
+        """Returns the hosts on which the last agents were started, and that had no line yet."""
         if not self._facts.replaces or not self._generation:
             return []
         heard = {rank for ranks in self._roll.hosts.values() for rank in ranks}
-        return [place.host for place in self.members.places if not heard & {*place.ranks}]
+        places = zip(self.members.places, self._started.places, strict=True)
+        return [new.host for new, old in places if new == old and not heard & {*new.ranks}]
 
     def found(self, name: str) -> None:
         """Notes that a host is there after all."""
