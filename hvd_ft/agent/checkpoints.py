@@ -1,4 +1,4 @@
-"""The agents' part in checkpoints: which nodes share a directory, and who writes for a node."""
+"""The agents' part in checkpoints: who writes them, where, and which one a preemption awaits."""
 
 import contextlib
 import os
@@ -9,6 +9,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.checkpointer import unwritten
 from hvd_ft.checkpointer.command import writer_command
+from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, make_directory
 
@@ -79,6 +80,30 @@ def code_with_checkpoints(code: int, context: JobContext) -> int:
         return code
     say(f"the training has ended well, but {missing}")
     return EXIT_NOT_WRITTEN
+
+
+class Preemption:
+    """Decides when a preempted job has its checkpoint; for rank 0's agent. Pure."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._position: int | None = None  # of the op log, behind which the checkpoint lies
+
+    def ask(self) -> bool:
+        """Notes that a checkpoint is requested; returns whether this is the first request."""
+        before, self._asked = self._asked, True
+        return not before
+
+    def is_done_by(self, event: Event) -> bool:
+        """Handles an event of the job; returns whether it completes the checkpoint.
+
+        A checkpoint that was begun before the request does not count.
+        """
+        if not self._asked:
+            return False
+        if event.type is EventType.CHECKPOINT:
+            self._position = event.detail
+        return event.type is EventType.CHECKPOINTED and event.detail == self._position
 
 
 def _leads(context: JobContext) -> bool:

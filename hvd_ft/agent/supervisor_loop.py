@@ -10,21 +10,22 @@ from dataclasses import dataclass, replace
 from hvd_ft import native
 from hvd_ft.agent import actions as do
 from hvd_ft.agent.adopted_worker import reattach_verdict
+from hvd_ft.agent.checkpoints import Preemption
 from hvd_ft.agent.event_watch import JobNews
 from hvd_ft.agent.hang_rule import Stuck
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
-from hvd_ft.agent.preemption import Preemption
+from hvd_ft.agent.rank_record import RankRecord
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.stall_watch import StallWatch
-from hvd_ft.agent.supervisor import Past, Supervisor, WorkerFacts
+from hvd_ft.agent.supervisor import Supervisor
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.drills import Drill, drill_environment
 from hvd_ft.job.worker_environment import incarnation_environment
 from hvd_ft.native.stacks import SIGNAL as STACKS_SIGNAL
-from hvd_ft.native.types import EventType, State
+from hvd_ft.native.types import EventType
 from hvd_ft.shim import messages
 from hvd_ft.shim.children import CHECKPOINTS, SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
@@ -84,36 +85,30 @@ class SupervisorLoop:
         stacks: StackReader,
     ) -> None:
         self._context = context
-        self._settings = context.settings
-        self._launch = context.launch
         self._rank = context.rank
         self._training = training
-        self._agent = agent
-        self._observer = observer
+        self._record = RankRecord(context.rank, agent, observer, journal, shim.note)
         self._shim = shim
         self._care = care
         self._commands = commands
-        self._journal = journal
         self._launchers = launchers
         self._signals = signals
         self._stacks = stacks
-        self._supervisor = Supervisor(self._rank, self._settings)
+        self._supervisor = Supervisor(context.rank, context.settings)
         self._loop = EventLoop()
         self._deadline = self._loop.timer(self._on_deadline)
         self._look = self._loop.timer(self._look_after)
         self._preemption = Preemption()
         self._grace = self._loop.timer(self._end_grace)
         self._stall = StallWatch(
-            self._rank,
-            self._settings,
+            context.rank,
+            context.settings,
             observer,
             stacks,
             ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
             warn=say,
             note=self._note_stacks,
         )
-        self._events_seen = 0
-        self._said_why = False
         self.launcher_lost = False
 
     def run(self) -> int:
@@ -122,18 +117,18 @@ class SupervisorLoop:
         Returns:
             The job's exit code.
         """
-        with self._loop as loop, JobNews(self._agent) as news:
+        with self._loop as loop, self._record.news() as news:
             loop.watch(self._signals, self._on_signals)
             loop.watch(news, lambda: self._on_news(news))
             self._shim_watch = loop.watch(self._shim.channel, self._on_shim)
             loop.watch(self._stacks, self._stall.on_readable)
             self._care.begin()
-            if self._launch.launcher and not self._launchers:
+            if self._context.launch.launcher and not self._launchers:
                 os._exit(EXIT_LOST)  # they died before they were watched
             for pidfd, name in self._launchers.items():
                 watch = loop.watch(pidfd)
                 watch.set(functools.partial(self._on_launcher_died, watch, name))
-            if self._launch.generation == 0:
+            if self._context.launch.generation == 0:
                 self._carry_out(self._supervisor.begin())
             else:
                 self._take_over()
@@ -141,8 +136,7 @@ class SupervisorLoop:
                 self._set_timers()
                 loop.run_once()
         self.read_events()
-        stop = self._agent.fatal_text()
-        return stop[1] if stop else 0
+        return self._record.stop_code
 
     def _may_leave(self) -> bool:
         return self._supervisor.may_leave(self._loop.now(), hooks_running=self._commands.running)
@@ -164,9 +158,9 @@ class SupervisorLoop:
             case do.SignalWorker(number):
                 self._shim.kill(WORKER, number)
             case do.NoteStarted() | do.NoteFailed() | do.NoteCause() | do.NoteDone():
-                self._publish(action)
+                self._record.publish(action)
             case do.StopJob(code, message):
-                self._agent.fatal(code, message)
+                self._record.stop_job(code, message)
             case do.RunHook(hook):
                 self._commands.run(hook, self._hook_facts(action))
             case do.ReplaceShim():
@@ -174,19 +168,7 @@ class SupervisorLoop:
             case do.Say(text):
                 say(text)
             case do.SayWhyStopped():
-                self._say_why()
-
-    def _publish(self, action: do.NoteStarted | do.NoteFailed | do.NoteCause | do.NoteDone) -> None:
-        """Publishes the worker's fate, in the arena or in the report."""
-        match action:
-            case do.NoteStarted(incarnation, pid):
-                self._agent.started(incarnation, pid)
-            case do.NoteFailed(status):
-                self._agent.failed(status)
-            case do.NoteCause(incarnation, text):
-                self._note("CAUSE", incarnation, text)
-            case do.NoteDone(status):
-                self._agent.done(status)
+                self._record.say_why_stopped()
 
     def _start_worker(self, action: do.StartWorker) -> None:
         training = self._training
@@ -203,7 +185,7 @@ class SupervisorLoop:
             "HOROVOD_FT_JOB": self._context.job,
             "HOROVOD_FT_RANK": str(self._rank),
             "HOROVOD_FT_INCARNATION": str(action.incarnation),
-            "HOROVOD_FT_STEP": str(self._observer.status(self._rank).step),
+            "HOROVOD_FT_STEP": str(self._record.status.step),
             "HOROVOD_FT_TIME": f"{time.time():.3f}",
             **action.facts,
         }
@@ -217,36 +199,20 @@ class SupervisorLoop:
             return
         self._shim_watch = self._loop.watch(self._shim.channel, self._on_shim)
         self._commands.forget()
-        facts = replace(self._facts(), why=why)
+        facts = replace(self._record.worker_facts(), why=why)
         self._carry_out(
             self._supervisor.shim_replaced(old, self._shim.pid, facts, self._loop.now())
         )
-
-    def _say_why(self) -> None:
-        stop = self._agent.fatal_text()
-        if stop and stop[2] == self._rank and not self._said_why:
-            self._said_why = True
-            say(stop[0])
 
     # -------------------------------------------------------------- events
 
     def _take_over(self) -> None:
         """Continues where the agent of an earlier generation was killed."""
-        past = self._observer.events()
-        self._events_seen = len(past)
-        if self._journal:
-            self._journal.resume()
-        mine = [event for event in past if event.rank == self._rank]
-        attached = [e.incarnation for e in mine if e.type is EventType.ATTACHED]
-        failed = [e.time_ns for e in mine if e.type is EventType.FAILED]
+        past, status = self._record.past()
         found = self._shim.found.worker if self._shim.found else None
-        status = self._observer.status(self._rank)
         verdict = reattach_verdict(found, status)
-        away = status.since_ns if status.state is State.RESTARTING else 0
-        before = Past(max(attached, default=-1), failed, away)
-        self._carry_out(
-            self._supervisor.take_over(before, verdict, self._facts(), self._loop.now())
-        )
+        facts = self._record.worker_facts()
+        self._carry_out(self._supervisor.take_over(past, verdict, facts, self._loop.now()))
 
     def _on_shim(self) -> None:
         reports = self._shim.receive()
@@ -268,8 +234,7 @@ class SupervisorLoop:
                 self._interrupt()
                 self._shim.interrupted()
             case messages.NoteTaken(note):
-                if self._journal:
-                    self._journal.note(note)
+                self._record.take_note(note)
             case messages.PreemptAsked():
                 self._preempt()
             case messages.StopAsked(number):
@@ -301,7 +266,7 @@ class SupervisorLoop:
 
     def _preempt(self) -> None:
         """The job is to be checkpointed and to end, within the grace."""
-        seconds = self._settings.grace_seconds
+        seconds = self._context.settings.grace_seconds
         if seconds is None:
             return
         self.read_events()  # a checkpoint that has begun before does not count
@@ -324,7 +289,7 @@ class SupervisorLoop:
             actions = supervisor.worker_refused(report.error)
         else:
             self.read_events()  # it may have attached just before
-            facts = replace(self._facts(), why=report.why)
+            facts = replace(self._record.worker_facts(), why=report.why)
             actions = supervisor.worker_ended(
                 report.status, report.time_ns, facts, self._loop.now()
             )
@@ -338,16 +303,6 @@ class SupervisorLoop:
         if complaint:
             say(f"rank {self._rank}: {complaint}")
 
-    def _facts(self) -> WorkerFacts:
-        watch = self._observer.watch(self._rank)
-        return WorkerFacts(
-            step=watch.step,
-            executed=watch.executed,
-            contributed=watch.contributed,
-            orderly=self._agent.worker_ended_orderly(),
-            last_words=self._agent.last_words(),
-        )
-
     def _on_news(self, news: JobNews) -> None:
         news.take()
         self.read_events()
@@ -356,12 +311,8 @@ class SupervisorLoop:
 
     def read_events(self) -> None:
         """Reads the job's news, for the journal and about this rank."""
-        events = self._observer.events(self._events_seen)
-        self._events_seen += len(events)
-        if self._journal:
-            self._journal.follow()
         supervisor = self._supervisor
-        for event in events:
+        for event in self._record.new_events():
             if self._rank == 0 and self._preemption.is_done_by(event):
                 self._carry_out(supervisor.preempted("preempted: the checkpoint is written"))
             if event.rank != self._rank:
@@ -376,8 +327,8 @@ class SupervisorLoop:
     def _on_signals(self) -> None:
         received = self._signals.received
         # Slurm may signal agents as well as Hydra, which passes the signal on to them.
-        once = len(received) == 1 or (received and self._launch.shim_starter)
-        if self._settings.grace_seconds and once and set(received) <= set(PREEMPTION):
+        once = len(received) == 1 or (received and self._context.launch.shim_starter)
+        if self._context.settings.grace_seconds and once and set(received) <= set(PREEMPTION):
             self._preempt()
             return
         for number in received:
@@ -390,7 +341,7 @@ class SupervisorLoop:
         self._carry_out(self._supervisor.interrupt())
 
     def _on_launcher_died(self, watch: Watch, name: str) -> None:
-        if self._launch.launcher:
+        if self._context.launch.launcher:
             os._exit(EXIT_LOST)  # the shim keeps the worker alive, and hvdft run starts new agents
         watch.end()
         self._carry_out(self._supervisor.launcher_died(name))
@@ -405,7 +356,7 @@ class SupervisorLoop:
         self._look.set(first)
 
     def _on_deadline(self) -> None:
-        state = self._observer.status(self._rank).state
+        state = self._record.status.state
         self._carry_out(self._supervisor.time_passed(self._loop.now(), state))
 
     def _look_after(self) -> None:
@@ -427,13 +378,4 @@ class SupervisorLoop:
             self._carry_out(self._supervisor.worker_stuck(stuck))
 
     def _note_stacks(self, text: str) -> None:
-        self._note("STACKS", self._supervisor.incarnation, text)
-
-    def _note(self, kind: str, incarnation: int, text: str) -> None:
-        """Sends a note on a worker to the agent of rank 0, which writes the report."""
-        whose = {"rank": self._rank, "incarnation": incarnation}
-        note = {"type": kind, "time_ns": time.monotonic_ns(), **whose, "text": text}
-        if self._journal:
-            self._journal.note(note)
-        else:
-            self._shim.note(note)
+        self._record.note("STACKS", self._supervisor.incarnation, text)

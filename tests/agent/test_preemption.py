@@ -1,6 +1,6 @@
 """When a job that is preempted has its checkpoint."""
 
-from hvd_ft.agent.preemption import Preemption
+from hvd_ft.agent.checkpoints import Preemption
 from hvd_ft.native.types import Event, EventType
 
 
