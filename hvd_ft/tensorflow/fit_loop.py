@@ -8,6 +8,7 @@ callback's hook, this function has the iterator, and all callbacks have finished
 """
 
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,41 @@ from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 
+@dataclass
+class FitPosition:
+    """How far a fit is. A snapshot has it, and a process that is restarted repeats it.
+
+    Attributes:
+        epoch: the present one, or the next.
+        epoch_step: steps done in this epoch.
+        epoch_begin: steps done before this epoch.
+        passes: steps done when each pass over the data began.
+        validations: batches of each validation that has ended.
+    """
+
+    epoch: int = 0
+    epoch_step: int = 0
+    epoch_begin: int = 0
+    passes: list[int] = field(default_factory=list)
+    validations: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "FitPosition":
+        """Returns that of a snapshot's values."""
+        return cls(*(values[each.name] for each in fields(cls)))
+
+    @property
+    def step(self) -> int:
+        """Steps done in the fit."""
+        return self.epoch_begin + self.epoch_step
+
+    @property
+    def pass_steps(self) -> list[int]:
+        """Steps done in each pass over the data."""
+        ends = [*self.passes[1:], self.step]
+        return [end - begin for begin, end in zip(self.passes, ends, strict=True)]
+
+
 class FitLoop:
     """A fit from its beginning to its end.
 
@@ -79,11 +115,7 @@ class FitLoop:
         self._others: OtherVariables | None = None
         self._variables: list[tf.Variable] = []  # found once an epoch: the search is slow
         self._common: list[tf.Variable] = []  # other ones that the traced step uses; likewise
-        self._epoch = 0
-        self._epoch_step = 0  # steps done in this epoch
-        self._epoch_begin = 0  # steps done before this epoch
-        self._passes: list[int] = []  # steps done when each pass over the data began
-        self._validations: list[int] = []  # batches of each validation that has ended
+        self._position = FitPosition()
         self._pass_given: DataIterator = None  # the iterator of the present pass, as Keras knows it
         self._pass: DataIterator = None  # and the iterator that is really drawn from
         self._resumes = False
@@ -95,7 +127,7 @@ class FitLoop:
     @property
     def step(self) -> int:
         """Steps done in this fit."""
-        return self._epoch_begin + self._epoch_step
+        return self._position.step
 
     def maybe_load_initial_counters_from_ckpt(
         self, _steps_per_epoch: int | None, initial_epoch: int, **_: Any
@@ -111,7 +143,7 @@ class FitLoop:
         self._model._training_state = None  # called once; a later fit has its own
         self._model.train_function = self._run_step
         self._begun = True
-        self._epoch = initial_epoch
+        self._position.epoch = initial_epoch
         values = self._loop.begin()
         # A model that its first batch builds has no variables yet, and refuses to name them.
         self._others = OtherVariables(fit_variables(self._model) if self._model.built else [])
@@ -122,42 +154,40 @@ class FitLoop:
         if self._data is not None:
             over = self._data.go_on(values.get("sampler"), values["done"])
         values = self._resized(values, over)
-        self._epoch, self._epoch_step = values["epoch"], values["epoch_step"]
-        self._epoch_begin, self._passes = values["epoch_begin"], values["passes"]
-        self._validations = values["validations"]
+        self._position = FitPosition.of(values)
         self._files.restore_events(values["files"], done=values["done"])
         if values["done"]:
             self._pass_by()
             return self._params["epochs"], 0
         self._check_epoch_length()
         self._resumes = True
-        return self._epoch, self._epoch_step
+        return self._position.epoch, self._position.epoch_step
 
     def begin_epoch(self, epoch: int) -> None:
         """An epoch begins, or is entered in the middle."""
         if not self._begun:
             raise _two_say_where_to_begin()
-        self._epoch = epoch
+        self._position.epoch = epoch
         self._variables = []
         if self._data is not None:
-            self._data.begin_epoch(self._epoch_step)
+            self._data.begin_epoch(self._position.epoch_step)
 
     def begin_step(self, epoch_step: int) -> None:
         """`epoch_step` steps of this epoch are done."""
-        self._epoch_step = epoch_step
+        self._position.epoch_step = epoch_step
 
     def end_step(self, epoch_step: int) -> None:
         """Counts a step; Keras counts `steps_per_execution` of them as one."""
-        self._epoch_step = epoch_step + 1
+        self._position.epoch_step = epoch_step + 1
 
     def end_epoch(self) -> None:
         """An epoch has ended, after however many steps."""
-        self._epoch_begin += self._epoch_step
-        self._epoch_step = 0
+        self._position.epoch_begin = self.step
+        self._position.epoch_step = 0
 
     def end_validation(self) -> None:
         """A validation has ended; Keras has counted its batches."""
-        self._validations.append(int(self._model._test_counter))
+        self._position.validations.append(int(self._model._test_counter))
 
     def end(self) -> None:
         """Ends the loop, with a final snapshot unless this process has restored that one."""
@@ -173,7 +203,7 @@ class FitLoop:
             if self._data is not None:
                 self._data.begin_pass(iterator)
             if not self._resumes:
-                self._passes.append(self.step)
+                self._position.passes.append(self.step)
         if self._resumes:
             self._pass = self._restore(iterator)
             self._resumes = False
@@ -215,11 +245,7 @@ class FitLoop:
 
     def _contents(self, done: bool) -> Contents:
         values = {
-            "epoch": self._epoch,
-            "epoch_step": self._epoch_step,
-            "epoch_begin": self._epoch_begin,
-            "passes": self._passes,
-            "validations": self._validations,
+            **vars(self._position),
             "done": done,
             "stopped": bool(self._model.stop_training),
             "rng": rng_state(),
@@ -251,7 +277,7 @@ class FitLoop:
         # Keras creates an iterator before the first epoch, and for some data another one for each
         # epoch.
         first = iter(dataset)
-        if self._passes:
+        if self._position.passes:
             self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
         else:  # it had no epochs to do, and so neither data nor variables of a step
             self._restore_rest(*self._loop.snapshot(), drawn=set())
@@ -269,8 +295,7 @@ class FitLoop:
         if not hasattr(step, "get_concrete_function"):  # run_eagerly
             step = tf.function(step)
         step.get_concrete_function(iterator)
-        ends = [*self._passes[1:], self.step]
-        batches = [end - begin for begin, end in zip(self._passes, ends, strict=True)]
+        batches = self._position.pass_steps
         arrays, values = self._loop.snapshot()
         values = self._resized(values)
         known = fit_variables(self._model)
@@ -286,7 +311,7 @@ class FitLoop:
         drawn = drawn_by(before, rng_state())
         data, limit = fit.validation
         if isinstance(data, tf.data.Dataset):
-            after_validations(data, self._validations, limit)
+            after_validations(data, self._position.validations, limit)
         self._restore_rest(arrays, values, drawn, self._others.changed_since(others, known))
         return position
 
@@ -336,11 +361,11 @@ class FitLoop:
         return of_fit(values, ranks, self._params["steps"])
 
     def _check_epoch_length(self) -> None:
-        steps = self._params["steps"] if self._data is None else None
-        if steps is not None and self._epoch_step >= steps:
+        steps, done = self._params["steps"], self._position.epoch_step
+        if self._data is None and steps is not None and done >= steps:
             raise HvdFtError(
-                f"the restarted script's epochs have {steps} steps, but {self._epoch_step} are "
-                "done: it must give the same batches on every start"
+                f"the restarted script's epochs have {steps} steps, but {done} are done: it "
+                "must give the same batches on every start"
             )
 
 
