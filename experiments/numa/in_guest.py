@@ -21,7 +21,7 @@ from rich.console import Console
 from hvd_ft import native
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import make_rank_arenas
-from hvd_ft.agent.op_rules import op_rules
+from hvd_ft.agent.node_leader import op_rules
 from hvd_ft.job.binding import Place
 from hvd_ft.job.bound_process import Asked, bind_agent, bind_worker, environment
 from hvd_ft.job.placement import Nodes

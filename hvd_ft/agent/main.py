@@ -19,9 +19,7 @@ from hvd_ft.agent.checkpoints import code_with_checkpoints, writer_of
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.job_setup import find_files, make_files
-from hvd_ft.agent.node_leader import finalize, lead, node_facts
-from hvd_ft.agent.op_rules import op_rules
-from hvd_ft.agent.own_interface import check_interface
+from hvd_ft.agent.node_leader import finalize, lead, node_facts, op_rules
 from hvd_ft.agent.rendezvous import FailedElsewhere, Rendezvous
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.resuming import Resumed
@@ -42,6 +40,7 @@ from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
+from hvd_ft.mpi.fabric import check_interface
 from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.mpi.launcher_processes import launchers_above
 from hvd_ft.mpi.variables import launch_rank, launch_rank_here, without_launcher

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hvd_ft.agent.ablation import ablates_network
 from hvd_ft.agent.job_context import JobContext
-from hvd_ft.agent.op_rules import op_rules
 from hvd_ft.agent.rendezvous import Rendezvous
 from hvd_ft.agent.supervisor import leave_seconds
 from hvd_ft.job.lifeline_messages import NodeFacts
@@ -15,6 +15,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.environment import connections_of, endpoints_for
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
+from hvd_ft.native.types import OpRules
 
 if TYPE_CHECKING:
     from hvd_ft.native.mpi import Leader
@@ -42,6 +43,16 @@ class Endpoints:
     def in_use(self) -> int:
         """Number of endpoints that a leader uses: for its edges, the mirror and gathered ops."""
         return self.threads if self.threads < _THREADS else 2 * self.connections + 2
+
+
+def op_rules(settings: Settings) -> OpRules:
+    """Returns what the op log is to say of each op: how it is done."""
+    return OpRules(
+        node_segment=settings.node_segment_bytes,
+        most_gathered=settings.gather_bytes,
+        ring_segment=settings.ring_segment_bytes,
+        ablates_network=ablates_network(settings),
+    )
 
 
 def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":

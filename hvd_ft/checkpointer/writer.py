@@ -34,7 +34,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.native.checkpointer import Checkpointer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.say import say
-from hvd_ft.system.signal_wakeups import signals_wake
+from hvd_ft.system.signal_pipe import signals_wake
 from hvd_ft.system.stop_signals import ASK_SIGNAL, END_SIGNAL, HELD_SIGNALS
 
 _LOOK_SECONDS = 0.5  # at the slots, should an event have been missed

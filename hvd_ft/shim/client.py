@@ -109,7 +109,7 @@ class ShimClient:
         with theirs, pidfd_of_this_process() as own:
             passed = [theirs.fileno(), own]
             process = subprocess.Popen(
-                [sys.executable, "-m", "hvd_ft.shim.start", *map(str, passed), str(os.getpid())],
+                [sys.executable, "-m", "hvd_ft.shim.shim", *map(str, passed), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=passed,
             )

@@ -17,12 +17,15 @@ A worker can be a former warm spare: then the spare's shim (spare_shim.py) is it
 it, and this shim forwards orders and reports.
 
 messages.py defines the messages between agent and shim.
+
+A fork starts a shim, or a command line: `python -m hvd_ft.shim.shim FD AGENT_PIDFD AGENT_PID`.
 """
 
 import contextlib
 import os
 import signal
 import socket
+import sys
 from typing import NoReturn
 
 import msgspec
@@ -299,3 +302,7 @@ class _Shim:
 
 
 __all__ = ["WORKER", "live"]
+
+if __name__ == "__main__":
+    _end, _agent, _pid = map(int, sys.argv[1:])
+    live(socket.socket(fileno=_end), _agent, _pid)

@@ -157,7 +157,7 @@ class Starter:
         arguments = [*map(str, passed), str(peer_of(connection).pid)]
         try:
             shim = subprocess.Popen(
-                [sys.executable, "-m", "hvd_ft.shim.start", *arguments],
+                [sys.executable, "-m", "hvd_ft.shim.shim", *arguments],
                 env=order.environment,
                 cwd=order.directory,
                 stdin=descriptors[0],

@@ -15,8 +15,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow.averages import note_averages
-from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
-from hvd_ft.tensorflow.broadcast_names import name_broadcasts_by_place
+from hvd_ft.tensorflow.broadcasts import broadcast_bytes, name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
 from hvd_ft.tensorflow.made_variables import note_variables

@@ -13,7 +13,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.system.json_text import read_json
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow import made_variables
-from hvd_ft.tensorflow.broadcast_bytes import broadcast_bytes
+from hvd_ft.tensorflow.broadcasts import broadcast_bytes
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.late_variables import LateVariables
 from hvd_ft.tensorflow.other_variables import KeptOthers, OtherVariables

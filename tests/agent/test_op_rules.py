@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hvd_ft import native
-from hvd_ft.agent.op_rules import op_rules
+from hvd_ft.agent.node_leader import op_rules
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.settings import Settings
 from hvd_ft.native.types import OpRules

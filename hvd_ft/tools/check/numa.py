@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,6 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.system.process_placement import memory_of, policy_of
 from hvd_ft.system.topology import Topology, read_topology
-from hvd_ft.tools.check.mpis import mpis_in_path
 from hvd_ft.tools.check.numa_advice import advice
 from hvd_ft.tools.check.placed import WORKER, Placed, look
 
@@ -22,6 +22,10 @@ _VARIABLES = (
     *("I_MPI_PIN_DOMAIN", "OMPI_MCA_hwloc_base_binding_policy"),
     "OMPI_MCA_rmaps_base_mapping_policy",
 )
+_PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra")
+_LIBRARIES = ("libmpi.so", "libmpi.so.12", "libmpi.so.40")
+# Folders below that of an MPI.
+_INNER = ("bin", "lib", "lib64", "release", "debug", "release_mt", "debug_mt")
 
 
 def check_numa(job: str, console: Console) -> list[str]:
@@ -146,3 +150,28 @@ def megabytes(held: Mapping[int, int]) -> str:
     """Returns the MiB on each NUMA node that has some."""
     parts = [f"N{node}: {size / (1 << 20):.1f}" for node, size in sorted(held.items()) if size]
     return ", ".join(parts) or "-"
+
+
+def mpis_in_path(environ: Mapping[str, str]) -> list[str]:
+    """Returns the folders of the MPIs, each once, in the order of the paths.
+
+    Args:
+        environ: environment variables.
+    """
+    found = []
+    for variable, names in (("PATH", _PROGRAMS), ("LD_LIBRARY_PATH", _LIBRARIES)):
+        for folder in filter(None, environ.get(variable, "").split(os.pathsep)):
+            found += [
+                root for name in names if (root := _root(Path(folder, name))) and root not in found
+            ]
+    return list(dict.fromkeys(found))
+
+
+def _root(file: Path) -> str:
+    """Returns the folder of the MPI that a file belongs to; "" if it is not there."""
+    if not file.is_file():
+        return ""
+    folder = file.resolve().parent
+    while folder.name in _INNER:
+        folder = folder.parent
+    return str(folder)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -27,11 +28,41 @@ from hvd_ft.mpi.environment import mpi_root
 from hvd_ft.system.file_lock import lock_in_time
 from hvd_ft.system.say import say
 from hvd_ft.tools.install import patching
-from hvd_ft.tools.install.progress import Progress
 
 _COMPILED = re.compile(r"\[ *(\d+%)\] (?:Building|Linking) CXX .*/(.+)$")
 _BUILD_LOCK_SECONDS = 1200.0  # a build takes 90 s on 2 cores; allow for slower machines
 _TREE = f"horovod-{HOROVOD_VERSION}"
+
+
+class Progress:
+    """Prints a line per stage and, on a terminal, rewrites a last line with the details.
+
+    A stage's line starts with the seconds since the beginning. Where the output is not a
+    terminal, a detail is printed when ten seconds have passed without a line.
+    """
+
+    _QUIET_SECONDS = 10.0
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._last_line = self._start
+        self._live = sys.stdout.isatty()
+
+    def stage(self, text: str) -> None:
+        """Prints a line that stays."""
+        self._print(text, clear="\r\x1b[K" if self._live else "", end="\n")
+
+    def detail(self, text: str) -> None:
+        """Shows a detail of the stage."""
+        if self._live:
+            self._print(text[:60], clear="\r\x1b[K", end="")
+        elif time.monotonic() - self._last_line > self._QUIET_SECONDS:
+            self._print(text, clear="", end="\n")
+
+    def _print(self, text: str, clear: str, end: str) -> None:
+        self._last_line = time.monotonic()
+        sys.stdout.write(f"{clear}{self._last_line - self._start:5.0f} s  {text}{end}")
+        sys.stdout.flush()
 
 
 def build(force: bool = False, progress: Progress | None = None) -> bool:

@@ -13,8 +13,7 @@ from topologies import recorded
 from hvd_ft.job.running import find_job
 from hvd_ft.native.agent import create_node
 from hvd_ft.system.process_placement import Thread
-from hvd_ft.tools.check.mpis import mpis_in_path
-from hvd_ft.tools.check.numa import megabytes, processes_table, spans, topology_table
+from hvd_ft.tools.check.numa import megabytes, mpis_in_path, processes_table, spans, topology_table
 from hvd_ft.tools.check.numa_advice import advice
 from hvd_ft.tools.check.placed import AGENT, WORKER, Placed
 

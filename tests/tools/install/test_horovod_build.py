@@ -11,7 +11,7 @@ import pytest
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed import horovod_source
 from hvd_ft.tools.install import horovod_build
-from hvd_ft.tools.install.progress import Progress
+from hvd_ft.tools.install.horovod_build import Progress
 
 
 @pytest.fixture
