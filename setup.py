@@ -147,7 +147,7 @@ setup(
     package_dir={"hvd_ft.patches": "patches"},
     package_data={
         "hvd_ft": [
-            *("py.typed", "csrc/include/hvd_ft.h"),
+            *("py.typed", "csrc/include/hvd_ft.h", "csrc/include/hvd_ft_limits.h"),
             *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc"),
         ],
         "hvd_ft.patches": ["*/*.patch"],

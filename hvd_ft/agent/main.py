@@ -40,9 +40,9 @@ from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
-from hvd_ft.mpi.fabric import check_interface
 from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
 from hvd_ft.mpi.launcher_processes import launchers_above
+from hvd_ft.mpi.own_interface import check_interface
 from hvd_ft.mpi.variables import launch_rank, launch_rank_here, without_launcher
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient

@@ -9,8 +9,8 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import setting_values as values
 from hvd_ft.job.binding import BIND_TO, MAP_BY
+from hvd_ft.job.core_limits import core_limit
 from hvd_ft.job.ports import Ports, read_ports
-from hvd_ft.native.abi import constant
 from hvd_ft.system.byte_size import short
 from hvd_ft.system.nearest import meant
 
@@ -294,7 +294,7 @@ class Settings:
         shown="`auto`",
     )
     connections: int = _transport(
-        partial(values.count, least=1, most=constant("HVDFT_MOST_CONNECTIONS")),
+        partial(values.count, least=1, most=core_limit("MOST_CONNECTIONS")),
         1,
         "Connections between the agents of neighbouring nodes, each with an endpoint, over which "
         "the messages of large ops take turns: 1 to 8. More than one where a single connection "
@@ -302,13 +302,13 @@ class Settings:
         "With fewer than 3 threads there is one. The same on all hosts.",
     )
     transfers: int = _transport(
-        partial(values.count, least=1, most=constant("HVDFT_MOST_TRANSFERS")),
-        constant("HVDFT_TRANSFERS"),
+        partial(values.count, least=1, most=core_limit("MOST_TRANSFERS")),
+        core_limit("TRANSFERS"),
         "Messages of large ops that may be under way over a connection at a time, in each "
         "direction: 1 to 16. Each agent has its own.",
     )
     nodes_below: int = _transport(
-        partial(values.count, least=1, most=constant("HVDFT_MOST_RANKS")),
+        partial(values.count, least=1, most=core_limit("MOST_RANKS")),
         32,
         "What nodes tell each other (how their ranks fare, what the op log has) goes over a tree "
         "with rank 0's node on top: so many nodes are joined to the one above them, at most. Rank "
@@ -326,10 +326,10 @@ class Settings:
     ring_segment_bytes: int = _transport(
         partial(
             values.byte_count,
-            least=constant("HVDFT_LEAST_RING_SEGMENT"),
-            most=constant("HVDFT_MOST_RING_SEGMENT"),
+            least=core_limit("LEAST_RING_SEGMENT"),
+            most=core_limit("MOST_RING_SEGMENT"),
         ),
-        constant("HVDFT_RING_SEGMENT"),
+        core_limit("RING_SEGMENT"),
         "Between nodes larger ops travel the ring in messages of so many bytes: while one is "
         "received, the one before is added, and the one before that sent on. From 16K to 1M. Rank "
         "0's value counts; the op log has it for each op.",
@@ -338,11 +338,11 @@ class Settings:
     node_segment_bytes: int = _transport(
         partial(
             values.byte_count,
-            least=constant("HVDFT_LEAST_NODE_SEGMENT"),
-            most=constant("HVDFT_MOST_NODE_SEGMENT"),
+            least=core_limit("LEAST_NODE_SEGMENT"),
+            most=core_limit("MOST_NODE_SEGMENT"),
             power=True,
         ),
-        constant("HVDFT_NODE_SEGMENT"),
+        core_limit("NODE_SEGMENT"),
         "The ranks of a node sum large ops so many bytes at a time: while a segment is summed, "
         "the next one is copied in. A power of two from 16K to 512K. Rank 0's value counts; the op "
         "log has it for each op.",
@@ -351,11 +351,11 @@ class Settings:
     node_window_bytes: int = _transport(
         partial(
             values.byte_count,
-            least=constant("HVDFT_LEAST_NODE_WINDOW"),
-            most=constant("HVDFT_MOST_NODE_WINDOW"),
+            least=core_limit("LEAST_NODE_WINDOW"),
+            most=core_limit("MOST_NODE_WINDOW"),
             power=True,
         ),
-        constant("HVDFT_NODE_WINDOW"),
+        core_limit("NODE_WINDOW"),
         "How far a rank may be ahead of the others of its node: so much of large ops is copied in "
         "before it is summed, and each rank takes so much memory. A power of two from 256K to 16M, "
         "2 to 128 times `HOROVOD_FT_NODE_SEGMENT_BYTES`. Rank 0's value counts, when the job "
@@ -364,14 +364,14 @@ class Settings:
     )
     yield_seconds: float = _transport(
         partial(values.seconds, zero="no yielding", most=1.0),
-        constant("HVDFT_YIELD_NS") / 1e9,
+        core_limit("YIELD_NS") / 1e9,
         "Between nodes: how long an agent's threads that wait for MPI only yield the CPU, before "
         "they nap between two looks. At most 1; 0: they nap at once. Each agent has its own.",
         shown="0.00005",
     )
     nap_seconds: float = _transport(
-        partial(values.seconds, most=constant("HVDFT_MOST_NAP_NS") / 1e9),
-        constant("HVDFT_NAP_NS") / 1e9,
+        partial(values.seconds, most=core_limit("MOST_NAP_NS") / 1e9),
+        core_limit("NAP_NS") / 1e9,
         "Between nodes: how long such a nap is at most, while something is on its way; what comes "
         "is seen late by half of it. (In waits of more than 256 naps they grow.) At most 0.1. Each "
         "agent has its own.",
@@ -464,11 +464,11 @@ def _check_order(settings: Settings) -> None:
             "directory for the checkpoint: give --checkpoint-dir, or HOROVOD_FT_CHECKPOINT_DIR"
         )
     segment, window = settings.node_segment_bytes, settings.node_window_bytes
-    fewest = constant("HVDFT_LEAST_SEGMENTS_OF_WINDOW")
-    most = constant("HVDFT_MOST_SEGMENTS_OF_WINDOW")
+    fewest = core_limit("LEAST_SEGMENTS_OF_WINDOW")
+    most = core_limit("MOST_SEGMENTS_OF_WINDOW")
     if not fewest * segment <= window <= most * segment:
-        low = max(fewest * segment, constant("HVDFT_LEAST_NODE_WINDOW"))
-        high = min(most * segment, constant("HVDFT_MOST_NODE_WINDOW"))
+        low = max(fewest * segment, core_limit("LEAST_NODE_WINDOW"))
+        high = min(most * segment, core_limit("MOST_NODE_WINDOW"))
         raise HvdFtError(
             f"HOROVOD_FT_NODE_WINDOW_BYTES is {short(window)} and HOROVOD_FT_NODE_SEGMENT_BYTES "
             f"{short(segment)}: a window holds {fewest} to {most} segments, so give the first one "

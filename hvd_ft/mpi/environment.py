@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.job.core_limits import core_limit
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.fabric import choose_provider, fast_devices, why_no_endpoints
 from hvd_ft.mpi.variables import asked_binding
-from hvd_ft.native.abi import constant
 from hvd_ft.system.distributions import version_of
 
 _MPIEXEC = "mpiexec.hydra"
@@ -23,7 +23,7 @@ _ONE_HOST = {
 
 
 # Endpoints of an agent.
-_OTHER_ENDPOINTS, _COLOURS = constant("HVDFT_OTHER_ENDPOINTS"), constant("HVDFT_EDGE_COLOURS")
+_OTHER_ENDPOINTS, _COLOURS = core_limit("OTHER_ENDPOINTS"), core_limit("EDGE_COLOURS")
 
 
 def endpoints_for(connections: int) -> int:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
-
-from hvd_ft.errors import HostError
 
 INFINIBAND = Path("/sys/class/infiniband")
 _VARIABLES = ("FI_PROVIDER", "I_MPI_OFI_PROVIDER")
@@ -88,27 +82,3 @@ def missing_interface(
     name = environ.get("FI_TCP_IFACE", "")
     provider = choose_provider(environ, devices).name or ""
     return name if provider.startswith("tcp") and name not in interfaces else ""
-
-
-def check_interface(environ: Mapping[str, str]) -> None:
-    """Checks the interface that `--network-interface` has named, or the user's variable.
-
-    The launcher has found the interface on its own host; on other hosts its name may differ.
-
-    Args:
-        environ: of this process.
-
-    Raises:
-        HostError: this host has no such interface.
-    """
-    interfaces = sorted(
-        name
-        for name, entries in psutil.net_if_addrs().items()
-        if any(entry.family in (socket.AF_INET, socket.AF_INET6) for entry in entries)
-    )
-    if name := missing_interface(environ, fast_devices(), interfaces):
-        raise HostError(
-            f"host {os.uname().nodename} has no interface {name} (--network-interface, or "
-            f"FI_TCP_IFACE), only {', '.join(interfaces)}: give a name that all hosts have, or "
-            "leave it out, and MPI chooses on each host"
-        )

@@ -8,7 +8,8 @@ import pytest
 
 from hvd_ft.agent import main as agent
 from hvd_ft.errors import HostError
-from hvd_ft.mpi.fabric import check_interface, missing_interface
+from hvd_ft.mpi.fabric import missing_interface
+from hvd_ft.mpi.own_interface import check_interface
 
 TCP = {"FI_PROVIDER": "tcp"}
 
