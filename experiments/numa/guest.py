@@ -155,6 +155,7 @@ def _contents(script: Path) -> Iterator[tuple[str, Path | str | None]]:
         files += [Path(str(path.locate())) for path in metadata.files(name) or ()]
     files += Path(packages).glob("_cffi_backend*.so")
     files += [*(ROOT / "hvd_ft").rglob("*.py"), ROOT / "hvd_ft" / "libhvd_ft.so"]
+    files.append(ROOT / "hvd_ft" / "csrc" / "include" / "hvd_ft_limits.h")  # settings read it
     files += (ROOT / "experiments").rglob("*.py")
     files = [python, *(path for path in files if path.is_file())]
     linked = [str(path) for path in files if path == python or ".so" in path.name]
