@@ -26,7 +26,6 @@ RANKS = 4
 TRAINS = "10 steps are done"
 # Shorter than the defaults, so that silence is noticed sooner; the rules are the same.
 LIMITS = {
-    "HOROVOD_FT_SUSPECT_SECONDS": "2.5",
     "HOROVOD_FT_LEASE_SECONDS": "5",
     "HOROVOD_FT_MAX_FAILURES": "10",
     "TF_CPP_MIN_LOG_LEVEL": "3",
