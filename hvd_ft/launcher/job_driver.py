@@ -233,14 +233,23 @@ class JobDriver:
         for probe in self._probes.values():
             probe.close()
         self._files.close()
+        job = self._resolved.job
         ours = self._mpirun.was_started and not deposed  # or it is another launcher's
-        settings, job = self._resolved.settings, self._resolved.job.id
         if ours:
-            end_processes(job, CLEAR_LIMIT_SECONDS + drain_seconds(settings))
+            limit = CLEAR_LIMIT_SECONDS + drain_seconds(self._resolved.settings)
+            end_processes(job.id, limit)
         if self._step:
             self._step.end()
-        if not ours:
-            return
+        if ours:
+            self._remove_files(job.id, resumable)
+        if self._leader and not deposed:
+            # A job of which this launcher has started nothing is as it was before.
+            as_before = job.resume and not self._mpirun.was_started
+            self._leader.end(resumable=resumable or as_before)
+        self._output.drain()
+
+    def _remove_files(self, job: str, resumable: bool) -> None:
+        settings = self._resolved.settings
         if settings.shared_dir:
             with contextlib.suppress(OSError):  # one that does not answer
                 remove = PeerFile(settings.shared_dir, job).remove
@@ -248,6 +257,3 @@ class JobDriver:
         if not resumable:
             sweep_stale(settings.arena_dir, only=job)
         leftover_files.sweep()
-        if self._leader:
-            self._leader.end(resumable=resumable)
-        self._output.drain()

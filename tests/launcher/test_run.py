@@ -305,3 +305,27 @@ def test_agents_are_started_where_the_membership_says(
     assert shown.lines[0].startswith("5: 2;n3:2@2,n1:2@0 [")
     assert float(shown.lines[0].split("[")[1].strip("]")) > 0
     assert shown.lines[1:] == ["n3:2", "n1:2"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_job_that_is_stopped_before_its_agents_leaves_its_record_as_it_was(
+    mpirun: FakeMpirun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resume: bool
+) -> None:
+    """Another launcher would wait for this one's lease, or find a job that there is not."""
+
+    def stop(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    mpirun("true")
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path / "shared"))
+    monkeypatch.setattr(launcher, "start_step", stop)
+    hosts = [Host("n0", 1), Host("n1", 1)]
+    job = Job(2, JOB_COMMAND, machine_file="m", hosts=hosts, resume=resume)
+    shared = SharedRecord(str(tmp_path / "shared"), job.id)
+    if resume:
+        members = "0;n0:1@0,n1:1@0"
+        assert shared.swap(None, Record(job.id, 1, "another", 5, 10.0, True, 4, members))
+    assert launch(job) == 143
+    left = shared.read()
+    assert (left is not None and left.released) if resume else left is None
