@@ -288,7 +288,7 @@ class JobMachine:
             return []
         self._now, self._workers = now, workers
         self._tick_at = now + TICK_SECONDS
-        if self.phase is Phase.PUBLISHING and (why := self._record.look(now)):
+        if why := self._why_no_agents():
             self._out.say(why)
             self._end_before_agents()
         self._asked.time_passed(now)
@@ -318,8 +318,6 @@ class JobMachine:
             self._end_before_agents()
         elif phase is Phase.REACHING:
             self._reach_hosts()
-        elif phase is Phase.RUNNING and self._roll.lost_agents(self.generation):
-            self._asked.kill_by(self._now + HYDRA_LIMIT_SECONDS)
         elif phase is Phase.HEARING:
             self._judge()
         elif phase is Phase.AWAITING:
@@ -340,6 +338,12 @@ class JobMachine:
             self._record.publish(self.generation, self._members.members, self._now)
         else:
             self._run()
+
+    def _why_no_agents(self) -> str:
+        """Returns why no agents can be started, after the limit for that; "" before."""
+        if self.phase is Phase.PUBLISHING:
+            return self._record.look(self._now)
+        return self._record.lapsed(self._now) if self.phase is Phase.AWAITING else ""
 
     def _end_before_agents(self) -> None:
         self._ending.files_stay = self.generation > 0 and not self._asked.received
@@ -407,6 +411,9 @@ class JobMachine:
             self._roll.note(line, shim)
             self._hosts.connected(shim.host, self._now)
             self._members.begun(shim.rank)
+            lost = shim.orphaned and shim.generation == self.generation
+            if lost and self.phase is Phase.RUNNING:  # whether or not mpirun has noticed
+                self._asked.kill_by(self._now + HYDRA_LIMIT_SECONDS)
         else:
             self._roll.turned_away(line)
             self._out.add(Send(line, Over(files_stay=False)))

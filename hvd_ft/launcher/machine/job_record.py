@@ -62,15 +62,21 @@ class JobRecord:
 
     def look(self, now: float) -> str:
         """Tries again if it is time; returns why the job ends, if that takes too long."""
-        waited = now - self._begun_at
-        if waited > self._seconds:
-            return (
-                f"the record of job {self._facts.id} in HOROVOD_FT_SHARED_DIR could not be renewed "
-                f"for {waited:.0f} s, so no agents are started and the job ends"
-            )
         if now >= self.again_at:
             self._put(*self._what)
-        return ""
+        return self._overdue(now - self._begun_at)
+
+    def lapsed(self, now: float) -> str:
+        """Returns why a job ends that cannot continue without the leadership; "": not yet."""
+        return self._overdue(now - self._until)
+
+    def _overdue(self, seconds: float) -> str:
+        if seconds <= self._seconds:
+            return ""
+        return (
+            f"the record of job {self._facts.id} in HOROVOD_FT_SHARED_DIR could not be renewed "
+            f"for {seconds:.0f} s, so no agents are started and the job ends"
+        )
 
     def _put(self, generation: int, members: Membership) -> None:
         self.again_at = _NEVER

@@ -122,10 +122,6 @@ class ShimRoll:
         self.forget(empty)
         return empty
 
-    def lost_agents(self, generation: int) -> bool:
-        """Returns whether an agent of this generation has died; mpirun need not have noticed."""
-        return any(s.orphaned and s.generation == generation for s in self._lines.values())
-
     def late_agents(self, generation: int) -> bool:
         """Returns whether a shim is still waiting for its agent of this generation.
 
