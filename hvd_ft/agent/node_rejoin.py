@@ -1,7 +1,7 @@
 """Brings nodes without arenas back into a job, at the beginning of a generation.
 
 A new node copies the log, with the results of its ops, from the node with the longest one, and gets
-the snapshots of its ranks. All nodes do the op over that was in flight (csrc/protocol/rejoin.h).
+the snapshots of its ranks. All nodes repeat the op that was in flight (csrc/protocol/rejoin.h).
 All this happens before any engine or leader runs, so meanwhile only living workers change anything.
 """
 

@@ -256,12 +256,6 @@ FAULTS = [
     ),
 ]
 
-# What is known to go wrong, and why.
-OPEN = {
-    "host-returns+host-lost": "a host that dies after it was probed, and before its shims have a "
-    "life-line, is not replaced: agents are started there again and again",
-}
-
 
 @dataclass(frozen=True)
 class Pair:

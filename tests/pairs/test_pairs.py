@@ -11,7 +11,7 @@ import pytest
 from arithmetic import expected, expected_own
 from conftest import running_cluster
 from pair_job import NODES, RANKS, PairJob, running
-from pairs import FAULTS, OPEN, Fault, Pair, Setting, await_checkpoint, begin, go_on, pairs
+from pairs import FAULTS, Fault, Pair, Setting, await_checkpoint, begin, go_on, pairs
 
 pytestmark = [pytest.mark.job, pytest.mark.long, pytest.mark.timeout(1200)]
 # Rank 0 says that now and then; so many times, and a fault has come to nothing.
@@ -114,7 +114,5 @@ def test_one(tmp_path: Path, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("pair", ALL.values(), ids=ALL)
-def test_pair(tmp_path: Path, pair: Pair, request: pytest.FixtureRequest) -> None:
-    if pair.name in OPEN:
-        request.applymarker(pytest.mark.xfail(reason=OPEN[pair.name], strict=False))
+def test_pair(tmp_path: Path, pair: Pair) -> None:
     run(tmp_path, pair.setting, pair.first, pair.second, later=pair.later)
