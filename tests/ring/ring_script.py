@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 
 import numpy as np
 import psutil
@@ -246,4 +247,10 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:  # the others would wait for this one, in MPI_Finalize too
+        traceback.print_exc()
+        from mpi4py import MPI
+
+        MPI.COMM_WORLD.Abort(1)

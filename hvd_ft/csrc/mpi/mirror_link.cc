@@ -42,9 +42,12 @@ bool MirrorLink::send(uint64_t now_ns, bool news) {
 }
 
 bool MirrorLink::receive(uint64_t now_ns) {
-  if (receiver_.bye()) return false;
+  bool may_begin = !receiver_.bye() && !(edge_.down && news_.congested());
+  if (!receiving_ && !may_begin) {
+    endpoint_.poke();  // or MPI may keep this node's last words
+    return false;
+  }
   if (!receiving_) {
-    if (edge_.down && news_.congested()) return false;
     receiving_transfer_ = endpoint_.begin_receive(received_.data(), kMessageBytes, edge_.node);
     receiving_ = true;
   }

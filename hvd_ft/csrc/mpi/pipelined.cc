@@ -33,6 +33,7 @@ bool SendingHalf::step() {
     ++on_their_way_.done;
     moved = true;
   }
+  if (!moved && on_their_way_.empty()) endpoint_.poke();  // or the successor may wait for ever
   return moved;
 }
 
@@ -90,6 +91,7 @@ bool ReceivingHalf::step() {
     op_.log.received.publish(receiver_.received());
     moved = true;
   }
+  if (!moved && on_their_way_.empty()) endpoint_.poke();
   return moved;
 }
 

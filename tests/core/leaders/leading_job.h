@@ -150,7 +150,9 @@ class LeadingJob {
     for (int idle = 0; !end(); ++idle) {
       if (idle == 100) say_where_all_are();
       CHECK(idle < 100);
-      if (round([](const Place&, const LeaderPart*) { return true; })) idle = 0;
+      uint64_t carried = wires::carried;
+      bool moved = round([](const Place&, const LeaderPart*) { return true; });
+      if (moved || wires::carried > carried) idle = 0;
     }
   }
 

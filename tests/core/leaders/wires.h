@@ -1,6 +1,7 @@
 // Wires in the place of MPI, for leaders that are killed. A message comes in two halves, so that
 // the receiver's memory is torn in between; its data are read while it comes, or at once if MPI has
-// kept a copy. What is on its way is lost with the generation that sent it.
+// kept a copy. Of those it may send one only; the others wait for a call that has to wait, or for a
+// poke. What is on its way is lost with the generation that sent it.
 #ifndef HVD_FT_TESTS_LEADERS_WIRES_H
 #define HVD_FT_TESTS_LEADERS_WIRES_H
 
@@ -33,11 +34,12 @@ struct Receive {
 inline std::deque<Message> messages;
 inline std::deque<Receive> receives;
 struct Wire {  // of one number, from a member to another one
-  std::deque<Message*> on_the_way;
+  std::deque<Message*> held, on_the_way;
   std::deque<Receive*> posted;
 };
 inline std::map<std::tuple<int, int, int>, Wire> all;
 inline bool keeps_copies = false;
+inline uint64_t carried = 0;  // how often something has moved
 
 inline void forget() {
   all.clear();
@@ -52,6 +54,18 @@ inline bool is_being_sent(const char* data, uint64_t bytes) {
   });
 }
 
+// MPI sends on what it holds for a member on an endpoint, where there is room.
+inline void progress(int endpoint, int member) {
+  for (auto& [name, wire] : all) {
+    auto [number, from, to] = name;
+    if (number != endpoint || from != member) continue;
+    if (wire.held.empty() || !wire.on_the_way.empty()) continue;
+    wire.on_the_way.push_back(wire.held.front());
+    wire.held.pop_front();
+    ++carried;
+  }
+}
+
 // The oldest message of a wire comes half a step nearer.
 inline void carry(Wire& wire) {
   if (wire.on_the_way.empty() || wire.posted.empty()) return;
@@ -61,6 +75,7 @@ inline void carry(Wire& wire) {
   const char* from = message.copy.empty() ? message.data : message.copy.data();
   uint64_t bytes = message.half ? message.bytes : message.bytes / 2;
   std::memcpy(receive.to, from, bytes);
+  ++carried;
   if (!message.half) {
     message.half = true;
     return;
@@ -78,7 +93,9 @@ Transfer Endpoint::begin_send(const void* data, uint64_t bytes, int to) {
   const char* from = static_cast<const char*>(data);
   wires::messages.push_back({from, bytes, {}});
   if (wires::keeps_copies) wires::messages.back().copy.assign(from, bytes);
-  wires::all[{thread_id_, member_, to}].on_the_way.push_back(&wires::messages.back());
+  wires::Wire& wire = wires::all[{thread_id_, member_, to}];
+  bool holds = wires::keeps_copies && (!wire.held.empty() || !wire.on_the_way.empty());
+  (holds ? wire.held : wire.on_the_way).push_back(&wires::messages.back());
   return {static_cast<int>(wires::messages.size()) - 1, bytes, kSent};
 }
 
@@ -94,14 +111,18 @@ bool Endpoint::complete(Transfer* transfer) {
   auto at = static_cast<size_t>(transfer->request);
   if (transfer->source == kSent) {
     wires::Message& message = wires::messages[at];
+    if (!message.complete) wires::progress(thread_id_, member_);
     return message.complete = message.come || wires::keeps_copies;
   }
   wires::Receive& receive = wires::receives[at];
-  if (!receive.come) wires::carry(wires::all[receive.wire]);
+  if (!receive.come) {
+    wires::progress(thread_id_, member_);
+    wires::carry(wires::all[receive.wire]);
+  }
   return receive.come;
 }
 
-void Endpoint::poke() {}
+void Endpoint::poke() { wires::progress(thread_id_, member_); }
 
 }  // namespace hvdft
 
