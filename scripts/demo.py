@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.live_display import display
-from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.run import launch
 from hvd_ft.native.observer import Observer
 from hvd_ft.reports.plot import save_states
 from hvd_ft.reports.report import Failure, failures, read_report, steps_lost
@@ -67,7 +68,7 @@ def train(console: Console, report: Path, killer: Killer | None = None) -> list[
         script = str(ROOT / "examples" / "digits_keras.py")
         command = [sys.executable, script, "--epochs", str(EPOCHS), "--result", results]
         with display(console, live=console.is_terminal) as shown:
-            code = launch(Job(RANKS, command, report=str(report)), shown, killer)
+            code = launch(resolve(Job(RANKS, command, report=str(report))), shown, killer)
         if code != 0:
             raise HvdFtError(f"the training job ended with exit code {code}; see its output above")
         return [

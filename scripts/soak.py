@@ -24,8 +24,9 @@ from rich.live import Live
 from rich.table import Table
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.live_display import Ranks, ranks_table
-from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.run import launch
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import EventType, State
 from hvd_ft.reports.report import read_report
@@ -276,7 +277,7 @@ class Soak:
             flags = ["--epochs", str(EPOCHS), "--result", results]
             job = Job(RANKS, [sys.executable, str(SCRIPT), *flags], report=str(OUT / "soak.jsonl"))
             try:
-                code = launch(job, shown, killer)
+                code = launch(resolve(job), shown, killer)
             except Hang as hang:
                 self.tally.hangs += 1
                 return set(), str(hang)

@@ -15,6 +15,7 @@ from hvd_ft import __version__, cli
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
+from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.native.types import Divergence, Memory, State, Status
 from hvd_ft.tools.check import self_check
 
@@ -37,12 +38,12 @@ def hvdft(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[launcher.Job]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Collects the jobs that would be started; each ends with exit code 7."""
-    jobs: list[launcher.Job] = []
+    jobs: list[Job] = []
 
-    def launch(job: launcher.Job, display: object) -> int:
-        jobs.append(job)
+    def launch(resolved: ResolvedJob, display: object) -> int:
+        jobs.append(resolved.job)
         return 7
 
     monkeypatch.setattr(launcher, "launch", launch)
@@ -131,7 +132,7 @@ def test_a_command_that_is_not_finished_shows_its_help(hvdft: Run, command: list
     assert "\ncommands:\n" in err
 
 
-def test_run_starts_the_job_as_told(hvdft: Run, started: list[launcher.Job]) -> None:
+def test_run_starts_the_job_as_told(hvdft: Run, started: list[Job]) -> None:
     code, _, _ = hvdft(
         *("run", "-np", "4", "-H", "localhost:4", "--on-failure", "a", "--on-restart", "b"),
         *("--inject", "rank=3,step=1", "--inject", "rank=0,op=5"),
@@ -147,7 +148,8 @@ def test_run_starts_the_job_as_told(hvdft: Run, started: list[launcher.Job]) -> 
 def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
 
-    def launch(job: launcher.Job, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object) -> int:
+        job = resolved.job
         told.append(Path(job.machine_file).read_text() if job.machine_file else None)
         return 0
 
@@ -158,7 +160,7 @@ def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.Monk
     assert told == ["n0:4\nn1:2\nn2:2\n", None]
 
 
-def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[launcher.Job]) -> None:
+def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[Job]) -> None:
     hvdft("run", "-np", "1", "--", "train", "--", "x")
     assert started[0].command == ["train", "--", "x"]
 
@@ -166,7 +168,8 @@ def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[launcher.Jo
 def test_a_picture_needs_no_report_of_the_user(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def launch(job: launcher.Job, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object) -> int:
+        job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
         return 0
@@ -182,7 +185,8 @@ def test_a_picture_needs_no_report_of_the_user(
 def test_a_picture_that_cannot_be_written_is_said_by_the_code_if_the_job_went_well(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, device: Device, code: int, expected: int
 ) -> None:
-    def launch(job: launcher.Job, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object) -> int:
+        job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
         return code
@@ -213,7 +217,7 @@ def test_no_picture_is_drawn_of_another_jobs_report(
 
 
 def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
-    hvdft: Run, started: list[launcher.Job], device: Device
+    hvdft: Run, started: list[Job], device: Device
 ) -> None:
     null = device("null")
     flags = ["--report", null, "--picture", "p.png"]
@@ -229,9 +233,7 @@ def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
     assert started == []
 
 
-def test_unknown_hosts_are_named_before_anything_is_started(
-    hvdft: Run, started: list[launcher.Job]
-) -> None:
+def test_unknown_hosts_are_named_before_anything_is_started(hvdft: Run, started: list[Job]) -> None:
     code, _, err = hvdft("run", "-np", "2", "-H", "no-such-host.invalid:2", "true")
     assert (code, started) == (2, [])
     assert err.startswith("hvdft: -H names the host no-such-host.invalid, not known here (")

@@ -39,8 +39,8 @@ def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
         generation=_generation(job.id, directory, record) if job.resume else 0,
         resume=job.resume,
         led=leader is not None,
-        may_shrink=job.may_shrink,
-        least_in_place=job.least_in_place,
+        may_shrink=job.limits is not None,
+        least_in_place=job.limits.least if job.limits and job.limits.in_place else None,
         warm=bool(job.spares),
         bootstrap=bootstrap_of(resolved.environment),
     )

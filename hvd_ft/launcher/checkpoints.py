@@ -12,7 +12,7 @@ from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.shared_record import SharedRecord
 
 
-def resumes_job(text: str, settings: Settings) -> bool:
+def resumes_job(text: str, arena_dir: str, shared_dir: str | None) -> bool:
     """Returns whether `--resume` names a job, not a directory of checkpoints.
 
     A job that has left its state on this host, or its record in the shared directory, is one,
@@ -20,16 +20,17 @@ def resumes_job(text: str, settings: Settings) -> bool:
 
     Args:
         text: as given.
-        settings: the user's, for where jobs leave these.
+        arena_dir: where jobs leave their state.
+        shared_dir: where they leave their records; None: nowhere.
 
     Raises:
         HvdFtError: it can only be a job's id, and there is no such job.
     """
     if not is_job_id(text):
         return False
-    if os.path.isdir(job_path(settings.arena_dir, text)):
+    if os.path.isdir(job_path(arena_dir, text)):
         return True
-    if settings.shared_dir and os.path.exists(SharedRecord(settings.shared_dir, text).path):
+    if shared_dir and os.path.exists(SharedRecord(shared_dir, text).path):
         return True
     if os.path.isdir(text):
         return False

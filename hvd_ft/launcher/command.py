@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -18,15 +18,10 @@ from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
 from hvd_ft.launcher.horovodrun_flags import INSTEAD
 from hvd_ft.launcher.host_names import all_here, is_this_host
-from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.job import ResolvedJob, resolve
 from hvd_ft.launcher.job_flags import job_of, placed
-from hvd_ft.launcher.resizing_flags import (
-    TIMEOUT_SECONDS,
-    add_resizing,
-    hosts_of,
-    limits,
-)
-from hvd_ft.members.hosts import Host, machine_file
+from hvd_ft.launcher.resizing_flags import add_resizing, hosts_of, limits_of
+from hvd_ft.members.hosts import machine_file
 from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -169,9 +164,10 @@ def _ports(text: str) -> str:
 def _run(options: argparse.Namespace) -> int:
     from hvd_ft.launcher import run as launcher
     from hvd_ft.launcher.live_display import display
+    from hvd_ft.launcher.resizing import launch_resizing
 
-    place = placed(options)
-    _check_outputs(options, place.hosts)
+    limits = limits_of(options)
+    place = placed(options, resizes=limits is not None)
     console = Console()
     live = console.is_terminal if options.live is None else options.live
     with contextlib.ExitStack() as stack:
@@ -181,38 +177,27 @@ def _run(options: argparse.Namespace) -> int:
         machines = None
         if place.spare_hosts or not all_here(place.hosts):
             machines = stack.enter_context(memory_file(machine_file(place.hosts)))
-        job = job_of(options, place, report=report, machine_file=machines)
+        resolved = resolve(job_of(options, place, limits, report=report, machine_file=machines))
+        _check_outputs(options, resolved)
         for line in place.lines:
             say(line)
-        if job.may_shrink:
-            return _run_resizing(options, job, console, live)
-        with display(console if live else Console(stderr=True), live) as shown:
-            code = launcher.launch(job, shown)
+        displays = functools.partial(display, console if live else Console(stderr=True), live)
+        if limits is not None:
+            return launch_resizing(resolved, hosts_of(options, place.hosts), displays)
+        with displays() as shown:
+            code = launcher.launch(resolved, shown)
         if options.picture:
-            code = _draw_job(report, options.picture, job.id, code)
+            code = _draw_job(report, options.picture, resolved.job.id, code)
     return code
 
 
-def _run_resizing(options: argparse.Namespace, job: Job, console: Console, live: bool) -> int:
-    from hvd_ft.launcher.live_display import display
-    from hvd_ft.launcher.resizing import Plan, check_resizing, launch_resizing
-
-    plan = Plan(
-        limits(options),
-        options.elastic_timeout or TIMEOUT_SECONDS,
-        lambda: display(console if live else Console(stderr=True), live),
-    )
-    check_resizing(job, plan.limits)
-    return launch_resizing(job, hosts_of(options, job), plan)
-
-
-def _check_outputs(options: argparse.Namespace, hosts: Sequence[Host]) -> None:
+def _check_outputs(options: argparse.Namespace, resolved: ResolvedJob) -> None:
     """Checks that results can be written; on rank 0's host the report and autotuning's log.
 
     Checkpoints are written on all hosts; the agents of the others check theirs.
     """
+    hosts, directory = resolved.job.hosts, resolved.settings.checkpoint_dir
     check_writable(options.picture)
-    directory = options.checkpoint_dir or os.environ.get("HOROVOD_FT_CHECKPOINT_DIR")
     if directory and (not hosts or any(is_this_host(host.name) for host in hosts)):
         check_directory(directory)
     if not hosts or is_this_host(hosts[0].name):

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed.environment import check_environment
@@ -17,7 +18,9 @@ from hvd_ft.job.drills import check_ranks, parse
 from hvd_ft.job.python_command import PythonCommand
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command
+from hvd_ft.launcher.spare_hosts import check_fence
 from hvd_ft.members.hosts import Host
+from hvd_ft.members.resizing_rule import Limits
 from hvd_ft.mpi import variables
 from hvd_ft.mpi.environment import mpi_environment, mpiexec_command
 from hvd_ft.mpi.fabric import choose_provider, fast_devices
@@ -49,10 +52,8 @@ class Job:
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
         given: What is set for this job alone, by environment variable: of checkpoints, network,
             CPUs, autotuning.
-        may_shrink: Whether it ends when a host is lost for which there is no spare host, instead of
-            waiting for it: it goes on with fewer ranks.
-        least_in_place: The number of ranks with which it goes on in its processes when others
-            leave; None: ranks do not leave a running job.
+        limits: Of its number of ranks, if it goes on with fewer or more when hosts are lost or
+            found; None: it keeps its number.
         bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
             default, ssh.
         verbose: Whether the command line that starts the agents is said.
@@ -72,8 +73,7 @@ class Job:
     resume: bool = False
     spare_hosts: Sequence[Host] = ()
     given: Mapping[str, str] = field(default_factory=dict)
-    may_shrink: bool = False
-    least_in_place: int | None = None
+    limits: Limits | None = None
     bootstrap: str | None = None
     verbose: bool = False
 
@@ -86,6 +86,9 @@ class Job:
 @dataclass(frozen=True)
 class ResolvedJob:
     """A job with what follows from it and from the user's environment; found out once.
+
+    Whoever describes a job calls `resolve`, and hands the result on; nothing below reads the
+    settings of the job a second time.
 
     Attributes:
         job: what to run.
@@ -101,6 +104,16 @@ class ResolvedJob:
     plain: Mapping[str, str]
     environment: Mapping[str, str]
 
+    def but(self, **changes: Any) -> ResolvedJob:
+        """Returns the same job with other fields, and with what follows from these.
+
+        It may look hosts' names up, which can take long.
+
+        Args:
+            changes: fields of `Job`.
+        """
+        return resolve(replace(self.job, **changes))
+
 
 def resolve(job: Job) -> ResolvedJob:
     """Finds out what follows from a job.
@@ -112,19 +125,12 @@ def resolve(job: Job) -> ResolvedJob:
         HvdFtError: a setting is wrong, Intel MPI is absent, or there is no such interface as the
             user has named.
     """
-    settings = job_settings(job)
+    settings = Settings.from_env({**os.environ, **job.given})
+    if job.spare_hosts or job.limits:
+        check_fence(settings)
     address = _address(job, settings.interface)
     plain = _environment(job, settings)
     return ResolvedJob(job, settings, address, plain, listening_there(address, plain))
-
-
-def job_settings(job: Job) -> Settings:
-    """Returns the settings of a job: those of the environment, and those given for it.
-
-    Raises:
-        HvdFtError: One is wrong.
-    """
-    return Settings.from_env({**os.environ, **job.given})
 
 
 def check_job(resolved: ResolvedJob) -> None:

@@ -14,9 +14,10 @@ from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.autotune_flags import autotune_environment
 from hvd_ft.launcher.host_names import check_known
 from hvd_ft.launcher.job import Job
-from hvd_ft.launcher.resizing_flags import limits, resizes
+from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 from hvd_ft.launcher.tuning import Found, find
 from hvd_ft.members.hosts import Host, parse_hosts
+from hvd_ft.members.resizing_rule import Limits
 from hvd_ft.mpi.variables import bootstrap
 
 
@@ -41,8 +42,12 @@ class Placed:
     lines: Sequence[str]
 
 
-def placed(options: argparse.Namespace) -> Placed:
+def placed(options: argparse.Namespace, *, resizes: bool) -> Placed:
     """Finds where the job of these flags is to run, and the settings tuned for there.
+
+    Args:
+        options: Of the command line.
+        resizes: Whether the job may change its number of ranks.
 
     Raises:
         HvdFtError: There is no such place.
@@ -51,7 +56,7 @@ def placed(options: argparse.Namespace) -> Placed:
         options.num_proc,
         options.hosts,
         by_script=options.host_discovery_script is not None,
-        resizes=options.min_np is not None,
+        resizes=resizes,
     )
     hosts, reordered = _hosts(place.hosts, place.size)
     environ = {**bootstrap(place.bootstrap), **os.environ}
@@ -59,21 +64,25 @@ def placed(options: argparse.Namespace) -> Placed:
     tuned = _tuned(options, hosts, place.size)
     spare_hosts: Sequence[Host] = ()
     if options.spare_hosts is not None:
-        from hvd_ft.launcher.spare_hosts import parse_spare_hosts
-
         spare_hosts = parse_spare_hosts(options.spare_hosts, hosts, place.size, environ)
     lines = [line for line in (tuned.line, place.why, reordered) if line]
     return Placed(place.size, hosts, spare_hosts, place.bootstrap, tuned.settings, lines)
 
 
 def job_of(
-    options: argparse.Namespace, place: Placed, *, report: str | None, machine_file: str | None
+    options: argparse.Namespace,
+    place: Placed,
+    limits: Limits | None,
+    *,
+    report: str | None,
+    machine_file: str | None,
 ) -> Job:
     """Returns the job of these flags.
 
     Args:
         options: Of the command line.
         place: Where it is to run.
+        limits: As of `Job`.
         report: As of `Job`.
         machine_file: As of `Job`.
 
@@ -97,8 +106,7 @@ def job_of(
         place.hosts,
         options.topology,
         spare_hosts=place.spare_hosts,
-        may_shrink=resizes(options, place.hosts),
-        least_in_place=limits(options).least if options.in_place else None,
+        limits=limits,
         bootstrap=place.bootstrap,
         verbose=options.verbose,
         given={
@@ -163,7 +171,9 @@ def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any
             )
     earlier: dict[str, Any] = {}
     if options.resume is not None:
-        if resumes_job(options.resume, Settings.from_env(os.environ)):
+        # Alone: the other settings may wait for what this flag gives.
+        where = (Settings.alone(os.environ, name) for name in ("arena_dir", "shared_dir"))
+        if resumes_job(options.resume, *where):
             earlier = {"id": options.resume, "resume": True}
         else:
             given["RESUME_DIR"] = os.path.abspath(options.resume)

@@ -7,7 +7,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +15,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import new_job_id
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.checkpoints import how_to_go_on
-from hvd_ft.launcher.job import Job, job_settings, resolve
+from hvd_ft.launcher.job import ResolvedJob
 from hvd_ft.launcher.machine import parts_machine
 from hvd_ft.launcher.machine.actions import End, Probe, Say
 from hvd_ft.launcher.machine.parts_machine import (
@@ -28,11 +27,10 @@ from hvd_ft.launcher.machine.parts_machine import (
 )
 from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.launcher.run import run_job
-from hvd_ft.launcher.spare_hosts import check_fence
 from hvd_ft.launcher.watchers import Display
 from hvd_ft.members.hosts import Host, machine_file
-from hvd_ft.members.resizing_rule import Limits, slots_of
-from hvd_ft.system.apart import call_apart
+from hvd_ft.members.resizing_rule import slots_of
+from hvd_ft.system.apart import Apart, call_apart
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
@@ -68,68 +66,54 @@ class NamedHosts:
         """Has nothing to end."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a job may change its size.
-
-    Attributes:
-        limits: of the number of ranks, and how long lost hosts are left out.
-        timeout: seconds for which too few hosts are waited for.
-        display: makes the display of one part of the job.
-    """
-
-    limits: Limits
-    timeout: float
-    display: Callable[[], contextlib.AbstractContextManager[Display]]
+Displays = Callable[[], contextlib.AbstractContextManager[Display]]
 
 
-def launch_resizing(job: Job, hosts: Hosts, plan: Plan) -> int:
+def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> int:
     """Runs a job to its end, on more hosts or fewer when they are found or lost.
 
     Each part of it is a job of its own, with ranks numbered anew, which goes on from the
     checkpoint that the part before has left.
 
     Args:
-        job: What to run. Its first part has at least its size; it needs a checkpoint directory.
-        hosts: Names the hosts.
-        plan: How it may change.
+        resolved: What to run. Its first part has at least its size.
+        hosts: Names the hosts; it is closed at the end.
+        displays: Makes the display of each part.
 
     Returns:
         The exit code of the last part; 1 if there were too few hosts for too long.
 
     Raises:
-        HvdFtError: A part cannot be started.
+        HvdFtError: The job cannot change its size, or a part cannot be started.
     """
-    with contextlib.closing(_Parts(job, hosts, plan)) as parts:
-        return parts.run()
+    with contextlib.closing(hosts):
+        _check(resolved)
+        with contextlib.closing(_Parts(resolved, hosts, displays)) as parts:
+            return parts.run()
 
 
 class _Parts:
     """Drives the machine of the parts, and is asked by that of the running part."""
 
-    def __init__(self, job: Job, hosts: Hosts, plan: Plan) -> None:
+    def __init__(self, resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> None:
+        job = resolved.job
+        assert job.limits
         # A change of hosts is a preemption, which has a limit.
-        self._settings = job_settings(job)
-        grace = {} if self._settings.grace_seconds else {"HOROVOD_FT_GRACE_SECONDS": GRACE}
-        self._job = replace(job, given={**grace, **job.given})
+        grace = {} if resolved.settings.grace_seconds else {"HOROVOD_FT_GRACE_SECONDS": GRACE}
+        self._whole = resolved.but(given={**grace, **job.given})
         self._hosts = hosts
-        self._plan = plan
+        self._displays = displays
         path = job.given.get(RESUME_DIR)
         self._machine = PartsMachine(
-            plan.limits,
-            job.size,
-            plan.timeout,
-            path=path,
-            random=random.random,
-            now=time.monotonic(),
+            job.limits, job.size, path=path, random=random.random, now=time.monotonic()
         )
+        self._lookups: dict[str, Apart[ResolvedJob]] = {}  # of hosts that are probed next
         self._probes: dict[str, reach.Probe] = {}
-        self._latest = self._job  # part
+        self._latest = self._whole  # part
         self._code: int | None = None
 
     def close(self) -> None:
         """Ends what is under way."""
-        self._hosts.close()
         for probe in self._probes.values():
             probe.close()
 
@@ -154,12 +138,23 @@ class _Parts:
         found = self._hosts.poll(now)
         if found is not None:
             self._machine.named(found)
-        actions: list[parts_machine.Action] = []
+        actions = self._probe_next(now)
         for host, probe in list(self._probes.items()):
             if (reason := probe.result()) is not None:
                 self._probes.pop(host).close()
                 actions += self._machine.reached(host, reason, now)
         return actions + self._machine.time_passed(now)
+
+    def _probe_next(self, now: float) -> list[parts_machine.Action]:
+        """Begins to probe the hosts whose names have been looked up."""
+        actions: list[parts_machine.Action] = []
+        for host in [host for host, lookup in self._lookups.items() if lookup.has_ended]:
+            try:
+                there = self._lookups.pop(host).result
+                self._probes[host] = reach.Probe(host, there.environment)
+            except HvdFtError as error:
+                actions += self._machine.reached(host, str(error), now)
+        return actions
 
     def _carry_out(self, action: parts_machine.Action) -> list[parts_machine.Action]:
         """Carries out an action; returns what follows from its outcome."""
@@ -167,10 +162,7 @@ class _Parts:
             case Say(text):
                 say(text)
             case Probe(host):
-                # A job on that host too: mpirun has to listen where the host can answer.
-                hosts = [*self._latest.hosts, Host(host, 1)]
-                there = resolve(replace(self._job, hosts=hosts, machine_file=""))
-                self._probes[host] = reach.Probe(host, there.environment)
+                self._look_up(host)
             case BeginPart():
                 return self._machine.part_ended(self._run_part(action), time.monotonic())
             case FindCheckpoint():
@@ -179,22 +171,29 @@ class _Parts:
                 self._code = code
         return []
 
+    def _look_up(self, host: str) -> None:
+        """Resolves a job on that host too: mpirun has to listen where the host can answer.
+
+        This is done apart: a name server may not answer for long, and the running part's loop
+        renews leases meanwhile.
+        """
+        hosts, whole = [*self._latest.job.hosts, Host(host, 1)], self._whole
+        self._lookups[host] = Apart(lambda: whole.but(hosts=hosts, machine_file=""))
+
     def _run_part(self, begin: BeginPart) -> End:
         with memory_file(machine_file(begin.hosts)) as machines:
-            job = self._latest = self._part(begin, machines)
-            part = resolve(job)
-            with self._plan.display() as shown:
+            part = self._latest = self._part(begin, machines)
+            with self._displays() as shown:
                 ended = run_job(part, shown, resizing=self)
         stays = not (ended.lost or ended.resized)
         if ended.code and stays and (text := how_to_go_on(part.settings)):
             say(text)
         return ended
 
-    def _part(self, begin: BeginPart, machines: str) -> Job:
-        job, first = self._job, begin.number == 1
+    def _part(self, begin: BeginPart, machines: str) -> ResolvedJob:
+        job, first = self._whole.job, begin.number == 1
         given = job.given if begin.path is None else {**job.given, RESUME_DIR: begin.path}
-        return replace(
-            job,
+        return self._whole.but(
             id=job.id if first else new_job_id(),
             size=slots_of(begin.hosts),
             hosts=begin.hosts,
@@ -207,7 +206,8 @@ class _Parts:
 
     def _look_for_checkpoint(self) -> list[parts_machine.Action]:
         """Finds the checkpoint apart: a shared directory may not answer for minutes."""
-        seconds = self._settings.host_timeout_seconds
+        settings = self._whole.settings
+        seconds = settings.host_timeout_seconds
         with EventLoop() as loop, stop_signals() as signals:
             loop.watch(signals, lambda: signals.received)
             stopped = lambda: bool(signals.received)  # noqa: E731
@@ -217,20 +217,20 @@ class _Parts:
                 if signals.received:
                     return self._machine.signalled(signals.received[0])
                 raise HvdFtError(
-                    f"{self._settings.checkpoint_dir} ({error}), so the job cannot go on from its "
+                    f"{settings.checkpoint_dir} ({error}), so the job cannot go on from its "
                     "checkpoint: see that the directory answers, and give it to --resume"
                 ) from None
         return self._machine.checkpoint_found(path, time.monotonic())
 
     def _find_checkpoint(self) -> str | None:
         """Returns the path of the checkpoint that the latest part has left."""
-        directory = self._settings.checkpoint_dir
+        directory = self._whole.settings.checkpoint_dir
         assert directory is not None
         found = [
             each
             for each in find(Path(directory))
             if each.manifest is not None
-            and each.manifest.job == self._latest.id
+            and each.manifest.job == self._latest.job.id
             and not each.refused
         ]
         if not found:
@@ -271,20 +271,12 @@ def part_name(report: str | None, number: int) -> str | None:
     return f"{stem}-{number}{suffix}"
 
 
-def check_resizing(job: Job, limits: Limits) -> None:
-    """Checks that a job can change its size.
-
-    Args:
-        job: What to run.
-        limits: As given.
-
-    Raises:
-        HvdFtError: It cannot.
-    """
-    limits.check(job.size)
-    settings = job_settings(job)
-    check_fence(settings)
-    if settings.checkpoint_dir is None:
+def _check(resolved: ResolvedJob) -> None:
+    """Checks that a job can change its size."""
+    job = resolved.job
+    assert job.limits
+    job.limits.check(job.size)
+    if resolved.settings.checkpoint_dir is None:
         raise HvdFtError(
             "--min-np: the job goes on with fewer ranks from a checkpoint, and there is no "
             "directory for it; give --checkpoint-dir, which all hosts share"

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.discovery import Discovery
-from hvd_ft.launcher.job import Job
 from hvd_ft.launcher.resizing import Hosts, NamedHosts
 from hvd_ft.members.hosts import Host
-from hvd_ft.members.resizing_rule import Limits
+from hvd_ft.members.resizing_rule import TIMEOUT_SECONDS, Limits
 from hvd_ft.system.command_line import duration, whole
-
-TIMEOUT_SECONDS = 600.0  # horovodrun's default
 
 
 def add_resizing(run: argparse.ArgumentParser) -> None:
@@ -71,26 +68,16 @@ def add_resizing(run: argparse.ArgumentParser) -> None:
     )
 
 
-def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
-    """Returns whether the job may change its number of ranks.
-
-    Args:
-        options: Of the command line.
-        hosts: Of -H, or of a scheduler's allocation; none: all ranks are on this host, or a script
-            names the hosts.
+def limits_of(options: argparse.Namespace) -> Limits | None:
+    """Returns the limits of the job's number of ranks; None: it keeps its number.
 
     Raises:
-        HvdFtError: Flags for that are given without those that ask for it.
+        HvdFtError: Flags contradict each other, or need others that are not given.
     """
     script = options.host_discovery_script is not None
     if options.min_np is not None or script:
         if script and options.hosts is not None:
             raise HvdFtError("-H and --host-discovery-script both name the hosts; give one of them")
-        if not script and not hosts:
-            raise HvdFtError(
-                "--min-np is for jobs on several hosts, and all ranks are on this one; give -H or "
-                "--host-discovery-script, or have a scheduler allocate hosts"
-            )
         if options.slots_per_host is not None and not script:
             raise HvdFtError(
                 "--slots-per-host belongs to --host-discovery-script; give both or none"
@@ -100,7 +87,14 @@ def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
                 "--picture with --min-np or --host-discovery-script: each part of the job has a "
                 "report of its own; give --report, and hvdft report --picture draws each"
             )
-        return True
+        cooldown = options.blacklist_cooldown_range
+        return Limits(
+            options.min_np or options.num_proc,
+            options.max_np or (None if script else options.num_proc),
+            (cooldown[0], cooldown[1]) if cooldown else None,
+            options.elastic_timeout or TIMEOUT_SECONDS,
+            options.in_place,
+        )
     for flag in (
         "max_np",
         "in_place",
@@ -113,22 +107,25 @@ def resizes(options: argparse.Namespace, hosts: Sequence[Host]) -> bool:
                 f"--{flag.replace('_', '-')} is for jobs that change their number of ranks; give "
                 "--min-np or --host-discovery-script too"
             )
-    return False
+    return None
 
 
-def limits(options: argparse.Namespace) -> Limits:
-    """Returns the limits that the flags give."""
-    by_script = options.host_discovery_script is not None
-    cooldown = options.blacklist_cooldown_range
-    return Limits(
-        options.min_np or options.num_proc,
-        options.max_np or (None if by_script else options.num_proc),
-        (cooldown[0], cooldown[1]) if cooldown else None,
-    )
+def hosts_of(options: argparse.Namespace, hosts: Sequence[Host]) -> Hosts:
+    """Returns the object that names the hosts of a job while it runs.
 
+    Args:
+        options: Of the command line.
+        hosts: Of -H, or of a scheduler's allocation; none: all ranks are on this host, or a script
+            names the hosts.
 
-def hosts_of(options: argparse.Namespace, job: Job) -> Hosts:
-    """Returns who names the hosts."""
-    if options.host_discovery_script is None:
-        return NamedHosts(job.hosts)
-    return Discovery(options.host_discovery_script, options.slots_per_host or 1)
+    Raises:
+        HvdFtError: Nothing names any.
+    """
+    if options.host_discovery_script is not None:
+        return Discovery(options.host_discovery_script, options.slots_per_host or 1)
+    if not hosts:
+        raise HvdFtError(
+            "--min-np is for jobs on several hosts, and all ranks are on this one; give -H or "
+            "--host-discovery-script, or have a scheduler allocate hosts"
+        )
+    return NamedHosts(hosts)

@@ -9,7 +9,7 @@ from hvd_ft.job.drills import renamed
 from hvd_ft.job.leftovers import clear_leftovers
 from hvd_ft.job.lifeline import check_descriptors
 from hvd_ft.launcher.checkpoints import how_to_go_on, nothing_to_go_on_from
-from hvd_ft.launcher.job import Job, ResolvedJob, check_job, network_of, resolve
+from hvd_ft.launcher.job import ResolvedJob, check_job, network_of
 from hvd_ft.launcher.job_driver import JobDriver
 from hvd_ft.launcher.job_sight import JobSight
 from hvd_ft.launcher.machine.actions import End
@@ -22,7 +22,9 @@ from hvd_ft.system.stop_signals import PREEMPTION, stop_signals
 
 
 def launch(
-    job: Job, display: Display | None = None, watch: Callable[[Observer], None] | None = None
+    resolved: ResolvedJob,
+    display: Display | None = None,
+    watch: Callable[[Observer], None] | None = None,
 ) -> int:
     """Runs a job to its end.
 
@@ -34,7 +36,7 @@ def launch(
     lost host ended the job: then its state is kept for `Job.resume`.
 
     Args:
-        job: What to run.
+        resolved: What to run.
         display: Shows the job while it runs.
         watch: Called about 4 times a second with an observer of the running job.
 
@@ -44,7 +46,6 @@ def launch(
     Raises:
         HvdFtError: The job cannot be started.
     """
-    resolved = resolve(job)
     ended = run_job(resolved, display, watch)
     settings = resolved.settings
     text = how_to_go_on(settings) if ended.code else ""

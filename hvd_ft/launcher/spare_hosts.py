@@ -51,7 +51,6 @@ def parse_spare_hosts(
                 f"--spare-hosts {text}: {host.name} has {host.slots} slots, and every host of -H "
                 f"has {min(needed)} ranks or more, which stay together; give {host.name} more slots"
             )
-    check_fence(Settings.from_env(environ))
     _check_known(spares, environ)
     for place in Membership.first(hosts, size).places:
         if all(host.slots < place.size for host in spares):

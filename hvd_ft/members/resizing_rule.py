@@ -10,6 +10,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.members.hosts import Host
 
 COOLDOWN_LIMITS = (1.0, 3600.0)  # seconds; horovodrun's too
+TIMEOUT_SECONDS = 600.0  # horovodrun's default
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,15 @@ class Limits:
         most: the largest number of ranks; None: as many as there are slots.
         cooldown: seconds for which a lost host is left out, at least and at most; longer with every
             loss. None: for ever.
+        timeout: seconds for which too few slots are waited for.
+        in_place: whether ranks keep their processes when the hosts of others leave.
     """
 
     least: int
     most: int | None = None
     cooldown: tuple[float, float] | None = None
+    timeout: float = TIMEOUT_SECONDS
+    in_place: bool = False
 
     def check(self, size: int) -> None:
         """Checks them against the number of ranks to begin with.

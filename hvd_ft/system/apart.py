@@ -11,8 +11,41 @@ from hvd_ft.system.event_loop import EventLoop
 T = TypeVar("T")
 
 
-class Call(Generic[T]):
+class Apart(Generic[T]):
     """A call in a separate thread, for which nothing has to wait.
+
+    Args:
+        act: the function to call.
+        ended: called in that thread afterwards.
+    """
+
+    def __init__(self, act: Callable[[], T], ended: Callable[[], object] = lambda: None) -> None:
+        self._act, self._ended = act, ended
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self.has_ended = False
+        # Not waited for at the process's end either.
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._act())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.has_ended = True
+            self._ended()
+
+    @property
+    def result(self) -> T:
+        """The call's result, once it has ended; raises the call's exception."""
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+class Call(Generic[T]):
+    """A call in a separate thread that wakes an event loop.
 
     Args:
         loop: the loop that is woken when the call is done.
@@ -23,22 +56,11 @@ class Call(Generic[T]):
     def __init__(
         self, loop: EventLoop, act: Callable[[], T], done: Callable[[], object] = lambda: None
     ) -> None:
-        self._act, self._then = act, done
-        self._value: list[T] = []
-        self._error: BaseException | None = None
-        self._ended, self._end = os.pipe2(os.O_CLOEXEC)
+        self._then = done
+        self._ended, end = os.pipe2(os.O_CLOEXEC)
         self._watch = loop.watch(self._ended, self._on_done)
         self.is_done = False
-        # Not waited for at the process's end either.
-        threading.Thread(target=self._run, args=(self._end,), daemon=True).start()
-
-    def _run(self, end: int) -> None:
-        try:
-            self._value.append(self._act())
-        except BaseException as error:
-            self._error = error
-        finally:
-            os.close(end)
+        self._apart = Apart(act, lambda: os.close(end))
 
     def _on_done(self) -> None:
         self.forget()
@@ -55,9 +77,7 @@ class Call(Generic[T]):
     @property
     def result(self) -> T:
         """The call's result, once `is_done`; raises the call's exception."""
-        if self._error is not None:
-            raise self._error
-        return self._value[0]
+        return self._apart.result
 
 
 def call_apart(

@@ -139,24 +139,24 @@ def test_variables_of_one_name() -> None:
 
 def test_a_job_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = Settings(arena_dir=str(tmp_path / "arenas"), shared_dir=str(tmp_path))
+    arenas, where = str(tmp_path / "arenas"), (str(tmp_path / "arenas"), str(tmp_path))
     with pytest.raises(HvdFtError) as refused:
-        resumes_job("abc", settings)
+        resumes_job("abc", *where)
     said = str(refused.value)
     assert said.startswith(
         f"--resume abc: there is no directory {tmp_path}/abc, and no job of that"
     )
     assert "the directory of --checkpoint-dir" in said
     Path("abc").mkdir()
-    assert not resumes_job("abc", settings)
-    assert not resumes_job("./abc", settings)
-    assert not resumes_job(str(tmp_path / "none"), settings)
-    Path(job_path(settings.arena_dir, "abc")).mkdir(parents=True)
-    assert resumes_job("abc", settings)
+    assert not resumes_job("abc", *where)
+    assert not resumes_job("./abc", *where)
+    assert not resumes_job(str(tmp_path / "none"), *where)
+    Path(job_path(arenas, "abc")).mkdir(parents=True)
+    assert resumes_job("abc", *where)
     SharedRecord(str(tmp_path), "far").swap(None, Record("far", 1, "one", 1, 10, True, 0, ""))
-    assert resumes_job("far", settings), "its launcher ran on another host"
+    assert resumes_job("far", *where), "its launcher ran on another host"
     with pytest.raises(HvdFtError):
-        resumes_job("far", Settings(arena_dir=settings.arena_dir))
+        resumes_job("far", arenas, None)
 
 
 def test_how_a_job_goes_on(tmp_path: Path) -> None:

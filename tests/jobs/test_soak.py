@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 from conftest import ROOT
 
-from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.job import Job, resolve
+from hvd_ft.launcher.run import launch
 from hvd_ft.native.types import State, Status
 
 SCRIPT = ROOT / "scripts" / "soak.py"
@@ -88,7 +89,7 @@ def test_a_job_that_stands_still_is_ended_and_says_where(
     shown = soak.Display(None, soak.Tally())
     killer = soak.Killer(soak.Plan(random.Random(1), 0), 0.0)
     with pytest.raises(soak.Hang, match=r"no progress for 1 s; waited for rank 0, .*; rank 1, "):
-        launch(Job(2, [sys.executable, "-c", STANDS_STILL]), shown, killer)
+        launch(resolve(Job(2, [sys.executable, "-c", STANDS_STILL])), shown, killer)
     assert any("Fatal Python error: Aborted" in line for line in shown.lines)
     assert not list(arena_dir.glob("*/*/"))
 

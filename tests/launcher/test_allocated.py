@@ -9,8 +9,8 @@ from hvd_ft import cli
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import resizing
 from hvd_ft.launcher.allocated import Place, place_of
-from hvd_ft.launcher.job import Job, resolve
-from hvd_ft.launcher.resizing import Hosts, Plan
+from hvd_ft.launcher.job import Job, ResolvedJob, resolve
+from hvd_ft.launcher.resizing import Hosts
 from hvd_ft.members.hosts import host_list
 from hvd_ft.members.resizing_rule import Limits
 
@@ -60,19 +60,19 @@ def test_min_np_takes_its_hosts_from_the_allocation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: list[str]
 ) -> None:
     give(monkeypatch, {**SLURM, "SLURM_JOB_NODELIST": "localhost,127.0.0.1"})
-    taken: list[tuple[Job, Hosts, Plan]] = []
+    taken: list[tuple[Job, Hosts]] = []
 
-    def run(job: Job, hosts: Hosts, plan: Plan) -> int:
-        taken.append((job, hosts, plan))
+    def run(resolved: ResolvedJob, hosts: Hosts, displays: object) -> int:
+        taken.append((resolved.job, hosts))
         return 0
 
     monkeypatch.setattr(resizing, "launch_resizing", run)
     command = ["run", "-np", "3", *flags, "--checkpoint-dir", str(tmp_path), "true"]
     assert cli.main(command) == 0
-    ((job, hosts, plan),) = taken
+    ((job, hosts),) = taken
     assert (job.size, job.bootstrap) == (3, "ssh")
     assert host_list(hosts.poll(0.0) or ()) == "localhost:2,127.0.0.1:2"
-    assert plan.limits == Limits(2, 4 if "--max-np" in flags else 3, None)
+    assert job.limits == Limits(2, 4 if "--max-np" in flags else 3, None)
 
 
 def test_what_the_user_says_has_priority(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.launcher import job as launcher_job
 from hvd_ft.launcher import resizing
-from hvd_ft.launcher.job import Job, ResolvedJob
+from hvd_ft.launcher.job import Job, ResolvedJob, resolve
 from hvd_ft.launcher.machine.actions import End as Ended
 from hvd_ft.launcher.machine.seen import HostChange
-from hvd_ft.launcher.resizing import Plan, launch_resizing, part_name
+from hvd_ft.launcher.resizing import launch_resizing, part_name
 from hvd_ft.members.hosts import Host, host_list, parse_hosts
 from hvd_ft.members.resizing_rule import Limits, added, withdrawn
+from hvd_ft.system.apart import Apart
 
 LOST = Ended(1, lost=("n1",))
 RESIZED = Ended(143, resized=True)
@@ -43,6 +46,15 @@ class Hosts:
         self.closed = True
 
 
+class AtOnce(Apart[Any]):
+    """A call that has ended when it begins."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act, self._ended = act, lambda: None
+        self._value, self._error = [], None
+        self._run()
+
+
 class Made:
     """Runs a job whose parts end as told."""
 
@@ -58,6 +70,7 @@ class Made:
         monkeypatch.setattr(resizing, "say", self.said.append)
         monkeypatch.setattr(resizing, "run_job", self._run_job)
         monkeypatch.setattr(resizing, "find", self._find)
+        monkeypatch.setattr(resizing, "Apart", AtOnce)
         monkeypatch.setattr(resizing.reach, "Probe", self._probe)
 
     def _run_job(self, resolved: ResolvedJob, display: object, resizing: Any) -> Ended:
@@ -90,10 +103,9 @@ class Made:
             report="run.jsonl",
             inject=["rank=0,step=1,raise"],
             given={"HOROVOD_FT_CHECKPOINT_DIR": str(self.folder)},
-            may_shrink=True,
+            limits=replace(limits or Limits(2, 4), timeout=timeout),
         )
-        plan = Plan(limits or Limits(2, 4), timeout, contextlib.nullcontext)  # type: ignore[arg-type]
-        code = launch_resizing(job, self.hosts, plan)
+        code = launch_resizing(resolve(job), self.hosts, contextlib.nullcontext)  # type: ignore[arg-type]
         assert self.hosts.closed
         return code
 
@@ -184,6 +196,40 @@ def test_a_host_that_cannot_be_reached_is_not_taken_in(made: Made) -> None:
 
     assert made.run(stays, limits=Limits(2, 6)) == 0
     assert made.said == ["host n3 cannot be reached: no route"]
+
+
+def test_a_name_server_that_does_not_answer_does_not_stop_the_loop_that_renews_leases(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grows(made: Made, job: Job, running: Any) -> Ended:
+        monkeypatch.setattr(resizing, "Apart", Apart)
+        monkeypatch.setattr(launcher_job, "listen_address", lambda *_: answers.wait() and "")
+        made.hosts.set("n0:2,n1:1,n2:1,n3:2")
+        assert [running.change(now) for now in (1.0, 2.0, 3.0)] == [None] * 3
+        answers.set()
+        while not (change := running.change(4.0)):
+            pass
+        assert change.added == (Host("n3", 2),)
+        return RESIZED
+
+    answers = threading.Event()
+    assert made.run(grows, Ended(0), limits=Limits(2, 6)) == 0
+
+
+def test_a_host_of_which_nothing_can_be_found_out_is_not_taken_in(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> str:
+        raise HvdFtError("there is no interface")
+
+    def stays(made: Made, job: Job, running: Any) -> Ended:
+        monkeypatch.setattr(launcher_job, "listen_address", refuse)
+        made.hosts.set("n0:2,n1:1,n2:1,n3:2")
+        assert [running.change(now) for now in (1.0, 2.0, 3.0)] == [None] * 3
+        return Ended(0)
+
+    assert made.run(stays, limits=Limits(2, 6)) == 0
+    assert made.said == ["host n3 cannot be reached: there is no interface"]
 
 
 def test_a_lost_host_comes_back_after_its_cooldown(made: Made) -> None:

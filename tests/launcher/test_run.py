@@ -15,11 +15,13 @@ from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.processes import job_processes
 from hvd_ft.launcher import job_driver as launcher
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.machine.job_machine import TICK_SECONDS
-from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.run import launch as launch_resolved
 from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import Host
 from hvd_ft.members.leadership import Record
+from hvd_ft.members.resizing_rule import Limits
 
 FakeMpirun = Callable[[str], None]
 
@@ -41,6 +43,10 @@ def mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMpirun:
         program.chmod(0o700)
 
     return make
+
+
+def launch(job: Job, display: Any = None) -> int:
+    return launch_resolved(resolve(job), display)
 
 
 class Recorder:
@@ -297,7 +303,7 @@ def test_agents_are_started_where_the_membership_says(
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(tmp_path / "shared"))
     hosts = [Host("n0", 2), Host("n1", 2)]
-    job = Job(4, JOB_COMMAND, machine_file="m", hosts=hosts, resume=True, may_shrink=True)
+    job = Job(4, JOB_COMMAND, machine_file="m", hosts=hosts, resume=True, limits=Limits(2))
     record = Record(job.id, 1, "another", 5, 10.0, True, 4, "2;n3:2@2,n1:2@0")
     assert SharedRecord(str(tmp_path / "shared"), job.id).swap(None, record)
     shown = Recorder()

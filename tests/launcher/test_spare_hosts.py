@@ -1,11 +1,15 @@
 """What `--spare-hosts` accepts."""
 
+from typing import Any
+
 import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher import spare_hosts
+from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 from hvd_ft.members.hosts import Host
+from hvd_ft.members.resizing_rule import Limits
 
 HOSTS = [Host("n0", 4), Host("n1", 2)]
 SCHEDULED = {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}  # which resolves names by itself
@@ -40,21 +44,30 @@ def test_an_unknown_spare_host_is_no_error(said: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hosts", "env", "reason"),
+    ("text", "hosts", "reason"),
     [
-        ("n3:4", [], {}, "there is no -H"),
-        ("n3:4,n3:2", HOSTS, {}, "n3 is named twice"),
-        ("n1:4", HOSTS, {}, "n1 is named twice"),
-        ("n3:4", [*HOSTS, Host("n0", 1)], {}, "-H names n0 twice"),
-        ("n3:1", HOSTS, {}, "n3 has 1 slots, and every host of -H has 2 ranks or more"),
-        ("n3:x", HOSTS, {}, "--spare-hosts n3:x: 'x' is not a number of slots"),
-        ("n3:4", HOSTS, {"HOROVOD_FT_FENCE_SECONDS": "2.9"}, "give 3 or more"),
-        ("n3:4", HOSTS, {"HOROVOD_FT_FENCE_SECONDS": "400"}, "HOST_TIMEOUT_SECONDS 300"),
+        ("n3:4", [], "there is no -H"),
+        ("n3:4,n3:2", HOSTS, "n3 is named twice"),
+        ("n1:4", HOSTS, "n1 is named twice"),
+        ("n3:4", [*HOSTS, Host("n0", 1)], "-H names n0 twice"),
+        ("n3:1", HOSTS, "n3 has 1 slots, and every host of -H has 2 ranks or more"),
+        ("n3:x", HOSTS, "--spare-hosts n3:x: 'x' is not a number of slots"),
     ],
 )
-def test_what_cannot_help_is_refused(
-    text: str, hosts: list[Host], env: dict[str, str], reason: str
-) -> None:
+def test_what_cannot_help_is_refused(text: str, hosts: list[Host], reason: str) -> None:
     with pytest.raises(HvdFtError) as error:
-        parse_spare_hosts(text, hosts, 6, {**SCHEDULED, **env})
+        parse_spare_hosts(text, hosts, 6, SCHEDULED)
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("replaced", [{"spare_hosts": HOSTS}, {"limits": Limits(2)}])
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [("2.9", "give 3 or more"), ("400", "HOST_TIMEOUT_SECONDS 300")]
+)
+def test_hosts_are_replaced_after_a_time_that_leases_allow(
+    replaced: dict[str, Any], seconds: str, reason: str
+) -> None:
+    fence = {"HOROVOD_FT_FENCE_SECONDS": seconds}  # as a flag or a tuning file may give it
+    with pytest.raises(HvdFtError, match=reason):
+        resolve(Job(6, ["true"], given=fence, **replaced))
+    resolve(Job(6, ["true"], given=fence))

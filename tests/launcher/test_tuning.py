@@ -89,9 +89,8 @@ def test_hvdft_run_sets_it_for_its_job(
 ) -> None:
     jobs: list[tuple[str, ...]] = []
 
-    def launch(started: job.Job, display: object) -> int:
-        environment = job.resolve(started).environment
-        jobs.append(tuple(environment[name] for name in SETTINGS))
+    def launch(started: job.ResolvedJob, display: object) -> int:
+        jobs.append(tuple(started.environment[name] for name in SETTINGS))
         return 7
 
     monkeypatch.setattr(launcher, "launch", launch)

@@ -41,9 +41,8 @@ class Parts:
         self._probing: set[str] = set()
         kind = world.kind
         self.machine = PartsMachine(
-            Limits(kind.fewest, None, COOLDOWN),
+            Limits(kind.fewest, None, COOLDOWN, ELASTIC_SECONDS),
             kind.size,
-            ELASTIC_SECONDS,
             path=None,
             random=_half,
             now=world.now,

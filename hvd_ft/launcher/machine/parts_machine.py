@@ -86,9 +86,8 @@ class PartsMachine:
     """The machine. Times are seconds on any steady clock.
 
     Args:
-        limits: of the number of ranks, and how long lost hosts are left out.
+        limits: those that the user gave.
         size: the number of ranks with which the first part begins at least.
-        timeout: seconds for which too few hosts are waited for.
         path: of the checkpoint from which the first part goes on; None: from none.
         random: returns a random number from 0 up to 1.
         now: the time.
@@ -98,7 +97,6 @@ class PartsMachine:
         self,
         limits: Limits,
         size: int,
-        timeout: float,
         *,
         path: str | None,
         random: Callable[[], float],
@@ -106,7 +104,7 @@ class PartsMachine:
     ) -> None:
         self._pool = HostPool(limits)
         self._at_least = size
-        self._timeout = timeout
+        self._timeout = limits.timeout
         self._path = path
         self._random = random
         self._number = 0  # of the latest part

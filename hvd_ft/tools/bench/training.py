@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher.run import Job, launch
+from hvd_ft.launcher.job import Job, resolve
+from hvd_ft.launcher.run import launch
 from hvd_ft.system.json_text import read_json
 from hvd_ft.tools.bench import backends
 from hvd_ft.tools.bench.memory import MemoryWatch
@@ -157,7 +158,7 @@ def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -
         death = ["--die-rank", str(victim), "--die-step", str(steps // 2)] if kill else []
         job = Job(plan.ranks, [*command, "--result", folder, *death])
         memory = MemoryWatch(job.id)
-        code = launch(job, watch=memory)
+        code = launch(resolve(job), watch=memory)
         if code > 128:  # a signal
             raise SystemExit(code)
         if code:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher import run as launcher
+from hvd_ft.launcher.job import Job, resolve
+from hvd_ft.launcher.run import launch
 from hvd_ft.system.memory_file import memory_file
 from hvd_ft.system.say import say
 
@@ -75,7 +76,8 @@ def main() -> int:
     try:
         with memory_file("localhost:2\n") as machines:
             command = [sys.executable, "-m", WORKER]
-            return launcher.launch(launcher.Job(2, command, machine_file=machines, topology="flat"))
+            job = Job(2, command, machine_file=machines, topology="flat")
+            return launch(resolve(job))
     except HvdFtError as error:
         say(error)
         return 2
