@@ -21,9 +21,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.launcher.command import add_run
 from hvd_ft.members.hosts import parse_hosts
+from hvd_ft.reports.command import add_report
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
-from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, check_writable
+from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError
 from hvd_ft.tools.bench.command import add_bench
 from hvd_ft.tools.cluster.command import add_cluster
 from hvd_ft.tools.tune.probe_command import add_probe
@@ -114,7 +115,7 @@ def parser() -> Parser:
     )
     patch.add_argument("action", choices=("apply", "status", "revert"), help="what to do")
     patch.set_defaults(handler=_patch)
-    _add_report(commands)
+    add_report(commands, _add)
     _add_log(commands)
     _add_clean(commands)
     add_bench(commands, _add)
@@ -138,18 +139,6 @@ def _add(
         epilog=f"Example: {example}",
         allow_abbrev=False,
     )
-
-
-def _add_report(commands: _Commands) -> None:
-    report = _add(
-        commands,
-        "report",
-        "show what happened in a run, from its report",
-        "hvdft report events.jsonl --picture states.png",
-    )
-    report.add_argument("events", metavar="FILE", help="a file written by hvdft run --report")
-    report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
-    report.set_defaults(handler=_report)
 
 
 def _add_log(commands: _Commands) -> None:
@@ -228,33 +217,6 @@ def _patch(options: argparse.Namespace) -> int:
         count = package.apply() if options.action == "apply" else package.revert()
         changed = f" ({count} files changed)" if count else " (nothing to do)"
     answer(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
-    return 0
-
-
-def _report(options: argparse.Namespace) -> int:
-    from hvd_ft.reports import report
-    from hvd_ft.reports.memory_table import memory_table
-
-    check_writable(options.picture)
-    told = report.read_report(options.events)
-    events = told.events
-    console = Console()
-    console.print(report.headline(told), highlight=False, soft_wrap=True, markup=False)
-    found = report.failures(events)
-    console.print(report.failures_table(found) if found else "No worker died.")
-    for line in [*report.cause_lines(told), *report.replacement_lines(told)]:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
-    if diverged := report.divergences_table(told.divergences):
-        console.print(diverged)
-    console.print(report.states_table(report.intervals(events)))
-    if snapshots := report.snapshots_table(told.facts.get("ranks", ())):
-        console.print(snapshots)
-    if memory := memory_table(told.facts):
-        console.print(memory)
-    if options.picture:
-        from hvd_ft.reports.plot import save_states
-
-        save_states(options.picture, events)
     return 0
 
 

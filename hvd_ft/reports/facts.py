@@ -25,11 +25,13 @@ class RankFacts(msgspec.Struct, frozen=True):
 
     Attributes:
         rank: its number.
+        step: of its training loop.
         step_bytes: of what it has reduced in a step.
         snapshots: their cost.
     """
 
     rank: Number
+    step: Number = 0
     step_bytes: Number = 0
     snapshots: SnapshotFacts = SnapshotFacts()
 
@@ -68,6 +70,7 @@ class Facts(msgspec.Struct, frozen=True):
         nodes: in the order of their first ranks.
         ranks: all of them.
         fusion_threshold: bytes of stock Horovod's fusion buffer.
+        begun_ns: when hvdft run began, on the clock of the events.
     """
 
     hosts: list[str] = []
@@ -75,6 +78,7 @@ class Facts(msgspec.Struct, frozen=True):
     nodes: list[NodeFacts] = []
     ranks: list[RankFacts] = []
     fusion_threshold: Number = 0
+    begun_ns: Number | None = None
 
 
 class EventFacts(msgspec.Struct, frozen=True):
