@@ -170,9 +170,10 @@ setup(
         "psutil>=5.9",
         "safetensors>=0.5,<1",
         "rich>=13",
+        "shtab>=1.7,<2",
+        "cloudpickle>=3",
         # for `hvdft build-horovod`, and for Horovod itself
         f"impi-devel=={MPI_VERSION}",
-        "cloudpickle>=3",
         "cmake>=3.18,<4",
         "packaging>=23",
         "patch-ng>=1.18,<2",

@@ -118,6 +118,7 @@ def parser() -> Parser:
     add_report(commands, _add)
     _add_log(commands)
     _add_clean(commands)
+    _add_completion(commands)
     add_bench(commands, _add)
     add_checkpoint(commands, _add)
     add_cluster(commands, _add)
@@ -170,6 +171,20 @@ def _add_clean(commands: _Commands) -> None:
         "elsewhere leave them)",
     )
     clean.set_defaults(handler=_clean)
+
+
+def _add_completion(commands: _Commands) -> None:
+    purpose = "print what makes a shell complete hvdft's commands and flags"
+    completion = _add(commands, "completion", purpose, 'eval "$(hvdft completion bash)"')
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="for which shell")
+    completion.set_defaults(handler=_completion)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    import shtab
+
+    answer(shtab.complete(parser(), options.shell))
+    return 0
 
 
 def _build_horovod(options: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ _GROUPS = {
     "spares": "Warm spares",
     "tensorflow": "Your script, through `hvd_ft.tensorflow`",
     "worker": "Your script, through any of hvd_ft",
+    "function.py": "`hvd_ft.run`: a job from Python",
     "p2p.py": "Messages between ranks",
     "ring": "The ring alone",
     "native": "The core, seen from Python",
@@ -57,6 +58,7 @@ _GROUPS = {
     "cluster": "`hvdft cluster`",
     "system": "Files and processes",
     "cli.py": "The command line",
+    "__init__.py": "The package",
 }
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -469,3 +470,16 @@ def test_the_fence_is_checked_where_lost_hosts_are_done_without(
     code, _, err = hvdft("run", "-np", "2", *flags, "python", "train.py")
     assert code == 2
     assert "HOROVOD_FT_FENCE_SECONDS is 1: hosts are asked once a second" in err
+
+
+def test_a_shell_completes_commands_and_flags(hvdft: Run) -> None:
+    code, script, _ = hvdft("completion", "bash")
+    assert code == 0
+    script += """
+        COMP_WORDS=(hvdft run --checkpoint-i); COMP_CWORD=2
+        $(complete -p hvdft | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        echo "$COMPREPLY"
+        """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "--checkpoint-interval\n"
+    assert hvdft("completion", "zsh")[1].startswith("#compdef hvdft\n")
