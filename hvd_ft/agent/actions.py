@@ -51,11 +51,11 @@ class NoteFailed:
 
 @dataclass(frozen=True)
 class NoteCause:
-    """Note in the report why a worker was killed.
+    """Note in the report why a worker died.
 
     Attributes:
         incarnation: of the worker.
-        text: for the user.
+        text: its last words, or what was found out about its end.
     """
 
     incarnation: int

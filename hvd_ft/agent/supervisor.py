@@ -261,7 +261,7 @@ class Supervisor:
             return [StopJob(verdict.exit_code, verdict.message), NoteDone(status)]
         self._failed_ns = time_ns
         hook = RunHook("on-failure", self.incarnation, {"HOROVOD_FT_EXIT_STATUS": describe(status)})
-        cause = [NoteCause(self.incarnation, facts.why)] if facts.why else []
+        cause = [NoteCause(self.incarnation, end.reason)] if end.reason else []
         actions: list[Action] = [NoteFailed(status), *cause, hook]
         if isinstance(verdict, Stop):
             return [*actions, StopJob(verdict.exit_code, verdict.message)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.system.command_line import AddCommand
-from hvd_ft.system.writable import check_writable
+from hvd_ft.system.say import answer
+from hvd_ft.system.writable import check_writable, write_file
 
 
 def add_report(commands: Any, add: AddCommand) -> None:
@@ -22,10 +25,18 @@ def add_report(commands: Any, add: AddCommand) -> None:
         commands,
         "report",
         "show what happened in a run, and what its failures cost, from its report",
-        "hvdft report events.jsonl --picture states.png",
+        "hvdft report events.jsonl --html",
     )
     report.add_argument("events", metavar="FILE", help="a file written by hvdft run --report")
     report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
+    report.add_argument(
+        "--html",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="write everything as one page that needs nothing else "
+        "(default: beside the report, as .html)",
+    )
     report.set_defaults(handler=_report)
 
 
@@ -33,8 +44,9 @@ def _report(options: argparse.Namespace) -> int:
     from hvd_ft.reports import report
     from hvd_ft.reports.pieces import pieces_of
 
-    check_writable(options.picture)
     told = report.read_report(options.events)
+    html = _beside(options.events, options.html, ".html")
+    check_writable(options.picture, html)
     console = Console()
     for piece in pieces_of(told):
         if isinstance(piece, str):
@@ -45,4 +57,28 @@ def _report(options: argparse.Namespace) -> int:
         from hvd_ft.reports.plot import save_states
 
         save_states(options.picture, told.events)
+    if html:
+        from hvd_ft.reports.page import page_of
+
+        write_file(html, page_of(told).encode("utf-8", errors="replace"))
+        answer(f"the page is in {html}")
     return 0
+
+
+def _beside(report: str, given: str | None, suffix: str) -> str | None:
+    """Returns the file for another form of the report; None if that is not requested.
+
+    Args:
+        report: Its file.
+        given: What the flag names; "": a file beside the report, None: nothing.
+        suffix: Of such a file.
+
+    Raises:
+        HvdFtError: It is the report itself.
+    """
+    if given is None:
+        return None
+    path = Path(given or Path(report).with_suffix(suffix))
+    if path.resolve() == Path(report).resolve():
+        raise HvdFtError(f"{path} is the report itself, which would be lost; give another file")
+    return str(path)

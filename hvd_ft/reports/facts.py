@@ -105,8 +105,17 @@ class ReplacementFacts(msgspec.Struct, frozen=True):
 
 
 class CauseFacts(msgspec.Struct, frozen=True):
-    """Why a worker was killed."""
+    """Why a worker died: its last words, or what was found out."""
 
     rank: Number
     incarnation: Number
     text: str
+
+
+class StacksFacts(msgspec.Struct, frozen=True):
+    """The stacks of a worker that kept others waiting."""
+
+    rank: Number
+    text: str
+    incarnation: Number = 0
+    time_ns: Number = 0

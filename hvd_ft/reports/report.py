@@ -19,7 +19,14 @@ from rich.text import Text
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.report_lines import NOTES
 from hvd_ft.native.types import Divergence, Event, EventType, State
-from hvd_ft.reports.facts import CauseFacts, EventFacts, Facts, RankFacts, ReplacementFacts
+from hvd_ft.reports.facts import (
+    CauseFacts,
+    EventFacts,
+    Facts,
+    RankFacts,
+    ReplacementFacts,
+    StacksFacts,
+)
 from hvd_ft.system.json_text import read_json
 from hvd_ft.system.wire import convert
 
@@ -118,7 +125,8 @@ class Report:
         events: In order of time.
         divergences: In order of time.
         replacements: Of lost hosts by spare ones.
-        causes: Why workers were killed, where that is known, by rank and incarnation.
+        causes: Why workers died, where that is known, by rank and incarnation.
+        stacks: Of workers that kept others waiting.
     """
 
     facts: Mapping[str, Any]
@@ -126,6 +134,7 @@ class Report:
     divergences: Sequence[Divergence] = ()
     replacements: Sequence[ReplacementFacts] = ()
     causes: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    stacks: Sequence[StacksFacts] = ()
 
     @property
     def finished(self) -> bool:
@@ -153,6 +162,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     divergences: list[Divergence] = []
     replacements: list[ReplacementFacts] = []
     causes: dict[tuple[int, int], str] = {}
+    stacks: list[StacksFacts] = []
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -167,6 +177,8 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                 elif fields["type"] == "CAUSE":
                     cause: CauseFacts = convert(fields, CauseFacts)
                     causes[cause.rank, cause.incarnation] = cause.text
+                elif fields["type"] == "STACKS":
+                    stacks.append(convert(fields, StacksFacts))
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 facts, events, divergences = _checked(fields), [], []
             elif "exit_code" in fields and facts:
@@ -178,7 +190,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
-    return Report(facts, in_order, divergences, replacements, causes)
+    return Report(facts, in_order, divergences, replacements, causes, stacks)
 
 
 def _checked(facts: dict[str, Any]) -> dict[str, Any]:
@@ -214,8 +226,10 @@ def _event(fields: dict[str, Any]) -> Event:
 
 
 def cause_lines(report: Report) -> list[str]:
-    """Returns a line for every worker of which it is known why it was killed."""
-    return [
+    """Returns a line for every worker of which it is known why it died, and one for the job."""
+    error = report.facts.get("error")
+    why = [f"the job was stopped: {error}"] if error else []
+    return why + [
         f"rank {rank} (incarnation {incarnation}): {text}"
         for (rank, incarnation), text in report.causes.items()
     ]

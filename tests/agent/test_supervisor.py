@@ -107,6 +107,12 @@ def test_who_is_killed_for_lack_of_memory_is_said_to_be(taken_over: bool) -> Non
     assert f"at step 7: {why} (signal 9, SIGKILL)" in said.message
 
 
+def test_last_words_are_noted_for_the_report() -> None:
+    machine = running()
+    done = machine.worker_ended(1 << 8, NOW_NS, replace(AT_7, last_words="ValueError: x"), NOW)
+    assert NoteCause(0, "ValueError: x") in done
+
+
 def test_a_spare_begins_when_everybody_knows_of_it() -> None:
     machine = running()
     machine.worker_ended(KILLED, NOW_NS, AT_7, NOW)
