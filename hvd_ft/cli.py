@@ -22,6 +22,7 @@ from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.launcher.command import add_run
 from hvd_ft.members.hosts import parse_hosts
 from hvd_ft.reports.command import add_report
+from hvd_ft.status.command import add_status
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError
@@ -115,6 +116,7 @@ def parser() -> Parser:
     )
     patch.add_argument("action", choices=("apply", "status", "revert"), help="what to do")
     patch.set_defaults(handler=_patch)
+    add_status(commands, _add)
     add_report(commands, _add)
     _add_log(commands)
     _add_clean(commands)

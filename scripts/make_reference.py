@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: settings, commands, and every message that can be printed.
+"""Writes docs/reference/ from the code: settings, commands, messages, schemas of what is JSON.
 
     make_reference.py            # after a change of one of them; a test compares
 
@@ -7,15 +7,21 @@ The pages are committed, so that they can be read without building the documenta
 
 import argparse
 import ast
+import inspect
+import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["COLUMNS"] = "96"  # before argparse looks
 
+import msgspec
+
 from hvd_ft import cli
 from hvd_ft.job.settings import GROUPS, variables
+from hvd_ft.status.snapshot import JobStatus
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hvd_ft"
@@ -50,6 +56,7 @@ _GROUPS = {
     "native": "The core, seen from Python",
     "csrc": "The core and Horovod's ft backend",
     "reports": "Reports and pictures",
+    "status": "`hvdft status`",
     "checkpoint": "Checkpoints: reading them, `hvdft checkpoint`",
     "checkpointer": "Checkpoints: writing them",
     "driven_job.py": "Jobs that `hvdft bench` and `hvdft tune` start",
@@ -238,7 +245,36 @@ def messages_page() -> str:
     return "\n".join(parts)
 
 
-PAGES = {"settings.md": settings_page, "cli.md": commands_page, "messages.md": messages_page}
+def status_schema() -> str:
+    """Returns the JSON schema of `hvdft status --json`."""
+    return _schema(JobStatus)
+
+
+def _schema(kind: type) -> str:
+    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)}
+    return json.dumps(_unindented(made), indent=1, ensure_ascii=False) + "\n"
+
+
+def _unindented(node: Any) -> Any:
+    """Returns a schema whose descriptions are docstrings without their indentation."""
+    if isinstance(node, list):
+        return [_unindented(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: inspect.cleandoc(each)
+        if key == "description" and isinstance(each, str)
+        else _unindented(each)
+        for key, each in node.items()
+    }
+
+
+PAGES = {
+    "settings.md": settings_page,
+    "cli.md": commands_page,
+    "messages.md": messages_page,
+    "status.schema.json": status_schema,
+}
 
 
 def main() -> None:

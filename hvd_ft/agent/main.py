@@ -38,6 +38,7 @@ from hvd_ft.job.member_file import is_current
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
+from hvd_ft.job.report_file import write_report_path
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
 from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
@@ -261,6 +262,8 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 ablated=plan.settings.ablate if ablated else "",
                 generation=plan.launch.generation,
             )
+            if os.path.isfile(plan.report) and not plan.report.startswith("/proc/"):
+                write_report_path(context.directory, plan.report)  # --picture has one in memory
         agent.start(op_rules(plan.settings))
         if context.rank == 0 and (members := plan.launch.members):
             agent.ask_to_leave(members.leaving)

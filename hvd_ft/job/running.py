@@ -28,10 +28,17 @@ def find_job(job: str | None) -> str:
             )
         job = jobs[0]
     directory = job if os.sep in job else job_path(arena_dir, job)
-    if not Path(directory, "node.arena").is_file():
+    try:
+        there = Path(directory, "node.arena").is_file()
+    except PermissionError:
+        raise HvdFtError(
+            f"{directory} is not yours, so job {job} cannot be read: ask as the user who runs it"
+        ) from None
+    if not there:
         raise HvdFtError(
             f"there is no job {job}: {directory} has no node.arena; it is there while the job runs"
-            "; give the id of one that runs on this host"
+            "; give the id of one that runs on this host (of one that is over hvdft report shows "
+            "the report, if it was run with --report FILE)"
         )
     return os.path.realpath(directory)
 

@@ -162,6 +162,61 @@ def ring_end(observer: native.Observer, rank: int, *, sent: bool) -> EdgeEnd | N
     return EdgeEnd(out.op, out.position, place)
 
 
+@dataclass(frozen=True)
+class OpProgress:
+    """How far an op has come on the observer's node.
+
+    Attributes:
+        bytes: of its result.
+        segments: in which the node's ranks sum it.
+        reduced: of these, summed over all ranks.
+        gathered: whether nodes gather it; else it goes round the ring.
+    """
+
+    bytes: int
+    segments: int
+    reduced: int
+    gathered: bool
+
+
+def op_progress(observer: native.Observer, op: int) -> OpProgress | None:
+    """How far an op has come; None if the log no longer has it."""
+    out = ffi.new("hvdft_op_progress *")
+    if not abi.library().hvdft_observer_op_progress(observer.handle, op, out):
+        return None
+    return abi.read(OpProgress, out)
+
+
+@dataclass(frozen=True)
+class RankProgress:
+    """How far a rank has come.
+
+    Attributes:
+        op: it has contributed its part of all ops before this one.
+        segment: and so many segments of this one.
+        announced: a count of what it has announced; it grows by 2. Of this node's ranks.
+        taken: the same, of what the coordinator has taken of it. Likewise.
+    """
+
+    op: int
+    segment: int
+    announced: int
+    taken: int
+
+
+def rank_progress(observer: native.Observer, rank: int) -> RankProgress:
+    """How far a rank has come."""
+    out = ffi.new("hvdft_rank_progress *")
+    abi.library().hvdft_observer_rank_progress(observer.handle, rank, out)
+    return abi.read(RankProgress, out)
+
+
+def local_ranks(observer: native.Observer) -> range:
+    """The ranks of the observer's node."""
+    first = abi.library().hvdft_observer_first_local(observer.handle)
+    return range(first, first + abi.library().hvdft_observer_locals(observer.handle))
+
+
 def pair_of_ranks(observer: native.Observer, source: int, dest: int) -> PairOfRanks | None:
     """The log of the messages from one rank to another; None if there is none."""
     out = ffi.new("hvdft_pair *")

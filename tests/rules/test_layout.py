@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "mpi": "job system native libraries errors",
     "installed": "mpi system native libraries errors",
     "reports": "job system native errors",
+    "status": "reports job members system native errors",
     "shim": "spares mpi job members system native errors",
     "ring": "mpi job system native errors",
     "schedulers": "mpi members errors",
@@ -55,7 +56,7 @@ MAY_IMPORT = {
     "tools.bench": "tools launcher installed mpi reports job system native errors",
     "tools.bench.workers": "tools.bench tensorflow job system native errors",
     "__init__": "function native",
-    "cli": "agent checkpoint job members launcher reports system native errors tools.bench \
+    "cli": "agent checkpoint job members launcher reports status system native errors tools.bench \
         tools.check tools.cluster tools.install tools.tune",
 }
 # The same for the C++ of hvd_ft/csrc/; one file of a room can be named too.

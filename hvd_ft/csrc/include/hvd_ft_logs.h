@@ -82,6 +82,30 @@ HVDFT_API int64_t hvdft_observer_note(hvdft_observer* observer, uint32_t kind, u
 // The signature of op `id`. 1, or 0 if the log no longer has it.
 HVDFT_API int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capacity);
 
+// How far the log's op `id` has come on this node.
+typedef struct {
+  uint64_t bytes;     // of its result
+  uint64_t segments;  // in which this node's ranks sum it, …
+  uint64_t reduced;   // … of them summed over all ranks
+  uint64_t gathered;  // 1 if nodes gather it, 0 if it goes round the ring
+} hvdft_op_progress;
+// 1, or 0 if the log no longer has it.
+HVDFT_API int hvdft_observer_op_progress(hvdft_observer* observer, uint64_t id,
+                                         hvdft_op_progress* out);
+
+// How far a rank of this node has come; of another node's only `op` and `segment` are known.
+typedef struct {
+  uint64_t op, segment;  // it has contributed all ops before, and so many segments of this one
+  uint64_t announced;    // announcements, twice
+  uint64_t taken;        // the same, of those that the coordinator has taken
+} hvdft_rank_progress;
+HVDFT_API void hvdft_observer_rank_progress(hvdft_observer* observer, int rank,
+                                            hvdft_rank_progress* out);
+
+// The node's ranks: the first one, and how many.
+HVDFT_API int hvdft_observer_first_local(hvdft_observer* observer);
+HVDFT_API int hvdft_observer_locals(hvdft_observer* observer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -98,3 +98,29 @@ int hvdft_observer_op(hvdft_observer* observer, uint64_t id, char* out, int capa
   std::strcpy(out, signature.c_str());
   return 1;
 }
+
+int hvdft_observer_op_progress(hvdft_observer* observer, uint64_t id, hvdft_op_progress* out) {
+  const Node& node = *observer->node;
+  Record record;
+  if (copy_record(node, id, &record) == nullptr) return 0;
+  const NodeHeader& h = node.header();
+  uint64_t final_segments = h.final_segments.load();
+  uint64_t done = 0;
+  for (uint64_t number = record.first_segment; number < record.end_segment(); ++number) {
+    uint64_t claim = h.claims[number % kClaims].word.load();
+    done += node.several() ? final_segments > number : reduced(claim, number);
+  }
+  *out = {record.op.result_bytes, record.segments(), done, record.op.gathered};
+  return 1;
+}
+
+void hvdft_observer_rank_progress(hvdft_observer* observer, int rank, hvdft_rank_progress* out) {
+  const RankBlock& block = observer->node->rank(rank);
+  uint64_t at = block.contributed.load();
+  *out = {op_of(at), segment_of(at), block.mail_sequence.load(), block.mail_taken.load()};
+}
+
+int hvdft_observer_first_local(hvdft_observer* observer) { return observer->node->first_local(); }
+int hvdft_observer_locals(hvdft_observer* observer) {
+  return observer->node->end_local() - observer->node->first_local();
+}
