@@ -1,4 +1,4 @@
-// What a rank announces at once, of one process set: requests that are known by number, and others.
+// One announcement of a rank for a process set: requests that are known by number, and others.
 #ifndef HOROVOD_FT_ANNOUNCEMENT_H
 #define HOROVOD_FT_ANNOUNCEMENT_H
 

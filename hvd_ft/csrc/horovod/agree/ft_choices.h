@@ -1,9 +1,9 @@
-// What autotuning has chosen, on its way into the op log, which has each choice once and in order.
+// The choices of autotuning on their way into the op log, which has each choice once and in order.
 //
 // The coordinator proposes its choices with ops that all ranks execute. If a new term begins before
-// a proposal is answered, it may be void: then the coordinator reads the log and proposes again
-// what that lacks. What a coordinator has not logged dies with it; the next one continues from the
-// log.
+// a proposal is answered, it may be void: then the coordinator reads the log and proposes the
+// missing choices again. Choices that a coordinator has not logged die with it; the next
+// coordinator continues from the log.
 //
 // A rule only: no memory that others see, threads or clock. ft_choices_test.cc tries every
 // interleaving with deaths.

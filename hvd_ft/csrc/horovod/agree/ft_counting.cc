@@ -1,9 +1,11 @@
-// The coordinator's part of a controller, continued: it counts which ranks have announced what.
+// The coordinator's part of a controller, continued: it counts the ranks that have announced a
+// tensor.
 //
 // A request is counted by its number (ft_counts.h) or by its name (Horovod's message table), never
-// by both: by its number costs the coordinator a bit for each rank, and Horovod builds the response
-// only once. All ranks' requests are needed by name if they differ, as that is an error that
-// Horovod describes, if ranks have joined, if they belong to a group, and for Horovod's timeline.
+// by both. A count by number costs the coordinator one bit per rank, and Horovod builds the
+// response only once. All ranks' requests are needed by name in four cases: if they differ, which
+// is an error that Horovod describes; if ranks have joined; if the requests belong to a group; and
+// for Horovod's timeline.
 #include "ft_controller.h"
 #include "ft_stop.h"
 

@@ -1,7 +1,7 @@
 // Counts, for the coordinator, which ranks of a process set have announced a tensor by a number
 // (see ft_known_requests.h). A tensor is counted by one number, or by name: Horovod's own count,
-// which compares what the ranks ask for. So the first rank that does not announce it by the same
-// number has those counted so far move to the count by name.
+// which compares what the ranks ask for. So when a rank does not announce it by the same number,
+// the ranks counted so far move to the count by name.
 //
 // A rule only: no memory that others see, threads or clock. ft_counts_test.cc drives it, and
 // negotiation_test.cc in every interleaving with deaths.

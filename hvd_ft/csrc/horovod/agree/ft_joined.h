@@ -1,6 +1,6 @@
-// Which ranks of a process set have joined, in the sense of hvd.join: until all have, they
-// contribute zeros to the allreduces of the others. A rank that announces its join again in a new
-// term is added again.
+// The ranks of a process set that have joined, in the sense of hvd.join: until all have joined,
+// they contribute zeros to the allreduces of the others. A rank that announces its join again in a
+// new term is added again.
 #ifndef HOROVOD_FT_JOINED_H
 #define HOROVOD_FT_JOINED_H
 

@@ -1,10 +1,10 @@
 // Requests that were agreed before, by number. Ops in the log number them (HVDFT_REQUESTS), so a
 // number means the same to all ranks, in all process sets, terms and incarnations: it stands for
-// the request's contents, and which rank it is of goes without saying.
+// the contents of the request; the announcement tells which rank has made it.
 //
-// The coordinator has requests numbered when it agrees on them for the second time, as those of a
-// training step are and those with a new name in every step are not. A rank that does not know of a
-// number yet announces the request itself, which is the same.
+// The coordinator has requests numbered when it agrees on them for the second time. So those of a
+// training step get numbers, and those with a new name in every step do not. A rank that does not
+// know a number yet announces the request itself, with the same effect.
 #ifndef HOROVOD_FT_KNOWN_REQUESTS_H
 #define HOROVOD_FT_KNOWN_REQUESTS_H
 

@@ -1,4 +1,5 @@
-// Numbers in an announcement, as ranges: in a training step nearly all tensors follow each other.
+// Numbers in an announcement, as ranges: in a training step nearly all tensors have consecutive
+// numbers.
 #ifndef HOROVOD_FT_NUMBERS_H
 #define HOROVOD_FT_NUMBERS_H
 

@@ -1,5 +1,6 @@
 // One session of this rank, from hvd.init to hvd.shutdown: it announces the script's requests,
-// follows the op log, and executes its ops. Horovod's controllers and operations are handed it.
+// follows the op log, and executes its ops. Horovod's controllers and operations get it as an
+// argument.
 #ifndef HOROVOD_FT_ENGINE_H
 #define HOROVOD_FT_ENGINE_H
 

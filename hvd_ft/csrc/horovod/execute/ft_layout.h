@@ -1,11 +1,12 @@
-// Where the tensors of an op lie in this rank's input, in bytes. Numbers only.
+// The positions of an op's tensors in this rank's input, in bytes. Numbers only.
 //
 // Between nodes the ring cuts an op into as many chunks as there are nodes, and each chunk's sums
-// are taken in an order of its own. Which tensors are fused depends on timing. So that sums do not,
-// each tensor is split by itself: an op is laid out chunk by chunk, with the tensors' parts one
-// after the other in each chunk. Parts are padded to cache lines, all of a tensor to the same
-// length, so the ring's chunks are exactly these chunks. With one chunk the tensors lie one after
-// the other, each at the beginning of a cache line. Ops that do not reduce have no padding.
+// are taken in an order of its own. The fusion of tensors depends on timing, and the sums must
+// not depend on it. So each tensor is split by itself: an op is laid out chunk by chunk, with the
+// tensors' parts one after the other in each chunk. Parts are padded to cache lines, all of a
+// tensor to the same length, so the ring's chunks are exactly these chunks. With one chunk the
+// tensors lie one after the other, each at the beginning of a cache line. Ops that do not reduce
+// have no padding.
 #ifndef HOROVOD_FT_LAYOUT_H
 #define HOROVOD_FT_LAYOUT_H
 

@@ -1,6 +1,6 @@
 // Horovod's operations through the arena: they define what is copied in and out, and the executor
-// executes them. An op that an earlier incarnation took part in is served the same way, except that
-// existing results are not computed again.
+// executes them. An op in which an earlier incarnation took part is executed in the same way,
+// except that existing results are not computed again.
 #ifndef HOROVOD_FT_OPERATIONS_H
 #define HOROVOD_FT_OPERATIONS_H
 

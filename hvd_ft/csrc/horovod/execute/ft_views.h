@@ -1,6 +1,6 @@
-// Outputs of allreduces that are the log's result itself: TensorFlow reads it in place, and no rank
-// copies it. So the result must be final there, with averages divided; and as it is not read at
-// once, it is written past the processor's cache.
+// Outputs of allreduces that are the result in the log itself: TensorFlow reads the result in
+// place, and no rank copies it. So the result must be final there, with averages divided. It is
+// written past the processor's cache, because it is not read at once.
 #ifndef HOROVOD_FT_VIEWS_H
 #define HOROVOD_FT_VIEWS_H
 

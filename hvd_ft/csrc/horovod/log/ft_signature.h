@@ -1,4 +1,4 @@
-// An op's fingerprint, readable: what is compared when a restarted rank asks for it again.
+// A readable fingerprint of an op, which is compared when a restarted rank asks for the op again.
 #ifndef HOROVOD_FT_SIGNATURE_H
 #define HOROVOD_FT_SIGNATURE_H
 
