@@ -1,4 +1,4 @@
-"""The command line of `hvdft`: its commands, and errors as one line."""
+"""The command line `hvdft`: its commands, and one line for each error."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
-        arguments: Without the program's name; those of the process when None.
+        arguments: The arguments without the program's name; None: those of this process.
 
     Returns:
-        The exit code: 2 for bad input; for `run` otherwise that of the workers; 74 if everything
-        succeeded but a result could not be written.
+        The exit code: 2 for bad input, 74 if everything succeeded but a result could not be
+        written; otherwise 0, or for `run` the exit code of the workers.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -248,7 +248,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _consents(question: str) -> bool:
-    """Asks the user on a terminal; elsewhere nobody consents."""
+    """Asks the user if there is a terminal; otherwise the answer is no."""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         return False
     sys.stderr.write(f"{question} [y/N] ")

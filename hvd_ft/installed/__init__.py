@@ -1,1 +1,1 @@
-"""What has to be installed for a job, and whether it is."""
+"""Checks that the software that a job needs is installed."""

@@ -19,10 +19,10 @@ _REMEDY = "install hvd_ft again: pip install . (in a checkout: make core)"
 def check_environment() -> dict[str, str]:
     """Checks that everything a job needs is installed in fitting versions.
 
-    Returns: The parts found: each one's name and its version or place.
+    Returns: The parts: the name of each, with its version or path.
 
     Raises:
-        HvdFtError: a part is absent or does not fit; its line gives the remedy.
+        HvdFtError: a part is absent or does not fit; the message has the remedy.
     """
     return {name: check() for name, check in CHECKS.items()}
 
@@ -69,7 +69,7 @@ def check_horovod() -> str:
 
 
 def check_library() -> str:
-    """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or another's."""
+    """Returns the version of libhvd_ft.so; raises HvdFtError when it is absent or does not fit."""
     path = libraries.library_path()
     _check_file(path)
     from hvd_ft import native  # needs cffi, which may be the absent part
@@ -83,7 +83,8 @@ def check_library() -> str:
 def check_mpi_library() -> str:
     """Returns the place of libhvdft_mpi.so; raises HvdFtError when it is absent.
 
-    It is not loaded, as that requires MPI in the process. libhvdft_listen.so goes with it.
+    It is not loaded, because this requires MPI in the process. It is built together with
+    libhvdft_listen.so.
     """
     path = libraries.mpi_library_path()
     _check_file(path)

@@ -1,4 +1,4 @@
-"""Where the patches are. It imports nothing that an environment could lack; `patching.py` does."""
+"""Where the patches are. Imports nothing that an environment could lack, unlike `patching.py`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where `hvdft run` runs a job: inside of a scheduler's allocation without -np and -H."""
+"""Where `hvdft run` runs a job; inside a scheduler's allocation it needs neither -np nor -H."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ class Place:
         size: number of ranks.
         hosts: in the form of -H; None: all ranks run on this host, or a script names the hosts.
         bootstrap: how Hydra starts processes there; None: as it does by default, by ssh.
-        why: a line that says whose allocation it is; "" if it is none.
+        why: a line that names the allocation; "" if there is none.
     """
 
     size: int
@@ -31,10 +31,10 @@ class Place:
 
 
 def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """Returns the allocation in which this process runs; None outside of any.
+    """Returns the allocation in which this process runs; None if it runs in none.
 
     Raises:
-        HvdFtError: it cannot be read.
+        HvdFtError: the allocation cannot be read.
     """
     path = environ.get("PATH")
     return read_allocation(
@@ -47,7 +47,7 @@ def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
 def place_of(
     size: int | None, hosts: str | None, *, by_script: bool, resizes: bool = False
 ) -> Place:
-    """Determines where a job runs, of what the user and the scheduler say.
+    """Determines where a job runs from what the user and the scheduler say.
 
     Args:
         size: -np, if it is given.
@@ -56,7 +56,8 @@ def place_of(
         resizes: whether the job may use hosts of the allocation that have no rank at first.
 
     Raises:
-        HvdFtError: the user says too little and there is no scheduler, or they contradict.
+        HvdFtError: the user says too little and there is no scheduler, or the two contradict each
+            other.
     """
     try:
         allocation = find_allocation(os.environ)

@@ -1,4 +1,4 @@
-"""The flags of `hvdft run` for autotuning; they are horovodrun's, and so are their variables."""
+"""The flags of `hvdft run` for autotuning, with the names and variables of horovodrun."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_autotune(run: argparse.ArgumentParser) -> None:
     """Adds the flags.
 
     Args:
-        run: where to.
+        run: the parser that gets them.
     """
     group = run.add_argument_group("autotuning (docs/how-to/tuning.md#autotuning)")
     group.add_argument(
@@ -72,7 +72,7 @@ def add_autotune(run: argparse.ArgumentParser) -> None:
 
 
 def autotune_environment(options: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns what is given of autotuning, by Horovod's environment variables.
+    """Returns what the flags set for autotuning, as Horovod's environment variables.
 
     Args:
         options: of the command line.

@@ -1,4 +1,4 @@
-"""Finds out with what a job begins, or goes on if it is resumed."""
+"""Finds the facts with which a job begins, or with which a resumed job goes on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hvd_ft.native.observer import Observer
 
 
 def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
-    """Returns the facts of a job that begins now, or goes on.
+    """Returns the facts of a job that begins or is resumed now.
 
     Args:
         resolved: the job.
-        leader: of it; None: there can be no other launcher.
+        leader: the leadership of this launcher; None: the job can have no other launcher.
 
     Raises:
-        HvdFtError: it is to be resumed, and this host has no state of it.
+        HvdFtError: the job is to be resumed, and this host has no state of it.
     """
     job, settings = resolved.job, resolved.settings
     directory = job_path(settings.arena_dir, job.id)
@@ -47,7 +47,7 @@ def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
 
 
 def _members(directory: str, first: Membership, record: Record | None) -> Membership:
-    """Returns the latest membership that is known of a job with state."""
+    """Returns the latest known membership of a job that has left its state."""
     found = [read_members(directory)]
     if record:
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The launcher's part in checkpoints: what `--resume` means, and how a job that failed goes on."""
+"""The launcher's part in checkpoints: what `--resume` means, and how a failed job can go on."""
 
 import os
 from pathlib import Path
@@ -15,16 +15,16 @@ from hvd_ft.launcher.shared_record import SharedRecord
 def resumes_job(text: str, arena_dir: str, shared_dir: str | None) -> bool:
     """Returns whether `--resume` names a job, not a directory of checkpoints.
 
-    A job that has left its state on this host, or its record in the shared directory, is one,
-    whatever directory has the same name.
+    A job is meant if it has left its state on this host or its record in the shared directory,
+    even if a directory has the same name.
 
     Args:
-        text: as given.
+        text: the value of the flag.
         arena_dir: where jobs leave their state.
-        shared_dir: where they leave their records; None: nowhere.
+        shared_dir: where jobs leave their records; None: nowhere.
 
     Raises:
-        HvdFtError: it can only be a job's id, and there is no such job.
+        HvdFtError: the value can only be a job's id, and there is no such job.
     """
     if not is_job_id(text):
         return False
@@ -42,7 +42,7 @@ def resumes_job(text: str, arena_dir: str, shared_dir: str | None) -> bool:
 
 
 def how_to_go_on(settings: Settings) -> str:
-    """Returns what is said after a job has failed; "" if it left no checkpoint on this host."""
+    """Returns how a failed job can go on; "" if it has left no checkpoint on this host."""
     if settings.checkpoint_dir is None:
         return ""
     try:
@@ -61,7 +61,7 @@ def how_to_go_on(settings: Settings) -> str:
 
 
 def nothing_to_go_on_from(settings: Settings) -> str:
-    """Returns what is said after a job was preempted that has left no checkpoint on this host."""
+    """Returns the line for a preempted job that has left no checkpoint on this host."""
     where = settings.checkpoint_dir
     found = f"there is no complete checkpoint in {where}" if where else "there is no checkpoint"
     remedy = "its lines above say why" if where else "give --checkpoint-dir a directory"

@@ -1,4 +1,4 @@
-"""`hvdft clean`: removes the files of dead jobs, and of jobs that could be resumed if it may."""
+"""`hvdft clean`: removes the files of dead jobs; those of resumable jobs if the user agrees."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ class Request:
     """What the user wants.
 
     Attributes:
-        job: the id of the only job to remove, which needs no other consent; None: all dead jobs.
+        job: id of the only job to remove, for which no consent is needed; None: all dead jobs.
         consents: whether jobs that could be resumed are removed too.
         dry_run: whether nothing is removed.
     """
@@ -30,14 +30,14 @@ class Request:
 
 
 def clean(request: Request, ask: Callable[[str], bool]) -> str:
-    """Removes the directories of dead jobs on this host; returns what has become of them.
+    """Removes the directories of dead jobs on this host; returns a line that lists them.
 
     Args:
-        request: the user's.
+        request: what the user wants.
         ask: asks the user a question; returns False if there is nobody to answer.
 
     Raises:
-        HvdFtError: that job is still running here, or the directory cannot be used.
+        HvdFtError: the job of the request is still running here, or the directory cannot be used.
     """
     settings = Settings.from_env(os.environ)
     arena_dir = settings.arena_dir
@@ -64,7 +64,7 @@ def clean(request: Request, ask: Callable[[str], bool]) -> str:
 
 
 def _remove_shared(directory: str, job: str) -> None:
-    """Removes what a job has in HOROVOD_FT_SHARED_DIR, unless it may be led from another host."""
+    """Removes a job's files in HOROVOD_FT_SHARED_DIR unless another host may lead the job."""
     record = SharedRecord(directory, job)
     try:
         found = record.read()
@@ -76,11 +76,11 @@ def _remove_shared(directory: str, job: str) -> None:
 
 
 def clean_hosts(request: Request, hosts: Sequence[Host], ask: Callable[[str], bool]) -> int:
-    """Does the same on other hosts through mpirun; returns its exit code.
+    """Does the same as `clean` on other hosts; returns the exit code of mpirun.
 
     Args:
-        request: the user's.
-        hosts: where.
+        request: what the user wants.
+        hosts: the other hosts.
         ask: as for `clean`; asked here, once for all hosts.
     """
     environment = {**os.environ, **mpi_environment(one_host=False)}

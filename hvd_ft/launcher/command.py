@@ -1,4 +1,4 @@
-"""`hvdft run`: its flags, and the job that they describe."""
+"""`hvdft run`: its flags, and the run of the job that they describe."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def add_run(commands: Any, add: AddCommand) -> None:
     """Adds `run` to the command line.
 
     Args:
-        commands: where to.
-        add: makes a command's parser of its place, name, help and example.
+        commands: the parsers to which this one is added.
+        add: makes a command's parser from its place, name, help and example.
     """
     run = add(
         commands,
@@ -192,9 +192,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check_outputs(options: argparse.Namespace, resolved: ResolvedJob) -> None:
-    """Checks that results can be written; on rank 0's host the report and autotuning's log.
+    """Checks that results can be written; rank 0's host writes the report and autotuning's log.
 
-    Checkpoints are written on all hosts; the agents of the others check theirs.
+    Checkpoints are written on all hosts; on other hosts the agents check their directories.
     """
     hosts, directory = resolved.job.hosts, resolved.settings.checkpoint_dir
     check_writable(options.picture)

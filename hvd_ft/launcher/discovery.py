@@ -1,4 +1,4 @@
-"""The hosts that `--host-discovery-script` names: it is run once a second, in the background."""
+"""The hosts that `--host-discovery-script` names: the script runs once a second."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_BYTES = 1 << 20
 
 
 class Discovery:
-    """Runs the script, a shell command that prints a host a line, `HOST` or `HOST:SLOTS`.
+    """Runs the script in the background; it prints one host a line, `HOST` or `HOST:SLOTS`.
 
     Args:
-        script: the command.
-        slots: of a host that is printed without a number.
+        script: the shell command.
+        slots: the slots of a host that is printed without a number.
     """
 
     def __init__(self, script: str, slots: int) -> None:
@@ -39,7 +39,7 @@ class Discovery:
         """Returns the hosts if a run of the script has ended well since the last call, else None.
 
         Args:
-            now: seconds of a steady clock.
+            now: the time in seconds, by a steady clock.
         """
         if self._process is None:
             if now >= self._next:
@@ -89,7 +89,7 @@ class Discovery:
         return hosts
 
     def _complain(self, reason: str) -> None:
-        """Says what is wrong with the script, once; the hosts stay those of its last good run."""
+        """Reports an error of the script once; the hosts of its last good run stay."""
         if reason != self._said:
             self._said = reason
             say(f"--host-discovery-script {self._script}: {reason}; the hosts stay as they were")

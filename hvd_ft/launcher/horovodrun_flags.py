@@ -1,4 +1,4 @@
-"""What to do in `hvdft run` instead of those flags of horovodrun that it does not have."""
+"""Replacements for the flags of horovodrun that `hvdft run` does not have."""
 
 # The flags of one line share an answer.
 _ANSWERS = {

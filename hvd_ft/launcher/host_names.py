@@ -16,12 +16,12 @@ _SSH_SECONDS = 10.0
 
 
 def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
-    """Checks that host names resolve, as far as this host is the one that resolves them.
+    """Checks that host names resolve, if this host is the one that resolves them.
 
     Args:
-        hosts: of the job.
-        environ: in which mpirun will run. Names are resolved by this host only if mpirun starts
-            other hosts by ssh, as it does by default.
+        hosts: the hosts of the job.
+        environ: the environment of mpirun. This host resolves the names only if mpirun starts
+            processes by ssh, which is its default.
 
     Raises:
         HvdFtError: a name is unknown.
@@ -42,15 +42,15 @@ def check_known(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
 
 
 def all_here(hosts: Sequence[Host]) -> bool:
-    """Returns whether hosts are no others than this one, by its usual names; so if there are none.
+    """Returns whether all hosts are this one, by its usual names; true if there are none.
 
-    Then ranks need neither a machine file nor a network.
+    In that case the ranks need neither a machine file nor a network.
     """
     return {host.name for host in hosts} <= {*LOCAL_NAMES, socket.gethostname()}
 
 
 def is_this_host(name: str) -> bool:
-    """Returns whether a host's name means this host: then one can listen at its address."""
+    """Returns whether a name means this host, so that a process here can listen at its address."""
     if name in (*LOCAL_NAMES, socket.gethostname()):
         return True
     try:
@@ -68,7 +68,7 @@ def is_this_host(name: str) -> bool:
 
 
 def _why_unknown(name: str) -> str:
-    """Returns why a name does not resolve; "" if it does."""
+    """Returns the reason why a name does not resolve; "" if it resolves."""
     try:
         socket.getaddrinfo(name, None)
     except (OSError, UnicodeError) as error:
@@ -77,7 +77,7 @@ def _why_unknown(name: str) -> str:
 
 
 def _ssh_knows(ssh: str, name: str) -> bool:
-    """Returns whether ssh is configured with another address, or another host, for a name."""
+    """Returns whether the configuration of ssh has another address or host for a name."""
     program = shutil.which(ssh)
     if program is None:
         return False

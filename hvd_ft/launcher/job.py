@@ -1,4 +1,4 @@
-"""The description of a job, checked, and the command line that starts its agents."""
+"""The description of a job, its checks, and the command line that starts its agents."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Job:
         hosts: The hosts in that file.
         topology: `hierarchical` or `flat`; None: taken from the environment.
         id: The job's id; its directory is named after it.
-        resume: Whether to resume the job of that id, which was ended because of a lost host.
+        resume: Whether to resume the job with this id, which a lost host has ended.
         spare_hosts: Hosts that may replace those of `hosts`, in the order in which they are taken.
-        given: What is set for this job alone, by environment variable: of checkpoints, network,
-            CPUs, autotuning.
-        limits: Of its number of ranks, if it goes on with fewer or more when hosts are lost or
-            found; None: it keeps its number.
+        given: Settings for this job alone, by environment variable: for checkpoints, network, CPUs
+            and autotuning.
+        limits: Limits of the number of ranks, if it changes when hosts are lost or found; None: the
+            number is fixed.
         bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
             default, ssh.
-        verbose: Whether the command line that starts the agents is said.
+        verbose: Whether to print the command line that starts the agents.
     """
 
     size: int
@@ -85,17 +85,17 @@ class Job:
 
 @dataclass(frozen=True)
 class ResolvedJob:
-    """A job with what follows from it and from the user's environment; found out once.
+    """A job, and everything that follows from it and from the user's environment.
 
-    Whoever describes a job calls `resolve`, and hands the result on; nothing below reads the
-    settings of the job a second time.
+    The code that describes a job calls `resolve` once and hands the result on. No later code
+    reads the settings of the job a second time.
 
     Attributes:
         job: what to run.
-        settings: of the user's environment, and those given for the job.
+        settings: those of the user's environment, and those given for the job.
         address: where the launcher and mpirun listen; "": on all interfaces.
-        plain: the whole environment of the job's processes that may listen anywhere.
-        environment: that of mpirun and the agents, which listen at `address`.
+        plain: the whole environment of those processes of the job that may listen anywhere.
+        environment: the whole environment of mpirun and the agents, which listen at `address`.
     """
 
     job: Job
@@ -105,9 +105,9 @@ class ResolvedJob:
     environment: Mapping[str, str]
 
     def but(self, **changes: Any) -> ResolvedJob:
-        """Returns the same job with other fields, and with what follows from these.
+        """Returns the same job with some fields changed.
 
-        It may look hosts' names up, which can take long.
+        This may look up host names, which can take long.
 
         Args:
             changes: fields of `Job`.
@@ -116,14 +116,14 @@ class ResolvedJob:
 
 
 def resolve(job: Job) -> ResolvedJob:
-    """Finds out what follows from a job.
+    """Reads the settings of a job and determines its addresses and environment.
 
     Args:
         job: what to run.
 
     Raises:
-        HvdFtError: a setting is wrong, Intel MPI is absent, or there is no such interface as the
-            user has named.
+        HvdFtError: a setting is wrong, Intel MPI is absent, or this host does not have the network
+            interface that the user has named.
     """
     settings = Settings.from_env({**os.environ, **job.given})
     if job.spare_hosts or job.limits:
@@ -134,13 +134,13 @@ def resolve(job: Job) -> ResolvedJob:
 
 
 def check_job(resolved: ResolvedJob) -> None:
-    """Checks as much of a job as possible before anything is started; says how it is started.
+    """Checks as much as possible before anything is started; prints the command if `verbose`.
 
     Args:
         resolved: the job.
 
     Raises:
-        HvdFtError: It cannot be run.
+        HvdFtError: The job cannot be run.
     """
     job = resolved.job
     if job.size < 1:
@@ -181,7 +181,7 @@ def _address(job: Job, interface: str | None) -> str:
 
 
 def starts_by_slurm(environment: Mapping[str, str]) -> bool:
-    """Returns whether Hydra starts processes by Slurm's srun in this environment."""
+    """Returns whether Hydra starts processes through Slurm's srun in this environment."""
     return variables.bootstrap_of(environment) == "slurm"
 
 

@@ -1,8 +1,8 @@
 """Drives the launcher's machine: waits for its events, and carries out its actions.
 
-docs/internals/driver.md has the contract. Nothing here waits for a disk: what is done in a
-directory on a network filesystem is done apart from the loop (job_leader.py), which renews the
-leases of all hosts.
+docs/internals/driver.md has the contract. Nothing here waits for a disk, because this loop renews
+the leases of all hosts: a directory on a network filesystem is used in another thread
+(job_leader.py).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class JobDriver:
     """Drives one job, from its first mpirun until nothing of it is left.
 
     Args:
-        loop: runs all of it.
+        loop: the loop that runs everything here.
         resolved: the job.
-        signals: those that this process has received.
-        sight: of the job's shared memory on this host.
+        signals: the signals that this process has received.
+        sight: reads the job's shared memory on this host.
         resizing: decides whether the job gets other hosts.
 
     Raises:
@@ -116,7 +116,7 @@ class JobDriver:
     # -------------------------------------------------------------- events
 
     def _happens(self, event: Callable[..., list[do.Action]], *what: object, **how: object) -> None:
-        """Gives the machine an event, as soon as the actions of those before are carried out."""
+        """Gives the machine an event once the actions of all earlier events are carried out."""
         self._events.append(functools.partial(event, *what, self._loop.now(), **how))
         if len(self._events) > 1:
             return
@@ -220,7 +220,7 @@ class JobDriver:
     # -------------------------------------------------------------- the end
 
     def clear(self) -> None:
-        """Waits until every process of the job has ended, kills the rest, removes files."""
+        """Waits for the processes of the job to end, kills those that remain, removes files."""
         self._tick.clear()  # what follows may run the loop
         self._sight.close()
         self._mpirun.end()

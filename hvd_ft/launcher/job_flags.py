@@ -1,4 +1,4 @@
-"""From the flags of `hvdft run` to the job that they describe."""
+"""Makes the job that the flags of `hvdft run` describe."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Placed:
     Attributes:
         size: Number of ranks.
         hosts: In the order of their ranks; none: all ranks are on this host.
-        spare_hosts: As of `Job`.
-        bootstrap: As of `Job`.
-        tuned: Settings that hvdft tune has found for there, by environment variable.
-        lines: For the user: how it came to this.
+        spare_hosts: As in `Job`.
+        bootstrap: As in `Job`.
+        tuned: Settings that hvdft tune has found for these hosts, by environment variable.
+        lines: What the user is told about this choice.
     """
 
     size: int
@@ -43,14 +43,14 @@ class Placed:
 
 
 def placed(options: argparse.Namespace, *, resizes: bool) -> Placed:
-    """Finds where the job of these flags is to run, and the settings tuned for there.
+    """Finds the hosts on which the job of these flags is to run, and the settings tuned for them.
 
     Args:
-        options: Of the command line.
+        options: The parsed command line.
         resizes: Whether the job may change its number of ranks.
 
     Raises:
-        HvdFtError: There is no such place.
+        HvdFtError: The flags name no usable hosts.
     """
     place = place_of(
         options.num_proc,
@@ -80,14 +80,14 @@ def job_of(
     """Returns the job of these flags.
 
     Args:
-        options: Of the command line.
-        place: Where it is to run.
-        limits: As of `Job`.
-        report: As of `Job`.
-        machine_file: As of `Job`.
+        options: The parsed command line.
+        place: Where the job is to run.
+        limits: As in `Job`.
+        report: As in `Job`.
+        machine_file: As in `Job`.
 
     Raises:
-        HvdFtError: They describe none.
+        HvdFtError: The flags describe no job.
     """
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -121,12 +121,12 @@ def job_of(
 
 
 def _hosts(text: str | None, size: int) -> tuple[tuple[Host, ...], str]:
-    """Returns the hosts of -H in the order of their ranks, and what is to be said about it."""
+    """Returns the hosts of -H in the order of their ranks, and a line about this order."""
     return ((), "") if text is None else host_order(parse_hosts(text, size), size)
 
 
 def _tuned(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> Found:
-    """Returns what hvdft tune has found for these hosts; what the user has set stays."""
+    """Returns the settings that hvdft tune has found for these hosts; the user's settings win."""
     if options.host_discovery_script is not None:
         return Found()  # the hosts are not known yet
     by_flags = {**_network(options), **_binding(options)}
@@ -136,7 +136,7 @@ def _tuned(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> Fou
 
 
 def _network(options: argparse.Namespace) -> dict[str, str]:
-    """Returns what is given of the network, by environment variables."""
+    """Returns the settings of the network flags, by environment variable."""
     given = {
         "HOROVOD_FT_INTERFACE": options.network_interface,
         "FI_TCP_IFACE": options.network_interface,
@@ -146,13 +146,13 @@ def _network(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _binding(options: argparse.Namespace) -> dict[str, str]:
-    """Returns what is given of the ranks' CPUs, by environment variables."""
+    """Returns the settings of the flags for the ranks' CPUs, by environment variable."""
     given = {"HOROVOD_FT_BIND_TO": options.bind_to, "HOROVOD_FT_MAP_BY": options.map_by}
     return {name: value for name, value in given.items() if value}
 
 
 def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any]]:
-    """Returns what is given of checkpoints, by environment variables, and of an earlier job."""
+    """Returns the settings of the checkpoint flags, and the fields of an earlier job."""
     from hvd_ft.job.settings import Settings
     from hvd_ft.launcher.checkpoints import resumes_job
 

@@ -1,7 +1,7 @@
 """Keeps this launcher the only one of its job, through the arbiter in HOROVOD_FT_SHARED_DIR.
 
-A shared directory may not answer for minutes. So what is done there is done apart from the loop,
-one thing after the other: the loop renews the leases of all hosts, and hears the user.
+A shared directory may not answer for minutes, and the loop has to renew the leases of all hosts and
+to heed the user. So all work in that directory is done in another thread, one call at a time.
 """
 
 import contextlib
@@ -57,11 +57,11 @@ class JobLeader:
     """The leadership of this launcher.
 
     Args:
-        loop: renews it.
-        arbiter: of the job.
+        loop: the loop that renews it.
+        arbiter: the arbiter of the job.
         job: id of the job.
         resume: whether another launcher may have led the job before.
-        limit_seconds: for the arbiter to answer before a job begins.
+        limit_seconds: how long the arbiter may take to answer before a job begins.
         stopped: returns whether the user wants to stop.
 
     Raises:
@@ -70,7 +70,7 @@ class JobLeader:
     Attributes:
         found: the record that another launcher has left.
         on_renewed: called when a renewal has succeeded or failed.
-        on_published: called with whether what `publish` was given is in the record now.
+        on_published: called after `publish`, with whether the record has been written.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class JobLeader:
 
     @property
     def until(self) -> float:
-        """When it ends unless it is renewed."""
+        """When the leadership ends unless it is renewed."""
         return self._leadership.until
 
     def holds(self) -> bool:
@@ -125,11 +125,11 @@ class JobLeader:
         return self._leadership.holds(self._loop.now())
 
     def publish(self, generation: int, members: str) -> None:
-        """Notes what is about to begin, as soon as the call before has ended.
+        """Records the next generation in the arbiter, once the call before has ended.
 
         Args:
-            generation: of agents.
-            members: the membership as text.
+            generation: the number of the next agents.
+            members: their membership as text.
         """
         self._wanted = generation, members
         if not self._is_busy:
@@ -142,7 +142,7 @@ class JobLeader:
         self._wanted, self._publishes = None, True
 
     def end(self, *, resumable: bool) -> None:
-        """Ends the leadership; gives up soon where the arbiter does not answer.
+        """Ends the leadership; waits only briefly if the arbiter does not answer.
 
         Args:
             resumable: whether the job can be resumed; otherwise its record is removed.

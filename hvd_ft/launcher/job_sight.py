@@ -1,4 +1,4 @@
-"""What the launcher sees of a running job in the shared memory of its own host."""
+"""Reads a running job's state from the shared memory of the launcher's own host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hvd_ft.native.types import Left, State
 
 
 class JobSight:
-    """The sight of one job.
+    """The view of one job.
 
     Args:
         resolved: the job.
@@ -40,7 +40,7 @@ class JobSight:
         return self._display if self._display and self._display.takes_output else None
 
     def look(self) -> None:
-        """Shows the job as it is now, if it has begun."""
+        """Updates the display and the watch, once the job has begun."""
         if self._observer is None:
             # Not there yet, or not complete yet: the next look tries again.
             with contextlib.suppress(HvdFtError):
@@ -51,11 +51,11 @@ class JobSight:
             self._watch(self._observer)
 
     def workers(self, *, begun: bool, train: bool) -> WorkersSeen:
-        """Returns what is known of the workers; only what is asked for.
+        """Returns the requested facts about the workers.
 
         Args:
-            begun: whether to count those that have called hvd.init().
-            train: whether to find out whether all are beyond their first step.
+            begun: whether to count the workers that have called hvd.init().
+            train: whether to check that all workers are beyond their first step.
         """
         if (job := self._observer) is None:
             return WorkersSeen()
@@ -69,7 +69,7 @@ class JobSight:
         return {rank: job.left(rank) for rank in range(job.size)} if job else {}
 
     def close(self) -> None:
-        """Ends the sight."""
+        """Closes the observer."""
         if self._observer:
             self._observer.close()
             self._observer = None

@@ -1,4 +1,4 @@
-"""Shows a running job: a live line per rank on a terminal, otherwise a line for each change."""
+"""Shows a running job: a live line per rank on a terminal, otherwise one line per change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STYLES = {
 
 
 class Ranks(Protocol):
-    """The part of `native.Observer` that says how ranks are."""
+    """The part of `native.Observer` that has the states of ranks."""
 
     @property
     def size(self) -> int: ...
@@ -46,7 +46,7 @@ class Job(Ranks, Protocol):
 
 
 def diverged(found: Divergence) -> str:
-    """Returns a divergence in a few words."""
+    """Describes a divergence in a few words."""
     return f"{found.what} diverged on {found.where} at step {found.step}"
 
 
@@ -55,7 +55,7 @@ def shown(observer: Job, now_ns: int) -> RenderableType:
 
     Args:
         observer: The job.
-        now_ns: The present, CLOCK_MONOTONIC.
+        now_ns: The present time, by CLOCK_MONOTONIC.
     """
     memory = Text(memory_line(observer), style="dim", no_wrap=True, overflow="ellipsis")
     lines = Group(ranks_table(observer, now_ns), memory)
@@ -68,22 +68,22 @@ def shown(observer: Job, now_ns: int) -> RenderableType:
 
 
 def step_of(status: Status) -> str:
-    """Returns the step of a rank; "" before its first one, also where it goes on from another."""
+    """Returns the step of a rank; "" before the first step of this job, even if it was resumed."""
     return f"step {status.step}" if status.step else ""
 
 
 def in_state(status: Status) -> str:
-    """Returns what a rank does, in words. One that is done may have failed: others say that."""
+    """Describes the state of a rank. A rank that has ended may have failed: other lines say so."""
     words = "has ended" if status.state is State.DONE else f"is {status.state.name.lower()}"
     return f"{words} at {step_of(status)}" if status.step else words
 
 
 def ranks_table(observer: Ranks, now_ns: int) -> Table:
-    """Lays out the ranks of a job, one a row.
+    """Lays out the ranks of a job, one per row.
 
     Args:
         observer: The job.
-        now_ns: The present, CLOCK_MONOTONIC.
+        now_ns: The present time, by CLOCK_MONOTONIC.
     """
     table = Table.grid(padding=(0, 2))
     for rank in range(observer.size):
@@ -103,7 +103,7 @@ def ranks_table(observer: Ranks, now_ns: int) -> Table:
 
 
 def memory_line(observer: Ranks) -> str:
-    """Returns the memory of the job's node, or of that node which is nearest to its limit."""
+    """Describes the memory of the node that is nearest to its limit."""
     nodes = [(rank, now) for rank in range(observer.size) if (now := observer.memory(rank))]
     if not nodes:
         return ""
@@ -117,7 +117,7 @@ def memory_line(observer: Ranks) -> str:
 
 
 class LiveDisplay:
-    """A live line per rank and one for memory, the job's output above; for a terminal."""
+    """A live line per rank and one for memory below the job's output; for a terminal."""
 
     takes_output = True
 
@@ -170,7 +170,7 @@ def display(console: Console, live: bool) -> Iterator[LiveDisplay | PlainDisplay
     """Shows a job in the `with` block.
 
     Args:
-        console: Where to.
+        console: The console to draw on.
         live: Whether to draw live lines.
     """
     if live:

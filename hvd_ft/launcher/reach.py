@@ -19,7 +19,7 @@ class Probe:
 
     Args:
         host: its name.
-        environment: the whole one of mpirun.
+        environment: the whole environment of mpirun.
     """
 
     def __init__(self, host: str, environment: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class Probe:
         )
 
     def result(self) -> str | None:
-        """Returns why it cannot be reached, "" if it can; None while that is not known."""
+        """Returns why the host cannot be reached; "" if it can; None while this is not known."""
         if self._process.poll() is None:
             if time.monotonic() < self._deadline:
                 return None
@@ -64,7 +64,7 @@ class Probes:
 
     Args:
         hosts: their names.
-        environment: the whole one of mpirun.
+        environment: the whole environment of mpirun.
     """
 
     def __init__(self, hosts: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ class Probes:
         self.unreachable: dict[str, str] = {}
 
     def poll(self) -> bool:
-        """Collects results: `unreachable` has the reasons by host.
+        """Collects results; `unreachable` gets the reasons by host.
 
         Returns:
             Whether all results are known.

@@ -1,4 +1,4 @@
-"""Runs a job with as many ranks as there are hosts for: from one checkpoint to the next."""
+"""Runs a job in parts, each on the hosts that there are, from one checkpoint to the next."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ GRACE = "60"  # seconds for the checkpoint that a change of hosts takes, if the 
 
 
 class Hosts(Protocol):
-    """Names the hosts that there are."""
+    """Names the hosts that exist now."""
 
     def poll(self, now: float) -> Sequence[Host] | None:
-        """Returns them if they are known anew since the last call, else None."""
+        """Returns the hosts if they were determined again since the last call, else None."""
 
     def close(self) -> None:
-        """Ends what it runs."""
+        """Ends the processes that it runs."""
 
 
 class NamedHosts:
@@ -70,14 +70,14 @@ Displays = Callable[[], contextlib.AbstractContextManager[Display]]
 
 
 def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> int:
-    """Runs a job to its end, on more hosts or fewer when they are found or lost.
+    """Runs a job to its end, on more or fewer hosts when hosts are found or lost.
 
-    Each part of it is a job of its own, with ranks numbered anew, which goes on from the
-    checkpoint that the part before has left.
+    Each part is a job of its own, with its ranks numbered anew. It goes on from the checkpoint
+    that the part before has left.
 
     Args:
-        resolved: What to run. Its first part has at least its size.
-        hosts: Names the hosts; it is closed at the end.
+        resolved: What to run. The first part has at least the size of this job.
+        hosts: Names the hosts; it is closed when the job has ended.
         displays: Makes the display of each part.
 
     Returns:
@@ -93,7 +93,7 @@ def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> 
 
 
 class _Parts:
-    """Drives the machine of the parts, and is asked by that of the running part."""
+    """Drives the machine of the parts; the driver of the running part asks it for changes."""
 
     def __init__(self, resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> None:
         job = resolved.job
@@ -113,7 +113,7 @@ class _Parts:
         self._code: int | None = None
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the probes that are under way."""
         for probe in self._probes.values():
             probe.close()
 
@@ -125,7 +125,7 @@ class _Parts:
         return self._code
 
     def _wait(self) -> list[parts_machine.Action]:
-        """Looks for hosts until there is something to do."""
+        """Looks for hosts until the machine has an action."""
         with EventLoop() as loop, stop_signals() as signals:
             loop.watch(signals, lambda: signals.received)
             while not signals.received:
@@ -157,7 +157,7 @@ class _Parts:
         return actions
 
     def _carry_out(self, action: parts_machine.Action) -> list[parts_machine.Action]:
-        """Carries out an action; returns what follows from its outcome."""
+        """Carries out an action; returns the actions that follow from its outcome."""
         match action:
             case Say(text):
                 say(text)
@@ -172,10 +172,10 @@ class _Parts:
         return []
 
     def _look_up(self, host: str) -> None:
-        """Resolves a job on that host too: mpirun has to listen where the host can answer.
+        """Resolves a job on this host too: mpirun has to listen where the host can answer.
 
-        This is done apart: a name server may not answer for long, and the running part's loop
-        renews leases meanwhile.
+        This runs in another thread, because a name server may not answer for long, and this loop
+        renews the leases of the running part.
         """
         hosts, whole = [*self._latest.job.hosts, Host(host, 1)], self._whole
         self._lookups[host] = Apart(lambda: whole.but(hosts=hosts, machine_file=""))
@@ -205,7 +205,7 @@ class _Parts:
         )
 
     def _look_for_checkpoint(self) -> list[parts_machine.Action]:
-        """Finds the checkpoint apart: a shared directory may not answer for minutes."""
+        """Finds the checkpoint in another thread: a shared directory may not answer for minutes."""
         settings = self._whole.settings
         seconds = settings.host_timeout_seconds
         with EventLoop() as loop, stop_signals() as signals:

@@ -1,4 +1,4 @@
-"""The flags of `hvdft run` for jobs that change their number of ranks; they are horovodrun's."""
+"""The flags of `hvdft run` for jobs that change their number of ranks, as in horovodrun."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_resizing(run: argparse.ArgumentParser) -> None:
     """Adds the flags.
 
     Args:
-        run: where to.
+        run: the parser that gets them.
     """
     group = run.add_argument_group("fewer and more ranks (docs/how-to/resize.md)")
     group.add_argument(
@@ -69,7 +69,7 @@ def add_resizing(run: argparse.ArgumentParser) -> None:
 
 
 def limits_of(options: argparse.Namespace) -> Limits | None:
-    """Returns the limits of the job's number of ranks; None: it keeps its number.
+    """Returns the limits of the job's number of ranks; None if the number is fixed.
 
     Raises:
         HvdFtError: Flags contradict each other, or need others that are not given.
@@ -114,12 +114,12 @@ def hosts_of(options: argparse.Namespace, hosts: Sequence[Host]) -> Hosts:
     """Returns the object that names the hosts of a job while it runs.
 
     Args:
-        options: Of the command line.
-        hosts: Of -H, or of a scheduler's allocation; none: all ranks are on this host, or a script
-            names the hosts.
+        options: The parsed command line.
+        hosts: The hosts of -H or of a scheduler's allocation; none if all ranks are on this host,
+            or if a script names the hosts.
 
     Raises:
-        HvdFtError: Nothing names any.
+        HvdFtError: Neither a flag nor a scheduler names any hosts.
     """
     if options.host_discovery_script is not None:
         return Discovery(options.host_discovery_script, options.slots_per_host or 1)

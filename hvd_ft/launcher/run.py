@@ -32,8 +32,8 @@ def launch(
     takes over the running workers.
 
     On SIGINT, SIGTERM or SIGHUP the job is asked to end; on a second signal, or if it does not end
-    in time, it is killed. When this returns no process of the job is left, and no file unless a
-    lost host ended the job: then its state is kept for `Job.resume`.
+    in time, it is killed. When this function returns, no process and no file of the job is left,
+    unless a lost host has ended the job: then its state is kept for `Job.resume`.
 
     Args:
         resolved: What to run.
@@ -62,7 +62,7 @@ def run_job(
     watch: Callable[[Observer], None] | None = None,
     resizing: Resizing | None = None,
 ) -> End:
-    """Runs a job to its end, as `launch` does; says why it ended, but not how it could go on.
+    """Runs a job to its end, as `launch` does, but does not say how the job could go on.
 
     Args:
         resolved: What to run.

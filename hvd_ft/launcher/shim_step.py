@@ -1,9 +1,9 @@
 """A step of a Slurm job for shims and workers, which the death of an agent does not end.
 
-Hydra starts agents by srun, in a step that ends when one of them dies. With proctrack/cgroup Slurm
-then kills all that was started in this step. So shims are started in another step, which lasts as
-long as the job: its processes, one a host (shim/starter.py), see by the end of their standard input
-that the launcher has ended.
+Hydra starts agents through srun, in a step that ends when one of them dies. With proctrack/cgroup
+Slurm then kills everything that was started in this step. So shims are started in another step,
+which lasts as long as the job. It has one process per host (shim/starter.py), which notices the end
+of the launcher by the end of its standard input.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def step_command(hosts: Sequence[str], name: str) -> list[str]:
     """Returns the command line of the step.
 
     Args:
-        hosts: on which it has a process each.
-        name: of the socket at which agents find it.
+        hosts: the hosts, on each of which it has one process.
+        name: the name of the socket at which agents find it.
     """
     count, names = str(len(hosts)), ",".join(hosts)
     return [
@@ -44,15 +44,15 @@ def step_command(hosts: Sequence[str], name: str) -> list[str]:
 def start_step(
     loop: EventLoop, resolved: ResolvedJob, stopped: Callable[[], bool]
 ) -> ShimStep | None:
-    """Starts a step for shims if Slurm starts the agents; without it the job runs as well.
+    """Starts a step for shims if Slurm starts the agents; the job also runs without one.
 
     Args:
-        loop: hears it.
-        resolved: the job whose shims they are; Slurm has its start timeout.
+        loop: the loop that reads its output.
+        resolved: the job. Its start timeout limits the start of the step.
         stopped: whether the job is to end.
 
     Returns:
-        The step; None if there is none, which is said if Slurm should have started one.
+        The step; None if there is none. If Slurm should have started one, a line says why not.
     """
     if not starts_by_slurm(resolved.plain):
         return None
@@ -78,10 +78,10 @@ class ShimStep:
     """The step.
 
     Args:
-        loop: hears it.
-        hosts: of the job, and its spare hosts.
+        loop: the loop that reads its output.
+        hosts: the hosts of the job, and its spare hosts.
         job: the job's id.
-        environment: all of the step's.
+        environment: the whole environment of the step.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class ShimStep:
 
     @property
     def runs(self) -> bool:
-        """Whether its output has not ended."""
+        """Whether the step is still running."""
         return self._srun is not None and self._output is not None
 
     def why_not(self) -> str:
-        """Returns why it does not listen everywhere."""
+        """Returns the reason why the step does not listen on all hosts."""
         if self._problem:
             return self._problem
         self._errors.seek(0)
@@ -129,13 +129,13 @@ class ShimStep:
         return last or f"{self._missing} of its processes have not begun in time"
 
     def close(self) -> None:
-        """Lets its processes end, as soon as no shim is left there."""
+        """Lets each process of the step end once its host has no shim any more."""
         if self._srun is not None and self._srun.stdin is not None:
             with contextlib.suppress(OSError):
                 self._srun.stdin.close()
 
     def end(self) -> None:
-        """Ends srun, which has nothing to wait for any more."""
+        """Ends srun at once."""
         self.close()
         if self._srun is not None:
             if self._output is not None:

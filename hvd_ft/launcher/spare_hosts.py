@@ -17,19 +17,19 @@ def parse_spare_hosts(
 ) -> tuple[Host, ...]:
     """Reads and checks the spare hosts of a job.
 
-    A spare host that cannot be reached is no error: it may be up when it is needed.
+    A spare host that cannot be reached is not an error: it may be up when it is needed.
 
     Args:
-        text: Such as `n3:4,n4:2`.
-        hosts: Of `-H`.
+        text: The value of the flag, such as `n3:4,n4:2`.
+        hosts: The hosts of `-H`.
         size: The job's number of ranks.
-        environ: In which mpirun will run.
+        environ: The environment of mpirun.
 
     Returns:
         The spare hosts, in the order in which they are taken.
 
     Raises:
-        HvdFtError: They cannot help this job.
+        HvdFtError: The hosts cannot help this job.
     """
     spares = parse_hosts(text, 0, "--spare-hosts")
     if not hosts:
@@ -70,10 +70,10 @@ def _check_known(spares: Sequence[Host], environ: Mapping[str, str]) -> None:
 
 
 def check_fence(settings: Settings) -> None:
-    """Checks after how long a silent host is replaced, or done without.
+    """Checks the time after which a silent host is replaced or left out.
 
     Raises:
-        HvdFtError: That is too short, or longer than hosts are waited for at all.
+        HvdFtError: The time is too short, or longer than the wait for a lost host.
     """
     fence, limit = settings.fence_seconds, settings.host_timeout_seconds
     if fence < MINIMUM_FENCE_SECONDS:

@@ -1,4 +1,4 @@
-"""The settings that `hvdft tune` has found: finds those that fit a job, and says what they are."""
+"""Finds the settings of `hvdft tune` that fit a job, and describes them."""
 
 import os
 import socket
@@ -19,11 +19,11 @@ VARIABLE = "HOROVOD_FT_TUNING_FILE"
 
 @dataclass(frozen=True)
 class Found:
-    """What becomes of a job.
+    """The tuned settings of a job.
 
     Attributes:
-        settings: What to set, by environment variable.
-        line: For the user; "" if there is nothing to say.
+        settings: The settings, by environment variable.
+        line: A line for the user; "" if there is nothing to report.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class Found:
 
 
 def place_here(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Place:
-    """Returns what tunings of a job on some hosts are for.
+    """Returns the place of a job on some hosts, as it stands in a tuning file.
 
     Args:
-        hosts: Of the job; none: all ranks are on this one.
+        hosts: The hosts of the job; none if all ranks are on this host.
         size: Number of ranks.
-        environ: The user's.
+        environ: The user's environment.
     """
     if here := all_here(hosts):
         hosts = (Host(socket.gethostname(), size),)
@@ -51,14 +51,14 @@ def place_here(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> 
 
 
 def find(given: str | None, hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Found:
-    """Finds the settings of a job.
+    """Finds the tuned settings of a job.
 
     Args:
-        given: The file of --tuning, or `off`; None: that of the environment, or of the default
-            place if there is one.
-        hosts: Of the job; none: all ranks are on this one.
+        given: The file of --tuning, or `off`; None: the file that the environment names, or the
+            one in the default place if it exists.
+        hosts: The hosts of the job; none if all ranks are on this host.
         size: Number of ranks.
-        environ: The user's: what it sets wins.
+        environ: The user's environment, whose settings win.
 
     Raises:
         HvdFtError: The file that the user names cannot be used.
@@ -88,7 +88,7 @@ def find(given: str | None, hosts: Sequence[Host], size: int, environ: Mapping[s
 
 
 def describe(change: float) -> str:
-    """Returns a change of the time in words."""
+    """Describes a change of the time in words."""
     if abs(change) < 0.005:
         return "as fast as the defaults"
     return f"{abs(change):.0%} {'less' if change < 0 else 'more'} time than with the defaults"

@@ -1,7 +1,7 @@
-"""Files of settings that `hvdft tune` has found for some hosts, and that `hvdft run` takes.
+"""Files of settings that `hvdft tune` has found for some hosts, and that `hvdft run` uses.
 
-JSON, checked when it is read: a file can only set the variables in `TUNABLE`, to values that are
-allowed there. It records where it was measured; it does not fit anywhere else.
+A file is JSON and is checked when it is read: it can only set the variables in `TUNABLE`, to values
+that are allowed for them. It records where it was measured, and does not fit anywhere else.
 """
 
 import hashlib
@@ -47,11 +47,11 @@ class Place:
     """The hosts and versions for which settings are measured.
 
     Attributes:
-        hosts: Such as `n0:4`, in the order of ranks.
-        ranks: How many.
-        cpus: Of each host, as far as known, by its name.
-        provider: Of libfabric, without tuning; `shared memory` on one host.
-        versions: Of hvd_ft and Intel MPI, by name.
+        hosts: Hosts with slots such as `n0:4`, in the order of ranks.
+        ranks: The number of ranks.
+        cpus: The number of CPUs of each host where it is known, by the host's name.
+        provider: The provider of libfabric without tuning; `shared memory` on one host.
+        versions: The versions of hvd_ft and Intel MPI, by name.
     """
 
     hosts: Sequence[str]
@@ -61,10 +61,10 @@ class Place:
     versions: Mapping[str, str]
 
     def why_not(self, here: "Place") -> str:
-        """Returns why what was measured for this place does not fit another; "" if it does.
+        """Returns why measurements in this place do not fit another place; "" if they fit.
 
         Args:
-            here: The other; of its CPUs only those are compared that are known.
+            here: The other place. CPUs are compared only where they are known.
         """
         if list(self.hosts) != list(here.hosts):
             return f"it is for {','.join(self.hosts)}, not {','.join(here.hosts)}"
@@ -86,10 +86,10 @@ class Tuning:
     """Settings, and the place for which they were measured.
 
     Attributes:
-        place: For what.
-        settings: By environment variable; those that are left as they are by default are absent.
-        made: When, such as `2026-11-26`.
-        seconds: Of an allreduce by its bytes: with the defaults, and with these settings.
+        place: The place.
+        settings: Settings by environment variable; those that keep their defaults are absent.
+        made: The date, such as `2026-11-26`.
+        seconds: Seconds of an allreduce with the defaults and with these settings, by its bytes.
     """
 
     place: Place
@@ -99,7 +99,7 @@ class Tuning:
 
     @property
     def change(self) -> float:
-        """How the time changes, such as -0.1 for a tenth less: the geometric mean over sizes."""
+        """The relative change of the time, such as -0.1 for a tenth less; a geometric mean."""
         logs = [math.log(tuned / default) for default, tuned in self.seconds.values()]
         return math.expm1(sum(logs) / len(logs)) if logs else 0.0
 
@@ -113,7 +113,7 @@ def read(path: str) -> Tuning:
     """Reads a file.
 
     Raises:
-        HvdFtError: It cannot be read, or is not such a file; it names the file and the reason.
+        HvdFtError: The file cannot be read, or is no tuning file; names the file and the reason.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -152,7 +152,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """Checks that settings may be in such a file; returns them.
 
     Raises:
-        ValueError, HvdFtError: One may not, or its value is not allowed.
+        ValueError, HvdFtError: A setting may not be there, or its value is not allowed.
     """
     for name, value in settings.items():
         if name not in TUNABLE:
@@ -164,16 +164,16 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_set(name: str, environ: Mapping[str, str]) -> bool:
-    """Returns whether the user has set what a file may set, by this variable or one like it."""
+    """Returns whether the user has set a variable, or another one with the same meaning."""
     return any(environ.get(each) for each in (name, *TUNABLE[name]))
 
 
 def default_path(hosts: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Returns where the file for some hosts lies if the user says nothing.
+    """Returns the default path of the file for some hosts.
 
     Args:
         hosts: As in `Place`.
-        environ: The user's.
+        environ: The user's environment.
     """
     config = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     name = "_".join(hosts).replace(":", "-")

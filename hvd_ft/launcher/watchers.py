@@ -1,4 +1,4 @@
-"""What `run_job` calls while a job runs."""
+"""The interfaces that `run_job` calls while a job runs."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,22 +21,22 @@ class Display(Protocol):
 
 
 class Resizing(Protocol):
-    """Decides whether a job gets other hosts."""
+    """Decides whether the hosts of a job change."""
 
     def change(self, now: float) -> HostChange | None:
-        """Returns the change that is due: at the job's next step boundary; None: there is none.
+        """Returns the change to make at the job's next step boundary; None if there is none.
 
         Args:
             now: seconds of time.monotonic().
         """
 
     def left(self, names: Sequence[str], *, lost: bool) -> None:
-        """The job goes on without these hosts, in its processes.
+        """The job goes on without these hosts, in its running processes.
 
         Args:
-            names: of them.
-            lost: whether they were lost; else they were given up.
+            names: the names of the hosts.
+            lost: whether they were lost; otherwise they were given up.
         """
 
     def joined(self, hosts: Sequence[Host]) -> None:
-        """The job goes on with these hosts besides, in its processes."""
+        """The job goes on with these additional hosts, in its running processes."""

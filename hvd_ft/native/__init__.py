@@ -1,4 +1,4 @@
-"""The core, seen from Python: the names of its sides and of `types`."""
+"""The Python interface to the core: the names of its modules and of `types`."""
 
 from hvd_ft.native.agent import Agent, create_node, create_rank
 from hvd_ft.native.core import (

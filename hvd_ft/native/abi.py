@@ -1,7 +1,7 @@
 """The core's C functions, structures and constants, as the headers in `csrc/include` declare them.
 
-Nothing is declared again here: `setup.py` generates `_abi.py` from the headers when it compiles the
-libraries. The headers document the names; the other modules here wrap them in Python.
+Nothing is declared a second time: `setup.py` generates `_abi.py` from the headers when it compiles
+the libraries. The headers document the names; the other modules here wrap them in Python.
 """
 
 from dataclasses import fields
@@ -39,7 +39,7 @@ def read(kind: type[T], struct: Any) -> T:
     """Copies a C structure into a dataclass.
 
     Args:
-        kind: a dataclass; its fields have the names of the structure's, and their types convert the
+        kind: a dataclass with the field names of the structure; the types of its fields convert the
             values.
         struct: a pointer to the structure, or the structure.
     """
@@ -64,7 +64,7 @@ def library() -> Any:
     """Returns libhvd_ft.so.
 
     Raises:
-        HvdFtError: It is not there, or lacks a function.
+        HvdFtError: The library is absent, or lacks a function.
     """
     return _load(library_path(), _BUILD, mpi=False)
 
@@ -74,7 +74,7 @@ def mpi_library() -> Any:
     """Returns libhvdft_mpi.so.
 
     Raises:
-        HvdFtError: It is not there, or lacks a function.
+        HvdFtError: The library is absent, or lacks a function.
     """
     remedy = "install hvd_ft again: pip install . (in a checkout: make core)"
     return _load(mpi_library_path(), remedy, mpi=True)
@@ -90,7 +90,7 @@ def checked(code: int) -> int:
 
     Raises:
         NoRoomError: The arena's limit is reached, or its filesystem is full.
-        HvdFtError: It failed otherwise.
+        HvdFtError: The call failed for another reason.
     """
     if code < 0:
         raise (NoRoomError if code == constant("HVDFT_ENOSPACE") else HvdFtError)(error())

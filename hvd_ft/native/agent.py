@@ -1,6 +1,6 @@
 """The agent's side of the core, seen from Python.
 
-Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
+Every name here corresponds to one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
 """
 
@@ -29,8 +29,8 @@ def create_node(
 ) -> None:
     """Makes ``node.arena`` for ``size`` ranks; the job may use ``limit_bytes`` on this node.
 
-    ``window_bytes``: of each rank's input area; ``nodes``: how many the job has; ``node``: which of
-    them this is; ``local``: the ranks on it, all by default.
+    ``window_bytes``: size of each rank's input area; ``nodes``: the job's number of nodes;
+    ``node``: the number of this node; ``local``: the ranks on this node, by default all.
     """
     here = range(size) if local is None else local
     place = (directory.encode(), job.encode(), size, nodes, node, here.start, len(here))
@@ -40,7 +40,7 @@ def create_node(
 def create_rank(
     directory: str, job: str, rank: int, limit_bytes: int, *, window_bytes: int = WINDOW_BYTES
 ) -> None:
-    """Makes ``rank-<rank>.arena``; its window is that of its node."""
+    """Makes ``rank-<rank>.arena``, with the same window as its node."""
     place = (directory.encode(), job.encode(), rank)
     abi.checked(abi.library().hvdft_create_rank(*place, limit_bytes, window_bytes))
 
@@ -94,13 +94,13 @@ class Agent:
         return bool(abi.library().hvdft_agent_orderly_exit(self._handle))
 
     def last_words(self) -> str:
-        """Why the present incarnation failed, in its own words; "" if it left none."""
+        """The reason that the present incarnation gave for its failure; "" if it gave none."""
         text = ffi.new("char[]", abi.constant("HVDFT_LAST_WORDS"))
         abi.library().hvdft_agent_last_words(self._handle, text, len(text))
         return abi.text(text)
 
     def fatal_text(self) -> tuple[str, int, int] | None:
-        """Message, exit code and rank of the job's stop; None while it is not stopped."""
+        """The message, exit code and rank of the job's stop; None if the job is not stopped."""
         text = ffi.new("char[]", abi.constant("HVDFT_STOP_TEXT"))
         code, rank = ffi.new("int *"), ffi.new("int *")
         if not abi.library().hvdft_agent_fatal_text(self._handle, text, len(text), code, rank):

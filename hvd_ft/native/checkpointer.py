@@ -26,8 +26,8 @@ class Place:
         size: number of ranks of the job.
         nodes: number of nodes of the job.
         node: number of this node.
-        first: its first rank.
-        locals: its ranks.
+        first: the first rank of this node.
+        locals: the ranks of this node.
     """
 
     size: int
@@ -46,15 +46,15 @@ class Checkpointer:
     """A checkpoint writer's attachment to a node's arenas.
 
     Args:
-        directory: of the node's arenas.
+        directory: the directory of the node's arenas.
         job: the job's id.
 
     Attributes:
         path: the directory.
-        place: of the node in the job.
+        place: the node's place in the job.
 
     Raises:
-        HvdFtError: the arenas are missing, or another job's.
+        HvdFtError: the arenas are missing, or belong to another job.
     """
 
     def __init__(self, directory: str, job: str) -> None:
@@ -90,7 +90,7 @@ class Checkpointer:
         ]
 
     def loops(self, rank: int) -> int:
-        """How many training loops a rank has begun."""
+        """The number of training loops that a rank has begun."""
         return int(self._library.hvdft_checkpointer_loops(self._handle, rank))
 
     def slots(self, rank: int, loop: int) -> Iterator[tuple[int, Snapshot]]:
@@ -104,11 +104,11 @@ class Checkpointer:
         """Copies a snapshot; returns False if the slot now holds another one.
 
         Args:
-            rank: of this node.
-            loop: of the snapshot.
-            slot: where it lies.
-            snapshot: as `slots` has described it.
-            to: uint8, of the snapshot's bytes.
+            rank: a rank of this node.
+            loop: the training loop of the snapshot.
+            slot: the slot of the snapshot.
+            snapshot: its description by `slots`.
+            to: an array of uint8, as long as the snapshot.
         """
         struct = ffi.new("hvdft_snapshot *", asdict(snapshot))
         room = ffi.cast("void *", to.ctypes.data)
@@ -119,7 +119,7 @@ class Checkpointer:
         )
 
     def messages(self, source: int, dest: int, *, sent: bool, loop: int, slot: int) -> int | None:
-        """How many messages were sent, or received, up to a snapshot; None: there is no log.
+        """The number of messages sent, or received, up to a snapshot; None if there is no log.
 
         Raises:
             HvdFtError: the log cannot be read.
@@ -138,12 +138,12 @@ class Checkpointer:
         return int(self._library.hvdft_checkpointer_request(self._handle))
 
     def mark(self) -> None:
-        """Requests another mark, as one from before a training loop began has no effect in it."""
+        """Requests another mark: one from before a training loop has no effect in that loop."""
         self._library.hvdft_checkpointer_mark(self._handle)
 
     @property
     def loops_of_all(self) -> int:
-        """How many training loops all ranks of this node have begun."""
+        """The number of training loops that all ranks of this node have begun."""
         return min(map(self.loops, self.place.ranks))
 
     def event(self, kind: EventType, detail: int) -> None:
@@ -162,8 +162,7 @@ class Checkpointer:
 
         Args:
             seconds: the longest time.
-            any_event: whether to wait for any event, such as that of a snapshot, since the
-                latest call.
+            any_event: whether to wait for any event since the latest call, such as a snapshot.
         """
         start = self._all_seen if any_event else self._seen[0]
         self._library.hvdft_checkpointer_wait(
@@ -177,7 +176,7 @@ class Checkpointer:
 
     @property
     def event_count(self) -> int:
-        """How many events of any kind there were."""
+        """The number of events of any kind so far."""
         return int(self._library.hvdft_checkpointer_event_count(self._handle))
 
     @property

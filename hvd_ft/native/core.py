@@ -1,6 +1,6 @@
 """The core, seen from Python: the worker's side, and functions that any process may call.
 
-Every name here stands for one in ``include/hvd_ft.h``, which documents it; failures raise
+Every name here corresponds to one in ``include/hvd_ft.h``, which documents it; failures raise
 :class:`~hvd_ft.errors.HvdFtError` with the core's own line.
 """
 
@@ -53,7 +53,7 @@ def failpoint(point: Point, op: int = 0) -> None:
     """Passes a failpoint of this worker, about op ``op``.
 
     Raises:
-        RuntimeError: a drill orders it; other drills end the process.
+        RuntimeError: a drill demands it; other drills end the process.
     """
     if abi.library().hvdft_failpoint(point, op):
         raise RuntimeError(f"a drill (--inject) at the point {point.name.lower()}")
@@ -117,14 +117,15 @@ class Worker:
         """Begins the loop's next snapshot.
 
         Returns:
-            None while the previous one waits for other ranks; False if it has to stay until these
-            take another one, or if this one is delivered already.
+            None while the previous snapshot waits for other ranks; False if the previous snapshot
+            has to stay until these ranks take another one, or if this snapshot is delivered
+            already.
         """
         code = abi.library().hvdft_worker_snapshot_begin(loop, cut, position)
         return None if code == _AGAIN else abi.checked(code) == 0
 
     def snapshot_room(self, loop: int, size: int) -> memoryview:
-        """Returns room for the snapshot that is begun; valid until that is delivered."""
+        """Returns room for the snapshot that was begun; valid until the snapshot is delivered."""
         room = ffi.new("void **")
         abi.checked(abi.library().hvdft_worker_snapshot_room(loop, size, room))
         return memoryview(ffi.buffer(room[0], size)).cast("B")
@@ -167,8 +168,8 @@ class Worker:
         """The stripes of this node's ranks in the loop's latest snapshot, which they share.
 
         Args:
-            loop: its number.
-            position: of the snapshot in the op log.
+            loop: the number of the loop.
+            position: the snapshot's position in the op log.
         """
         data, size = ffi.new("const void **"), ffi.new("uint64_t *")
         stripes = []
@@ -196,13 +197,13 @@ class Worker:
         return list(ranks[0 : abi.library().hvdft_worker_node_ranks(at, ranks)])
 
     def reference(self, position: int) -> int | None:
-        """A present rank of another node that has this node's shared data; None: none."""
+        """A present rank of another node with this node's shared data; None if there is none."""
         rank = int(abi.library().hvdft_worker_reference(position))
         return None if rank < 0 else rank
 
     @property
     def roster(self) -> int:
-        """The number of the roster in force where the script is: 0 for that of all ranks."""
+        """The number of the roster in force at the script's position; 0 if it has all ranks."""
         return int(abi.library().hvdft_worker_roster())
 
     def present(self, roster: int | None = None) -> list[int]:
@@ -217,7 +218,7 @@ class Worker:
             time.sleep(0.001)  # seldom: a step boundary usually has none
 
     def roster_due(self, loop: int) -> int:
-        """The number of the roster that begins at this step boundary of a loop; 0: none does."""
+        """The number of the roster that begins at this step boundary of a loop; 0: none begins."""
         return int(abi.library().hvdft_worker_roster_due(loop))
 
     def returns(self, loop: int) -> bool:
@@ -256,7 +257,7 @@ class Worker:
         abi.library().hvdft_worker_cuts_passed(loop, cut)
 
     def fingerprints(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
-        """Whether a rank's fingerprints at a cut have arrived or never will; and these, or None."""
+        """Whether the wait for a rank's fingerprints at a cut is over; and these, or None."""
         return self._fingerprints(abi.library().hvdft_worker_fingerprints, rank, loop, cut)
 
     def published(self, rank: int, loop: int, cut: int) -> tuple[bool, bytes | None]:
@@ -271,11 +272,11 @@ class Worker:
         return True, bytes(ffi.buffer(out, abi.checked(size))) or None
 
     def diverged(self, found: Divergence) -> None:
-        """Publishes a divergence, for all ranks: they see an event."""
+        """Publishes a divergence; all ranks see an event."""
         abi.library().hvdft_worker_diverged(struct_of(found))
 
     def divergence(self, number: int) -> Divergence | None:
-        """A divergence by its number, the detail of its event; None if it is overwritten."""
+        """The divergence with this number, the detail of its event; None if it is overwritten."""
         return read_divergence(abi.library().hvdft_worker_divergence, number)
 
     def jump(self, loop: int) -> None:
@@ -315,7 +316,7 @@ class Worker:
         failpoint(Point.STEP, self.cursor())
 
     def orderly_exit(self) -> None:
-        """Announces that the script ends by itself: whatever its exit code, it is not restarted."""
+        """Announces that the script ends by itself: it is not restarted, whatever its exit code."""
         abi.library().hvdft_worker_orderly_exit()
 
     def last_words(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Divergences as the core has them: a structure with the ranks as bits and the name cut off."""
+"""Divergences in the core's form: a structure with a bit per rank and a name of limited length."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ def read_divergence(read: Any, number: int) -> Divergence | None:
     """Reads a divergence.
 
     Args:
-        read: the core's function, of the number and a structure.
-        number: of the divergence, in the order in which they were found.
+        read: the core's function, which takes the number and a structure.
+        number: the number of the divergence, in the order of their discovery.
 
     Returns:
         The divergence; None if newer ones have overwritten it, or there is none.

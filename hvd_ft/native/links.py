@@ -21,7 +21,7 @@ class End(NamedTuple):
     """One end of a link.
 
     Attributes:
-        node: where it is.
+        node: the node at this end.
         peer: the node at the other end.
         kind: what travels over the link: data of the ring, to the successor or from the
             predecessor; gathered ops; or the mirror.

@@ -1,4 +1,4 @@
-"""The worker's end of the pipe through which it sends its Python stacks (agent/stacks.py)."""
+"""The worker's end of the pipe for its Python stacks (agent/stacks.py)."""
 
 import contextlib
 import faulthandler

@@ -22,12 +22,12 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class OpRules:
-    """How ops are done: what rank 0's agent writes into the op log with each.
+    """How ops are executed: rank 0's agent writes this into the op log with each op.
 
     Attributes:
         node_segment: bytes that a node's ranks sum at a time; a power of two.
         most_gathered: bytes of the largest op that nodes gather.
-        ring_segment: bytes of the largest message of the ring, for others.
+        ring_segment: bytes of the largest message of the ring, for larger ops.
         ablates_network: whether sums stay on their nodes, for measurements.
     """
 
@@ -124,12 +124,12 @@ class Divergence:
     """Variables that were equal on all ranks, and at a step boundary no longer are.
 
     Attributes:
-        variable: the name of the first one; of very many variables, the first and the last name of
-            a group that has one.
-        step: steps of the training loop that are done there.
-        ranks: those that stand apart from the majority; all of them if there is none.
-        variables: how many differ since then.
-        equal_step: the latest step at which the ranks were compared and equal; 0 if that was before
+        variable: the name of the first of them; among very many variables, the first and the last
+            name of a group that contains one.
+        step: the number of steps that the training loop had done.
+        ranks: the ranks that differ from the majority; all ranks if there is no majority.
+        variables: the number of variables that differ since then.
+        equal_step: the latest step at which the ranks were compared and equal; 0 if it was before
             this training loop.
     """
 
@@ -141,7 +141,7 @@ class Divergence:
 
     @property
     def rank(self) -> int | None:
-        """The rank that stands alone; None if several do."""
+        """The only rank that differs; None if there are several."""
         return self.ranks[0] if len(self.ranks) == 1 else None
 
     @property
@@ -160,9 +160,9 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Status:
-    """The present state of a rank. ``pid`` is its worker's, 0 if there is none.
+    """The present state of a rank. ``pid`` is the process id of its worker; 0 if it has none.
 
-    ``step_bytes``: of the results of a training step, without broadcasts; the most so far.
+    ``step_bytes``: the most bytes so far of a training step's results, without broadcasts.
     """
 
     state: State

@@ -1,1 +1,1 @@
-"""Reads a run afterwards or from outside: report, picture, log."""
+"""Shows a run afterwards or from outside: its report, picture and logs."""

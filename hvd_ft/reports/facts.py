@@ -1,4 +1,4 @@
-"""The facts of a report that tables are made of, checked: a file may be damaged or another one's.
+"""The facts of a report for its tables, checked: a file may be damaged, or no report.
 
 Older versions wrote fewer facts, so most of them may be absent.
 """
@@ -21,13 +21,13 @@ class SnapshotFacts(msgspec.Struct, frozen=True):
 
 
 class RankFacts(msgspec.Struct, frozen=True):
-    """Of a rank, at the end.
+    """The facts of a rank, at the end of the job.
 
     Attributes:
         rank: its number.
         step: of its training loop.
-        step_bytes: of what it has reduced in a step.
-        snapshots: their cost.
+        step_bytes: bytes that it has reduced in a step.
+        snapshots: the cost of its snapshots.
     """
 
     rank: Number
@@ -50,11 +50,11 @@ class MostMemory(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """Of a node, at the end.
+    """The facts of a node, at the end of the job.
 
     Attributes:
-        first_rank: of those on it.
-        most: its memory.
+        first_rank: the first rank on the node.
+        most: the most memory it has used.
     """
 
     first_rank: Number
@@ -62,13 +62,13 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Of a job.
+    """The facts of a job.
 
     Attributes:
-        hosts: of its ranks.
-        command: that was run.
+        hosts: the hosts of its ranks.
+        command: the command that was run.
         nodes: in the order of their first ranks.
-        ranks: all of them.
+        ranks: all ranks.
         fusion_threshold: bytes of stock Horovod's fusion buffer.
         begun_ns: when hvdft run began, on the clock of the events.
     """

@@ -46,11 +46,11 @@ def show(job: str | None, console: Console) -> None:
     """Prints the logs of a job that runs on this node.
 
     Args:
-        job: its id or its directory; None: the only job running here.
-        console: where to.
+        job: the job's id or directory; None: the only job that runs here.
+        console: the console to print on.
 
     Raises:
-        HvdFtError: there is no such job, or several without one being named.
+        HvdFtError: there is no such job, or there are several and none is named.
     """
     observer = native.Observer(find_job(job))
     try:

@@ -25,14 +25,14 @@ _PARTS = {  # heading: field of native.types.Memory
 
 
 def memory_table(facts: Mapping[str, Any]) -> Table | None:
-    """Lays out how much memory each node had at most, one node a row.
+    """Lays out the most memory that each node has used, one node per row.
 
     Args:
-        facts: of a report.
+        facts: the facts of a report.
 
     Returns:
-        The table; None if the report has no such facts, as of a job that has not ended or of an
-        older version.
+        The table; None if the report lacks these facts, because the job has not ended or the
+        version is older.
     """
     of: Facts = convert({**facts}, Facts)
     if not of.nodes:
@@ -59,7 +59,7 @@ def stock_bytes(ranks: Sequence[RankFacts], fusion_threshold: int) -> int:
     of a step in tensors of its own. (With hvd_ft results lie in the log.)
 
     Args:
-        ranks: of a report.
+        ranks: the ranks' facts, from a report.
         fusion_threshold: bytes of the fusion buffer.
     """
     return sum(fusion_threshold + rank.step_bytes for rank in ranks if rank.step_bytes)

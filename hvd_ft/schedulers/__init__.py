@@ -1,1 +1,1 @@
-"""The schedulers that start jobs: what they have allocated, and how processes are started there."""
+"""Reads the hosts that a scheduler has allocated, and how processes are started on them."""

@@ -1,6 +1,6 @@
 """Reads from the environment which hosts a scheduler has given to this job. Pure.
 
-| scheduler | hosts and slots | started there by |
+| scheduler | hosts and slots | processes are started by |
 |---|---|---|
 | Slurm | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE` | `srun` |
 | LSF | `LSB_MCPU_HOSTS`, or `LSB_HOSTS` | `blaunch` |
@@ -24,7 +24,7 @@ SLURM = "Slurm"
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a scheduler has allocated.
+    """The allocation of a scheduler.
 
     Attributes:
         scheduler: its name.
@@ -40,11 +40,11 @@ class Allocation:
 
     @property
     def slots(self) -> int:
-        """The number of ranks for which there is room."""
+        """The number of ranks for which there are slots."""
         return sum(host.slots for host in self.hosts)
 
     def first(self, size: int) -> tuple[Host, ...]:
-        """Returns the hosts of the first `size` slots; one that would have no rank is left out.
+        """Returns the hosts of the first `size` slots, without hosts that would have no rank.
 
         Raises:
             HvdFtError: there are fewer slots.
@@ -75,7 +75,7 @@ def read_allocation(
         has_program: returns whether a program is in PATH.
 
     Returns:
-        The allocation; None outside of any.
+        The allocation; None outside an allocation.
 
     Raises:
         HvdFtError: the scheduler's variables contradict each other.
@@ -96,7 +96,7 @@ def read_allocation(
 
 
 def _merged(entries: Iterable[tuple[str, int]]) -> tuple[Host, ...]:
-    """Returns each host once, in the order of their first entries: its ranks are consecutive."""
+    """Returns each host once, in the order of first entries, so that its ranks are consecutive."""
     slots: dict[str, int] = {}
     for name, count in entries:
         slots[name] = slots.get(name, 0) + count

@@ -16,7 +16,7 @@ def expand_hosts(text: str) -> list[str]:
         text: such as `n[01-03,7],m2`; a name may have several pairs of brackets.
 
     Raises:
-        ValueError: it is not such a list, or has more than 65,536 hosts.
+        ValueError: the text is not such a list, or has more than 65,536 hosts.
     """
     hosts: list[str] = []
     for name in _split(text):
@@ -37,7 +37,7 @@ def expand_counts(text: str) -> list[int]:
     """Returns the numbers of a list such as `4(x2),3`: 4, 4, 3.
 
     Raises:
-        ValueError: it is not such a list, or has more than 65,536 numbers.
+        ValueError: the text is not such a list, or has more than 65,536 numbers.
     """
     counts: list[int] = []
     for entry in text.split(","):

@@ -1,1 +1,1 @@
-"""Commands that are no part of a running job: only the command line imports them."""
+"""Commands that take no part in a running job: only the command line imports them."""

@@ -10,12 +10,12 @@ from hvd_ft.native.core import die_with_parent
 
 
 def listen_at(listener: socket.socket, address: str, workers: int) -> None:
-    """Has a Unix socket listen for a job's workers.
+    """Makes a Unix socket listen for a job's workers.
 
     Args:
         listener: The socket.
         address: Its path, in a private directory.
-        workers: How many connect at once.
+        workers: The number of workers that connect at once.
 
     Raises:
         HvdFtError: The path is too long for a socket.
@@ -36,8 +36,8 @@ def start_job(
 
     Args:
         command: Its command line.
-        environment: All of its environment.
-        log: Takes what it prints.
+        environment: Its whole environment.
+        log: The file that receives its output.
     """
     return subprocess.Popen(
         command,

@@ -16,11 +16,11 @@ class Plan:
     """What to measure.
 
     Attributes:
-        backends: Of `series.BACKENDS`, and `series.COPIES`.
+        backends: Some of `series.BACKENDS`, and `series.COPIES`.
         ranks: Number of ranks, on this host.
-        sizes: Bytes of all tensors of an iteration together.
-        dtype: Of `series.DTYPES`.
-        op: Of `series.OPS`.
+        sizes: Total bytes of all tensors of an iteration.
+        dtype: One of `series.DTYPES`.
+        op: One of `series.OPS`.
         tensors: Number of tensors submitted together, each of bytes / tensors.
         fusion: Whether Horovod may fuse them.
         iterations: Timed iterations in a round.
@@ -50,11 +50,11 @@ class Plan:
 
 
 def measure(plan: Plan, show: Callable[[str], None]) -> Iterator[Row]:
-    """Measures everything; yields a row for every size when it is measured.
+    """Measures everything; yields the row of each size as soon as it is measured.
 
     Args:
-        plan: What.
-        show: Is called with what is being done.
+        plan: What to measure.
+        show: Called with a line about what is being done.
 
     Raises:
         HvdFtError: A backend failed.

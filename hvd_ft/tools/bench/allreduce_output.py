@@ -40,7 +40,7 @@ def table(plan: Plan, rows: Sequence[Row]) -> Table:
 
 
 def line(plan: Plan, row: Row) -> str:
-    """Returns a row in words."""
+    """Describes a row in words."""
     times = (f"{name} {row.times[name].median * 1e6:.0f} us" for name in plan.backends)
     return f"{row.bytes} bytes: {', '.join(times)}"
 

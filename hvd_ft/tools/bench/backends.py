@@ -1,7 +1,7 @@
 """The jobs that `hvdft bench` compares: all are started, then they take turns.
 
-While a job waits for its turn its workers are stopped (SIGSTOP), because stock Horovod's would
-poll. However the run ends, all workers are continued and ended.
+While a job waits for its turn, its workers are stopped (SIGSTOP), because those of stock Horovod
+would poll. However the run ends, all workers are continued and then ended.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ END_LIMIT_SECONDS = 45.0  # longer than hvdft run's own limits
 def stock_environment() -> dict[str, str]:
     """Returns the environment of a stock Horovod job on MPI.
 
-    It lacks the variables that hvdft sets for its agents: stock Horovod is fastest with Intel MPI's
-    own defaults.
+    It does not have the variables that hvdft sets for its agents, because stock Horovod is fastest
+    with the defaults of Intel MPI.
     """
     environment = {**os.environ, **mpi_environment()}
     for name in [name for name in environment if name.startswith("I_MPI_")]:
@@ -51,7 +51,7 @@ class Backend:
     """One backend's job, and the driver's connections to its workers.
 
     Args:
-        name: `ft`; any other one is a job of stock Horovod.
+        name: `ft`; any other name is a job of stock Horovod.
         size: Number of ranks.
         scratch: Private directory for the socket and the job's output.
     """
@@ -69,7 +69,7 @@ class Backend:
         """Starts the job and waits until every rank has reported.
 
         Args:
-            module: The worker's, run with `python -m`; its first argument is the socket.
+            module: The worker's module, run with `python -m`; its first argument is the socket.
             arguments: Its further arguments.
             env: Environment variables on top of the usual ones.
 
@@ -160,7 +160,7 @@ class Backend:
         """Lets the job end by itself.
 
         Raises:
-            HvdFtError: It does not, or not well.
+            HvdFtError: It does not end, or ends with an error.
         """
         assert self._process
         self._signal(signal.SIGCONT)
@@ -175,7 +175,7 @@ class Backend:
             raise self._error(f"the job ended with code {code}")
 
     def close(self) -> None:
-        """Ends what is left of the job, stopped or not."""
+        """Ends the remaining processes of the job, whether they are stopped or not."""
         self._signal(signal.SIGCONT)
         process = self._process
         if process and process.poll() is None:
@@ -217,12 +217,12 @@ def started(
     Args:
         names: See `Backend`.
         size: Number of ranks.
-        module: The workers', see `Backend.start`.
-        arguments: Likewise.
-        env: Likewise.
+        module: The module of the workers, see `Backend.start`.
+        arguments: As for `Backend.start`.
+        env: As for `Backend.start`.
 
     Yields:
-        The backends, their workers stopped: use them within `Backend.running`.
+        The backends, with their workers stopped: use them within `Backend.running`.
 
     Raises:
         HvdFtError: A requirement is absent, or a job failed.

@@ -29,8 +29,8 @@ def add_bench(commands: Any, add: AddCommand) -> None:
     """Adds `bench` and its two commands to the command line.
 
     Args:
-        commands: Where to.
-        add: Makes a command's parser of its place, name, help and example.
+        commands: The parsers to which this one is added.
+        add: Makes a command's parser from its place, name, help and example.
     """
     bench = add(
         commands,
@@ -143,12 +143,12 @@ def _models(text: str) -> dict[str, int]:
 
 
 def print_table(table: Table) -> None:
-    """Prints a table with all its digits; in a narrow terminal its lines are broken."""
+    """Prints a table with all digits; a narrow terminal breaks its lines."""
     Console(width=max(Console().width, _WIDTH)).print(table)
 
 
 def print_line(out: Console, text: str) -> None:
-    """Prints a result as it is measured: it is there whatever ends the command."""
+    """Prints a result at once, so that it is there even if the command is cut short."""
     out.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -225,7 +225,7 @@ def _training(options: argparse.Namespace) -> int:
 
 
 def _plan(kind: Callable[..., _Plan], options: argparse.Namespace) -> _Plan:
-    """Makes a plan of the options that have the names of its fields."""
+    """Makes a plan from the options with the names of its fields."""
     names = inspect.signature(kind).parameters
     return kind(**{name: getattr(options, name) for name in names})
 

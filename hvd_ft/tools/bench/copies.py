@@ -1,8 +1,7 @@
-"""The copies that no allreduce on one node can avoid while users hand it their own tensors.
+"""The copies that no allreduce on one node can avoid as long as users pass their own tensors.
 
-Every rank's inputs are read and its outputs are written, through a window that stays in the
-processor's cache. There is no sum, no other rank, no agreement and no log, so every backend takes
-longer.
+Each rank reads its inputs and writes its outputs through a window that stays in the processor's
+cache. There is no sum, no other rank, no agreement and no log, so every backend takes longer.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +22,8 @@ def copying(inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], N
     """Returns a function that copies each input into the window, then into an output, in pieces.
 
     Args:
-        inputs: One-dimensional, all of one type.
-        outputs: As many, of the same sizes and the same type.
+        inputs: One-dimensional arrays, all of one type.
+        outputs: An array of the same size and type for each input.
     """
     piece = PIECE_BYTES // inputs[0].itemsize
     window = np.zeros(WINDOW_BYTES // inputs[0].itemsize, inputs[0].dtype)

@@ -11,7 +11,7 @@ from hvd_ft.system.channel import Channel, Message
 def connect(path: str) -> Channel:
     """Connects to the driver's socket. A worker without an agent dies with its parent.
 
-    It may be stopped (SIGSTOP) when its launcher dies, and then cannot end by itself.
+    A worker may be stopped (SIGSTOP) when its launcher dies, and then cannot end by itself.
     """
     if native.worker() is None:
         native.die_with_parent()

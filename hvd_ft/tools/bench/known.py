@@ -19,15 +19,15 @@ def contribution(op: str, dtype: str, count: int, rank: int, size: int, *, phase
         op: one of `series.OPS`.
         dtype: one of `series.DTYPES`.
         count: number of elements.
-        rank: whose.
+        rank: the rank whose input it is.
         size: number of ranks.
-        phase: another one gives other values.
+        phase: another phase has other values.
     """
     return np.resize(_pattern(op, rank, size, phase).astype(dtype), count)
 
 
 def result(op: str, dtype: str, count: int, size: int, *, phase: int) -> Array:
-    """Returns the correct result; the arguments are those of `contribution`."""
+    """Returns the correct result; the arguments are as for `contribution`."""
     patterns = np.stack([_pattern(op, rank, size, phase) for rank in range(size)])
     reduced = {
         "sum": patterns.sum(axis=0),

@@ -58,7 +58,7 @@ def _bandwidth(cores: int) -> str:
 
 
 def _copy_gbs(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Copies every pair at the same time, in a thread each; returns the best of some repeats."""
+    """Copies all pairs at once, each in its own thread; returns the best of several repeats."""
     best = float("inf")
     for _ in range(_REPEATS):
         threads = [
@@ -74,7 +74,7 @@ def _copy_gbs(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def _fresh_gbs(count: int) -> float:
-    """Writes freshly allocated memory; returns the best of some repeats."""
+    """Writes newly allocated memory; returns the best of several repeats."""
     best = float("inf")
     for _ in range(_REPEATS):
         begin = time.perf_counter()

@@ -14,12 +14,12 @@ class MemoryWatch:
     """Follows a job; give it to `launch` as its `watch`, or call it from there.
 
     Args:
-        job_id: Of the job.
+        job_id: The id of the job.
 
     Attributes:
-        arena_bytes: The most that the job's arenas had in use.
-        agent_bytes: The most that one agent and its shim took, without the arenas; shared memory is
-            divided equally among the processes that share it (PSS).
+        arena_bytes: The most memory that the job's arenas had in use.
+        agent_bytes: The most memory of one agent with its shim, without the arenas; shared memory
+            is divided equally among the processes that share it (PSS).
     """
 
     def __init__(self, job_id: str) -> None:

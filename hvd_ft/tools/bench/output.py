@@ -1,4 +1,4 @@
-"""What every picture of results has in common."""
+"""What all pictures of results have in common."""
 
 import os
 

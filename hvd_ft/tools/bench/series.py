@@ -16,8 +16,8 @@ def sizes(first: int, last: int, factor: int, unit: int) -> list[int]:
     """Returns the sizes to measure, in bytes: `first`, each next one `factor` times as large.
 
     Args:
-        first: bytes.
-        last: bytes, the most.
+        first: bytes of the smallest size.
+        last: bytes of the largest size, at most.
         factor: at least 2.
         unit: bytes that every size must be a multiple of: one element of each tensor.
 
@@ -39,7 +39,7 @@ def sizes(first: int, last: int, factor: int, unit: int) -> list[int]:
 
 @dataclass
 class Times:
-    """What was measured of one backend at one size.
+    """The measurements of one backend at one size.
 
     Attributes:
         seconds: For every iteration, the mean over the ranks.
@@ -67,10 +67,10 @@ class Row:
     """One size, all backends.
 
     Attributes:
-        bytes: Of all tensors together.
-        count: Elements of all tensors together.
+        bytes: Total bytes of all tensors.
+        count: Total elements of all tensors.
         ranks: Number of ranks.
-        times: By backend.
+        times: The measurements, by backend.
     """
 
     bytes: int
@@ -87,6 +87,6 @@ class Row:
         return self.algbw(backend) * 2 * (self.ranks - 1) / self.ranks
 
     def ratio(self, backend: str, to: str) -> tuple[float, float]:
-        """Returns how many times as long `backend` takes as `to`: by the medians, the minima."""
+        """Returns by how much `backend` takes longer than `to`: by the medians, the minima."""
         own, others = self.times[backend], self.times[to]
         return own.median / others.median, own.best / others.best

@@ -29,10 +29,10 @@ class Plan:
     """What to measure.
 
     Attributes:
-        backends: Of `series.BACKENDS`.
+        backends: Some of `series.BACKENDS`.
         ranks: Number of ranks, on this host.
-        models: Each one's name and its steps a round.
-        rounds: Of each backend, and of each of the runs with and without a kill.
+        models: The name of each model and its steps per round.
+        rounds: Rounds of each backend, and of the runs with and without a kill.
         snapshot_steps: Steps from one snapshot to the next in the runs with and without a kill;
             throughput is measured with the interval that hvd_ft chooses by itself.
         round_limit_seconds: A round that takes longer fails the run.
@@ -48,20 +48,20 @@ class Plan:
 
 @dataclass
 class Result:
-    """What was measured of one model.
+    """The measurements of one model.
 
     Attributes:
-        images: Used by all ranks together in a round.
-        seconds: By backend, of each round; the slowest rank's.
+        images: Images that all ranks together use in a round.
+        seconds: Seconds of the slowest rank in each round, by backend.
         undisturbed: Seconds of each ft run in which nothing failed.
-        killed: Seconds of each ft run in which one rank was killed; the slowest survivor's.
-        gradient_bytes: That a rank reduces in a step.
-        state_bytes: Of a rank's snapshot.
-        arena_bytes: The most that was in use.
+        killed: Seconds of the slowest survivor in each ft run in which one rank was killed.
+        gradient_bytes: Bytes that a rank reduces in a step.
+        state_bytes: Bytes of a rank's snapshot.
+        arena_bytes: The most memory of the arenas that was in use.
         arena_bound_bytes: 2 · gradients · steps between snapshots, and the snapshots.
-        agent_bytes: The most an agent and its shim took beside the arena.
-        worker_bytes: By backend, the most that was resident of a worker; of ft this includes the
-            arena's pages that it has mapped, those mapped twice being counted twice.
+        agent_bytes: The most memory of an agent with its shim, without the arena.
+        worker_bytes: The most resident memory of a worker, by backend. For ft it includes the pages
+            of the arena that the worker has mapped; pages mapped twice count twice.
     """
 
     model: str
@@ -102,10 +102,10 @@ def measure(plan: Plan, results: list[Result], show: Show, tell: Show) -> None:
     """Measures everything.
 
     Args:
-        plan: What.
-        results: Gets what comes out for each model, as it is measured.
-        show: Is called with what is being done.
-        tell: Is called with what has come out.
+        plan: What to measure.
+        results: Gets the results of each model as they are measured.
+        show: Called with a line about what is being done.
+        tell: Called with a line about each result.
 
     Raises:
         HvdFtError: A job failed.

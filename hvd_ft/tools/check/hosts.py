@@ -5,13 +5,13 @@ from hvd_ft.members.hosts import host_list, parse_hosts
 
 
 def describe_order(text: str) -> str:
-    """Returns what `hvdft run -H` makes of hosts, in a line.
+    """Returns a line about the order that `hvdft run -H` gives to hosts.
 
     Args:
-        text: In the form of -H; every slot takes a rank.
+        text: Hosts in the form of -H; each slot takes a rank.
 
     Raises:
-        HvdFtError: It is not a list of hosts.
+        HvdFtError: The text is not a list of hosts.
     """
     given = parse_hosts(text, 1)
     size = sum(host.slots for host in given)

@@ -1,4 +1,4 @@
-"""`hvdft check --numa`: the host's topology, where a job's processes are, and what hurts."""
+"""`hvdft check --numa`: the host's topology, where a job's processes are, and problems."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ def check_numa(job: str, console: Console) -> list[str]:
     """Shows this host, and a job that runs on it.
 
     Args:
-        job: its id or its directory; "": the only one that runs here, if there is one.
-        console: where to.
+        job: the job's id or directory; "": the only job that runs here, if there is one.
+        console: the console to print on.
 
     Returns:
-        What hurts, a line each.
+        The problems, one line each.
 
     Raises:
         HvdFtError: there is no such job.
@@ -80,9 +80,9 @@ def asked_text(bind_to: str, map_by: str, environ: Mapping[str, str]) -> str:
     """Returns how ranks are bound, and the variables that ask for it.
 
     Args:
-        bind_to: what they are bound to.
-        map_by: what they are mapped by.
-        environ: environment variables, of a job or for one.
+        bind_to: the resource to which ranks are bound.
+        map_by: the resource by which ranks are mapped.
+        environ: environment variables of a job, or for one.
     """
     given = [f"{name}={environ[name]}" for name in _VARIABLES if environ.get(name)]
     how = f"--bind-to {bind_to} --map-by {map_by}"

@@ -1,4 +1,4 @@
-"""What hurts in how a job's processes and their memory are placed. Pure."""
+"""Problems in the placement of a job's processes and their memory. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,14 +18,14 @@ def advice(
     environ: Mapping[str, str],
     mpis: Sequence[str],
 ) -> list[str]:
-    """Returns what hurts, a line each, with its remedy.
+    """Returns the problems, one line each, with a remedy.
 
     Args:
-        topology: of this host.
+        topology: the topology of this host.
         jobs: the processes of a job, or none.
-        policy: of the memory of what is started here, in Linux's words.
-        environ: of what is started here.
-        mpis: folders of the MPIs in the path.
+        policy: the memory policy of processes started here, in Linux's words.
+        environ: the environment of processes started here.
+        mpis: the folders of the MPIs in the path.
     """
     workers = [process for process in jobs if process.role == WORKER]
     found = [

@@ -26,14 +26,14 @@ class Placed:
     """Where one process of a job is.
 
     Attributes:
-        rank: whose process it is.
+        rank: the rank whose process it is.
         role: `WORKER` or `AGENT`.
-        pid: its own.
+        pid: its process id.
         threads: the first one is the main thread.
-        policy: of its own memory, in Linux's words.
+        policy: the policy of its own memory, in Linux's words.
         own: bytes of its own memory on each NUMA node.
         area: bytes of its rank's arena on each NUMA node: input area and snapshots.
-        results: bytes of the node's arena on each NUMA node, as far as it has used them.
+        results: bytes of the node's arena that it has used, on each NUMA node.
         environ: its environment variables.
     """
 
@@ -54,7 +54,7 @@ class Placed:
 
     @property
     def leader_threads(self) -> list[Thread]:
-        """Those that speak MPI for their node."""
+        """The threads that speak MPI for their node."""
         return [thread for thread in self.threads if thread.name.startswith(LEADER_PREFIX)]
 
 
@@ -62,10 +62,10 @@ def look(directory: str) -> list[Placed]:
     """Looks at a job's processes on this node, worker and agent of one rank after the other.
 
     Args:
-        directory: of the job.
+        directory: the job's directory.
 
     Raises:
-        HvdFtError: it is no job's.
+        HvdFtError: it is not the directory of a job.
     """
     workers: dict[int, int] = {}
     # In the flat topology each rank has arenas of its own, below.
@@ -94,10 +94,10 @@ def placed(directory: str, rank: int, role: str, pid: int, environ: Mapping[str,
     """Looks at one process.
 
     Args:
-        directory: of its job.
-        rank: whose process it is.
+        directory: the directory of its job.
+        rank: the rank whose process it is.
         role: `WORKER` or `AGENT`.
-        pid: its own.
+        pid: its process id.
         environ: its environment variables.
     """
     memory = memory_of(pid)

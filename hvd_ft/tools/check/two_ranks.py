@@ -1,7 +1,7 @@
 """Runs two ranks on this host that do one allreduce, as much as possible like ranks on two hosts.
 
-Each of them is a member of the ring (`--topology flat`), and they talk over libfabric, not over
-MPI's shared memory.
+Each rank is a member of the ring (`--topology flat`), and they communicate over libfabric instead
+of MPI's shared memory.
 """
 
 import os
@@ -27,10 +27,10 @@ _MPI_FOUND = "hvdft: ring: "  # how the job reports its MPI and fabric
 
 
 def run_two_ranks() -> str:
-    """Runs the job; returns what went over which MPI.
+    """Runs the job; returns a line that names the MPI and the provider it used.
 
     Raises:
-        HvdFtError: It failed; its output is then on stderr.
+        HvdFtError: The job failed; its output is then on stderr.
     """
     try:
         done = subprocess.run(

@@ -1,8 +1,8 @@
 """A cluster's directory, and whether the cluster is alive.
 
 `/run/hvdft-cluster/<name>/` (0700) holds `plan.json`, `hosts`, `bin/ssh`, `log`, the sockets
-`switch`, `n0`, `n1` … and `alive`. That file's flock is held by the switch and by the process above
-each node's init, so it is free when all of them have ended. A process that makes or removes a
+`switch`, `n0`, `n1` … and `alive`. The switch, and the process above each node's init, hold the
+flock of `alive`, so it is free when all of them have ended. A process that makes or removes a
 directory holds the flock of the directory above it.
 """
 
@@ -65,7 +65,7 @@ class ClusterDir:
         """Makes the directory; yields its lock's descriptor, for the cluster's processes.
 
         Raises:
-            HvdFtError: It cannot be made.
+            HvdFtError: The directory cannot be made.
         """
         try:
             self.path.mkdir(mode=0o700)
@@ -100,7 +100,7 @@ class ClusterDir:
         """Returns the plan of the cluster.
 
         Raises:
-            HvdFtError: It is not up.
+            HvdFtError: The cluster is not up.
         """
         remedy = f"start it: hvdft cluster up{self.flag}"
         try:

@@ -27,8 +27,8 @@ def add_cluster(commands: Any, add: AddCommand) -> None:
     """Adds `cluster` and its commands to the command line.
 
     Args:
-        commands: Where to.
-        add: Makes a command's parser of its place, name, help and example.
+        commands: The parsers to which this one is added.
+        add: Makes a command's parser from its place, name, help and example.
     """
     cluster = add(
         commands,

@@ -24,7 +24,7 @@ def for_command(home: ClusterDir, given: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         home: The cluster.
-        given: The environment outside.
+        given: The environment outside the cluster.
     """
     kept = {name: value for name, value in given.items() if name.lower() not in _PROXIES}
     path = f"{home.bin}:{sys.prefix}/bin:{given.get('PATH') or _SYSTEM_PATH}"
@@ -38,7 +38,7 @@ def for_ssh(home: ClusterDir, user: str, directory: str, shell: str) -> dict[str
         home: The cluster.
         user: The calling user.
         directory: The user's home directory.
-        shell: That it is run by.
+        shell: The shell that runs the command.
     """
     return {
         "HOME": directory,

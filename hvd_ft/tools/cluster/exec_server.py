@@ -24,13 +24,13 @@ _TIMEOUT_SECONDS = 5.0  # limit for a node's init to accept a command, which it 
 
 
 class ExecOrder(msgspec.Struct):
-    """What a node's init is to run, with the caller's streams.
+    """An order to a node's init: the command to run with the caller's streams.
 
     Attributes:
         command: program and arguments.
-        environment: all of it.
+        environment: the whole environment.
         directory: where it runs.
-        hang_up: whether it gets SIGHUP when the caller has gone.
+        hang_up: whether the command gets SIGHUP when the caller has ended.
     """
 
     command: list[str]
@@ -44,7 +44,7 @@ class ExecEnded(msgspec.Struct):
 
     Attributes:
         code: the command's exit code.
-        error: why it could not be started; None: it was.
+        error: why the command could not be started; None if it was.
     """
 
     code: int = 0
@@ -73,7 +73,7 @@ def enter(
             command gets SIGHUP if this process is killed. Otherwise, as with ssh, it goes on.
 
     Returns:
-        Its exit code; 128 + the signal's number when one killed it.
+        The exit code of the command; 128 + the signal's number if a signal killed it.
 
     Raises:
         Closed: The node is dead.
@@ -116,7 +116,7 @@ def process_behind(server: Path) -> int | None:
 
 @contextlib.contextmanager
 def pidfd_behind(server: Path) -> Iterator[int | None]:
-    """Yields a pidfd of the exec server's process; None if there is none, or none visible."""
+    """Yields a pidfd of the exec server's process; None if there is none, or it is not visible."""
     pid = process_behind(server)
     try:
         pidfd = os.pidfd_open(pid) if pid else None
@@ -147,7 +147,7 @@ def _connected(server: Path) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _forwarding(end: socket.socket, begin: Callable[[], None], forward: bool) -> Iterator[None]:
-    """Forwards the signals that this process receives from now on, after what `begin` sends."""
+    """Calls `begin`, then forwards the signals that this process receives."""
 
     def send(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):

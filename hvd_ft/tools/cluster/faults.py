@@ -19,7 +19,7 @@ _SEGMENTS = 65535  # of a large packet, as devices have it
 
 
 def cut(home: ClusterDir, node: str, direction: str = "both") -> None:
-    """Cuts a node's link: packets vanish, and neither end is told.
+    """Cuts a node's link: packets vanish, and neither end gets an error.
 
     Args:
         home: The cluster.

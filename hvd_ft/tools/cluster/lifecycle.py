@@ -26,7 +26,7 @@ def up(plan: Plan) -> None:
         plan: The cluster to start.
 
     Raises:
-        HvdFtError: It is up already, or cannot be made; then nothing is left of it.
+        HvdFtError: It is up already, or cannot be made; nothing of it is left then.
     """
     plan.check()
     tools.check(plan)
@@ -49,7 +49,7 @@ def down(name: str) -> None:
     """Ends a cluster with every process on its nodes, or removes the remains of a dead one.
 
     Raises:
-        HvdFtError: There is none, or it does not end within 15 s.
+        HvdFtError: There is no such cluster, or it does not end within 15 s.
     """
     tools.check_root()
     home = ClusterDir(name)

@@ -1,4 +1,4 @@
-"""A node's init process: process 1 of its own namespaces, which all end with it.
+"""A node's init: process 1 of the node's namespaces, which all end with this process.
 
 The switch starts it under `unshare`. It makes the node look like a host, prints one line when that
 is done, and then starts the commands that its exec server receives, as long as its stdin is open.

@@ -25,10 +25,10 @@ class Plan:
     """A cluster.
 
     Attributes:
-        name: Distinguishes clusters.
+        name: The name, which distinguishes clusters.
         size: Number of nodes; they are called n0, n1, and so on.
-        rate: Of each node's link in each direction, such as `1gbit`; None is unlimited.
-        delay: From one node to another, such as `5ms`; None is none.
+        rate: The rate of each node's link in each direction, such as `1gbit`; None: unlimited.
+        delay: The delay from one node to another, such as `5ms`; None: no delay.
     """
 
     name: str = "default"
@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def links(self) -> str:
-        """The links in words."""
+        """A description of the links."""
         return f"{self.rate or 'unlimited'}, {f'delay {self.delay}' if self.delay else 'no delay'}"
 
 
@@ -105,13 +105,13 @@ def shaping(plan: Plan, device: str, delayed: bool) -> list[str]:
 def losing(percent: float, ways: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns the lines for `ip -batch` and `tc -batch` that make a node's link lose packets.
 
-    Lost packets go to a device of the node that leads nowhere, so that the sender is not told, as
-    it would be if a queue dropped them. Classic BPF chooses it at random, for many kernels lack
-    netem.
+    Lost packets go to a device of the node that leads nowhere, so that the sender does not notice,
+    as it would if a queue dropped them. Classic BPF chooses them at random, because many kernels
+    lack netem.
 
     Args:
-        percent: Share of lost packets; 100: all of them.
-        ways: `egress`: those that the node sends, `ingress`: those that are sent to it.
+        percent: The percentage of lost packets.
+        ways: `egress` for packets that the node sends, `ingress` for packets sent to it.
     """
     bound = min(round(percent / 100 * 2**32), 2**32 - 1)
     load, compare = f"32 0 0 {_BPF_RANDOM}", f"53 0 1 {bound}"

@@ -27,8 +27,8 @@ class Call:
     """A call of ssh.
 
     Attributes:
-        host: A name or an address.
-        command: Words that a shell receives as one line; none: an interactive shell.
+        host: The name or address of a host.
+        command: The words that a shell receives as one line; none: an interactive shell.
         input: Whether the command reads our stdin.
     """
 
@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str]) -> Call:
     """Reads ssh's command line; options may stand before the host and right after it.
 
     Raises:
-        HvdFtError: It is not a command line of ssh.
+        HvdFtError: The arguments are not a command line of ssh.
     """
     try:
         options, rest = getopt.getopt(list(arguments), _OPTIONS)
@@ -76,10 +76,10 @@ def node_of(plan: Plan, host: str, here: str) -> str:
 
 
 def check_reachable(node: str, address: str) -> None:
-    """Checks that packets get there and back, as the exec server is not reached over the network.
+    """Checks that packets get there and back, as the exec server does not use the network.
 
     Raises:
-        HvdFtError: They do not, within the kernel's time for a connection.
+        HvdFtError: They do not within the kernel's time limit for a connection.
     """
     try:
         socket.create_connection((address, _PORT)).close()

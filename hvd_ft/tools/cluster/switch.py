@@ -1,7 +1,7 @@
 """The switch: the process that holds the bridge in its network namespace and builds the cluster.
 
-It prints one line when all is done. It holds the stdin of every node's init, so the nodes end when
-the switch ends.
+It prints one line when everything is built. It holds the stdin of every node's init, so the nodes
+end when the switch ends.
 """
 
 import os

@@ -33,7 +33,7 @@ def program_path() -> str:
 def python(module: str) -> list[str]:
     """Returns the beginning of a command line that runs a module of hvd_ft.
 
-    No module is imported from the directory that it runs in.
+    The command imports no module from the directory in which it runs.
     """
     return [sys.executable, "-P", "-m", module]
 
@@ -52,7 +52,7 @@ def run(*command: str, text: str = "") -> None:
         text: Its stdin.
 
     Raises:
-        HvdFtError: It fails; with the first line of its output.
+        HvdFtError: The program fails; has the first line of its output.
     """
     try:
         subprocess.run(
@@ -95,7 +95,7 @@ def check(plan: Plan) -> None:
     """Checks that such a cluster can be made here, by trying it in temporary namespaces.
 
     Raises:
-        HvdFtError: It cannot.
+        HvdFtError: It cannot be made.
     """
     check_root()
     for program, package in _PACKAGES.items():

@@ -1,7 +1,7 @@
 """Builds Horovod with the ft backend and installs it into the active environment.
 
 The sdist comes from the package index that pip is configured for and must have the pinned hash;
-the patches are applied, our C++ sources added, and the wheel is kept in a cache under its key
+the patches are applied, our C++ sources are added, and the wheel is kept in a cache under its key
 (`horovod_source.build_key`). An interrupted build can simply be run again.
 """
 

@@ -36,10 +36,10 @@ def apply_patch(patch: Path, tree: Path, what: str) -> None:
     Args:
         patch: its file.
         tree: the folder in which its paths begin.
-        what: what the tree is, for the error.
+        what: a name of the tree, for the error.
 
     Raises:
-        HvdFtError: it does not apply.
+        HvdFtError: the patch does not apply.
     """
     parsed = patch_ng.fromfile(str(patch))
     if not parsed or not parsed.apply(strip=1, root=str(tree)):
@@ -52,7 +52,7 @@ class InstalledPackage:
     """The package in the active environment that `hvdft patch` patches.
 
     Raises:
-        HvdFtError: it is absent, is another release, or has other changes.
+        HvdFtError: the package is absent, is another release, or has other changes.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class InstalledPackage:
             ) from None
 
     def _taken_back(self, name: str, data: bytes, released: str, scratch: Path) -> bytes:
-        """Returns a file as it was released, given its present contents."""
+        """Returns the released contents of a file, from its present contents."""
         if _hash(data) == released:
             return data
         copy = scratch / name
@@ -179,7 +179,7 @@ def _hash(data: bytes) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file atomically: a reader sees the old or the new one, never a part.
+    """Replaces a file atomically: a reader sees the old or the new file, never a part.
 
     If pip has linked the file to a cache, the cached file stays unchanged.
     """

@@ -38,7 +38,7 @@ def hosts_of(text: str | None, size: int) -> tuple[Host, ...]:
     """Returns the hosts of -H, each once, as hvdft run orders them; none: all ranks are here.
 
     Raises:
-        HvdFtError: They cannot be read, or have too few slots.
+        HvdFtError: The hosts cannot be read, or have too few slots.
     """
     hosts = host_order(parse_hosts(text, size), size)[0] if text is not None else ()
     return () if all_here(hosts) else hosts

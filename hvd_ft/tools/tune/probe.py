@@ -1,7 +1,7 @@
 """`hvdft probe`: threads that share one endpoint against as many endpoints, between two ranks.
 
-MPI is started with split threads or without, so the two are jobs of their own. They take turns, a
-round each, and so does the referee, IMB-MT: what disturbs a machine for a while disturbs all.
+MPI is started with split threads or without them, so the two sides are separate jobs. They and the
+referee, IMB-MT, take turns of one round each, so a disturbance of the machine affects all of them.
 """
 
 import os
@@ -37,12 +37,12 @@ class Plan:
     """What to measure.
 
     Attributes:
-        hosts: Of the two ranks, one each; none: both on this host.
-        fabric: `shm`, shared memory; or `ofi`, the network.
-        sizes: Bytes of a message.
+        hosts: The hosts of the two ranks, one each; none: both are on this host.
+        fabric: `shm` for shared memory, or `ofi` for the network.
+        sizes: Sizes of a message in bytes.
         threads: Numbers of threads.
-        rounds: Of each side.
-        seconds: Of each measurement.
+        rounds: Rounds of each side.
+        seconds: Seconds of each measurement.
         by: `OURS`, and `REFEREE` if it is asked for.
     """
 
@@ -62,13 +62,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a rate is measured of.
+    """The configuration in which a rate is measured.
 
     Attributes:
         by: `OURS` or `REFEREE`.
-        side: Of `SIDES`.
-        threads: How many.
-        bytes: Of a message.
+        side: One of `SIDES`.
+        threads: The number of threads.
+        bytes: Bytes of a message.
     """
 
     by: str
@@ -79,14 +79,14 @@ class Cell:
 
 @dataclass
 class Found:
-    """What was measured.
+    """The measurements.
 
     Attributes:
-        rates: For each cell the messages per second, both directions together, of each round.
-        windows: By bytes: how many messages a thread has under way in each direction.
-        wrong: Bytes that did not arrive as they were sent.
+        rates: Messages per second in each round, both directions together, by cell.
+        windows: Messages that a thread has under way in each direction, by bytes.
+        wrong: The number of bytes that did not arrive as they were sent.
         library: MPI's name and version.
-        providers: Of libfabric that are loaded, by side; none: shared memory.
+        providers: The providers of libfabric that are loaded, by side; none: shared memory.
         why: Why there are no endpoints; "" if there are.
     """
 
@@ -103,13 +103,13 @@ class Found:
 
     @property
     def rounds(self) -> str:
-        """How many rounds of each cell there are, in words."""
+        """The number of rounds of each cell, in words."""
         counts = {len(rates) for rates in self.rates.values()}
         return str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
     @property
     def between(self) -> str:
-        """What is between the two ranks, in words."""
+        """The connection between the two ranks, in words."""
         over = {
             side: f"libfabric {'+'.join(names)}" if names else "shared memory"
             for side, names in self.providers.items()
@@ -118,7 +118,7 @@ class Found:
         return " ".join({*over.values()} if same else (f"{s}: {over[s]}" for s in over))
 
     def rate(self, cell: Cell) -> float | None:
-        """Returns the median of a cell's rounds; None: it was not measured."""
+        """Returns the median of a cell's rounds; None if it was not measured."""
         return statistics.median(self.rates[cell]) if cell in self.rates else None
 
     def gains(self, by: str, threads: int, size: int) -> list[float]:
@@ -132,7 +132,7 @@ class Found:
         return statistics.median(gains) if gains else None
 
     def winner(self, by: str, threads: int, size: int) -> str:
-        """Returns the side that was faster in every round; "": there is none."""
+        """Returns the side that was faster in every round; "" if neither was."""
         gains = self.gains(by, threads, size)
         if gains and min(gains) > 1:
             return ENDPOINTS
@@ -143,9 +143,9 @@ def measure(plan: Plan, show: Callable[[str], None], found: Found | None = None)
     """Measures everything.
 
     Args:
-        plan: What.
-        show: Is called with what is being done.
-        found: Takes the results, which are there too if this is cut short.
+        plan: What to measure.
+        show: Called with a line about what is being done.
+        found: Receives the results, also if the measurement is cut short.
 
     Raises:
         HvdFtError: A job failed.
@@ -184,7 +184,7 @@ def _round(plan: Plan, by: str, side: str, found: Found) -> None:
 
 
 def _referee_round(plan: Plan, side: str, found: Found) -> None:
-    """Has IMB-MT measure the same, as often as takes it as long as us."""
+    """Lets IMB-MT measure the same for about the same time."""
     for threads in plan.threads:
         variables = {**_variables(side, threads), "OMP_NUM_THREADS": str(threads)}
         for size, window in found.windows.items():
@@ -201,10 +201,10 @@ def _variables(side: str, endpoints: int) -> dict[str, str]:
 
 
 def _run(plan: Plan, command: Sequence[str], variables: Mapping[str, str]) -> str:
-    """Runs a program on the two ranks; returns what it prints.
+    """Runs a program on the two ranks; returns its output.
 
     Raises:
-        HvdFtError: It fails, or does not end.
+        HvdFtError: The program fails, or does not end.
     """
     with memory_file(machine_file(plan.hosts)) as machines:
         job = Job(_RANKS, command, hosts=plan.hosts, machine_file=machines if plan.hosts else None)

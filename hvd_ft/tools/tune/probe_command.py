@@ -23,8 +23,8 @@ def add_probe(commands: Any, add: AddCommand) -> None:
     """Adds `probe` to the command line.
 
     Args:
-        commands: Where to.
-        add: Makes a command's parser of its place, name, help and example.
+        commands: The parsers to which this one is added.
+        add: Makes a command's parser from its place, name, help and example.
     """
     what = (
         "measure message rate and bandwidth between two ranks: threads that share one MPI endpoint "

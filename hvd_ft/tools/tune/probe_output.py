@@ -54,9 +54,9 @@ def csv_lines(found: Found) -> list[Sequence[object]]:
 
 
 def agreement(plan: Plan, found: Found) -> list[str]:
-    """Returns lines that say how far the referee agrees; none without it.
+    """Returns lines about how far the referee agrees; none without a referee.
 
-    Only a side that is faster in every round has won: of the others chance says which is faster.
+    A side has won only if it is faster in every round; otherwise chance decides which is faster.
     """
     _, *others = plan.by
     cells = [(threads, size) for threads in plan.threads for size in plan.sizes]

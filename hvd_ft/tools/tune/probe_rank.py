@@ -1,6 +1,6 @@
 """What each of the two processes of `hvdft probe` does; started by probe.py through mpiexec.
 
-The first one prints JSON lines: what MPI is, then what was measured at each size.
+The first one prints JSON lines: a line about MPI, then the measurement of each size.
 """
 
 import argparse
@@ -21,14 +21,14 @@ PILOT = 0.1  # of the time of a measurement: windows that take less say nothing
 
 
 def windows_for(seconds: float, nanoseconds_of: Callable[[int], int]) -> int:
-    """Returns how many windows take about so many seconds.
+    """Returns the number of windows that take about the given time.
 
-    The first windows meet pages and connections that are new, and say nothing of the others: so it
-    tries twice as many until they take a part of that time that counts.
+    The first windows use new pages and connections, so their time says nothing about later ones.
+    The number is doubled until it takes a large enough part of the given time.
 
     Args:
-        seconds: A measurement's.
-        nanoseconds_of: Exchanges so many windows; returns how long they have taken.
+        seconds: The duration of a measurement.
+        nanoseconds_of: Exchanges a number of windows; returns the time they have taken.
     """
     windows = 1
     while (taken := nanoseconds_of(windows)) < PILOT * seconds * 1e9 and windows < MOST_WINDOWS:
@@ -37,7 +37,7 @@ def windows_for(seconds: float, nanoseconds_of: Callable[[int], int]) -> int:
 
 
 def measure(comm: Any, probe: mpi.Probe, size: int, seconds: float) -> dict[str, Any]:
-    """Measures one size for about so many seconds; collective. Returns what a line says of it."""
+    """Measures one size for about the given time; returns the facts of its line. Collective."""
     from mpi4py import MPI
 
     def slower(own_ns: int) -> int:

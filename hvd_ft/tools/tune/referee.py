@@ -1,7 +1,7 @@
 """IMB-MT, which comes with Intel MPI, as the probe's referee: BiBandMT does what the probe does.
 
-It differs in that threads without endpoints of their own still have a communicator each, all
-messages of a window share a buffer, and one process acknowledges each window. Pure.
+There are three differences: threads without endpoints of their own still have a communicator each,
+all messages of a window share a buffer, and one process acknowledges each window. Pure.
 """
 
 import re
@@ -16,15 +16,15 @@ _COARSE_PER_SECOND = 1000  # of slower ones the time is the better known: the ra
 
 
 def command(size: int, window: int, rate: float, seconds: float) -> list[str]:
-    """Returns the command line that measures a size for about so many seconds.
+    """Returns the command line that measures one size for about the given time.
 
-    Of that size alone: sizes that share a run share its repetitions too.
+    It measures only one size, because sizes that share a run also share the number of repetitions.
 
     Args:
         size: Bytes of a message.
         window: Messages that a thread has under way at a time, in each direction.
         rate: The messages per second to expect.
-        seconds: That it is to take.
+        seconds: The intended duration.
     """
     windows = min(max(round(seconds * rate / (2 * window)), _LEAST), _MOST)
     flags = {
@@ -42,11 +42,11 @@ def parse(output: str, threads: int) -> float:
     """Returns the messages per second of a run, both directions together.
 
     Args:
-        output: What IMB-MT has printed.
-        threads: How many each process had.
+        output: The output of IMB-MT.
+        threads: The number of threads of each process.
 
     Raises:
-        HvdFtError: There is no table of BiBandMT in it.
+        HvdFtError: The output has no table of BiBandMT.
     """
     row = _ROW.search(output)
     if not row or _BENCHMARK not in output:

@@ -2,12 +2,13 @@
 
 One setting is changed at a time. Its next value challenges the present one: both are measured, in
 rounds, and each round is won by the challenger if it takes less time by more than `MARGIN`. Wald's
-sequential probability ratio test on these wins says when it is enough: a challenger that is no
-better is dropped after a few rounds, one that is better needs a row of wins. Wins alone count, so
-one disturbed round weighs no more than any other, and a gain inside the noise is no gain.
+sequential probability ratio test on these wins decides when there are enough rounds: a challenger
+that is no better is dropped after a few rounds, and a better one needs a series of wins. Only wins
+count, so a disturbed round weighs no more than any other, and a gain within the noise is no gain.
 
-A setting whose values have an order is followed as long as it gets better, first upwards; of others
-each value is tried. Settings are gone through again until nothing has changed since each was tried.
+A setting whose values have an order is followed as long as the time improves, first upwards; of
+other settings each value is tried. The search goes through the settings repeatedly, until each one
+has been tried without a change.
 """
 
 import math
@@ -33,11 +34,11 @@ class Knob:
     """A setting that is searched over.
 
     Attributes:
-        name: For the user.
-        variable: Of the environment.
-        values: That are tried.
-        default: The one to begin with; one of them.
-        ordered: Whether neighbours are alike.
+        name: The name that the user sees.
+        variable: The environment variable.
+        values: The values to try.
+        default: The value to begin with, one of `values`.
+        ordered: Whether neighbouring values give similar times.
     """
 
     name: str
@@ -52,10 +53,10 @@ class Question:
     """Asks for one round.
 
     Attributes:
-        incumbent: The best known.
-        challenger: Another, which differs in one knob.
-        knob: Its name.
-        left: So many comparisons are left in this pass at most, this one included.
+        incumbent: The best known point.
+        challenger: Another point, which differs in one knob.
+        knob: The name of this knob.
+        left: The most comparisons that are left in this pass, including this one.
     """
 
     incumbent: Point
@@ -69,12 +70,12 @@ class Comparison:
     """A challenger against the incumbent.
 
     Attributes:
-        knob: What differs.
-        before: The incumbent's value.
-        value: The challenger's.
-        ratios: Of each round: ln of the challenger's time by the incumbent's, mean over the sizes.
-        taken: Whether it was taken.
-        why_not: Why it could not be measured; "" if it was.
+        knob: The knob in which they differ.
+        before: The value of the incumbent.
+        value: The value of the challenger.
+        ratios: For each round, ln(challenger's time / incumbent's time), the mean over the sizes.
+        taken: Whether the challenger was taken.
+        why_not: Why the challenger could not be measured; "" if it was.
     """
 
     knob: str
@@ -86,7 +87,7 @@ class Comparison:
 
     @property
     def undecided(self) -> bool:
-        """Whether more rounds are needed to say which is better."""
+        """Whether more rounds are needed for a verdict."""
         return not self.why_not and verdict(self.ratios) is None
 
     @property
@@ -96,7 +97,7 @@ class Comparison:
 
 
 def verdict(ratios: Sequence[float]) -> bool | None:
-    """Returns whether a challenger is better; None: more rounds are needed to say so."""
+    """Returns whether a challenger is better; None if more rounds are needed."""
     wins = sum(ratio < math.log1p(-MARGIN) for ratio in ratios)
     evidence = wins * _WIN + (len(ratios) - wins) * _LOSS
     if evidence >= _TAKE:
@@ -105,12 +106,12 @@ def verdict(ratios: Sequence[float]) -> bool | None:
 
 
 class Search:
-    """Asks for rounds by `question`, and is told their results.
+    """Asks for rounds by `question`, and receives their results.
 
     Attributes:
-        point: The best known.
-        comparisons: All so far; the last one may be under way.
-        question: The next; None: the search is over.
+        point: The best known point.
+        comparisons: All comparisons so far; the last one may be under way.
+        question: The next question; None: the search is over.
     """
 
     def __init__(self, knobs: Sequence[Knob]) -> None:
@@ -121,7 +122,7 @@ class Search:
         self.question: Question | None = next(self._questions, None)
 
     def tell(self, ratio: float) -> None:
-        """Takes a round's result.
+        """Receives the result of a round.
 
         Args:
             ratio: As in `Comparison.ratios`.

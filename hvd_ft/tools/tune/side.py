@@ -1,4 +1,4 @@
-"""A job of `hvdft tune`: it runs as long as its settings are compared, and idles between rounds."""
+"""A job of `hvdft tune`: it runs while its settings are compared, and idles between rounds."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ class Side:
 
     Args:
         scratch: A private directory, with a short path.
-        name: Of its files there.
+        name: The name of its files in that directory.
     """
 
     def __init__(self, scratch: Path, name: str) -> None:
@@ -43,11 +43,11 @@ class Side:
         """Starts the job; returns when it is ready to measure.
 
         Args:
-            flags: Of hvdft run.
-            variables: Of its environment.
+            flags: The flags of hvdft run.
+            variables: Additional environment variables.
 
         Raises:
-            HvdFtError: It does not start.
+            HvdFtError: The job does not start.
         """
         run = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live", *flags]
         worker = [sys.executable, "-m", "hvd_ft.tools.tune.worker", self._address]

@@ -1,4 +1,4 @@
-"""What `hvdft tune` tries: the settings that can matter to a job on some hosts."""
+"""The settings that `hvdft tune` tries: those that can matter to a job on some hosts."""
 
 import os
 import re
@@ -36,15 +36,15 @@ _FI_INFO_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to choose from.
+    """The choices on some hosts.
 
     Attributes:
-        members: Of the ring between nodes; 1: everything is in the memory of one host.
-        most_ranks: On one host.
-        providers: Of libfabric, on this host.
-        interfaces: Of this host, but loopback.
-        provider: Of libfabric, if nobody sets it; "": MPI's own choice.
-        environ: The user's: what it sets is not tried.
+        members: The number of members of the ring between nodes; 1: all ranks are on one host.
+        most_ranks: The most ranks on one host.
+        providers: The providers of libfabric on this host.
+        interfaces: The network interfaces of this host without loopback.
+        provider: The provider that is used by default; "": MPI's own choice.
+        environ: The user's environment; settings in it are not tried.
     """
 
     members: int
@@ -56,7 +56,7 @@ class Machine:
 
 
 def look(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Machine:
-    """Looks at this host, for a job of some ranks on some hosts; none: all ranks are on it."""
+    """Looks at this host, for a job on some hosts; none: all ranks are on this host."""
     used, left = [], size
     for host in hosts:
         used.append(min(host.slots, left))
@@ -74,9 +74,9 @@ def look(hosts: Sequence[Host], size: int, environ: Mapping[str, str]) -> Machin
 
 
 def knobs(machine: Machine) -> list[Knob]:
-    """Returns what to try, each with the value that it has if nobody sets it. Pure.
+    """Returns the knobs to try, each with its default. Pure.
 
-    The first ones matter most: a search that runs out of time has tried them.
+    The most important knobs are first, so that a search that runs out of time has tried them.
     """
     between = machine.members > 1
     provider = machine.provider
@@ -127,7 +127,7 @@ def _knob(name: str, variable: str, values: Sequence[str], default: str) -> Knob
 
 
 def _trees(members: int) -> list[str]:
-    """Returns the widths of trees of so many nodes that differ, and the default."""
+    """Returns the widths that give different trees of some nodes, and the default width."""
     return [width for width in _NODES_BELOW if width == _BELOW or int(width) < members - 1]
 
 
@@ -136,7 +136,7 @@ def _first(default: str, others: Sequence[str]) -> tuple[str, ...]:
 
 
 def _providers() -> list[str]:
-    """Returns the providers that libfabric's fi_info offers on this host; none if it cannot run."""
+    """Returns the providers that libfabric's fi_info lists on this host; none if it cannot run."""
     environment = {**os.environ, **mpi_environment()}
     root = Path(environment["I_MPI_ROOT"])
     # As pip installs Intel MPI, where the fi_info in bin looks for another in vain; else in its own
@@ -159,7 +159,7 @@ def _providers() -> list[str]:
 
 
 def offered(listed: str) -> list[str]:
-    """Returns those providers of fi_info's list that MPI can run over between hosts. Pure."""
+    """Returns the providers in fi_info's list that MPI can use between hosts. Pure."""
     found = set(re.findall(r"^provider: (\S+)$", listed, re.MULTILINE))
     return [name for name in _PROVIDERS if name in found]
 

@@ -26,11 +26,11 @@ class Plan:
     """What to tune.
 
     Attributes:
-        hosts: Of the job; none: all ranks are on this one.
+        hosts: The hosts of the job; none: all ranks are on this host.
         size: Number of ranks.
-        sizes: Bytes of the allreduces.
-        seconds: After so long no further round of the search begins.
-        knobs: What to try.
+        sizes: Sizes of the allreduces in bytes.
+        seconds: The time after which the search begins no further round.
+        knobs: The settings to try.
     """
 
     hosts: Sequence[Host]
@@ -40,7 +40,7 @@ class Plan:
     knobs: Sequence[Knob]
 
     def variables(self, point: Point) -> dict[str, str]:
-        """Returns what a point sets: what is not as it is by default."""
+        """Returns the variables that a point sets: those that differ from the defaults."""
         return {
             knob.variable: point[knob.name]
             for knob in self.knobs
@@ -50,13 +50,14 @@ class Plan:
 
 @dataclass
 class Result:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        comparisons: In their order.
-        tuning: For a file.
-        taken_back: What the search had found, if the last check did not confirm it; else empty.
-        in_time: Whether the search came to its end.
+        comparisons: All comparisons, in order.
+        tuning: The result for a tuning file.
+        taken_back: The settings that the search had found if the last check did not confirm them;
+            otherwise empty.
+        in_time: Whether the search was completed.
     """
 
     comparisons: Sequence[Comparison]
@@ -66,11 +67,11 @@ class Result:
 
 
 class Sides:
-    """The jobs that run: one for each of the points that are compared now.
+    """The running jobs: one for each of the points that are compared now.
 
     Args:
-        start: Starts the job of a point's variables.
-        variables: Returns them.
+        start: Starts a job with the variables of a point.
+        variables: Returns the variables of a point.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Sides:
         self._running: dict[tuple[tuple[str, str], ...], Side] = {}
 
     def of(self, *points: Point) -> list[Side]:
-        """Returns the jobs of these points; ends those of others, starts those that lack.
+        """Returns the jobs of these points; ends other jobs, and starts those that are missing.
 
         Raises:
             HvdFtError: One of the jobs does not start.
@@ -97,21 +98,21 @@ class Sides:
         return [self._running[key] for key in keys]
 
     def end(self) -> None:
-        """Ends all."""
+        """Ends all jobs."""
         while self._running:
             self._running.popitem()[1].end()
 
 
 def tune(plan: Plan, show: Callable[[str], None], search: Search | None = None) -> Result:
-    """Searches, and checks what was found.
+    """Searches, and checks the result.
 
     Args:
-        plan: What.
-        show: Is called with lines for the user.
-        search: That of the plan's knobs, which tells what was compared if this is cut short.
+        plan: What to tune.
+        show: Called with lines for the user.
+        search: The search over the plan's knobs; it has the comparisons if this is cut short.
 
     Raises:
-        HvdFtError: The job does not run with the settings that it has by default.
+        HvdFtError: The job does not run with its default settings.
     """
     with running_sides(plan) as sides:
         search = Search(plan.knobs) if search is None else search
@@ -137,7 +138,7 @@ def tune(plan: Plan, show: Callable[[str], None], search: Search | None = None) 
 
 @contextlib.contextmanager
 def running_sides(plan: Plan) -> Iterator[Sides]:
-    """Yields the jobs of a plan; afterwards all have ended."""
+    """Yields the jobs of a plan; they have all ended after the `with` block."""
     flags = ["-np", str(plan.size)]
     if plan.hosts:
         flags += ["-H", host_list(plan.hosts)]
@@ -163,7 +164,7 @@ def running_sides(plan: Plan) -> Iterator[Sides]:
 
 
 def _place(plan: Plan, cpus: Sequence[int]) -> Place:
-    """Returns what the result is for: the CPUs of all hosts are known now."""
+    """Returns the place of the result; the CPUs of all hosts are known now."""
     place = place_here(plan.hosts, plan.size, os.environ)
     rank, known = 0, dict(place.cpus)
     for host in plan.hosts:
@@ -174,12 +175,12 @@ def _place(plan: Plan, cpus: Sequence[int]) -> Place:
 
 
 def log_ratio(tried: Sequence[float], present: Sequence[float]) -> float:
-    """Returns ln of one round's times by another's, mean over the sizes."""
+    """Returns ln(time / other time) of two rounds, the mean over the sizes."""
     return fmean(math.log(a / b) for a, b in zip(tried, present, strict=True))
 
 
 def _search(plan: Plan, search: Search, sides: Sides, show: Callable[[str], None]) -> bool:
-    """Asks until the search is over; returns False if the time was over before."""
+    """Measures until the search is over; returns False if the time was over before."""
     begin = time.monotonic()
     rounds = done = 0
     while (question := search.question) is not None:
@@ -203,14 +204,14 @@ def _search(plan: Plan, search: Search, sides: Sides, show: Callable[[str], None
 
 
 def take_turns(sides: Sequence[Side], sizes: Sequence[int], number: int) -> list[list[float]]:
-    """Measures a round of each; which one goes first alternates with the round's number."""
+    """Measures a round of each job; the order alternates with the number of the round."""
     order = range(len(sides)) if number % 2 == 0 else reversed(range(len(sides)))
     measured = {at: sides[at].measure(sizes) for at in order}
     return [measured[at] for at in range(len(sides))]
 
 
 def describe(comparison: Comparison) -> str:
-    """Returns a line about a comparison that is over."""
+    """Describes a finished comparison in a line."""
     words = f"{comparison.knob}: {comparison.before or 'unset'} -> {comparison.value or 'unset'}"
     if comparison.why_not:
         return f"{words}: not possible ({comparison.why_not})"
@@ -231,7 +232,7 @@ def _left(search: Search, seconds_each: float) -> str:
 def _check(
     plan: Plan, sides: Sides, point: Point, defaults: Point
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Measures the result and the defaults in turn; returns seconds by round and size."""
+    """Measures the result and the defaults in turn; returns their seconds by round and size."""
     points = [point, defaults] if plan.variables(point) else [defaults]
     pair = sides.of(*points)
     rounds = [take_turns(pair, plan.sizes, number) for number in range(CHECK_ROUNDS)]

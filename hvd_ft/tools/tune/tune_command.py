@@ -25,8 +25,8 @@ def add_tune(commands: Any, add: AddCommand) -> None:
     """Adds `tune` to the command line.
 
     Args:
-        commands: Where to.
-        add: Makes a command's parser of its place, name, help and example.
+        commands: The parsers to which this one is added.
+        add: Makes a command's parser from its place, name, help and example.
     """
     what = "find the fastest settings for these hosts by measuring; hvdft run takes them"
     parser = add(commands, "tune", what, "hvdft tune -np 8 -H n0:4,n1:4 --minutes 10")
@@ -115,10 +115,10 @@ def _words(settings: Mapping[str, str]) -> str:
 
 
 def _chosen(knobs: list[Any], only: list[str] | None) -> list[Any]:
-    """Returns those of the user's choice.
+    """Returns the items that the user has chosen.
 
     Raises:
-        HvdFtError: There is none, or one is not among them.
+        HvdFtError: There is no item, or the user has named an unknown one.
     """
     names = [knob.name for knob in knobs]
     for name in only or ():

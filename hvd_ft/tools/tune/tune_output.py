@@ -13,7 +13,7 @@ _TAKEN, _NOT = "#009E73", "#999999"
 
 
 def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
-    """Lays out what was compared: a line each."""
+    """Lays out the comparisons, one a line."""
     table = Table("setting", "from", "to", title="compared, in this order", title_justify="left")
     for name in ("rounds", "time"):
         table.add_column(name, justify="right")
@@ -43,8 +43,8 @@ def picture(
     """Draws every round of every comparison, and the times with the defaults and the result.
 
     Args:
-        comparisons: in their order.
-        seconds: of an allreduce with the defaults and with the result, by its bytes.
+        comparisons: all comparisons, in order.
+        seconds: seconds of an allreduce with the defaults and with the result, by its bytes.
     """
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -1,6 +1,6 @@
-"""What every rank of `hvdft tune`'s jobs does: sums arrays when rank 0 is asked to, and times that.
+"""The worker of `hvdft tune`'s jobs: it times sums of arrays whenever rank 0 gets a request.
 
-Rank 0 has the connection to hvdft tune; the others learn from it, by sums, what comes next.
+Rank 0 has the connection to hvdft tune; it passes each request to the other ranks by a sum.
 """
 
 import argparse
@@ -25,10 +25,10 @@ def in_a_row(size: int) -> int:
 
 
 def measure(sums: Sums, size: int) -> float:
-    """Times the allreduce of so many bytes; collective.
+    """Times an allreduce of a number of bytes; collective.
 
     Returns:
-        Seconds of one, on the rank that took longest.
+        Seconds of one allreduce, on the rank that took longest.
 
     Raises:
         SystemExit: A sum is wrong.
@@ -49,7 +49,7 @@ def measure(sums: Sums, size: int) -> float:
 
 
 def tell_size(sums: Sums, size: int | None) -> int | None:
-    """Tells all ranks rank 0's next number of bytes; None: there are no more. Collective."""
+    """Passes rank 0's next number of bytes to all ranks; None: there is no more. Collective."""
     word = np.zeros(2, np.float32)
     if sums.rank == 0:
         word[:] = (_END, 0) if size is None else divmod(size, _LOW)
@@ -58,7 +58,7 @@ def tell_size(sums: Sums, size: int | None) -> int | None:
 
 
 def lead(sums: Sums, path: str) -> None:
-    """Rank 0: does what hvdft tune asks for."""
+    """Serves the requests of hvdft tune; on rank 0."""
     end = socket.socket(socket.AF_UNIX)
     end.connect(path)
     channel = Channel(end)
@@ -86,14 +86,14 @@ def cpus_of_each(sums: Sums) -> list[int]:
 
 
 def follow(sums: Sums) -> None:
-    """Another rank: takes part in what rank 0 does."""
+    """Takes part in rank 0's measurements; on the other ranks."""
     cpus_of_each(sums)
     while (size := tell_size(sums, 0)) is not None:
         measure(sums, size)
 
 
 def main() -> None:
-    """Takes part until hvdft tune has no more requests, or is gone."""
+    """Measures until hvdft tune has no more requests, or has ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket", help="of hvdft tune, on rank 0's host")
     options = parser.parse_args()

@@ -32,12 +32,12 @@ Tensors = list[tf.Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """What one size is measured with.
+    """The tensors and the step that measure one size.
 
     Attributes:
         count: Elements of each tensor.
         step: Allreduces tensors `IN_A_ROW` times.
-        phases: Inputs, and others.
+        phases: Two sets of inputs, used in turn.
     """
 
     count: int
@@ -69,7 +69,7 @@ class Measurement:
         return {"seconds": seconds, "wrong": wrong}
 
     def _case(self, count: int) -> Case:
-        """Returns the case of this size; tracing it takes longer than a whole round."""
+        """Returns the case of this size; it is traced once, which takes longer than a round."""
         if self._latest is None or self._latest.count != count:
             phases = self._inputs(count, phase=0), self._inputs(count, phase=1)
             self._latest = Case(count, self._step(count), phases)

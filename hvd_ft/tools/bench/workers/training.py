@@ -1,7 +1,7 @@
 """The worker of `hvdft bench training`: run with `python -m`, the same for every backend.
 
-With a socket its fit continues for another round whenever the driver asks. With a result directory
-it fits once, so that a restarted process can resume by itself, and writes how long that took.
+With a socket, its fit continues for another round whenever the driver asks. With a result
+directory it fits once, so that a restarted process can resume by itself, and writes the duration.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _IMAGES = 512  # different batches; they are used repeatedly
 
 
 def digits() -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
-    """Model, shape of an image, batch size and optimizer of examples/digits_keras.py."""
+    """The model, image shape, batch size and optimizer of examples/digits_keras.py."""
     layers = tf.keras.layers
     convolutions = [layers.Conv2D(filters, 3, activation="relu") for filters in (16, 32)]
     top = [layers.Flatten(), layers.Dense(64, activation="relu"), layers.Dense(10)]
@@ -46,9 +46,9 @@ def cnn() -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
 
 
 def dense(width: int = 3535) -> tuple[tf.keras.Model, tuple[int, ...], int, Any]:
-    """Two dense layers, of 25 million parameters; their state is three times that.
+    """Two dense layers with 25 million parameters; their state has three times as many values.
 
-    They compute little for each parameter: the hardest case for snapshots and for the log.
+    They compute little for each parameter, which is the hardest case for snapshots and the log.
     """
     layers = tf.keras.layers
     body = [layers.Dense(width, activation="relu") for _ in range(2)]
