@@ -148,6 +148,7 @@ setup(
     package_data={
         "hvd_ft": [
             *("py.typed", "csrc/include/hvd_ft.h", "csrc/include/hvd_ft_limits.h"),
+            "reports/report.schema.json",
             *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc"),
         ],
         "hvd_ft.patches": ["*/*.patch"],
@@ -182,7 +183,15 @@ setup(
         "wheel>=0.40",
     ],
     extras_require={
-        "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "scikit-learn"],
+        "test": [
+            "hypothesis",
+            "jsonschema",
+            "mypy",
+            "pytest",
+            "pytest-timeout",
+            "ruff",
+            "scikit-learn",
+        ],
         "docs": ["mkdocs-material>=9.7,<10", "mkdocstrings[python]>=1,<2"],
     },
 )

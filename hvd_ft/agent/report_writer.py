@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hvd_ft import __version__
-from hvd_ft.job.report_lines import NOTES
+from hvd_ft.job.report_lines import NOTES, SCHEMA
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.system.json_text import read_json
@@ -56,6 +56,7 @@ class Journal:
         if not kept_bytes:
             self._add_line(
                 {
+                    "schema": SCHEMA,
                     "job": job,
                     "size": observer.size,
                     "version": __version__,

@@ -71,6 +71,7 @@ class Facts(msgspec.Struct, frozen=True):
         ranks: all ranks.
         fusion_threshold: bytes of stock Horovod's fusion buffer.
         begun_ns: when hvdft run began, on the clock of the events.
+        schema: version of the report.
     """
 
     hosts: list[str] = []
@@ -79,6 +80,7 @@ class Facts(msgspec.Struct, frozen=True):
     ranks: list[RankFacts] = []
     fusion_threshold: Number = 0
     begun_ns: Number | None = None
+    schema: Number = 0
 
 
 class EventFacts(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.report_lines import NOTES
+from hvd_ft.job.report_lines import NOTES, SCHEMA
 from hvd_ft.native.types import Divergence, Event, EventType, State
 from hvd_ft.reports.facts import (
     CauseFacts,
@@ -120,8 +120,9 @@ class Report:
     """The contents of a file written by `hvdft run --report FILE`.
 
     Attributes:
-        facts: Of the whole job. Of its start: `job`, `size`, `version`, `date`, `command`, and the
-            `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and more.
+        facts: Of the whole job. Of its start: `schema`, `job`, `size`, `version`, `date`,
+            `command`, and the `hosts` of its ranks; of its end: `exit_code`, `error`, `ranks` and
+            more.
         events: In order of time.
         divergences: In order of time.
         replacements: Of lost hosts by spare ones.
@@ -149,7 +150,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
         path: The file. The last line of an unfinished report may be incomplete.
 
     Raises:
-        HvdFtError: The file does not exist or is not a report.
+        HvdFtError: The file does not exist, is not a report, or is one of a newer version.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -180,6 +181,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                 elif fields["type"] == "STACKS":
                     stacks.append(convert(fields, StacksFacts))
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
+                _check_version(path, fields)
                 facts, events, divergences = _checked(fields), [], []
             elif "exit_code" in fields and facts:
                 facts = _checked({**facts, **fields})
@@ -191,6 +193,15 @@ def read_report(path: str | os.PathLike[str]) -> Report:
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
     return Report(facts, in_order, divergences, replacements, causes, stacks)
+
+
+def _check_version(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> None:
+    version = facts.get("schema", 0)
+    if isinstance(version, int) and version > SCHEMA:
+        raise HvdFtError(
+            f"{path} is a report of version {version}, written by hvd_ft "
+            f"{facts.get('version', '?')}; this one reads versions up to {SCHEMA}: use a newer one"
+        )
 
 
 def _checked(facts: dict[str, Any]) -> dict[str, Any]:
