@@ -26,7 +26,7 @@ come as the driver gives them: when `JobMachine.deadline` is over.
 | `interrupted 0-1`, `for report 2` | shims say so |
 | `reached n3`, `unreachable n3 why` | a probe's outcome |
 | `published`, `not published` | the record's |
-| `leads 12.5`, `deposed` | the leadership, until when |
+| `leads 12.5`, `deposed [12.5]` | the leadership, until when |
 | `signal SIGINT` | |
 | `workers begun=2 train`, `stopped`, `not stopped` | seen at ticks; mpirun |
 | `left 2-3 may return` | whether ranks have left the running job: no, for good, may return |
@@ -186,7 +186,7 @@ class _World:
             (r"unreachable (\S+) (.+)", self._probed),
             ("(not )?published", lambda no: self._do(machine.published(not no, self.now))),
             (r"leads ([0-9.]+)", lambda t: self._do(machine.leads(float(t), False, self.now))),
-            ("deposed", lambda: self._do(machine.leads(self.now, True, self.now))),
+            (r"deposed(?: ([0-9.]+))?", self._deposed),
             (r"signal (\S+)", lambda s: self._do(machine.signalled(signal.Signals[s], self.now))),
             (r"workers(?: begun=(\d+))?( train)?", self._set_workers),
             ("(not )?stopped", self._set_stopped),
@@ -274,6 +274,9 @@ class _World:
     def _probed(self, host: str, reason: str = "") -> None:
         self._probes.remove(host)  # it was to be probed
         self._do(self._machine.probed(host, reason, self.now))
+
+    def _deposed(self, until: str | None) -> None:
+        self._do(self._machine.leads(float(until or self.now), True, self.now))
 
     def _set_workers(self, begun: str | None, train: str | None) -> None:
         self._workers = WorkersSeen(int(begun) if begun else None, bool(train))

@@ -111,7 +111,7 @@ def ends(launcher: Launcher, end: do.End) -> None:
 def _ends_by_signal(launcher: Launcher, end: do.End) -> None:
     first, over = int(launcher.signals[0]), launcher.job.over
     allowed = {128 + first}
-    if launcher.kind.grace and over is not None:
+    if (launcher.kind.grace or launcher.kind.shrinks) and over is not None:
         allowed.add(over)
     if end.code not in allowed or end.lost or end.resized:
         raise Violation(f"{end} after signals {launcher.signals}")

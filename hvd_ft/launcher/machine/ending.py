@@ -47,10 +47,21 @@ class Ending:
         if self._facts.may_shrink:
             return f"{verdict.why}: the job goes on without it, if enough ranks are left"
         self.files_stay = True
+        return (
+            f"{verdict.why}, so the job was ended; its state stays on the other hosts: {self._next}"
+        )
+
+    def not_resumed(self) -> str:
+        """Nothing of a resumed job has begun; returns what that means for it, in words."""
+        self.files_stay = True
+        return f"the job was not resumed; its state stays as it was: {self._next}"
+
+    @property
+    def _next(self) -> str:
         job = self._facts.id
         return (
-            f"{verdict.why}, so the job was ended; its state stays on the other hosts: hvdft run "
-            f"--resume {job} with the same -np and -H goes on, hvdft clean {job} removes it"
+            f"hvdft run --resume {job} with the same -np and -H goes on, hvdft clean {job} removes "
+            "it"
         )
 
     def come(

@@ -47,8 +47,10 @@ class HostReach:
             if why == "" and name in gone:
                 hosts.forget(gone[name])  # it is alive; only the job's processes are gone
                 members.found(name)
-            elif why and not members.gone({name: why}):  # one that was heard of
-                return GiveUp(f"{hosts.describe(gone[name])} is gone: {why}", (name,))
+            elif why and not members.gone({name: why}):
+                heard = name in gone
+                text = f"{hosts.describe(gone[name]) if heard else members.describe(name)} is gone"
+                return GiveUp(f"{text}: {why}", (name,))
         return all(why == "" for why in found.values())
 
     def probed(self, host: str, reason: str) -> None:

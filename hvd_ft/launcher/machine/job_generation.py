@@ -136,5 +136,9 @@ class JobGeneration:
         code = describe_code(self.code)
         return f"mpirun did not start the job's agents ({code}); it says:{lines}"
 
+    def describe_end(self) -> str:
+        """Returns how its mpirun has ended, in words."""
+        return f"mpirun ended ({describe_code(self.code)}) before any agent began"
+
     def _probe(self, hosts: Sequence[str]) -> None:
         self._out.add(*map(Probe, hosts))

@@ -374,7 +374,7 @@ class JobMachine:
             self._begin_phase(Phase.AWAITING)
             self._await_hosts()
         elif verdict.message or self._ending.no_start:
-            self._end_with(verdict.message or self._ending.no_start)
+            self._end_without_start(verdict.message)
         elif self._agents.code == 0 or self._asked.received or self._roll.hosts:
             self._end()
         else:
@@ -385,7 +385,16 @@ class JobMachine:
     def _explain(self) -> None:
         """Says why an mpirun has failed whose agents were never heard of."""
         self._ending.no_start = self._agents.describe_failure()
-        self._end_with(self._ending.no_start)
+        self._end_without_start()
+
+    def _end_without_start(self, message: str = "") -> None:
+        """Ends a job whose agents have not begun; the files of a resumed one are as they were."""
+        message = message or self._ending.no_start
+        resumes = self._facts.resume and self.generation == self._facts.generation
+        if resumes and not self._asked.received:
+            self._out.say(message or self._agents.describe_end())
+            message = self._ending.not_resumed()
+        self._end_with(message)
 
     def _await_hosts(self) -> None:
         """Starts the next generation as soon as agents can be started on all hosts."""

@@ -130,7 +130,6 @@ class JobMembers:
         self._generation, self._started = generation, self.members
         self._due += self._notes
         self._notes.clear()
-        self._gone.clear()
         self.unfilled = tuple(self._new)
         self._new.clear()
 
@@ -219,12 +218,20 @@ class JobMembers:
         return True
 
     def unheard(self) -> list[str]:
-        """Returns the hosts on which the last agents were started, and that had no line yet."""
-        if not self._facts.replaces or not self._generation:
+        """Returns the hosts on which the last agents were started, and that had no line yet.
+
+        The first agents of a job are none of these: their start is watched otherwise.
+        """
+        if not self._generation:
             return []
         heard = {rank for ranks in self._roll.hosts.values() for rank in ranks}
         places = zip(self.members.places, self._started.places, strict=True)
         return [new.host for new, old in places if new == old and not heard & {*new.ranks}]
+
+    def describe(self, name: str) -> str:
+        """Returns a host's name and its ranks, in words."""
+        ranks = (place.describe() for place in self.members.places if place.host == name)
+        return f"host {name} ({', '.join(ranks)})"
 
     def found(self, name: str) -> None:
         """Notes that a host is there after all."""
