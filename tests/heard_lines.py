@@ -5,6 +5,7 @@ from typing import Protocol
 
 from hvd_ft.job.lifeline import LifeLines
 from hvd_ft.job.lifeline_messages import (
+    AgentLost,
     Answer,
     Ask,
     ForReport,
@@ -33,6 +34,7 @@ class HeardLines:
     def __init__(self, loop: EventLoop, gate: Gate | None = None) -> None:
         self.gate = gate
         self.answers: list[tuple[str, Answer]] = []
+        self.lost_agents: list[AgentLost] = []
         self._out = Actions()
         self.roll = ShimRoll(self._out)
         self.lines = LifeLines(loop, "127.0.0.1", 20.0, self)
@@ -72,6 +74,8 @@ class HeardLines:
                 self.answers.append((shim.host, message))
                 if self.gate and self.gate.grants(shim):
                     self.lines.send(line, Lease(number))
+            case AgentLost():
+                self.lost_agents.append(message)
             case ForReport(note):
                 self.roll.tell_rank_0(Note(note))
         self._carry_out()

@@ -18,7 +18,9 @@ from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.reaper import kill_descendants
 
 
-def watch_over(shim: ShimClient, settings: Settings, launch: Launch, rank: int) -> None:
+def watch_over(
+    shim: ShimClient, settings: Settings, launch: Launch, rank: int, *, known: bool = False
+) -> None:
     """Orders a new shim to watch the launcher and this agent.
 
     Args:
@@ -26,6 +28,7 @@ def watch_over(shim: ShimClient, settings: Settings, launch: Launch, rank: int) 
         settings: the user's.
         launch: what the launcher has said.
         rank: of the agent.
+        known: whether the launcher was reached before, by the shim that this one replaces.
     """
     shim.attend(
         rank=rank,
@@ -36,6 +39,7 @@ def watch_over(shim: ShimClient, settings: Settings, launch: Launch, rank: int) 
         host_timeout_seconds=settings.host_timeout_seconds,
         epoch=launch.since(rank),
         act_lease=launch.act_lease,
+        known=known,
     )
 
 
@@ -78,6 +82,7 @@ class ShimCare:
         self._answers = Beats(context.settings.lease_seconds)
         self._oom: OomWatch | None = OomWatch(shim.pid, time.monotonic())
         self._beat_at = 0.0
+        self._launcher_known = False
 
     def begin(self) -> None:
         """Lets the shim outlive this agent from now on, because the job's files exist."""
@@ -136,9 +141,10 @@ class ShimCare:
         self._shim.beat(self._facts())
         return False
 
-    def answered(self) -> None:
-        """Notes the shim's heartbeat."""
+    def answered(self, *, launcher_known: bool) -> None:
+        """Notes the shim's heartbeat, and whether a shim has reached the launcher."""
         self._answers.heard(time.monotonic())
+        self._launcher_known |= launcher_known
 
     def replace(self) -> str:
         """Starts another shim in place of a dead one, whose processes are all gone then.
@@ -155,7 +161,8 @@ class ShimCare:
         end_rank(context.job, context.rank)  # … except a worker that was a spare
         self._shim.replace()
         self._oom = OomWatch(self._shim.pid, time.monotonic())
-        watch_over(self._shim, context.settings, context.launch, context.rank)
+        known = self._launcher_known
+        watch_over(self._shim, context.settings, context.launch, context.rank, known=known)
         self._shim.watch_job(context.directory)
         self.begin()
         return f"its shim was {lack}" if lack else ""

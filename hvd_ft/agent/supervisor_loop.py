@@ -225,8 +225,8 @@ class SupervisorLoop:
 
     def _on_report(self, report: messages.Report) -> None:
         match report:
-            case messages.BeatHeard():
-                self._care.answered()
+            case messages.BeatHeard(known):
+                self._care.answered(launcher_known=known)
             case messages.Unkillable(pids):
                 text = ", ".join(map(str, pids))
                 say(f"rank {self._rank} left processes that SIGKILL does not end: {text}")

@@ -80,13 +80,25 @@ class Interrupted(_FromShim, frozen=True):
     """The worker has received the user's SIGINT."""
 
 
+class AgentLost(_FromShim, frozen=True):
+    """The shim's agent has died before there was anything to keep, so the shim ends, too.
+
+    Hydra does not notice the death of an agent that has not begun with MPI.
+
+    Attributes:
+        lack: as of `ShimStatus`.
+    """
+
+    lack: str = ""
+
+
 class ForReport(_FromShim, frozen=True):
     """Something that rank 0's agent is to write into the report."""
 
     note: dict[str, Any]
 
 
-FromShim = ShimStatus | Answer | Interrupted | ForReport
+FromShim = ShimStatus | Answer | Interrupted | AgentLost | ForReport
 
 
 # ------------------------------------------------------------------ launcher

@@ -166,6 +166,7 @@ class ShimClient:
         host_timeout_seconds: float,
         epoch: int = 0,
         act_lease: float | None = None,
+        known: bool = False,
     ) -> None:
         """Orders the shim to watch the launcher, and this agent from its first `beat` on.
 
@@ -178,6 +179,7 @@ class ShimClient:
             host_timeout_seconds: how long the launcher waits for a lost host.
             epoch: in which this host took its place in the job.
             act_lease: seconds for which this host's processes may act unheard; None: for ever.
+            known: whether the launcher was reached before, by the shim that this one replaces.
         """
         self._order(
             messages.Attend(
@@ -189,6 +191,7 @@ class ShimClient:
                 host_timeout_seconds,
                 epoch,
                 act_lease,
+                known or generation > 0,  # the launcher was reached, as it has started this agent
             )
         )
 

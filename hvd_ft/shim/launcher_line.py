@@ -79,12 +79,6 @@ class LauncherLine:
         """Whether the launcher is told the job's exit code: the job is over."""
         return self._told.exit_code is not None
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether it has been out of reach for too long."""
-        since = self.silent_since
-        return self.known and since is not None and self._loop.now() >= since + self._silence
-
     def tell(
         self,
         *,

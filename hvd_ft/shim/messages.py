@@ -36,6 +36,7 @@ class Attend(_Order):
         epoch: in which this host took its place in the job.
         act_lease: seconds for which processes may act without a word of the launcher; None: they
             need no lease.
+        known: whether the launcher was reached before: by another shim, or another generation.
     """
 
     rank: int
@@ -46,6 +47,7 @@ class Attend(_Order):
     host_timeout: float
     epoch: int
     act_lease: float | None
+    known: bool
 
 
 class EnterJob(_Order):
@@ -186,7 +188,13 @@ class Unkillable(_Report):
 
 
 class BeatHeard(_Report):
-    """The shim's answer to a heartbeat."""
+    """The shim's answer to a heartbeat.
+
+    Attributes:
+        known: whether it has reached the launcher, so the next shim knows what silence there means.
+    """
+
+    known: bool = False
 
 
 class Interrupt(_Report):

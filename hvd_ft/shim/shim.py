@@ -35,6 +35,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.drills import AGENT_DIES, AGENT_STOPS, MPIRUN_DIES
 from hvd_ft.job.lifeline_messages import (
+    AgentLost,
     Answer,
     Ask,
     ForReport,
@@ -152,6 +153,8 @@ class _Shim:
 
     def _on_agent_gone(self) -> None:
         if self._keep_seconds is None or self._launcher is None or not self._launcher.known:
+            if self._launcher is not None and not self._launcher.has_code:
+                self._launcher.send(AgentLost(self._agent.lack()))
             self._over = True
             return
         self._relay.detach()
@@ -183,7 +186,8 @@ class _Shim:
             case messages.Beat(facts):
                 self._agent.beat(facts)
                 self._children.look_at_memory()
-                self._agent.report(messages.BeatHeard())
+                known = self._launcher is not None and self._launcher.known
+                self._agent.report(messages.BeatHeard(known))
             case messages.Attend():
                 self._attend(order)
             case messages.EnterJob(directory):
@@ -192,7 +196,6 @@ class _Shim:
                 self._agent.set_limit(seconds, text)
             case messages.Keep(seconds):
                 self._keep_seconds = seconds
-                self._check_launcher()
             case messages.Release(exit_code):
                 self._keep_seconds = None
                 self._agent.expect_no_beats()
@@ -215,7 +218,7 @@ class _Shim:
         self._agent.expect_beats(order.rank, order.lease)
         self._silence_seconds = order.host_timeout + order.lease
         if order.launcher is not None:
-            self._connect(order.launcher, order.generation, order.lease)
+            self._connect(order.launcher, order.generation, order.lease, known=order.known)
             self._warn.set(self._loop.now() + _WARN_SECONDS)
 
     def _hear_new_agent(self, agent: NewAgent) -> None:
@@ -233,7 +236,7 @@ class _Shim:
             self._launcher.tell(orphaned=False, generation=takeover.generation)
         elif takeover.launcher is not None:  # a new launcher: the job is resumed
             self._fence.begin(takeover.act_lease)
-            self._connect(takeover.launcher, takeover.generation, takeover.lease)
+            self._connect(takeover.launcher, takeover.generation, takeover.lease, known=True)
         os.close(agent.streams[0])
         self._relay.attach(agent.streams[1:])
         self._fence.stop()
@@ -241,7 +244,9 @@ class _Shim:
 
     # -------------------------------------------------------------- launcher
 
-    def _connect(self, launcher: str, generation: int, lease_seconds: float) -> None:
+    def _connect(
+        self, launcher: str, generation: int, lease_seconds: float, *, known: bool
+    ) -> None:
         if self._launcher is not None:
             self._launcher.close()
         self._launcher = LauncherLine(
@@ -249,11 +254,11 @@ class _Shim:
             launcher,
             msgspec.structs.replace(self._status, generation=generation),
             lease_seconds,
-            known=generation > 0,  # it was reached before, as it started this agent
+            known=known,
             silence_seconds=self._silence_seconds,
             on_order=self._follow_launcher,
             on_dead=self._on_launcher_dead,
-            on_lost=self._check_launcher,
+            on_lost=self._on_launcher_lost,
         )
 
     def _warn_of_launcher(self) -> None:
@@ -295,10 +300,12 @@ class _Shim:
             self._agent.end()  # or it might still hold the job's directory when this shim leaves
             self._over = True
 
-    def _check_launcher(self) -> None:
+    def _on_launcher_lost(self) -> None:
         """Gives up a launcher that has been out of reach for too long."""
-        if self._keep_seconds and self._launcher is not None and self._launcher.is_lost:
+        if self._keep_seconds:
             self._leave_files()
+        else:  # nothing has begun, or the job is over
+            self._on_launcher_dead()
 
 
 __all__ = ["WORKER", "live"]

@@ -18,6 +18,7 @@ come as the driver gives them: when `JobMachine.deadline` is over.
 | `trains` | the same, of all ranks, and their workers are beyond the first step |
 | `agents die [2-3] [lack …]` | shims have lost their agents; without ranks: where hosts answer |
 | `all die [SIGTERM]` | agents where hosts answer, and then mpirun; by SIGKILL otherwise |
+| `lost agent 2-3 [lack …]` | shims have lost their agents before there was anything to keep |
 | `exits 0 [2-3]` | shims report the job's exit code |
 | `hung up 2-3`, `torn 2-3` | lines have ended |
 | `silent n1`, `answers n1` | whether the shims of a host answer questions: they do at first |
@@ -58,6 +59,7 @@ from scenario_words import (
 )
 
 from hvd_ft.job.lifeline_messages import (
+    AgentLost,
     Answer,
     Ask,
     ForReport,
@@ -181,6 +183,7 @@ class _World:
             (rf"answer {ranks}(?: to (\d+))?", self._answer),
             (r"facts (\d+) (.+)", self._set_facts),
             (rf"interrupted {ranks}", lambda r: self._each(r, Interrupted())),
+            (rf"lost agent {ranks}(?: lack (.+))?", self._lost_agent),
             (rf"for report {ranks}", lambda r: self._each(r, ForReport({"type": "TOLD"}))),
             (r"reached (\S+)", self._probed),
             (r"unreachable (\S+) (.+)", self._probed),
@@ -274,6 +277,9 @@ class _World:
     def _probed(self, host: str, reason: str = "") -> None:
         self._probes.remove(host)  # it was to be probed
         self._do(self._machine.probed(host, reason, self.now))
+
+    def _lost_agent(self, ranks: str, lack: str | None) -> None:
+        self._each(ranks, AgentLost(lack or ""))
 
     def _deposed(self, until: str | None) -> None:
         self._do(self._machine.leads(float(until or self.now), True, self.now))

@@ -8,6 +8,7 @@ from job_world import LATE_STOP_SECONDS, leave_files
 from world_line import Line
 
 from hvd_ft.job.lifeline_messages import (
+    AgentLost,
     Answer,
     Ask,
     Interrupt,
@@ -196,6 +197,8 @@ class Shim:
             return
         self.agent = None
         if not self.keeps or not self.known:
+            if self.line is not None and self.code is None:
+                self.line.send("up", AgentLost())
             self.end(files_stay=False)
             return
         self.orphaned = True

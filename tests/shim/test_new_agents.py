@@ -19,7 +19,7 @@ from heard_lines import HeardLines
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
-from hvd_ft.job.lifeline_messages import ShimStatus
+from hvd_ft.job.lifeline_messages import AgentLost, ShimStatus
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import BeatHeard, Started, Takeover, to_wire
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket, reattach
@@ -254,7 +254,7 @@ def test_no_time_of_an_older_agent_runs_on_for_the_next_one(
         clock.advance(KEEP_SECONDS + 1)
         for _ in range(2):  # it looks at its clock after the first one
             shim.beat(None)
-            assert shim.receive() == [BeatHeard()]
+            assert shim.receive() == [BeatHeard(known=True)]
         assert shim.found is not None
         assert shim.found.worker is not None
         assert shim.found.worker.end is None
@@ -282,3 +282,73 @@ def test_a_shim_has_nothing_for_new_agents_before_it_is_told_to_keep(job: Job) -
     with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
         reattach(job.path, 3, 1, 20, None)
     assert process.end(10)
+
+
+def test_an_agent_that_dies_before_anything_is_kept_is_told(job: Job) -> None:
+    """Hydra does not notice the death of one that has not begun with MPI."""
+
+    def live() -> None:
+        shim = ShimClient.fork()  # which ends when this is gone
+        shim.attend(
+            rank=3,
+            host="n0/1",
+            generation=0,
+            launcher=job.launcher.address,
+            lease_seconds=20,
+            host_timeout_seconds=60,
+        )
+        signal.pause()
+
+    with child_that(live) as child:
+        job.loop.run(until=lambda: job.launcher.shims)
+        os.kill(child, signal.SIGKILL)
+        job.loop.run(until=lambda: job.launcher.lost_agents)
+        assert job.launcher.lost_agents == [AgentLost()]
+        job.loop.run(until=lambda: not job.launcher.shims)
+
+
+def test_a_shim_tells_its_agent_that_it_has_reached_the_launcher(
+    shim: ShimClient, job: Job
+) -> None:
+    job.loop.run(until=lambda: job.launcher.shims)
+    found = False
+    while not found:  # it has sent its status before it hears of this
+        shim.beat(None)
+        (heard,) = shim.receive() or ()
+        assert isinstance(heard, BeatHeard)
+        found = heard.known
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_launcher_that_is_lost_ends_each_shim(
+    monkeypatch: pytest.MonkeyPatch, generation: int, kept: bool
+) -> None:
+    """The launcher was reached by a shim before, and is out of reach since: nothing answers."""
+    clock = Clock()
+    monkeypatch.setattr("hvd_ft.shim.shim.EventLoop", partial(EventLoop, clock))
+    # The file that captures stderr is closed in a shim, and its number is another file's.
+    monkeypatch.setattr("hvd_ft.shim.shim.say", lambda _text: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def live() -> None:
+            shim = ShimClient.fork()
+            shim.attend(
+                rank=3,
+                host="n0/1",
+                generation=generation,
+                launcher=f"127.0.0.1:{listener.getsockname()[1]}:key",
+                lease_seconds=20,
+                host_timeout_seconds=60,
+                known=True,
+            )
+            if kept:
+                shim.keep(KEEP_SECONDS)
+            for _ in range(90):
+                shim.beat(None)
+                assert shim.receive()
+                clock.advance(1)
+
+        with child_that(live) as child:
+            assert await_rest(child) == signal.SIGKILL
+            assert 79 <= clock() <= 82

@@ -50,6 +50,7 @@ class JobGeneration:
         self.why_ended = ""
         self.counts = True
         self.code = 1
+        self._loses = False  # an agent, as it begins
         self.progress = StartProgress(facts.size, now)
 
     def begin(self, hosts: Sequence[Host], now: float, seconds: float = SECONDS) -> None:
@@ -61,6 +62,7 @@ class JobGeneration:
             seconds: for them to begin before their hosts are probed.
         """
         self.why_ended, self.counts = "", True
+        self._loses = False
         self._start = StartWatch(hosts, now, seconds)
         self._late_at = now + self._late_seconds
 
@@ -107,6 +109,11 @@ class JobGeneration:
         """
         self.why_ended, self.counts = why, counts
         self._out.add(KillMpirun())
+
+    def loses(self) -> bool:
+        """Notes that an agent has died as it began; returns whether it is the first one."""
+        first, self._loses = not self._loses, True
+        return first
 
     def ended(self, code: int, lines: Sequence[str]) -> None:
         """Its mpirun has ended.

@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from hvd_ft.job.lifeline_messages import (
+    AgentLost,
     Answer,
     ForReport,
     FromShim,
@@ -198,6 +199,8 @@ class JobMachine:
             case Interrupted() if shim:
                 self._roll.interrupted.add(shim.rank)
                 self._asked.interrupted()
+            case AgentLost(lack) if shim:
+                self._lose_agent(shim, lack)
             case ForReport(note) if shim:
                 self._roll.tell_rank_0(Note(note))
         self._go_on()
@@ -284,8 +287,6 @@ class JobMachine:
             mpirun: the present one.
             now: the time.
         """
-        if self.phase is Phase.ENDED:
-            return []
         self._now, self._workers = now, workers
         self._tick_at = now + TICK_SECONDS
         if why := self._why_no_agents():
@@ -426,6 +427,15 @@ class JobMachine:
         else:
             self._roll.turned_away(line)
             self._out.add(Send(line, Over(files_stay=False)))
+
+    def _lose_agent(self, shim: ShimStatus, lack: str) -> None:
+        """An agent has died before the job began for it, maybe with all others."""
+        ends = bool(self._asked.received or self._agents.why_ended)
+        if self.phase is Phase.RUNNING and shim.generation == self.generation and not ends:
+            if self._agents.loses():
+                why = f", and the kernel has {lack}" if lack else ""
+                self._out.say(f"the agent of rank {shim.rank} has died before it began{why}")
+            self._asked.kill_by(self._now + HYDRA_LIMIT_SECONDS)
 
     def _look_at_hosts(self) -> None:
         self._members.leads = self._record.holds(self._now)
