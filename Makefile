@@ -49,14 +49,14 @@ test: setup ## all tests without a job, and of those with one what shows a promi
 promises: setup ## the tests with a job that show a promise and take longer (some minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises
 
+AGAIN = echo '$@: what has failed runs once more by itself; red again: $@ fails; PASSED below: unreliable, mend it in the next change'
 PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit)
 part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 8 minutes)
-	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { \
-	  echo 'part: what has failed runs once more by itself; red again: part fails; PASSED below: unreliable, mend it in the next change'; \
-	  $(PART) -rpfE --last-failed --last-failed-no-failures none; }
+	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { $(AGAIN); $(PART) -rpfE --last-failed --last-failed-no-failures none; }
 
-pairs: setup ## each fault, and another one while the job recovers from it: in a simulated world (ONLY=model), and as real jobs on five nodes (an hour or two; ONLY='host-lost+agent-killed')
-	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal tests/launcher/test_job_model.py tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)')
+PAIRS = $(VENV)/python -m pytest tests/launcher/test_job_model.py tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))
+pairs: setup ## each fault, and another one while the job recovers from it: in a simulated world (ONLY=model), and as real jobs on five nodes (ONLY='not model': some hours; ONLY='host-lost+agent-killed'); MINUTES= for a part, another one for each commit
+	@$(PAIRS) --numprocesses 2 --dist worksteal --cache-clear || { $(AGAIN); $(PAIRS) -rpfE --last-failed --last-failed-no-failures none; }
 
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal

@@ -20,7 +20,7 @@ from pathlib import Path
 import hypothesis
 import psutil
 import pytest
-from selection import PART_MINUTES, SLICES, kept, part, slice_by, starts_jobs
+from selection import PART_MINUTES, SLICES, drawn, kept, part, slice_by, starts_jobs
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tools.cluster import tools
@@ -61,11 +61,28 @@ RunHvdft = Callable[..., Ended]
 
 @dataclass(frozen=True)
 class Part:
-    """The slice that this run takes, the commit, and when it begins no other test."""
+    """What this run takes, as its commit has it.
+
+    Attributes:
+        number: of its slice; 0: all that is selected.
+        commit: the commit.
+        minutes: after which it begins no other test.
+        over_at: when that is.
+    """
 
     number: int
     commit: str
+    minutes: float
     over_at: float
+
+    def describe(self) -> str:
+        """Returns which part it is, and how to repeat it."""
+        commit = self.commit[:12]
+        if self.number:
+            return (
+                f"part {self.number} of {SLICES}, at {commit}; again: make part SLICE={self.number}"
+            )
+        return f"as {commit} draws it, for {self.minutes:g} minutes"
 
 
 _PART = pytest.StashKey[Part]()
@@ -88,7 +105,7 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--quick`, `--short`, `--promises` and `--part`."""
+    """Adds `--quick`, `--short`, `--promises`, `--part` and `--minutes`."""
     parser.addoption(
         "--quick", action="store_true", help="only tests that need neither a job nor TensorFlow"
     )
@@ -106,41 +123,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"slice N of 1 to {SLICES} of what neither --short nor --promises runs, or that of "
         f"the commit; after {PART_MINUTES} minutes no other test begins",
     )
+    parser.addoption(
+        "--minutes",
+        type=float,
+        help="the selected tests in an order that the commit draws; after so many minutes no other "
+        "one begins",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Determines the slice of `--part`: the same in each of pytest's processes."""
-    given = config.getoption("part")
-    if given is None:
+    """Determines what `--part` or `--minutes` take: the same in each of pytest's processes."""
+    given, minutes = config.getoption("part"), config.getoption("minutes")
+    if given is None and minutes is None:
         return
     commit = _commit()
+    if given is None:
+        config.stash[_PART] = Part(0, commit, minutes, time.monotonic() + minutes * 60)
+        return
     number = str(slice_by(commit)) if given == "commit" else given
     if number not in map(str, range(1, SLICES + 1)):
         raise pytest.UsageError(f"--part {given}: give 1 to {SLICES}, or commit")
-    config.stash[_PART] = Part(int(number), commit, time.monotonic() + PART_MINUTES * 60)
+    over_at = time.monotonic() + PART_MINUTES * 60
+    config.stash[_PART] = Part(int(number), commit, PART_MINUTES, over_at)
 
 
 def _commit() -> str:
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(git, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise pytest.UsageError(f"--part goes by the commit, and git says: {done.stderr.strip()}")
+        raise pytest.UsageError(f"tests go by the commit, and git says: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Says which slice it is, and how to repeat it."""
-    if (chosen := config.stash.get(_PART, None)) is None:
-        return None
-    number, commit = chosen.number, chosen.commit[:12]
-    return f"part {number} of {SLICES}, at {commit}; again: make part SLICE={number}"
+    """Says which part of the tests this run takes."""
+    chosen = config.stash.get(_PART, None)
+    return None if chosen is None else chosen.describe()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begins no test of a part when its time is over."""
     chosen = item.config.stash.get(_PART, None)
     if chosen is not None and time.monotonic() > chosen.over_at:
-        pytest.skip(f"not begun: the {PART_MINUTES} minutes of this part are over")
+        pytest.skip(f"not begun: the {chosen.minutes:g} minutes of this part are over")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -154,7 +179,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what starts jobs, for `--quick`; for `--short` and `--promises` all but those."""
     quick, short, promises = map(config.getoption, ("quick", "short", "promises"))
     if (its := config.stash.get(_PART, None)) is not None:
-        chosen = part(items, its.number, its.commit)
+        chosen = part(items, its.number, its.commit) if its.number else drawn(items, its.commit)
     elif quick or short or promises:
         chosen = _dealt(kept(items, quick=quick, promises=promises))
     else:

@@ -1,7 +1,8 @@
 """Which tests a run takes: `--quick`, `--short`, `--promises`, or `--part` of the rest. Pure.
 
 What no run covers rots. `make test` and `make promises` leave out most of what starts jobs, and
-what is marked `long`; a part is a slice of that, another one for each commit.
+what is marked `long`; a part is a slice of that, another one for each commit. The pairs of faults
+are a run of their own, of which CI takes for some minutes what the commit draws (`--minutes`).
 """
 
 import hashlib
@@ -10,8 +11,7 @@ from typing import Any
 
 SLICES = 16  # so many that one of them takes about PART_MINUTES on 2 quiet cores
 PART_MINUTES = 8  # after which no test of a part begins: CI has 90 for everything
-# Runs of their own (`make pairs`), in which not each pair has been seen through yet.
-_APART = ("tests/pairs/", "tests/launcher/test_job_model.py")
+_APART = ("tests/pairs/", "tests/launcher/test_job_model.py")  # `make pairs`
 # Who asks for one of these starts a job, or whole programs.
 _OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator", "wheel"}
 
@@ -73,6 +73,11 @@ def part(items: Sequence[Any], number: int, commit: str) -> list[Any]:
     found = [item for item in left_out(items) if _number(item.nodeid) % SLICES + 1 == number]
     begin = _number(f"begin {commit}") % max(len(found), 1)
     return found[begin:] + found[:begin]
+
+
+def drawn(items: Sequence[Any], commit: str) -> list[Any]:
+    """Returns tests in an order that each commit draws: a run may end before it has had all."""
+    return sorted(items, key=lambda item: _number(f"{commit} {item.nodeid}"))
 
 
 def _number(text: str) -> int:

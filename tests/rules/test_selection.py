@@ -100,3 +100,12 @@ def test_the_documents_name_what_ci_runs(document: str) -> None:
         unwrapped = " ".join(text.split())
         assert f"one of {selection.SLICES} slices" in unwrapped
         assert f"after {selection.PART_MINUTES} minutes" in unwrapped
+
+
+def test_each_commit_draws_another_order_of_the_same_tests() -> None:
+    items = all_kinds()
+    commits = [f"{number:040x}" for number in range(9)]
+    orders = [[item.nodeid for item in selection.drawn(items, commit)] for commit in commits]
+    assert len({tuple(order[:3]) for order in orders}) == len(commits)
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert [item.nodeid for item in selection.drawn(items, commits[0])] == orders[0]
