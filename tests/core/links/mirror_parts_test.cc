@@ -52,6 +52,7 @@ bool Endpoint::complete(Transfer* transfer) {
   wire.pop_front();
   return true;
 }
+void Endpoint::poke() {}
 
 }  // namespace hvdft
 
