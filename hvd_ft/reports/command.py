@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def add_report(commands: Any, add: AddCommand) -> None:
         help="write everything as one page that needs nothing else "
         "(default: beside the report, as .html)",
     )
+    report.add_argument(
+        "--trace",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="write what each rank did as a Chrome trace, which ui.perfetto.dev opens "
+        "(default: beside the report, as .trace.json)",
+    )
     report.set_defaults(handler=_report)
 
 
@@ -46,7 +55,8 @@ def _report(options: argparse.Namespace) -> int:
 
     told = report.read_report(options.events)
     html = _beside(options.events, options.html, ".html")
-    check_writable(options.picture, html)
+    trace = _beside(options.events, options.trace, ".trace.json")
+    check_writable(options.picture, html, trace)
     console = Console()
     for piece in pieces_of(told):
         if isinstance(piece, str):
@@ -62,6 +72,11 @@ def _report(options: argparse.Namespace) -> int:
 
         write_file(html, page_of(told).encode("utf-8", errors="replace"))
         answer(f"the page is in {html}")
+    if trace:
+        from hvd_ft.reports.trace import trace_of
+
+        write_file(trace, json.dumps(trace_of(told)).encode("ascii"))
+        answer(f"the trace is in {trace}; open it at ui.perfetto.dev")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from hvd_ft.reports.accounting import LOST_TO_FAILURES, Account, Accounts, Use, account
@@ -44,20 +45,21 @@ def accounts_table(accounts: Accounts) -> Table | None:
         return None
     uses = [use for use in Use if use is Use.STEPS or accounts.share(use)]
     title = "What the time was used for, in percent of a rank's time"
-    table = Table(title=title, title_justify="left", show_footer=False)
+    # Without lines between columns it has room on a terminal of 80 columns.
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("rank")
     for use in uses:
         table.add_column(use, justify="right")
     for own in accounts.ranks:
         table.add_row(str(own.rank), *(_percent(own, use, accounts) for use in uses))
     table.add_section()
-    table.add_row("all", *(f"{accounts.share(use):.1%}" for use in uses))
+    table.add_row("all", *(f"{100 * accounts.share(use):.1f}" for use in uses))
     table.add_row("seconds", *(f"{accounts.seconds(use):.2f}" for use in uses))
     return table
 
 
 def _percent(own: Account, use: Use, accounts: Accounts) -> str:
-    return f"{own.ns(use) / (accounts.end_ns - accounts.begin_ns):.1%}"
+    return f"{100 * own.ns(use) / (accounts.end_ns - accounts.begin_ns):.1f}"
 
 
 def cost_table(accounts: Accounts, other: CheckpointsAlone | None) -> Table | None:

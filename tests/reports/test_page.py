@@ -101,7 +101,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_forbids_it(tmp_path: Path) ->
 def test_the_page_has_what_the_report_says() -> None:
     page = Page(page_of(Report({"job": "j7", "size": 3}, one_failure())))
     for words in ("Job j7", "Failures, in seconds", "signal 9", "2.920", "What the failures cost, "
-                  "in seconds of the job", "useful steps", "45.9%"):  # fmt: skip
+                  "in seconds of the job", "useful steps", "45.9"):  # fmt: skip
         assert words in page.texts, words
     heads = [name for name, _ in page.elements if name == "h2"]
     assert len(heads) == 5
