@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.reports.report import Report, read_report
-from hvd_ft.system.stop_signals import late_stop_signals, raised_stop_signal
+from hvd_ft.system.stop_signals import STOP_SIGNALS, raised_stop_signal
 from hvd_ft.tools.cluster.cluster_dir import ClusterDir
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,6 +180,19 @@ def _cluster(name: str, command: str, *words: str) -> None:
         raise HvdFtError(f"hvdft cluster {command} failed, see above")
 
 
+@contextmanager
+def _late_stop_signals() -> Iterator[list[int]]:
+    """Collects stop signals that have a handler; after the `with` block they can be raised."""
+    late: list[int] = []
+    heeded = [number for number in STOP_SIGNALS if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda n, _: late.append(n)) for number in heeded}
+    try:
+        yield late
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_to_end(
     command: Sequence[str], limit_seconds: float | None = None, **options: Any
 ) -> CompletedProcess[Any]:
@@ -198,7 +211,7 @@ def run_to_end(
     Raises:
         HvdFtError: It took longer.
     """
-    with late_stop_signals() as late:  # a command that is half started could not be ended
+    with _late_stop_signals() as late:  # a command that is half started could not be ended
         given: dict[str, Any] = {"cwd": ROOT, "stdin": DEVNULL} | options
         process = Popen(command, **given)
     with process:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hvd_ft.mpi.environment import mpiexec_command
 from hvd_ft.mpi.hydra_output import HydraFilter
@@ -57,42 +57,3 @@ class Probe:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._output.close()
-
-
-class Probes:
-    """Attempts to reach several hosts at once.
-
-    Args:
-        hosts: their names.
-        environment: the whole environment of mpirun.
-    """
-
-    def __init__(self, hosts: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._waiting = [Probe(host, environment) for host in hosts]
-        self.unreachable: dict[str, str] = {}
-
-    def poll(self) -> bool:
-        """Collects results; `unreachable` gets the reasons by host.
-
-        Returns:
-            Whether all results are known.
-        """
-        for probe in list(self._waiting):
-            reason = probe.result()
-            if reason is not None:
-                self._waiting.remove(probe)
-                probe.close()
-                if reason:
-                    self.unreachable[probe.host] = reason
-        return not self._waiting
-
-    @property
-    def waiting(self) -> list[str]:
-        """The hosts whose results are not known yet."""
-        return [probe.host for probe in self._waiting]
-
-    def close(self) -> None:
-        """Ends the attempts."""
-        for probe in self._waiting:
-            probe.close()
-        self._waiting = []

@@ -86,16 +86,3 @@ def raised_stop_signal() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def late_stop_signals() -> Iterator[list[int]]:
-    """Collects stop signals that have a handler; after the `with` block they can be raised."""
-    late: list[int] = []
-    heeded = [number for number in STOP_SIGNALS if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda n, _: late.append(n)) for number in heeded}
-    try:
-        yield late
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
