@@ -47,6 +47,7 @@ from hvd_ft.mpi.own_interface import check_interface
 from hvd_ft.mpi.variables import launch_rank, launch_rank_here, without_launcher
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Takeover
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
@@ -122,15 +123,9 @@ def _find_shim() -> ShimClient:
             if members is not None and not is_current(path, members, rank):
                 shim = None
             else:
-                shim = ShimClient.reattach(
-                    path,
-                    rank,
-                    launch.generation,
-                    settings.lease_seconds,
-                    launch.launcher,
-                    act_lease=launch.act_lease,
-                    starter=launch.shim_starter,
-                )
+                seconds = settings.lease_seconds
+                ours = Takeover(launch.generation, seconds, launch.launcher, launch.act_lease)
+                shim = ShimClient.reattach(path, rank, ours, launch.shim_starter)
         except HvdFtError as error:
             say(error)
             sys.exit(EXIT_BAD_INPUT)

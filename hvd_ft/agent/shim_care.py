@@ -13,6 +13,7 @@ from hvd_ft.job.processes import end_rank
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.children import CHECKPOINTS, SPARES
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Attend
 from hvd_ft.spares.spare_manager import manager_command
 from hvd_ft.system.oom import OomWatch
 from hvd_ft.system.reaper import kill_descendants
@@ -31,15 +32,17 @@ def watch_over(
         known: whether the launcher was reached before, by the shim that this one replaces.
     """
     shim.attend(
-        rank=rank,
-        host=host_key(),
-        generation=launch.generation,
-        launcher=launch.launcher,
-        lease_seconds=settings.lease_seconds,
-        host_timeout_seconds=settings.host_timeout_seconds,
-        epoch=launch.since(rank),
-        act_lease=launch.act_lease,
-        known=known,
+        Attend(
+            rank,
+            host_key(),
+            launch.generation,
+            launch.launcher,
+            settings.lease_seconds,
+            settings.host_timeout_seconds,
+            launch.since(rank),
+            launch.act_lease,
+            known or launch.generation > 0,  # it was reached, as it has started this agent
+        )
     )
 
 

@@ -9,6 +9,7 @@ from hvd_ft.checkpoint.catalogue import partial_path, removed_path
 from hvd_ft.checkpoint.manifest import MANIFEST, name_of
 from hvd_ft.checkpointer.cuts import Cut
 from hvd_ft.native.checkpointer import Place
+from hvd_ft.system.whole_file import write_through
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,7 @@ def write_file(path: Path, data: bytes, by: int = 0) -> None:
         data: its contents.
         by: number of the node, where several may write it at the same time.
     """
-    draft = draft_of(path, by)
-    draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(draft, flags, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    write_through(path, draft_of(path, by), data)
 
 
 def draft_of(path: Path, by: int = 0) -> Path:

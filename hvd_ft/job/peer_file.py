@@ -17,6 +17,7 @@ from typing import Any
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.file_lock import lock_in_time
 from hvd_ft.system.json_text import read_json_as
+from hvd_ft.system.whole_file import write_through
 
 _LOOK_SECONDS = 0.02
 _LOCK_SECONDS = 10.0
@@ -75,7 +76,8 @@ class PeerFile:
         try:
             with self._locked():
                 peers = self._current(generation).entered(rank, facts)
-                self._write(peers)
+                data = json.dumps(vars(peers)).encode()
+                write_through(self._path, f"{self._path}.new", data)
             deadline = time.monotonic() + timeout_seconds
             while len(peers.ranks) < size:
                 if time.monotonic() > deadline:
@@ -118,16 +120,6 @@ class PeerFile:
         except (FileNotFoundError, ValueError):
             return None  # not there yet, or not readable as such a file
 
-    def _write(self, peers: Peers) -> None:
-        draft = f"{self._path}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)  # left by a process that was killed while it held the lock
-        with open(draft, "x", encoding="ascii", opener=_private) as file:
-            json.dump(vars(peers), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._path)
-
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         lock = os.open(
@@ -142,7 +134,3 @@ class PeerFile:
             yield
         finally:
             os.close(lock)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

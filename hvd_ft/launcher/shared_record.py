@@ -1,9 +1,9 @@
 """The arbiter of MPI clusters: a job's record as a file in a directory that all hosts share.
 
 The file is replaced under a lock, by renaming a whole new one, so that it is never read in part.
-The lock only orders two launchers that replace it at the same time. That a lock is free proves
-nothing about the leader: a server takes the locks of a host away that it cannot reach, though the
-host may live. So leadership depends on renewals alone (leadership.py).
+The lock only orders two launchers that replace the file at the same time. A free lock proves
+nothing about the leader: a server takes the locks away from a host that it cannot reach, although
+the host may be alive. So leadership depends on renewals alone (leadership.py).
 """
 
 import contextlib
@@ -16,13 +16,14 @@ from dataclasses import asdict
 
 from hvd_ft.members.leadership import Record
 from hvd_ft.system.json_text import read_json_as
+from hvd_ft.system.whole_file import write_through
 
 
 class SharedRecord:
     """A job's record.
 
     Args:
-        directory: that all hosts share.
+        directory: the directory that all hosts share.
         job: id of the job.
     """
 
@@ -49,15 +50,7 @@ class SharedRecord:
         with self._locked():
             if self.read() != expected:
                 return False
-            draft = f"{self.path}.new"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)  # of a launcher that was killed while it held the lock
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
-                json.dump(asdict(new), file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self.path)
+            write_through(self.path, f"{self.path}.new", json.dumps(asdict(new)).encode())
             return True
 
     def remove(self) -> None:

@@ -119,33 +119,20 @@ class ShimClient:
 
     @classmethod
     def reattach(
-        cls,
-        directory: str,
-        rank: int,
-        generation: int,
-        lease_seconds: float,
-        launcher: str | None,
-        *,
-        act_lease: float | None = None,
-        starter: str = "",
+        cls, directory: str, rank: int, takeover: messages.Takeover, starter: str = ""
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
 
         Args:
             directory: of the job.
             rank: of this agent.
-            generation: of this agent.
-            lease_seconds: how long this agent may be silent.
-            launcher: its address.
-            act_lease: seconds for which this host's processes may act unheard; None: for ever.
+            takeover: of this agent.
             starter: starts the shim that replaces it, if it dies; "": this agent does.
 
         Raises:
             HvdFtError: it has a newer agent, or does not answer.
         """
-        reattached = reattach.reattach(
-            directory, rank, generation, lease_seconds, launcher, act_lease=act_lease
-        )
+        reattached = reattach.reattach(directory, rank, takeover)
         if reattached is None:
             return None
         channel, found, pidfd = reattached
@@ -155,45 +142,9 @@ class ShimClient:
         """Orders the shim to lock the job's directory, and as the last one to remove it."""
         self._order(messages.EnterJob(directory))
 
-    def attend(
-        self,
-        *,
-        rank: int,
-        host: str,
-        generation: int,
-        launcher: str | None,
-        lease_seconds: float,
-        host_timeout_seconds: float,
-        epoch: int = 0,
-        act_lease: float | None = None,
-        known: bool = False,
-    ) -> None:
-        """Orders the shim to watch the launcher, and this agent from its first `beat` on.
-
-        Args:
-            rank: of this agent.
-            host: where it is.
-            generation: of this agent.
-            launcher: its address (lifeline.py); None if it has no life-lines.
-            lease_seconds: how long this agent, or the connection to the launcher, may be silent.
-            host_timeout_seconds: how long the launcher waits for a lost host.
-            epoch: in which this host took its place in the job.
-            act_lease: seconds for which this host's processes may act unheard; None: for ever.
-            known: whether the launcher was reached before, by the shim that this one replaces.
-        """
-        self._order(
-            messages.Attend(
-                rank,
-                host,
-                generation,
-                launcher,
-                lease_seconds,
-                host_timeout_seconds,
-                epoch,
-                act_lease,
-                known or generation > 0,  # the launcher was reached, as it has started this agent
-            )
-        )
+    def attend(self, order: messages.Attend) -> None:
+        """Orders the shim to watch the launcher, and this agent from its first `beat` on."""
+        self._order(order)
 
     def keep(self, seconds: float) -> None:
         """Orders the shim to outlive its agent, and to wait so long for the next one."""

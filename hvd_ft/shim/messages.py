@@ -45,9 +45,9 @@ class Attend(_Order):
     launcher: str | None
     lease: float
     host_timeout: float
-    epoch: int
-    act_lease: float | None
-    known: bool
+    epoch: int = 0
+    act_lease: float | None = None
+    known: bool = False
 
 
 class EnterJob(_Order):
@@ -245,7 +245,7 @@ class Takeover(msgspec.Struct):
     generation: int
     lease: float
     launcher: str | None
-    act_lease: float | None
+    act_lease: float | None = None
 
 
 class Reattached(_Report):
@@ -300,13 +300,3 @@ def parse_report(wire: Message) -> Report:
     """
     report: Report = convert(wire, Report)
     return report
-
-
-def parse_takeover(wire: Message) -> Takeover:
-    """Parses the first message of a new agent.
-
-    Raises:
-        ValueError: it is another message.
-    """
-    takeover: Takeover = convert(wire, Takeover)
-    return takeover

@@ -100,24 +100,13 @@ class ReattachSocket:
         self._on_agent(NewAgent(connection, peer_of(connection).pid, takeover, streams, pidfd))
 
 
-def reattach(
-    directory: str,
-    rank: int,
-    generation: int,
-    lease_seconds: float,
-    launcher: str | None,
-    *,
-    act_lease: float | None = None,
-) -> Reattachment | None:
+def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | None:
     """Connects to the shim of a rank.
 
     Args:
         directory: of the job.
         rank: of the caller.
-        generation: of the caller.
-        lease_seconds: so long the caller may be silent.
-        launcher: its address, which is new if the job is resumed.
-        act_lease: seconds for which the processes of this host may act unheard; None: for ever.
+        takeover: the caller's first message.
 
     Returns:
         The channel to the shim, its first report, and its pidfd; None if there is no shim.
@@ -138,7 +127,6 @@ def reattach(
     try:
         # Before it answers: whoever answers was alive then, so the number means no other process.
         pidfd = os.pidfd_open(peer_of(end).pid)
-        takeover = Takeover(generation, lease_seconds, launcher, act_lease)
         with pidfd_of_this_process() as own:
             send_order(end, to_wire(takeover), [0, 1, 2, own])
         while not (wires := channel.receive()):
@@ -152,7 +140,7 @@ def reattach(
         if pidfd >= 0:
             os.close(pidfd)
         raise HvdFtError(
-            f"the shim of rank {rank} refuses an agent of generation {generation} "
+            f"the shim of rank {rank} refuses an agent of generation {takeover.generation} "
             f"({error}): start the job again"
         ) from error
     end.settimeout(None)

@@ -28,6 +28,27 @@ def write_whole(path: str, data: bytes) -> None:
         raise
 
 
+def write_through(path: str | os.PathLike[str], draft: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a small file to the disk, for its owner only, also in a directory of several hosts.
+
+    Args:
+        path: path of the file, which is replaced if it exists.
+        draft: where it is prepared. The caller sees to it that nobody else writes there.
+        data: its contents.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)  # of a writer that was killed
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
 def write_line(path: str, line: str) -> None:
     """Writes a file of one line; an existing one even if there is no room for another file.
 

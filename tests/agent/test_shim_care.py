@@ -10,6 +10,7 @@ from hvd_ft.agent.shim_care import ShimCare
 from hvd_ft.job.launch import Launch
 from hvd_ft.job.settings import Settings
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.shim.messages import Attend
 
 
 class Shim:
@@ -20,8 +21,8 @@ class Shim:
     def __init__(self) -> None:
         self.known: list[bool] = []
 
-    def attend(self, *, known: bool, **_others: Any) -> None:
-        self.known.append(known)
+    def attend(self, order: Attend) -> None:
+        self.known.append(order.known)
 
     def replace(self, *_args: object) -> None:
         pass

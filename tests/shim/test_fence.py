@@ -17,7 +17,7 @@ from heard_lines import HeardLines
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.lifeline_messages import ShimStatus
 from hvd_ft.shim.client import ShimClient
-from hvd_ft.shim.messages import Started
+from hvd_ft.shim.messages import Attend, Started, Takeover
 from hvd_ft.shim.reattach import reattach
 from hvd_ft.shim.shim import WORKER
 from hvd_ft.system.event_loop import EventLoop
@@ -82,10 +82,10 @@ class Agent:
             import os, sys, time
             from hvd_ft.job.directory import JobDirectory
             from hvd_ft.shim.client import ShimClient
+            from hvd_ft.shim.messages import Attend
             {before}
             shim = ShimClient.fork()
-            shim.attend(rank=3, host="n0/1", generation=0, launcher={launcher.lines.address!r},
-                lease_seconds=20, host_timeout_seconds=60, epoch=7, act_lease={LEASE})
+            shim.attend(Attend(3, "n0/1", 0, {launcher.lines.address!r}, 20, 60, 7, {LEASE}))
             directory = JobDirectory.create({str(arena_dir)!r}, "job")
             shim.watch_job(directory.path)
             shim.keep(60)
@@ -187,8 +187,8 @@ def test_the_agent_of_a_new_launcher_finds_all_standing_still_until_there_is_a_l
     other.granting = False
     script = f"""if True:
         import sys, time
-        from hvd_ft.shim.reattach import reattach
-        reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r}, act_lease={LEASE})
+        from hvd_ft.shim.reattach import Takeover, reattach
+        reattach({str(agent.directory)!r}, 3, Takeover(1, 20, {other.lines.address!r}, {LEASE}))
         print("taken", flush=True)
         time.sleep(600)
         """
@@ -215,9 +215,9 @@ def test_what_an_older_agent_wanted_is_not_begun_for_a_newer_one(
     other = Launcher(launcher.loop)
     script = f"""if True:
         import time
-        from hvd_ft.shim.reattach import reattach
-        found = reattach({str(agent.directory)!r}, 3, 1, 20, {other.lines.address!r},
-            act_lease={LEASE})
+        from hvd_ft.shim.reattach import Takeover, reattach
+        found = reattach({str(agent.directory)!r}, 3,
+            Takeover(1, 20, {other.lines.address!r}, {LEASE}))
         print(found.found.worker, flush=True)
         time.sleep(600)
         """
@@ -238,12 +238,11 @@ def test_what_an_older_agent_wanted_is_not_begun_for_a_newer_one(
 def test_a_shim_that_needs_no_lease_starts_at_once(arena_dir: Path) -> None:
     directory = JobDirectory.create(str(arena_dir), "job")
     shim = ShimClient.fork()
-    limits = {"lease_seconds": 20.0, "host_timeout_seconds": 60.0}
-    shim.attend(rank=3, host="n0/1", generation=0, launcher=None, **limits)
+    shim.attend(Attend(3, "n0/1", 0, None, 20, 60))
     shim.start(WORKER, ["sleep", "600"], dict(os.environ), "/")
     (started,) = shim.receive() or ()
     assert isinstance(started, Started)
-    assert reattach(directory.path, 3, 1, 20, None) is None
+    assert reattach(directory.path, 3, Takeover(1, 20, None)) is None
     assert shim.end(10)
     directory.leave()
 

@@ -21,7 +21,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import JobDirectory
 from hvd_ft.job.lifeline_messages import AgentLost, ShimStatus
 from hvd_ft.shim.client import ShimClient
-from hvd_ft.shim.messages import BeatHeard, Started, Takeover, to_wire
+from hvd_ft.shim.messages import Attend, BeatHeard, Started, Takeover, to_wire
 from hvd_ft.shim.reattach import NewAgent, ReattachSocket, reattach
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import send_order
@@ -34,14 +34,7 @@ pytestmark = pytest.mark.timeout(200)
 def begin(launcher: str, directory: str) -> ShimClient:
     """A shim of this process that keeps its processes for the next agent, after generation 0."""
     process = ShimClient.fork()
-    process.attend(
-        rank=3,
-        host="n0/1",
-        generation=0,
-        launcher=launcher,
-        lease_seconds=20,
-        host_timeout_seconds=60,
-    )
+    process.attend(Attend(3, "n0/1", 0, launcher, 20, 60))
     process.watch_job(directory)
     process.keep(KEEP_SECONDS)
     process.start("worker", ["sleep", "600"], dict(os.environ), "/")
@@ -151,8 +144,8 @@ def test_nothing_of_an_older_generation_is_accepted(shim: ShimClient, job: Job) 
     process, path = shim, job.path
     assert stat.S_IMODE(os.stat(f"{path}/shim-3").st_mode) == 0o600
     with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
-        reattach(path, 3, 0, 20, None)
-    assert reattach(path, 2, 1, 20, None) is None
+        reattach(path, 3, Takeover(0, 20, None))
+    assert reattach(path, 2, Takeover(1, 20, None)) is None
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(f"{path}/shim-3")
         stranger.sendall(b"no order")
@@ -191,7 +184,7 @@ def test_nobody_is_reattached_by_another_users_process(
 def test_a_stopped_agent_that_is_superseded_dies(job: Job) -> None:
     """If it were continued there would be two agents on one arena."""
     with first_agent(job, stop) as first:
-        found = reattach(job.path, 3, 1, 20, job.launcher.address)
+        found = reattach(job.path, 3, Takeover(1, 20, job.launcher.address))
         assert found is not None
         assert has_ended(first.own_pidfd), "before the new agent has heard anything"
         assert found.found.worker is not None
@@ -212,7 +205,7 @@ def test_a_new_agent_that_dies_before_it_is_heard_takes_no_worker_along(job: Job
             assert exit_code(forked(take_over)) == 0  # and its number is free again
         os.kill(first.shim, signal.SIGCONT)
         assert first.shim_tells(orphaned_in(1)), "the shim has died"
-        found = reattach(job.path, 3, 2, 20, job.launcher.address)
+        found = reattach(job.path, 3, Takeover(2, 20, job.launcher.address))
         assert found is not None
         assert found.found.shim == first.shim
         assert found.found.worker is not None
@@ -249,7 +242,7 @@ def test_no_time_of_an_older_agent_runs_on_for_the_next_one(
             stop(shim)
 
     def come(generation: int) -> None:
-        shim = ShimClient.reattach(job.path, 3, generation, 20, job.launcher.address)
+        shim = ShimClient.reattach(job.path, 3, Takeover(generation, 20, job.launcher.address))
         assert shim is not None
         clock.advance(KEEP_SECONDS + 1)
         for _ in range(2):  # it looks at its clock after the first one
@@ -267,20 +260,19 @@ def test_no_time_of_an_older_agent_runs_on_for_the_next_one(
             child = later.enter_context(child_that(partial(come, generation)))
             assert await_rest(child) == (0 if dead else signal.SIGSTOP)
         assert first.shim_tells(lambda shim: shim.generation == 2)
-        last = ShimClient.reattach(job.path, 3, 3, 20, job.launcher.address)
+        last = ShimClient.reattach(job.path, 3, Takeover(3, 20, job.launcher.address))
         assert last is not None
         assert last.end(10)
 
 
 def test_a_shim_has_nothing_for_new_agents_before_it_is_told_to_keep(job: Job) -> None:
     process = ShimClient.fork()
-    limits = {"lease_seconds": 20.0, "host_timeout_seconds": 60.0}
-    process.attend(rank=3, host="n0/1", generation=0, launcher=None, **limits)
+    process.attend(Attend(3, "n0/1", 0, None, 20, 60))
     process.watch_job(job.path)
     process.start("worker", ["true"], {}, "/")
     assert process.channel.receive()
     with pytest.raises(HvdFtError, match="the shim of rank 3 refuses an agent of"):
-        reattach(job.path, 3, 1, 20, None)
+        reattach(job.path, 3, Takeover(1, 20, None))
     assert process.end(10)
 
 
@@ -289,14 +281,7 @@ def test_an_agent_that_dies_before_anything_is_kept_is_told(job: Job) -> None:
 
     def live() -> None:
         shim = ShimClient.fork()  # which ends when this is gone
-        shim.attend(
-            rank=3,
-            host="n0/1",
-            generation=0,
-            launcher=job.launcher.address,
-            lease_seconds=20,
-            host_timeout_seconds=60,
-        )
+        shim.attend(Attend(3, "n0/1", 0, job.launcher.address, 20, 60))
         signal.pause()
 
     with child_that(live) as child:
@@ -333,15 +318,8 @@ def test_a_launcher_that_is_lost_ends_each_shim(
 
         def live() -> None:
             shim = ShimClient.fork()
-            shim.attend(
-                rank=3,
-                host="n0/1",
-                generation=generation,
-                launcher=f"127.0.0.1:{listener.getsockname()[1]}:key",
-                lease_seconds=20,
-                host_timeout_seconds=60,
-                known=True,
-            )
+            launcher = f"127.0.0.1:{listener.getsockname()[1]}:key"
+            shim.attend(Attend(3, "n0/1", generation, launcher, 20, 60, known=True))
             if kept:
                 shim.keep(KEEP_SECONDS)
             for _ in range(90):
