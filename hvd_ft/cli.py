@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from rich.console import Console
+from rich.text import Text
 
 from hvd_ft import __version__
 from hvd_ft.checkpoint.command import add_checkpoint
@@ -21,7 +22,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.agent_flags import add_agent_flags
 from hvd_ft.launcher.command import add_run
 from hvd_ft.members.hosts import parse_hosts
-from hvd_ft.reports.command import add_report
+from hvd_ft.reports.command import add_report, show_report
 from hvd_ft.status.command import add_status
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
@@ -118,6 +119,7 @@ def parser() -> Parser:
     patch.set_defaults(handler=_patch)
     add_status(commands, _add)
     add_report(commands, _add)
+    commands.choices["report"].set_defaults(handler=_report)
     _add_log(commands)
     _add_clean(commands)
     _add_completion(commands)
@@ -234,6 +236,17 @@ def _patch(options: argparse.Namespace) -> int:
         count = package.apply() if options.action == "apply" else package.revert()
         changed = f" ({count} files changed)" if count else " (nothing to do)"
     answer(f"{patching.PACKAGE} {patching.VERSION}: {package.state.value}{changed}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from hvd_ft.status import flight_text
+
+    if not flight_text.is_flight_record(options.events):
+        return show_report(options)
+    console = Console()
+    for piece in flight_text.pieces(flight_text.read_record(options.events)):
+        console.print(piece, soft_wrap=isinstance(piece, Text))
     return 0
 
 

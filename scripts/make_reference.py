@@ -21,6 +21,7 @@ import msgspec
 
 from hvd_ft import cli
 from hvd_ft.job.settings import GROUPS, variables
+from hvd_ft.status.flight_record import FlightRecord
 from hvd_ft.status.snapshot import JobStatus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -250,6 +251,11 @@ def status_schema() -> str:
     return _schema(JobStatus)
 
 
+def flight_schema() -> str:
+    """Returns the JSON schema of a flight record."""
+    return _schema(FlightRecord)
+
+
 def _schema(kind: type) -> str:
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)}
     return json.dumps(_unindented(made), indent=1, ensure_ascii=False) + "\n"
@@ -274,6 +280,7 @@ PAGES = {
     "cli.md": commands_page,
     "messages.md": messages_page,
     "status.schema.json": status_schema,
+    "flight_record.schema.json": flight_schema,
 }
 
 

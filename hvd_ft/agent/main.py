@@ -38,7 +38,7 @@ from hvd_ft.job.member_file import is_current
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.python_command import PythonCommand
-from hvd_ft.job.report_file import write_report_path
+from hvd_ft.job.report_file import has_file, write_report_path
 from hvd_ft.job.settings import Settings
 from hvd_ft.job.worker_environment import check_command, worker_environment
 from hvd_ft.mpi.foreign_launcher import Rank0SaysIt, check_hydra, check_launcher
@@ -257,7 +257,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 ablated=plan.settings.ablate if ablated else "",
                 generation=plan.launch.generation,
             )
-            if os.path.isfile(plan.report) and not plan.report.startswith("/proc/"):
+            if has_file(plan.report):
                 write_report_path(context.directory, plan.report)  # --picture has one in memory
         agent.start(op_rules(plan.settings))
         if context.rank == 0 and (members := plan.launch.members):
@@ -357,6 +357,7 @@ def _supervisor(
         launchers=launchers_above(),
         signals=signals,
         stacks=reader,
+        flight_records=bool(context.launch.launcher) and has_file(plan.report),
     )
 
 

@@ -125,8 +125,12 @@ class RankRecord:
     @property
     def stop_code(self) -> int:
         """The exit code with which the job was stopped; 0 if it was not."""
-        stop = self._agent.fatal_text()
-        return stop[1] if stop else 0
+        return self.stop[1] if self.stop else 0
+
+    @property
+    def stop(self) -> tuple[str, int, int] | None:
+        """Why the job was stopped, with its exit code, and by which rank; None if it was not."""
+        return self._agent.fatal_text()
 
     def say_why_stopped(self) -> None:
         """Prints why the job was stopped, once, if this rank has stopped it."""

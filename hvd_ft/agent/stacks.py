@@ -51,6 +51,7 @@ class StackReader:
 
     Attributes:
         path: of the pipe, for the worker.
+        copy: takes what is read besides, for a flight record; None: nobody wants it.
     """
 
     def __init__(self, directory: str, rank: int) -> None:
@@ -60,6 +61,7 @@ class StackReader:
         # Open for writing too, so that it does not end when a worker does.
         self._end = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._text = ""
+        self.copy: list[str] | None = None
 
     def fileno(self) -> int:
         """Returns the descriptor to wait on: readable when `read` has something to read."""
@@ -68,7 +70,10 @@ class StackReader:
     def read(self) -> None:
         """Reads what is there."""
         with contextlib.suppress(BlockingIOError):
-            self._text += os.read(self._end, _CHUNK_BYTES).decode(errors="replace")
+            text = os.read(self._end, _CHUNK_BYTES).decode(errors="replace")
+            self._text += text
+            if self.copy is not None:
+                self.copy.append(text)
 
     def take(self) -> str:
         """Returns what has been read since the last call."""

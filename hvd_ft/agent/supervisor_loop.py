@@ -12,6 +12,7 @@ from hvd_ft.agent import actions as do
 from hvd_ft.agent.adopted_worker import reattach_verdict
 from hvd_ft.agent.checkpoints import Preemption
 from hvd_ft.agent.event_watch import JobNews
+from hvd_ft.agent.flight_parts import FlightParts
 from hvd_ft.agent.hang_rule import Stuck
 from hvd_ft.agent.hook_commands import Commands
 from hvd_ft.agent.job_context import JobContext
@@ -31,10 +32,11 @@ from hvd_ft.shim.children import CHECKPOINTS, SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import ASK_SIGNAL, PREEMPTION, StopSignals
+from hvd_ft.system.stop_signals import ASK_SIGNAL, PREEMPTION, STOP_SIGNALS, StopSignals
 from hvd_ft.system.wait_status import describe
 
 EXIT_LOST = 1
+_ASKED_CODES = {128 + number for number in STOP_SIGNALS}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class SupervisorLoop:
         launchers: a pidfd for every process that the job depends on, with its name.
         signals: those that end the job.
         stacks: of the worker.
+        flight_records: whether this agent takes part in some that nobody asks for.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class SupervisorLoop:
         launchers: Mapping[int, str],
         signals: StopSignals,
         stacks: StackReader,
+        flight_records: bool,
     ) -> None:
         self._context = context
         self._rank = context.rank
@@ -106,8 +110,16 @@ class SupervisorLoop:
             observer,
             stacks,
             ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
-            warn=say,
+            warn=self._warn_of_stall,
             note=self._note_stacks,
+        )
+        self._flight = FlightParts(
+            context,
+            observer,
+            stacks,
+            ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
+            send=shim.flight_part,
+            volunteers=flight_records,
         )
         self.launcher_lost = False
 
@@ -121,7 +133,7 @@ class SupervisorLoop:
             loop.watch(self._signals, self._on_signals)
             loop.watch(news, lambda: self._on_news(news))
             self._shim_watch = loop.watch(self._shim.channel, self._on_shim)
-            loop.watch(self._stacks, self._stall.on_readable)
+            loop.watch(self._stacks, self._on_stacks)
             self._care.begin()
             if self._context.launch.launcher and not self._launchers:
                 os._exit(EXIT_LOST)  # they died before they were watched
@@ -135,8 +147,13 @@ class SupervisorLoop:
             while not self._may_leave():
                 self._set_timers()
                 loop.run_once()
+        self._flight.finish()
         self.read_events()
         return self._record.stop_code
+
+    def _on_stacks(self) -> None:
+        self._stall.on_readable()
+        self._flight.on_readable()
 
     def _may_leave(self) -> bool:
         return self._supervisor.may_leave(self._loop.now(), hooks_running=self._commands.running)
@@ -237,6 +254,8 @@ class SupervisorLoop:
                 self._record.take_note(note)
             case messages.PreemptAsked():
                 self._preempt()
+            case messages.FlightAsked(number):
+                self._begin_part(number)
             case messages.StopAsked(number):
                 self._carry_out(self._supervisor.stop(signal.Signals(number)))
             case messages.Started() | messages.Refused() | messages.Exited():
@@ -307,6 +326,7 @@ class SupervisorLoop:
         news.take()
         self.read_events()
         if news.over:
+            self._record_stop()
             self._carry_out(self._supervisor.job_over(self._loop.now()))
 
     def read_events(self) -> None:
@@ -352,8 +372,8 @@ class SupervisorLoop:
     def _set_timers(self) -> None:
         supervisor = self._supervisor
         self._deadline.set(min(supervisor.deadline, supervisor.leave_at))
-        first = min(self._care.look_at, self._stall.look_at, self._commands.look_at)
-        self._look.set(first)
+        looks = (self._care.look_at, self._stall.look_at, self._commands.look_at)
+        self._look.set(min(*looks, self._flight.look_at))
 
     def _on_deadline(self) -> None:
         state = self._record.status.state
@@ -367,6 +387,7 @@ class SupervisorLoop:
             say(f"the shim of rank {self._rank} was stopped, so it was killed")
         if self._stall.look_at <= now:
             self._look_for_stall()
+        self._flight.look()
 
     def _look_for_stall(self) -> None:
         stuck: Stuck | None = None
@@ -375,7 +396,30 @@ class SupervisorLoop:
         else:
             self._stall.skip()
         if stuck:
+            self._want_flight("stall", f"rank {self._rank} {stuck}")
             self._carry_out(self._supervisor.worker_stuck(stuck))
+
+    def _warn_of_stall(self, text: str) -> None:
+        say(text)
+        self._want_flight("stall", text)
+
+    def _want_flight(self, kind: str, text: str) -> None:
+        if self._flight.volunteers:
+            self._shim.want_flight(kind, text)
+
+    def _record_stop(self) -> None:
+        """Contributes to a flight record if the job was stopped, unless by the user's signal."""
+        stop = self._record.stop
+        if not (self._flight.volunteers and stop) or stop[1] in _ASKED_CODES:
+            return
+        if stop[2] == self._rank:
+            self._want_flight("stop", stop[0])
+        self._begin_part(0)
+
+    def _begin_part(self, number: int) -> None:
+        """Begins this rank's part of a flight record."""
+        # The signal that asks for stacks would kill a worker that is not prepared for it.
+        self._flight.begin(number, self._supervisor.pid if self._supervisor.watched else None)
 
     def _note_stacks(self, text: str) -> None:
         self._record.note("STACKS", self._supervisor.incarnation, text)

@@ -98,7 +98,31 @@ class ForReport(_FromShim, frozen=True):
     note: dict[str, Any]
 
 
-FromShim = ShimStatus | Answer | Interrupted | AgentLost | ForReport
+class FlightWanted(_FromShim, frozen=True):
+    """There is a reason for a flight record.
+
+    Attributes:
+        kind: as in a record.
+        text: in words.
+    """
+
+    kind: str
+    text: str
+
+
+class FlightPart(_FromShim, frozen=True):
+    """A rank's part of a flight record.
+
+    Attributes:
+        number: of the record; 0: it was not asked for, as the job is being stopped.
+        part: the part, as agent/flight_parts.py makes it.
+    """
+
+    number: int
+    part: dict[str, Any]
+
+
+FromShim = ShimStatus | Answer | Interrupted | AgentLost | ForReport | FlightWanted | FlightPart
 
 
 # ------------------------------------------------------------------ launcher
@@ -136,6 +160,12 @@ class Note(_FromLauncher, frozen=True):
     note: dict[str, Any]
 
 
+class FlightAsk(_FromLauncher, frozen=True):
+    """Send this rank's part of the flight record of this number."""
+
+    number: int
+
+
 class Over(_FromLauncher, frozen=True):
     """Nobody comes any more.
 
@@ -146,7 +176,7 @@ class Over(_FromLauncher, frozen=True):
     files_stay: bool
 
 
-FromLauncher = Ask | Lease | Interrupt | Preempt | Stop | Note | Over
+FromLauncher = Ask | Lease | Interrupt | Preempt | Stop | Note | FlightAsk | Over
 
 
 def parse_from_shim(wire: Message) -> FromShim:

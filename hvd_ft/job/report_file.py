@@ -8,6 +8,15 @@ from hvd_ft.system.whole_file import write_line
 _NAME = "report"
 
 
+def has_file(report: str | None) -> bool:
+    """Returns whether a report is a file, with others beside it.
+
+    Args:
+        report: its path, if there is one; that of --picture alone is in memory.
+    """
+    return report is not None and not report.startswith(("/proc/", "/dev/"))
+
+
 def write_report_path(directory: str, path: str) -> None:
     """Notes where the report is, for `hvdft status`; the job does not depend on it.
 

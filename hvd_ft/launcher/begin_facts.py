@@ -7,6 +7,7 @@ import contextlib
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.member_file import read_members
+from hvd_ft.job.report_file import has_file
 from hvd_ft.launcher.job import ResolvedJob
 from hvd_ft.launcher.job_leader import JobLeader
 from hvd_ft.launcher.machine.job_facts import JobFacts
@@ -43,6 +44,7 @@ def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
         least_in_place=job.limits.least if job.limits and job.limits.in_place else None,
         warm=bool(job.spares),
         bootstrap=bootstrap_of(resolved.environment),
+        records=has_file(job.report),
     )
 
 

@@ -20,6 +20,7 @@ from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.job.processes import end_processes
 from hvd_ft.launcher import reach
 from hvd_ft.launcher.begin_facts import facts_of
+from hvd_ft.launcher.flight_writer import FlightWriter
 from hvd_ft.launcher.job import ResolvedJob, mpirun_command
 from hvd_ft.launcher.job_leader import END_SECONDS, lead
 from hvd_ft.launcher.job_sight import JobSight
@@ -76,6 +77,7 @@ class JobDriver:
         self._step: ShimStep | None = None
         self._events: deque[Callable[[], list[do.Action]]] = deque()
         self._ended: do.End | None = None
+        self._flights = FlightWriter(loop, job.id, job.report)
         asked = loop.watch(signals, lambda: signals.received)  # so it is not readable any more
         with contextlib.ExitStack() as undo:  # what was begun, if the rest cannot be
             self._files = undo.enter_context(contextlib.ExitStack())
@@ -138,6 +140,9 @@ class JobDriver:
         for number in received[self._heeded :]:
             self._happens(self._machine.signalled, number)
         self._heeded = len(received)
+        while self._signals.noticed:
+            self._signals.noticed.pop()
+            self._happens(self._machine.record_asked)
 
     def _on_renewed(self) -> None:
         assert self._leader
@@ -171,6 +176,8 @@ class JobDriver:
                 self._lines.send(line, message)
             case do.EndLine(line):
                 self._lines.end(line)
+            case do.WriteFlight():
+                self._flights.write(action)
             case do.Publish(generation, members):
                 assert self._leader
                 self._leader.publish(generation, str(members))
@@ -222,6 +229,7 @@ class JobDriver:
     def clear(self) -> None:
         """Waits for the processes of the job to end, kills those that remain, removes files."""
         self._tick.clear()  # what follows may run the loop
+        self._flights.finish()
         self._sight.close()
         self._mpirun.end()
         resumable = self._ended is not None and self._ended.files_stay

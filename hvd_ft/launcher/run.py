@@ -18,7 +18,7 @@ from hvd_ft.launcher.watchers import Display, Resizing
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
-from hvd_ft.system.stop_signals import PREEMPTION, stop_signals
+from hvd_ft.system.stop_signals import PREEMPTION, RECORD_SIGNAL, stop_signals
 
 
 def launch(
@@ -82,7 +82,7 @@ def run_job(
         say(network_of(resolved))
     clear_leftovers(settings.arena_dir, but=job.id)
     more = PREEMPTION if settings.grace_seconds else ()
-    with EventLoop() as loop, stop_signals(more) as signals:
+    with EventLoop() as loop, stop_signals(more, noticed=(RECORD_SIGNAL,)) as signals:
         sight = JobSight(resolved, display, watch)
         try:
             driver = JobDriver(loop, resolved, signals, sight, resizing)

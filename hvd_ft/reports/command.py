@@ -28,7 +28,9 @@ def add_report(commands: Any, add: AddCommand) -> None:
         "show what happened in a run, and what its failures cost, from its report",
         "hvdft report events.jsonl --html",
     )
-    report.add_argument("events", metavar="FILE", help="a file written by hvdft run --report")
+    report.add_argument(
+        "events", metavar="FILE", help="a file written by hvdft run --report, or a flight record"
+    )
     report.add_argument("--picture", metavar="FILE", help="draw each rank's state over time (PNG)")
     report.add_argument(
         "--html",
@@ -46,10 +48,11 @@ def add_report(commands: Any, add: AddCommand) -> None:
         help="write what each rank did as a Chrome trace, which ui.perfetto.dev opens "
         "(default: beside the report, as .trace.json)",
     )
-    report.set_defaults(handler=_report)
+    report.set_defaults(handler=show_report)
 
 
-def _report(options: argparse.Namespace) -> int:
+def show_report(options: argparse.Namespace) -> int:
+    """Shows a report; returns the exit code."""
     from hvd_ft.reports import report
     from hvd_ft.reports.pieces import pieces_of
 

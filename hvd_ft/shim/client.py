@@ -158,6 +158,14 @@ class ShimClient:
         """Sends a line for the report to the agent of rank 0, through the launcher."""
         self._order(messages.Note(note))
 
+    def want_flight(self, kind: str, text: str) -> None:
+        """Tells the launcher that there is a reason for a flight record."""
+        self._order(messages.FlightWanted(kind, text))
+
+    def flight_part(self, number: int, part: Message) -> None:
+        """Sends this rank's part of a flight record to the launcher."""
+        self._order(messages.FlightPart(number, part))
+
     def interrupted(self) -> None:
         """Reports that the worker has received the user's SIGINT."""
         self._order(messages.Interrupted())

@@ -124,6 +124,20 @@ class Note(_Order):
     note: dict[str, Any]
 
 
+class FlightWanted(_Order):
+    """Tell the launcher that there is a reason for a flight record."""
+
+    kind: str
+    text: str
+
+
+class FlightPart(_Order):
+    """Send this rank's part of a flight record to the launcher."""
+
+    number: int
+    part: dict[str, Any]
+
+
 class Interrupted(_Order):
     """The worker has received the user's SIGINT."""
 
@@ -144,6 +158,8 @@ Order = (
     | Limit
     | Beat
     | Note
+    | FlightWanted
+    | FlightPart
     | Interrupted
     | End
 )
@@ -217,6 +233,12 @@ class NoteTaken(_Report):
     note: dict[str, Any]
 
 
+class FlightAsked(_Report):
+    """The flight record of this number wants the rank's part."""
+
+    number: int
+
+
 class FoundWorker(msgspec.Struct):
     """The state of the latest worker that the shim was ordered to start.
 
@@ -272,6 +294,7 @@ Report = (
     | StopAsked
     | PreemptAsked
     | NoteTaken
+    | FlightAsked
     | Reattached
 )
 

@@ -38,6 +38,9 @@ from hvd_ft.job.lifeline_messages import (
     AgentLost,
     Answer,
     Ask,
+    FlightAsk,
+    FlightPart,
+    FlightWanted,
     ForReport,
     FromLauncher,
     FromShim,
@@ -175,6 +178,10 @@ class _Shim:
                 self._children.signal(name, number)
             case messages.Note(note):
                 self._tell_launcher(ForReport(note))
+            case messages.FlightWanted(kind, text):
+                self._tell_launcher(FlightWanted(kind, text))
+            case messages.FlightPart(number, part):
+                self._tell_launcher(FlightPart(number, part))
             case messages.Interrupted():
                 self._tell_launcher(Interrupted())
             case _:
@@ -290,6 +297,8 @@ class _Shim:
                 self._agent.report(messages.StopAsked(number))
             case Note(note):
                 self._agent.report(messages.NoteTaken(note))
+            case FlightAsk(number):
+                self._agent.report(messages.FlightAsked(number))
             case Over(files_stay):
                 self._agent.end()
                 self._over = True

@@ -79,6 +79,7 @@ class World:
             kill=lambda name, number: self.note("kill", number),
             signal=lambda name, number: self.note("signal", number),
             note=lambda note: self.note("send", note["type"]),
+            flight_part=lambda number, part: self.note("part", number),
         )
         agent = SimpleNamespace(
             started=lambda incarnation, pid: self.note("started", incarnation, pid),
@@ -115,6 +116,7 @@ class World:
             "launchers": {},
             "signals": signals,
             "stacks": stacks,
+            "flight_records": False,
         }
         return SupervisorLoop(**parts)
 

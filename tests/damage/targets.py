@@ -17,6 +17,7 @@ from pathlib import Path
 import ml_dtypes
 import msgspec
 import numpy as np
+from rich.console import Console
 
 from hvd_ft.agent import beginning, report_writer
 from hvd_ft.checkpoint import contents as layout
@@ -44,6 +45,8 @@ from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 from hvd_ft.shim import messages
 from hvd_ft.shim.starter import ShimWanted
 from hvd_ft.spares.messages import SpareOrder, parse_command, parse_end
+from hvd_ft.status import flight_text
+from hvd_ft.status.flight_record import FlightRecord, Missing, Reason
 from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
 from hvd_ft.system.json_text import read_json_as
@@ -111,6 +114,13 @@ def _file(read: Callable[[str], object], name: str = "file") -> Reader:
 
 def _text(read: Callable[[str], object]) -> Reader:
     return lambda data: read(os.fsdecode(data))
+
+
+def _read_flight_record(path: str) -> None:
+    """As `hvdft report` does with a flight record."""
+    console = Console(file=io.StringIO(), width=100)
+    for piece in flight_text.pieces(flight_text.read_record(path)):
+        console.print(piece)
 
 
 def _first_message(data: bytes) -> object:
@@ -250,7 +260,22 @@ _BEGUN = {"begun": 1, "resumed": {"path": "/c", "run": "r", "loops": [0]}}
 _STATUS = lines.ShimStatus(0, "n0/1", 0, False)
 _FACTS = lines.NodeFacts(0, 1, "n0", [(1, 0, "mirror", 1, 2, 3)], "op 3")
 _OF_SHIMS = [_STATUS, lines.Answer(7, _FACTS), lines.Interrupted(), lines.ForReport({"rank": 1})]
-_OF_LAUNCHER = [lines.Ask(7), lines.Stop(15), lines.Note({"rank": 1}), lines.Over(True)]
+_OF_SHIMS += [lines.FlightWanted("stall", "why"), lines.FlightPart(1, {"stacks": "a"})]
+_FLIGHT = FlightRecord(
+    job="j",
+    date="2026-01-01",
+    reasons=[Reason(kind="stall", text="why")],
+    nodes=[],
+    stacks={"0": "a", "1": "b"},
+    missing=[Missing(rank=2, host="n1", why="late")],
+)
+_OF_LAUNCHER = [
+    lines.FlightAsk(1),
+    lines.Ask(7),
+    lines.Stop(15),
+    lines.Note({"rank": 1}),
+    lines.Over(True),
+]
 _SPARE = {"target": "a.py", "is_module": False, "arguments": [], "env": {"A": "b"}, "cwd": "/"}
 _EXEC = ExecOrder(["true"], {"A": "b"}, "/", True)
 _HOSTS = [b"n0:4,n1:2", b"4-2", b"n[01-03,7],m2", b"4(x2),3", b"n0 4\nn1 4\n"]
@@ -308,6 +333,7 @@ def _files() -> dict[str, Target]:
 
     values = {"a": 1, "b": [1, None, "c"], "d": {"e": 0.5}}
     return {
+        "flight record": Target(_file(_read_flight_record), [msgspec.json.encode(_FLIGHT)]),
         "report": Target(_file(_read_report), [_REPORT, _TABLES]),
         "older report": Target(_file(lambda path: report_writer._written(path, "j")), [_REPORT]),
         "manifest": Target(

@@ -3,7 +3,8 @@
 A file begins with the job, and the limits where they are not the defaults:
 
     job hosts=n0:2,n1:2 spares=n3:2     also: size, least, may_shrink, led, warm, bootstrap, resume,
-                                        generation, members; `questions`: show Ask, Answer, Lease
+                                        generation, members, records; `questions`: show Ask,
+                                        Answer, Lease
     settings fence_seconds=4.5
 
 Then come events, one a line, each with its time. Below an event stand the actions that it causes
@@ -25,6 +26,7 @@ come as the driver gives them: when `JobMachine.deadline` is over.
 | `answer 2-3 [to 7]` | late: to the last question by default |
 | `facts 0 node=0 links=1:successor:7/0/0` | what a node's leader answers from now on |
 | `interrupted 0-1`, `for report 2` | shims say so |
+| `flight part 0-1 [of 1]`, `record asked` | of the first record by default; SIGUSR2 |
 | `reached n3`, `unreachable n3 why` | a probe's outcome |
 | `published`, `not published` | the record's |
 | `leads 12.5`, `deposed [12.5]` | the leadership, until when |
@@ -62,6 +64,7 @@ from hvd_ft.job.lifeline_messages import (
     AgentLost,
     Answer,
     Ask,
+    FlightPart,
     ForReport,
     FromShim,
     Interrupted,
@@ -185,6 +188,11 @@ class _World:
             (rf"interrupted {ranks}", lambda r: self._each(r, Interrupted())),
             (rf"lost agent {ranks}(?: lack (.+))?", self._lost_agent),
             (rf"for report {ranks}", lambda r: self._each(r, ForReport({"type": "TOLD"}))),
+            (
+                rf"flight part {ranks}(?: of (\d+))?",
+                lambda r, n: self._each(r, FlightPart(int(n or 1), {})),
+            ),
+            ("record asked", lambda: self._do(machine.record_asked(self.now))),
             (r"reached (\S+)", self._probed),
             (r"unreachable (\S+) (.+)", self._probed),
             ("(not )?published", lambda no: self._do(machine.published(not no, self.now))),

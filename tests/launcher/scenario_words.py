@@ -58,10 +58,11 @@ def read_facts(text: str) -> tuple[JobFacts, bool]:
         least_in_place=int(given["least"]) if "least" in given else None,
         warm="warm" in plain,
         bootstrap=given.get("bootstrap", "ssh"),
+        records="records" in plain,
     )
     known = {"hosts", "size", "members", "spares", "generation", "least", "bootstrap"}
     assert set(given) <= known, given
-    assert {*plain} <= {"resume", "led", "may_shrink", "warm", "questions"}, plain
+    assert {*plain} <= {"resume", "led", "may_shrink", "warm", "questions", "records"}, plain
     return facts, "questions" in plain
 
 
@@ -137,6 +138,10 @@ def _text(action: out.Action) -> str:
             text = "continue mpirun"
         case out.Probe(host):
             text = f"probe {host}"
+        case out.WriteFlight(reasons, parts, missing):
+            why = ", ".join(f"{kind} ({text})" for kind, text in reasons)
+            lacks = f" without {', '.join(str(rank) for rank, *_ in missing)}" if missing else ""
+            text = f"write flight record of {', '.join(map(str, parts))}{lacks}: {why}"
         case out.HostsLeft(names, lost):
             text = f"hosts {'lost' if lost else 'given up'}: {','.join(names)}"
         case out.HostsJoined(hosts):

@@ -41,11 +41,11 @@ MAY_IMPORT = {
     "ring": "mpi job system native errors",
     "schedulers": "mpi members errors",
     "launcher.machine": "members job system native errors",
-    "launcher": "launcher.machine schedulers checkpoint installed mpi reports job members system \
-        native libraries errors",
+    "launcher": "launcher.machine status schedulers checkpoint installed mpi reports job members \
+        system native libraries errors",
     "tensorflow": "worker system native errors",
-    "agent": "worker checkpointer checkpoint shim spares ring installed mpi job system native \
-        errors",
+    "agent": "worker checkpointer checkpoint shim spares ring installed mpi status job system \
+        native errors",
     # Tools: nothing of a running job imports them.
     "tools": "native errors",
     "tools.install": "installed mpi system errors",

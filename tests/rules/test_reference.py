@@ -24,7 +24,10 @@ def page(name: str) -> str:
     return made.stdout
 
 
-@pytest.mark.parametrize("name", ["settings.md", "cli.md", "messages.md", "status.schema.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["settings.md", "cli.md", "messages.md", "status.schema.json", "flight_record.schema.json"],
+)
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     committed = (ROOT / "docs/reference" / name).read_text()
     assert committed == page(name), f"run scripts/make_reference.py: {name} is out of date"

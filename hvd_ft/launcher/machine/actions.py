@@ -5,7 +5,9 @@ docs/internals/driver.md has the contract.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hvd_ft.job.lifeline_messages import FromLauncher
 from hvd_ft.members.hosts import Host
@@ -80,6 +82,21 @@ class EndLine:
 
 
 @dataclass(frozen=True)
+class WriteFlight:
+    """Write a flight record; nothing waits for it.
+
+    Attributes:
+        reasons: kind and text of each.
+        parts: of the ranks that have answered.
+        missing: rank, host and reason of the others.
+    """
+
+    reasons: tuple[tuple[str, str], ...]
+    parts: Mapping[int, Mapping[str, Any]]
+    missing: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True)
 class HostsLeft:
     """The job goes on without these hosts, in its processes.
 
@@ -125,6 +142,7 @@ Action = (
     | Probe
     | Send
     | EndLine
+    | WriteFlight
     | HostsLeft
     | HostsJoined
     | End

@@ -26,6 +26,7 @@ class JobFacts:
             leave; None: ranks do not leave a running job.
         warm: whether warm spares wait on rank 0's host.
         bootstrap: how Hydra starts processes on other hosts.
+        records: whether there are flight records that nobody asks for.
     """
 
     id: str
@@ -39,6 +40,7 @@ class JobFacts:
     least_in_place: int | None = None
     warm: bool = False
     bootstrap: str = "ssh"
+    records: bool = False
 
     @property
     def size(self) -> int:

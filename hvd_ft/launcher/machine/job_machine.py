@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 
 from hvd_ft.job.lifeline_messages import (
     AgentLost,
     Answer,
+    FlightPart,
+    FlightWanted,
     ForReport,
     FromShim,
     Interrupted,
@@ -47,6 +48,7 @@ from hvd_ft.launcher.machine.actions import (
 )
 from hvd_ft.launcher.machine.asked_end import AskedEnd, drain_seconds
 from hvd_ft.launcher.machine.ending import Ending
+from hvd_ft.launcher.machine.flight_recorder import ASKED, FlightRecorder
 from hvd_ft.launcher.machine.generations import Again, GenerationPolicy, NotYet, why_again
 from hvd_ft.launcher.machine.host_reach import HostReach
 from hvd_ft.launcher.machine.host_watch import GiveUp, NewAgents
@@ -55,6 +57,7 @@ from hvd_ft.launcher.machine.job_generation import JobGeneration
 from hvd_ft.launcher.machine.job_members import Done, JobMembers
 from hvd_ft.launcher.machine.job_record import JobRecord
 from hvd_ft.launcher.machine.mpirun_rule import MpirunRule
+from hvd_ft.launcher.machine.phase import Phase
 from hvd_ft.launcher.machine.seen import HostChange, MpirunSeen, WorkersSeen
 from hvd_ft.launcher.machine.shim_roll import ShimRoll
 from hvd_ft.native.types import Left
@@ -63,19 +66,6 @@ TICK_SECONDS = 0.25
 # When an agent has died Hydra mostly ends all others, and itself, at once.
 HYDRA_LIMIT_SECONDS = 0.5
 HEAR_LIMIT_SECONDS = 5.0  # limit for shims to report that they have lost their agents
-
-
-class Phase(Enum):
-    """What the machine waits for."""
-
-    NEW = auto()
-    REACHING = auto()
-    PUBLISHING = auto()
-    RUNNING = auto()
-    HEARING = auto()
-    AWAITING = auto()
-    EXPLAINING = auto()
-    ENDED = auto()
 
 
 class JobMachine:
@@ -104,6 +94,7 @@ class JobMachine:
         self._mpirun_rule = MpirunRule(drain_seconds(settings), settings.lease_seconds, out)
         self._asked = AskedEnd(settings, facts.size, self._roll, out)
         self._ending = Ending(facts, out)
+        self._flight = FlightRecorder(facts.records, facts.size, self._roll, out)
         self._workers = WorkersSeen()
         self._tick_at = now
         self._begun_at = now  # this phase
@@ -123,7 +114,8 @@ class JobMachine:
     @property
     def deadline(self) -> float:
         """When `time_passed` has to be called."""
-        return min(self._tick_at, self._asked.deadline, self._record.again_at)
+        others = (self._asked.deadline, self._record.again_at, self._flight.deadline)
+        return min(self._tick_at, *others)
 
     @property
     def may_change(self) -> bool:
@@ -203,6 +195,10 @@ class JobMachine:
                 self._lose_agent(shim, lack)
             case ForReport(note) if shim:
                 self._roll.tell_rank_0(Note(note))
+            case FlightWanted(kind, text) if shim:
+                self._flight.wanted(kind, text, now)
+            case FlightPart(number, part) if shim:
+                self._flight.part(shim.rank, number, part, now)
         self._go_on()
         return self._out.take()
 
@@ -242,6 +238,13 @@ class JobMachine:
         self._go_on()
         return self._out.take()
 
+    def record_asked(self, now: float) -> list[Action]:
+        """The user wants a flight record."""
+        self._now = now
+        if self.phase is not Phase.ENDED:
+            self._flight.wanted(ASKED, "the user has asked for it (SIGUSR2)", now)
+        return self._out.take()
+
     def mpirun_ended(self, code: int, lines: Sequence[str], now: float) -> list[Action]:
         """The present mpirun has ended; all that had arrived before was given as events before.
 
@@ -251,6 +254,7 @@ class JobMachine:
             now: the time.
         """
         self._now = now
+        self._flight.end(now)
         self._agents.ended(code, lines)
         self._asked.mpirun_ended()
         self._begin_phase(Phase.HEARING)
@@ -293,6 +297,7 @@ class JobMachine:
             self._out.say(why)
             self._end_before_agents()
         self._asked.time_passed(now)
+        self._flight.look(now)
         self._look_at_hosts()
         if self.phase is Phase.RUNNING:
             self._look_at_mpirun(mpirun)
@@ -451,8 +456,9 @@ class JobMachine:
             if isinstance(verdict, GiveUp):
                 self._give_up(verdict)
         elif self.phase is Phase.RUNNING and not self._agents.why_ended:
-            counts = isinstance(verdict, NewAgents) and verdict.counts
-            self._agents.kill(verdict.why, counts)
+            counts = isinstance(verdict, NewAgents) and verdict.counts  # a link is broken
+            if not (counts and self._flight.awaits_link(verdict.why, self._now)):
+                self._agents.kill(verdict.why, counts)
 
     def _look_at_mpirun(self, mpirun: MpirunSeen) -> None:
         over = self._roll.exit_code is not None
@@ -485,6 +491,7 @@ class JobMachine:
         self._end(told=bool(message))
 
     def _end(self, *, told: bool = False) -> None:
+        self._flight.end(self._now)
         self._begin_phase(Phase.ENDED)
         own, code = self._roll.exit_code, self._agents.code
         self._ending.come(self._asked, own, code, self._members.unfilled, told=told)
