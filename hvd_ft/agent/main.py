@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -256,6 +257,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 hosts=[name for name, _, _ in facts],
                 ablated=plan.settings.ablate if ablated else "",
                 generation=plan.launch.generation,
+                begun_ns=_begun_ns(plan.launch),
             )
             if has_file(plan.report):
                 write_report_path(context.directory, plan.report)  # --picture has one in memory
@@ -306,6 +308,13 @@ def _check_ablation(rendezvous: Rendezvous, settings: Settings, hosts: Nodes) ->
     if says := first and ablates_network(settings):
         say(WARNING)
     return says
+
+
+def _begun_ns(launch: Launch) -> int | None:
+    """Returns when the job was begun, on this host's clock of events; None: unknown."""
+    if launch.generation:
+        return None
+    return launch.begun_monotonic_ns(time.time_ns(), time.monotonic_ns())
 
 
 def _supervisor(

@@ -33,6 +33,7 @@ class Journal:
         hosts: the host of each rank.
         ablated: the part that is left out for a measurement; "" if nothing is.
         generation: generation of the agent that writes.
+        begun_ns: when the launcher began to start the job, CLOCK_MONOTONIC; None: unknown.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Journal:
         hosts: Sequence[str],
         ablated: str = "",
         generation: int,
+        begun_ns: int | None = None,
     ) -> None:
         self._path = path
         self._observer = observer
@@ -63,6 +65,7 @@ class Journal:
                     "date": datetime.now(UTC).isoformat(timespec="seconds"),
                     "command": list(command),
                     "hosts": list(hosts),
+                    **({} if begun_ns is None else {"begun_ns": begun_ns}),
                     **({"ablated": ablated} if ablated else {}),
                 }
             )

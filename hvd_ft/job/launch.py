@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hvd_ft.job import setting_values as values
 from hvd_ft.members.membership import Membership
 
+_LONGEST_START_NS = 600 * 10**9
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -21,6 +23,8 @@ class Launch:
             None: they need none.
         shim_starter: the name of the socket at which a new shim can be ordered from the starter of
             its host; "": there is none.
+        begun: when the launcher began to start this generation, CLOCK_REALTIME in seconds; None:
+            unknown.
     """
 
     job: str | None = None
@@ -29,6 +33,7 @@ class Launch:
     members: Membership | None = None
     act_lease: float | None = None
     shim_starter: str = ""
+    begun: float | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Launch":
@@ -47,7 +52,23 @@ class Launch:
             members=values.members(env, "HOROVOD_FT_MEMBERS", None),
             act_lease=values.seconds(env, "HOROVOD_FT_ACT_LEASE", None),
             shim_starter=env.get("HOROVOD_FT_SHIM_STARTER", ""),
+            begun=values.seconds(env, "HOROVOD_FT_BEGUN", None, most=1e12),
         )
+
+    def begun_monotonic_ns(self, real_ns: int, monotonic_ns: int) -> int | None:
+        """Returns when this generation was begun, CLOCK_MONOTONIC of this host.
+
+        The launcher may be on another host, whose clock may be wrong: a time that is ahead, or
+        longer ago than any start takes, does not count.
+
+        Args:
+            real_ns: CLOCK_REALTIME of now.
+            monotonic_ns: CLOCK_MONOTONIC of now.
+        """
+        if self.begun is None:
+            return None
+        age_ns = real_ns - int(self.begun * 1e9)
+        return monotonic_ns - age_ns if 0 <= age_ns <= _LONGEST_START_NS else None
 
     def since(self, rank: int) -> int:
         """Returns the epoch in which the host of a rank took its place in the job."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -208,6 +209,7 @@ class JobDriver:
             **self._resolved.environment,
             "HOROVOD_FT_LAUNCHER": self._lines.address,
             "HOROVOD_FT_GENERATION": str(start.generation),
+            "HOROVOD_FT_BEGUN": f"{time.time():.6f}",
             # Empty counts as unset: this process may run in a worker of another job.
             "HOROVOD_FT_MEMBERS": str(start.members) if several else "",
             "HOROVOD_FT_ACT_LEASE": f"{start.act_lease:.3f}" if start.act_lease else "",

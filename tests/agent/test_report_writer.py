@@ -104,6 +104,14 @@ def test_a_full_disk_is_said_once_and_by_the_code_if_the_job_went_well(
     assert capsys.readouterr().err == ""
 
 
+def test_the_begin_of_the_job_is_noted_if_it_is_known(tmp_path: Path) -> None:
+    for begun_ns in (None, 17):
+        observer: Any = Observer()
+        of = {"command": ["a"], "hosts": ["n0", "n1"]}
+        Journal(str(tmp_path / "r"), observer, "j1", **of, generation=0, begun_ns=begun_ns)
+        assert read(tmp_path / "r")[0].get("begun_ns") == begun_ns
+
+
 def continued(path: Path, events: list[Event], job: str = "j1") -> list[dict[str, Any]]:
     """Lets an agent of the next generation go on; it finds all events in the arena."""
     written = journal(path, job, generation=1)

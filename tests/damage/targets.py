@@ -39,7 +39,8 @@ from hvd_ft.members.leadership import Record
 from hvd_ft.members.membership import Membership
 from hvd_ft.native.types import Divergence, Memory, Snapshots
 from hvd_ft.reports import report
-from hvd_ft.reports.memory_table import memory_table
+from hvd_ft.reports.pieces import pieces_of
+from hvd_ft.reports.trace import trace_of
 from hvd_ft.schedulers.allocation import read_allocation
 from hvd_ft.schedulers.host_ranges import expand_counts, expand_hosts
 from hvd_ft.shim import messages
@@ -176,14 +177,8 @@ def _order(kind: type, count: int) -> Reader:
 def _read_report(path: str) -> None:
     """As `hvdft report` shows it, but for the drawing."""
     told = report.read_report(path)
-    report.headline(told)
-    report.replacement_lines(told)
-    report.cause_lines(told)
-    report.failures_table(report.failures(told.events))
-    report.divergences_table(told.divergences)
-    report.states_table(report.intervals(told.events))
-    report.snapshots_table(told.facts.get("ranks", ()))
-    memory_table(told.facts)
+    list(pieces_of(told))
+    trace_of(told)
 
 
 def _allocations(data: bytes) -> None:

@@ -9,7 +9,7 @@ from hvd_ft.members.membership import Membership
 
 
 def test_agents_of_another_launcher_are_told_nothing() -> None:
-    empty = dict.fromkeys(("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "ACT_LEASE"), "")
+    empty = dict.fromkeys(("JOB", "LAUNCHER", "GENERATION", "MEMBERS", "ACT_LEASE", "BEGUN"), "")
     told = {f"HOROVOD_FT_{name}": value for name, value in empty.items()}
     assert Launch.from_env({}) == Launch.from_env(told) == Launch()
 
@@ -23,6 +23,7 @@ def test_everything_is_read() -> None:
         "MEMBERS": str(members),
         "ACT_LEASE": "3.000",
         "SHIM_STARTER": "starter",
+        "BEGUN": "1764259200.250000",
     }
     launch = Launch.from_env({f"HOROVOD_FT_{name}": value for name, value in said.items()})
     assert launch == Launch(
@@ -32,6 +33,7 @@ def test_everything_is_read() -> None:
         members=members,
         act_lease=3.0,
         shim_starter="starter",
+        begun=1764259200.25,
     )
     assert [launch.since(rank) for rank in range(3)] == [0, 0, 1]
     assert launch.since(9) == 0
@@ -52,3 +54,21 @@ def test_everything_is_read() -> None:
 def test_a_wrong_value_is_named_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
     with pytest.raises(HvdFtError, match=f"HOROVOD_FT_{name}='.*{allowed}"):
         Launch.from_env({f"HOROVOD_FT_{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("begun", "known"),
+    [
+        (None, None),  # hvdft run has not started the job
+        (999.0, 1.0),
+        (1000.0, 2.0),
+        (1000.1, None),  # the launcher's clock is ahead
+        (400.0, -598.0),
+        (399.9, None),  # or far behind
+    ],
+)
+def test_a_job_s_begin_is_believed_only_if_it_can_be(
+    begun: float | None, known: float | None
+) -> None:
+    found = Launch(begun=begun).begun_monotonic_ns(1000 * 10**9, 2 * 10**9)
+    assert found == (None if known is None else known * 1e9)

@@ -3,6 +3,7 @@
 That no process and no file is left is checked by `run_hvdft` after every run.
 """
 
+import json
 import os
 import stat
 import sys
@@ -10,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Device, Ended, RunHvdft
+from conftest import ROOT, Device, Ended, RunHvdft
+from jsonschema import Draft202012Validator
 
 from hvd_ft.native.types import EventType
 from hvd_ft.reports.report import failures, read_report
 
 RunJob = Callable[..., Ended]
+SCHEMA = ROOT / "hvd_ft/reports/report.schema.json"
 
 WORKER = """\
 import os, signal, sys, time
@@ -85,6 +88,10 @@ def test_a_worker_that_dies_is_restarted_and_the_report_tells(
     [failure] = failures(found.events)
     assert (failure.rank, failure.incarnation, failure.cause) == (0, 0, "signal 9")
     assert failure.process_start is not None
+    schema = Draft202012Validator(json.loads(SCHEMA.read_text()))
+    assert not [line for line in report.read_text().splitlines()
+                if not schema.is_valid(json.loads(line))]  # fmt: skip
+    assert 0 < found.facts["begun_ns"] < found.events[0].time_ns
     assert [e.rank for e in found.events if e.type is EventType.DONE].count(0) == 1
     assert hook.read_text() == "0\n"
     assert picture.read_bytes().startswith(b"\x89PNG")

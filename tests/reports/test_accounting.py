@@ -196,6 +196,8 @@ def test_the_start_of_hvdft_run_counts_if_it_is_known() -> None:
     found = account(one_failure(), begun_ns=-500 * MS)
     assert [spent(own)["START"] for own in found.ranks] == [3000] * 3
     assert account(one_failure(), begun_ns=500 * MS) == account(one_failure())
+    told = cost_table.account_of(Report({"job": "j", "begun_ns": -500 * MS}, one_failure()))
+    assert told == found
 
 
 def test_events_that_were_lost_have_no_time() -> None:
