@@ -28,6 +28,7 @@ from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError
 from hvd_ft.tools.bench.command import add_bench
+from hvd_ft.tools.check.command import add_check
 from hvd_ft.tools.cluster.command import add_cluster
 from hvd_ft.tools.tune.probe_command import add_probe
 from hvd_ft.tools.tune.tune_command import add_tune
@@ -92,23 +93,7 @@ def parser() -> Parser:
         "--force", action="store_true", help="build even if the right build is installed"
     )
     build.set_defaults(handler=_build_horovod)
-    purpose = "check the installation, and run a job of two ranks"
-    check = _add(commands, "check", purpose, "hvdft check")
-    check.add_argument(
-        "-H",
-        "--hosts",
-        metavar="HOST:N,...",
-        help="say what this order of a job's hosts would mean for a ring of its ranks",
-    )
-    check.add_argument(
-        "--numa",
-        nargs="?",
-        const="",
-        metavar="JOB",
-        help="show NUMA nodes instead, where a running job's ranks, agents and memory are, and "
-        "what hurts (default: the only job on this node)",
-    )
-    check.set_defaults(handler=_check)
+    add_check(commands, _add)
     patch = _add(
         commands,
         "patch",
@@ -195,34 +180,6 @@ def _build_horovod(options: argparse.Namespace) -> int:
     from hvd_ft.tools.install import horovod_build
 
     horovod_build.build(force=options.force)
-    return 0
-
-
-def _check(options: argparse.Namespace) -> int:
-    if options.numa is not None:
-        if options.hosts is not None:
-            raise HvdFtError("-H is for a job's hosts and --numa for this one: give one of them")
-        return _check_numa(options.numa)
-    from hvd_ft.tools.check.self_check import check_installation
-
-    if options.hosts is not None:
-        from hvd_ft.tools.check.hosts import describe_order
-
-        answer(f"hosts: {describe_order(options.hosts)}")
-    wrong = check_installation(answer)
-    for line in wrong:
-        say(line)
-    if wrong:
-        return EXIT_BAD_INPUT
-    answer("everything is there")
-    return 0
-
-
-def _check_numa(job: str) -> int:
-    from hvd_ft.tools.check.numa import check_numa
-
-    for line in check_numa(job, Console()):
-        say(f"warning: {line}")
     return 0
 
 

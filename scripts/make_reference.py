@@ -41,6 +41,7 @@ _GROUPS = {
     "install": "Installing: `hvdft build-horovod`, `hvdft patch`",
     "installed": "What has to be installed",
     "check": "`hvdft check`",
+    "doctor": "`hvdft check`: what it finds of hosts",
     "mpi": "Intel MPI and its launcher",
     "members": "Hosts, and who is in a job",
     "job": "Starting a job: settings, files",

@@ -281,7 +281,7 @@ def test_ctrl_c_is_no_traceback(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hvd_ft.tools.check.self_check.check_installation", interrupted)
-    assert hvdft("check") == (130, "", "")
+    assert hvdft("check")[::2] == (130, "")
 
 
 def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,8 @@ def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(self_check, name, lambda: "well")
     code, out, err = hvdft("check")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "Intel MPI: 2021"
+    host, network, first, *_ = out.splitlines()
+    assert (host[:6], network[:9], first) == ("host: ", "network: ", "Intel MPI: 2021")
     assert out.splitlines()[-2:] == ["two ranks: well", "everything is there"]
 
     monkeypatch.setattr(self_check, "run_two_ranks", ranks_fail)
@@ -307,7 +308,7 @@ def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) ->
     # What else is wrong is said as well, but nothing is started then.
     monkeypatch.setattr(self_check, "CHECKS", {"Intel MPI": absent, "TensorFlow": lambda: "2.15.1"})
     code, out, err = hvdft("check")
-    assert (code, out) == (2, "TensorFlow: 2.15.1\n")
+    assert (code, out.splitlines()[2:]) == (2, ["TensorFlow: 2.15.1"])
     assert err == "hvdft: Intel MPI was not found; run: pip install impi-rt\n"
 
 

@@ -112,9 +112,7 @@ def show(asked: Asked, places: Sequence[Place]) -> None:
     console = Console(width=150)
     print(f"SHOWN --bind-to {asked.bind_to} --map-by {asked.map_by}")
     console.print(processes_table(topology, processes))
-    found = advice(
-        topology, processes, policy=policy_of(memory_of(os.getpid())), environ={}, mpis=()
-    )
+    found = advice(topology, processes, policy=policy_of(memory_of(os.getpid())), environ={})
     for line in found:
         console.print(f"warning: {line}", highlight=False, soft_wrap=True)
     for process in processes:

@@ -18,6 +18,7 @@ from hvd_ft.job.settings import TOPOLOGIES
 from hvd_ft.launcher.autotune_flags import add_autotune
 from hvd_ft.launcher.horovodrun_flags import INSTEAD
 from hvd_ft.launcher.host_names import all_here, is_this_host
+from hvd_ft.launcher.host_warning import warn_of_limits
 from hvd_ft.launcher.job import ResolvedJob, resolve
 from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import add_resizing, hosts_of, limits_of
@@ -181,6 +182,7 @@ def _run(options: argparse.Namespace) -> int:
         _check_outputs(options, resolved)
         for line in place.lines:
             say(line)
+        warn_of_limits(resolved)
         displays = functools.partial(display, console if live else Console(stderr=True), live)
         if limits is not None:
             return launch_resizing(resolved, hosts_of(options, place.hosts), displays)

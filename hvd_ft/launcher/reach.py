@@ -14,6 +14,20 @@ _SECONDS = 15.0  # limit for ssh to give up or report
 _MAX_REASON = 200
 
 
+def why_ended(output: bytes, code: int) -> str:
+    """Returns why mpirun has ended: the first line that is not Hydra's own, as of ssh.
+
+    Args:
+        output: that it has written.
+        code: with which it has ended.
+    """
+    filtered = HydraFilter()
+    text = filtered.feed(output) + filtered.rest()
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
+    said = next((line for line in lines if line), "")
+    return said[:_MAX_REASON] or f"mpirun ended with exit code {code}"
+
+
 class Probe:
     """An attempt to reach a host in the same way as mpirun.
 
@@ -45,11 +59,7 @@ class Probe:
         if self._process.returncode == 0:
             return ""
         self._output.seek(0)
-        filtered = HydraFilter()
-        text = filtered.feed(self._output.read()) + filtered.rest()
-        lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
-        said = next((line for line in lines if line), "")
-        return said[:_MAX_REASON] or f"mpirun ended with exit code {self._process.returncode}"
+        return why_ended(self._output.read(), self._process.returncode)
 
     def close(self) -> None:
         """Ends the attempt."""

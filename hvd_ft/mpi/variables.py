@@ -18,6 +18,7 @@ SAME: Mapping[str, tuple[str, ...]] = {
     "HOROVOD_FT_BIND_TO": (_PIN, _PIN_DOMAIN),
     "FI_PROVIDER": ("I_MPI_OFI_PROVIDER",),
 }
+_SPLIT, _KIND = "I_MPI_THREAD_SPLIT", "I_MPI_LIBRARY_KIND"
 _OFF = ("0", "off", "no", "disable")
 _DOMAINS = {"core": "core", "numa": "numa", "socket": "socket", "sock": "socket"}
 # What launchers give an MPI process. Others that begin with HYDRA, MPI or PMI are the user's, such
@@ -45,6 +46,18 @@ def asked_binding(environ: Mapping[str, str]) -> str:
     if switch := environ.get(_PIN):
         return "none" if switch.lower() in _OFF else BIND_TO[0]
     return _DOMAINS.get(environ.get(_PIN_DOMAIN, "").lower(), BIND_TO[0])
+
+
+def asks_unsplit(environ: Mapping[str, str]) -> str:
+    """Returns the user's variable and value that ask for no split threads; "" if none does."""
+    value = environ.get(_SPLIT, "")
+    return f"{_SPLIT}={value}" if value.lower() in _OFF else ""
+
+
+def asks_debug(environ: Mapping[str, str]) -> str:
+    """Returns the user's variable and value that ask for MPI's library with checks; "": none."""
+    value = environ.get(_KIND, "")
+    return f"{_KIND}={value}" if value.lower().startswith("debug") else ""
 
 
 def bootstrap_of(environ: Mapping[str, str]) -> str:

@@ -44,19 +44,20 @@ def memory_left(read: Read = read_text) -> int | None:
     return min(left, default=None)
 
 
-def groups(text: str) -> Iterator[tuple[int, str]]:
+def groups(text: str, controller: str = "memory") -> Iterator[tuple[int, str]]:
     """Yields the version and directory of each group that a process is in, the innermost first.
 
     Args:
         text: of its /proc/PID/cgroup.
+        controller: whose groups are meant in version 1, which may have others for each.
     """
     for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if number == "0" and not controllers:
             version, root = 2, ROOTS[2]
-        elif "memory" in controllers.split(","):
-            version, root = 1, ROOTS[1]
+        elif controller in controllers.split(","):
+            version, root = 1, f"{ROOTS[2]}/{controller}"
         else:
             continue
         # A name such as /../x is that of a group outside of what can be seen here.

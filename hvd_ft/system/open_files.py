@@ -25,3 +25,9 @@ def allow_open_files(count: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
     return soft
+
+
+def locked_memory() -> int | None:
+    """Returns the bytes that this process may lock in memory; None: any number."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft

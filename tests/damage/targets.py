@@ -27,6 +27,8 @@ from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.checkpoint.tensors import write_tensors
 from hvd_ft.checkpointer import completion, drain, unwritten
 from hvd_ft.checkpointer.share import Prints
+from hvd_ft.doctor.between_rules import Speed
+from hvd_ft.doctor.facts import HostFacts
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job import drills, proof
 from hvd_ft.job import lifeline_messages as lines
@@ -52,6 +54,7 @@ from hvd_ft.system.channel import Channel
 from hvd_ft.system.handoff import receive_order
 from hvd_ft.system.json_text import read_json_as
 from hvd_ft.system.wire import HEADER, OneFrame, pack, unpack, unpack_as
+from hvd_ft.tools.check import host_probe
 from hvd_ft.tools.cluster.exec_server import ExecEnded, ExecOrder
 from hvd_ft.worker.shared_contents import (
     Part,
@@ -280,6 +283,7 @@ _ORDERS = [
     messages.Beat(_FACTS),
 ]
 _REPORTS = [messages.Exited("worker", 1, 2, 3), messages.Reattached(1, None, ["worker"])]
+_ANSWER = json.dumps(asdict(host_probe.Answer(HostFacts("n0"), "::", 1, 2.0, Speed(1.0, 2.0))))
 _TAKEOVER = messages.Takeover(1, 20.0, "h:1:k", None)
 
 
@@ -315,6 +319,7 @@ def _sockets() -> dict[str, Target]:
         "answer of an exec server": Target(
             lambda data: unpack_as(data, ExecEnded), answers, (ValueError,)
         ),
+        "answer of a host": Target(host_probe.parse, [_ANSWER.encode()], (ValueError,)),
         "a message": Target(unpack, [b'{"a":[1,{"b":null}]}'], (ValueError,)),
     }
 

@@ -40,9 +40,10 @@ MAY_IMPORT = {
     "shim": "spares mpi job members system native errors",
     "ring": "mpi job system native errors",
     "schedulers": "mpi members errors",
+    "doctor": "worker installed mpi job system native errors",
     "launcher.machine": "members job system native errors",
-    "launcher": "launcher.machine status schedulers checkpoint installed mpi reports job members \
-        system native libraries errors",
+    "launcher": "launcher.machine status doctor schedulers checkpoint installed mpi reports job \
+        members system native libraries errors",
     "tensorflow": "worker system native errors",
     "agent": "worker checkpointer checkpoint shim spares ring installed mpi status job system \
         native errors",
@@ -50,7 +51,7 @@ MAY_IMPORT = {
     "tools": "native errors",
     "tools.install": "installed mpi system errors",
     "tools.cluster": "members system errors",
-    "tools.check": "launcher installed mpi job members system native libraries errors",
+    "tools.check": "launcher doctor installed mpi job members system native libraries errors",
     "tools.check.worker": "tensorflow tools.check",
     "tools.tune": "tools launcher ring installed mpi reports job members system native errors",
     "tools.bench": "tools launcher installed mpi reports job system native errors",

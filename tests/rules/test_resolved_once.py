@@ -41,6 +41,7 @@ def test_a_job_is_resolved_where_it_is_described_and_handed_on() -> None:
         "launcher/job.py but",
         "launcher/command.py _run",
         "tools/bench/training.py _whole_run",
+        "tools/check/doctor.py _environment",
         "tools/check/two_ranks.py main",
         "tools/tune/probe.py _run",
     }

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from hvd_ft.doctor.facts import HostFacts
+from hvd_ft.doctor.host_rules import several_mpis
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.running import find_job, running_jobs
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.in_paths import mpis_in_path
 from hvd_ft.mpi.variables import asked_binding
 from hvd_ft.system.process_placement import memory_of, policy_of
 from hvd_ft.system.topology import Topology, read_topology
@@ -22,10 +24,6 @@ _VARIABLES = (
     *("I_MPI_PIN_DOMAIN", "OMPI_MCA_hwloc_base_binding_policy"),
     "OMPI_MCA_rmaps_base_mapping_policy",
 )
-_PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra")
-_LIBRARIES = ("libmpi.so", "libmpi.so.12", "libmpi.so.40")
-# Folders below that of an MPI.
-_INNER = ("bin", "lib", "lib64", "release", "debug", "release_mt", "debug_mt")
 
 
 def check_numa(job: str, console: Console) -> list[str]:
@@ -71,9 +69,9 @@ def check_numa(job: str, console: Console) -> list[str]:
         line(f"hvdft run would take {asked_text(asked_binding(environ), map_by, environ)}")
         found = ", ".join(jobs) or "none"
         line(f"no job was named; running here: {found} (hvdft check --numa JOB shows one)")
-    return advice(
-        topology, processes, policy=policy, environ=environ, mpis=mpis_in_path(os.environ)
-    )
+    several = several_mpis(HostFacts("", mpis=mpis_in_path(os.environ)))
+    hurts = advice(topology, processes, policy=policy, environ=environ)
+    return [*hurts, *([several.line] if several else [])]
 
 
 def asked_text(bind_to: str, map_by: str, environ: Mapping[str, str]) -> str:
@@ -150,28 +148,3 @@ def megabytes(held: Mapping[int, int]) -> str:
     """Returns the MiB on each NUMA node that has some."""
     parts = [f"N{node}: {size / (1 << 20):.1f}" for node, size in sorted(held.items()) if size]
     return ", ".join(parts) or "-"
-
-
-def mpis_in_path(environ: Mapping[str, str]) -> list[str]:
-    """Returns the folders of the MPIs, each once, in the order of the paths.
-
-    Args:
-        environ: environment variables.
-    """
-    found = []
-    for variable, names in (("PATH", _PROGRAMS), ("LD_LIBRARY_PATH", _LIBRARIES)):
-        for folder in filter(None, environ.get(variable, "").split(os.pathsep)):
-            found += [
-                root for name in names if (root := _root(Path(folder, name))) and root not in found
-            ]
-    return list(dict.fromkeys(found))
-
-
-def _root(file: Path) -> str:
-    """Returns the folder of the MPI that a file belongs to; "" if it is not there."""
-    if not file.is_file():
-        return ""
-    folder = file.resolve().parent
-    while folder.name in _INNER:
-        folder = folder.parent
-    return str(folder)

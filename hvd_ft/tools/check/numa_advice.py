@@ -16,7 +16,6 @@ def advice(
     *,
     policy: str,
     environ: Mapping[str, str],
-    mpis: Sequence[str],
 ) -> list[str]:
     """Returns the problems, one line each, with a remedy.
 
@@ -25,7 +24,6 @@ def advice(
         jobs: the processes of a job, or none.
         policy: the memory policy of processes started here, in Linux's words.
         environ: the environment of processes started here.
-        mpis: the folders of the MPIs in the path.
     """
     workers = [process for process in jobs if process.role == WORKER]
     found = [
@@ -33,7 +31,6 @@ def advice(
         *_shared_cores(topology, workers),
         *_leaders(topology, jobs),
         *_other_binding(environ),
-        *_several_mpis(mpis),
     ]
     if topology.is_numa:
         found += [*_over_nodes(topology, workers), *_far_memory(topology, workers)]
@@ -142,13 +139,4 @@ def _other_binding(environ: Mapping[str, str]) -> list[str]:
     return [
         f"I_MPI_PIN_DOMAIN={domain} is for MPI processes, which workers are not: it has no effect; "
         "give --bind-to"
-    ]
-
-
-def _several_mpis(mpis: Sequence[str]) -> list[str]:
-    if len(mpis) < 2:
-        return []
-    return [
-        f"several MPIs are in the path: {', '.join(mpis)}; a process that loads one and is started "
-        "by another one fails or runs alone: leave one in PATH and LD_LIBRARY_PATH"
     ]

@@ -5,9 +5,11 @@ of MPI's shared memory.
 """
 
 import os
+import re
 import subprocess
 import sys
 
+from hvd_ft.doctor.facts import Ring
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.run import launch
@@ -24,6 +26,10 @@ _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _MPI_FOUND = "hvdft: ring: "  # how the job reports its MPI and fabric
+# The end of that line, as mpi/capabilities.py has it.
+_ENDPOINTS = re.compile(
+    r"(\d+) endpoints?(?: each)? in use(?:, MPI has (\d+))?(?: \((?P<why>.*)\))?$"
+)
 
 
 def run_two_ranks() -> str:
@@ -60,6 +66,16 @@ def run_two_ranks() -> str:
             reason += "; see their output above"
         raise HvdFtError(f"two ranks could not do an allreduce: {reason}")
     return f"an allreduce over {found[0]}"
+
+
+def ring_of(line: str) -> Ring | None:
+    """Returns what MPI has given the job, by the line that `run_two_ranks` returns; None: other.
+
+    Args:
+        line: Of a part that was found.
+    """
+    told = _ENDPOINTS.search(line)
+    return Ring(int(told[1]), int(told[2] or 1), told["why"] or "") if told else None
 
 
 def _show(*outputs: str | bytes | None) -> None:

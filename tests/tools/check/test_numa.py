@@ -10,10 +10,13 @@ from conftest import RunHvdft
 from rich.console import Console
 from topologies import recorded
 
+from hvd_ft.doctor.facts import HostFacts
+from hvd_ft.doctor.host_rules import several_mpis
 from hvd_ft.job.running import find_job
+from hvd_ft.mpi.in_paths import mpis_in_path
 from hvd_ft.native.agent import create_node
 from hvd_ft.system.process_placement import Thread
-from hvd_ft.tools.check.numa import megabytes, mpis_in_path, processes_table, spans, topology_table
+from hvd_ft.tools.check.numa import megabytes, processes_table, spans, topology_table
 from hvd_ft.tools.check.numa_advice import advice
 from hvd_ft.tools.check.placed import AGENT, WORKER, Placed
 
@@ -36,8 +39,8 @@ def process(
     )
 
 
-def said(*jobs: Placed, policy: str = "default", mpis: tuple[str, ...] = (), **env: str) -> str:
-    return "\n".join(advice(TWO, jobs, policy=policy, environ=env, mpis=mpis))
+def said(*jobs: Placed, policy: str = "default", **env: str) -> str:
+    return "\n".join(advice(TWO, jobs, policy=policy, environ=env))
 
 
 def test_nothing_hurts() -> None:
@@ -48,7 +51,6 @@ def test_nothing_hurts() -> None:
             process(0, {0, 1}, own={0: 500 * MIB, 1: 90 * MIB}, area={0: MIB}),
             process(0, {5}, mirror, role=AGENT),
             process(1, {8}, policy="bind:1", own={1: 500 * MIB}),
-            mpis=("/opt/intel",),
             I_MPI_PIN_DOMAIN="numa",
         )
         == ""
@@ -125,8 +127,8 @@ def test_two_mpis(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path / "empty"), one[0], str(tmp_path / "link"), other])
     found = mpis_in_path({"PATH": path, "LD_LIBRARY_PATH": one[1]})
     assert found == [str(tmp_path / "one"), str(tmp_path / "other")]
-    text = said(mpis=tuple(found))
-    assert f"several MPIs are in the path: {tmp_path / 'one'}, {tmp_path / 'other'};" in text
+    two = several_mpis(HostFacts("n0", mpis=found))
+    assert two and two.what == f"several MPIs are in the path: {', '.join(found)}"
     assert mpis_in_path({"PATH": one[0], "LD_LIBRARY_PATH": one[1]}) == [str(tmp_path / "one")]
 
 

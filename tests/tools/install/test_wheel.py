@@ -17,7 +17,15 @@ import pytest
 from conftest import ROOT, SCRIPTS, Ended, Once, RunHvdft, running_cluster
 
 SUMS = str(SCRIPTS / "sums_script.py")
-CHECKS = ["Intel MPI", "TensorFlow", "Horovod", "libhvd_ft.so", "libhvdft_mpi.so"]
+CHECKS = [
+    "host",
+    "network",
+    "Intel MPI",
+    "TensorFlow",
+    "Horovod",
+    "libhvd_ft.so",
+    "libhvdft_mpi.so",
+]
 CHECKS += ["libhvdft_mpi.so loads", "Horovod loads", "two ranks"]
 
 
