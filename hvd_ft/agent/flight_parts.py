@@ -85,16 +85,14 @@ class FlightParts:
             return
         number, self._number = self._number, None
         self.look_at, self._reader.copy = _NEVER, None
-        self._send(number, self._part())
+        self._send(number, self._part("".join(self._text)[:_MOST_STACKS] or self._why_none(number)))
 
-    def _part(self) -> dict[str, Any]:
-        text = "".join(self._text)[:_MOST_STACKS]
-        if not text:
-            text = (
-                stacks.why_none(self._pid)
-                if self._pid
-                else "there is no worker that has called hvd.init()"
-            )
+    def _why_none(self, number: int) -> str:
+        if not self._pid:
+            return "there is no worker that has called hvd.init()"
+        return stacks.why_none(self._pid) if number else "it ended with the job before it answered"
+
+    def _part(self, text: str) -> dict[str, Any]:
         part: dict[str, Any] = {"stacks": text}
         nodes, rank = self._context.nodes, self._context.rank
         if rank in nodes.firsts:

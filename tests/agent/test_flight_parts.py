@@ -102,4 +102,6 @@ def test_an_agent_that_ends_sends_what_it_has(agent: Agent) -> None:
     agent.parts.begin(0, os.getpid())
     agent.parts.finish()
     agent.parts.finish()
-    assert [number for number, _ in agent.sent] == [0]
+    [(number, part)] = agent.sent
+    assert number == 0
+    assert part["stacks"] == "it ended with the job before it answered"

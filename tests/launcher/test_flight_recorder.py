@@ -152,6 +152,17 @@ def test_of_a_stop_there_is_one_and_nobody_is_asked(parts_first: bool) -> None:
     assert not job.recorder.is_open, "a late part begins no other"
 
 
+def test_of_a_stop_whose_reason_was_lost_there_is_one_too() -> None:
+    job = Job()
+    job.recorder.part(2, 0, part(2), 10.0)
+    job.recorder.look(10.0 + LIMIT_SECONDS)
+    [record] = job.records()
+    assert record.reasons == (("stop", "the job is being stopped"),)
+    assert [rank for rank, *_ in record.missing] == [0, 1]
+    job.recorder.part(1, 0, part(1), 10.1 + LIMIT_SECONDS)
+    assert not job.recorder.is_open
+
+
 def test_a_stop_during_a_stall_is_in_its_record() -> None:
     job = Job()
     job.recorder.wanted("stall", "one", 10.0)
