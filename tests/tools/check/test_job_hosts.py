@@ -26,7 +26,7 @@ MPIEXEC = """\
 #!/bin/sh
 case $4 in
 refused) echo 'ssh: connect to host refused port 22: Connection refused' >&2; exit 255;;
-silent) exec sleep 10000;;
+silent) exec sleep 20;; # no longer, so that a test fails instead of hanging
 babbles) echo 'a banner of the login node';;
 wrong) echo '{"time": "noon"}'; exec cat;;
 esac
