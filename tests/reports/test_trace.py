@@ -133,6 +133,22 @@ def test_without_a_snapshot_everything_after_the_import_is_replay() -> None:
     assert shown(trace, 2, RECOVERY)[2:] == [("replay", 7320, 7920)]
 
 
+def test_recoveries_of_a_rank_do_not_overlap_though_events_do() -> None:
+    """One is told to be back after it died again, as clocks of hosts differ."""
+    events = [
+        event(100, T.FAILED, 0, 0, 9),
+        event(110, T.STARTED, 0, 1),
+        event(120, T.ATTACHED, 0, 1),
+        event(130, T.RESTORED, 0, 1),
+        event(200, T.FAILED, 0, 1, 9),
+        event(210, T.STARTED, 0, 2),
+        event(300, T.JOINED, 0, 1),
+    ]
+    trace = trace_of(Report({"job": "j"}, events))
+    check(trace)
+    assert shown(trace, 1, RECOVERY)[-1] == ("replay", 30, 200)
+
+
 def share(position: int) -> int:
     return position << 38 | 1 << 32 | 7
 
