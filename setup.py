@@ -103,6 +103,7 @@ def generate_abi(module: Path) -> None:
         "hvd_ft_checkpoints.h",
         "hvd_ft_sums.h",
         "hvd_ft_numa.h",
+        "hvd_ft_times.h",
         "hvd_ft_mpi.h",
     ):
         header = (ROOT / "hvd_ft/csrc/include" / name).read_text()

@@ -26,6 +26,7 @@ from hvd_ft.native.types import (
     Point,
     Snapshot,
     Snapshots,
+    Times,
 )
 
 
@@ -100,6 +101,12 @@ class Worker:
     def pending(self) -> int:
         """Tensors handed to Horovod and not yet executed."""
         return int(abi.library().hvdft_worker_pending())
+
+    def times(self) -> Times:
+        """How this rank has spent its time so far."""
+        out = ffi.new("hvdft_times *")
+        abi.library().hvdft_worker_times(out)
+        return abi.read(Times, out)
 
     def loop_begin(self, loop: int) -> int:
         """Begins the script's ``loop``-th training loop; returns the op id it begins at."""

@@ -10,7 +10,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.divergences import read_divergence
-from hvd_ft.native.types import Divergence, Event, Left, Memory, Snapshots, Status, Watch
+from hvd_ft.native.types import Divergence, Event, Left, Memory, Snapshots, Status, Times, Watch
 
 _EVENTS_AT_ONCE = 1024
 
@@ -103,6 +103,12 @@ class Observer:
         out = ffi.new("hvdft_watch *")
         abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
         return abi.read(Watch, out)
+
+    def times(self, rank: int) -> Times:
+        """How a rank has spent its time, measured on its own node; what is slow: slow_rule.py."""
+        out = ffi.new("hvdft_times *")
+        abi.checked(abi.library().hvdft_observer_times(self._handle, rank, out))
+        return abi.read(Times, out)
 
     @property
     def divergences(self) -> int:

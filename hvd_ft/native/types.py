@@ -244,6 +244,28 @@ class Snapshots:
 
 
 @dataclass(frozen=True)
+class Times:
+    """How a rank has spent the time of its rounds, over all its incarnations (rank_times.h).
+
+    Attributes:
+        rounds: each ends when no tensor is pending any more.
+        compute_ns: until its script had handed the last tensor over.
+        wait_ns: then blocked, while other ranks had not handed over theirs; and in receives.
+        exchange_ns: blocked while an op was under way: copies, sums, network.
+    """
+
+    rounds: int = 0
+    compute_ns: int = 0
+    wait_ns: int = 0
+    exchange_ns: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """The time of all rounds."""
+        return self.compute_ns + self.wait_ns + self.exchange_ns
+
+
+@dataclass(frozen=True)
 class Log:
     """The part of the op log that snapshots can truncate, and the room for it."""
 

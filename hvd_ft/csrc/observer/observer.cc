@@ -5,6 +5,7 @@
 
 #include "arena/memory.h"
 #include "arena/rosters.h"
+#include "hvd_ft_times.h"
 #include "protocol/roster.h"
 
 using hvdft::Node;
@@ -37,6 +38,13 @@ int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots
   out->training_ns = block.training_ns.load();
   out->stall_ns = block.stall_ns.load();
   out->copy_ns = block.copy_ns.load();
+  return HVDFT_OK;
+}
+
+int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out) {
+  auto& block = observer->node->rank(rank);
+  *out = {block.rounds.load(), block.compute_ns.load(), block.wait_ns.load(),
+          block.exchange_ns.load()};
   return HVDFT_OK;
 }
 

@@ -285,6 +285,10 @@ void MirrorReceiver::apply_facts(int first, int rank, const RankFacts& before, c
   block.step_bytes.store(f.step_bytes);
   block.ring_received.store(f.ring_received);
   block.ring_sent.store(f.ring_sent);
+  block.rounds.store(f.rounds);
+  block.compute_ns.store(f.compute_ns);
+  block.wait_ns.store(f.wait_ns);
+  block.exchange_ns.store(f.exchange_ns);
   block.orderly_exit.store(f.orderly_exit);
   block.incarnation.store(f.incarnation);
   block.enter_request.store(f.enter_request, std::memory_order_release);

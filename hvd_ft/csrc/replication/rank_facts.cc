@@ -53,6 +53,10 @@ RankFacts facts_of(const Node& node, int rank) {
   f.step_bytes = block.step_bytes.load();
   f.ring_received = block.ring_received.load();
   f.ring_sent = block.ring_sent.load();
+  f.rounds = block.rounds.load();
+  f.compute_ns = block.compute_ns.load();
+  f.wait_ns = block.wait_ns.load();
+  f.exchange_ns = block.exchange_ns.load();
   if (rank == node.first_local()) {
     const PairLog& log = node.header().pair_log;
     f.ring_received = pack(log.received.at()) + 1;

@@ -275,6 +275,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
   uint64_t end = hvdft::now_ns() + static_cast<uint64_t>(timeout_ms) * 1000000;
   auto* wait = w.messages.wait_for(source);
   if (wait == nullptr) return HVDFT_ESYS;
+  hvdft::Blocked blocked(w.times);
   for (;;) {
     uint32_t ticket = w.messages.ticket(source);
     bool ended = w.node->rank(source).state.load(std::memory_order_acquire) == HVDFT_DONE;
@@ -292,6 +293,7 @@ int hvdft_worker_await_message(int source, int32_t tag, int timeout_ms, hvdft_me
     uint64_t now = hvdft::now_ns();
     if (now >= end) return HVDFT_AGAIN;
     w.state.about_to_wait(*wait);
+    blocked.since(now);
     auto left = static_cast<int>((end - now + 999999) / 1000000);
     w.messages.wait(source, ticket, std::min(left, hvdft::kLookMs));
   }

@@ -2,6 +2,7 @@
 // segments that are ready, takes the results.
 #include <algorithm>
 
+#include "base/doorbell.h"
 #include "base/failpoint.h"
 #include "worker/worker.h"
 
@@ -69,6 +70,7 @@ void ring_others(const Worker& w) {
 int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies) {
   Worker& w = *the_worker();
   const Record& record = *w.node->record(id);
+  if (w.begun.empty()) w.times.begun(hvdft::now_ns());
   w.begun.push_back({&record, *copies, hvdft::contribution(record, w.rank)});
   w.schedule.begin(id, record.first_segment, record.segments(), w.block().contributed.load());
   return HVDFT_OK;
@@ -107,6 +109,7 @@ int hvdft_worker_advance(void) {
       take(w, s);
       if (!s.last()) continue;
       w.begun.pop_front();
+      if (w.begun.empty()) w.times.ended(hvdft::now_ns());
       return 1;
     } else {
       return w.stopped() ? HVDFT_ESTOPPED : HVDFT_AGAIN;

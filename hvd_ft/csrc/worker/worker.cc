@@ -195,6 +195,7 @@ int hvdft_worker_executed(uint64_t id) {
   if (record != nullptr && record->op.kind != HVDFT_COPY) {
     w.result_bytes.fetch_add(record->op.result_bytes);
   }
+  if (w.block().pending.load() == 0) hvdft::end_round(w);
   w.log.executed(id, record != nullptr && record->op.common != 0);
   return HVDFT_OK;
 }
@@ -208,7 +209,11 @@ int hvdft_worker_passed(uint64_t id) {
 
 // ---------------------------------------------------------------- what it tells
 
-void hvdft_worker_pend(int64_t tensors) { the_worker()->block().pending.fetch_add(tensors); }
+void hvdft_worker_pend(int64_t tensors) {
+  Worker& w = *the_worker();
+  if (tensors > 0) w.times.pended(hvdft::now_ns());
+  w.block().pending.fetch_add(tensors);
+}
 uint64_t hvdft_worker_pending(void) {
   return static_cast<uint64_t>(the_worker()->block().pending.load());
 }

@@ -7,6 +7,7 @@
 
 #include "arena/node_arenas.h"
 #include "hvd_ft_snapshots.h"
+#include "protocol/rank_times.h"
 #include "worker/log_cursor.h"
 #include "worker/messages.h"
 #include "worker/negotiation.h"
@@ -47,6 +48,7 @@ struct Worker {
   // Of the thread that executes ops.
   std::deque<BegunOp> begun;
   SegmentSchedule schedule;
+  RankTimes times;
 
   // Of the results of ops that it has executed, without those of broadcasts: all, those up to the
   // latest step, and those of a step of the present loop, at most.
@@ -61,8 +63,23 @@ struct Worker {
   bool stopped() const { return node->header().stop.load(std::memory_order_acquire) != 0; }
 };
 
+// The time for which a receive blocks the script.
+class Blocked {
+ public:
+  explicit Blocked(RankTimes& times) : times_(times) {}
+  ~Blocked();
+  void since(uint64_t now) { since_ = since_ == 0 ? now : since_; }
+
+ private:
+  RankTimes& times_;
+  uint64_t since_ = 0;
+};
+
 // Stops the job if the next op is agreed, but a rank that ended has not contributed to it.
 void stop_for_ended_peer(const Worker& worker);
+
+// Publishes how the rank has spent its time in the round that ends.
+void end_round(Worker& worker);
 
 // The process's worker; nullptr before hvdft_worker_open() succeeded.
 Worker* the_worker();

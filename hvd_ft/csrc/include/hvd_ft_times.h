@@ -1,0 +1,28 @@
+/* The C ABI of the core, continued: how ranks spend their time. */
+#ifndef HVDFT_TIMES_H
+#define HVDFT_TIMES_H
+
+#include "hvd_ft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Of one rank, over all its incarnations, measured on its own node by its own clock alone. A round
+// ends when no tensor is pending any more. The three times add up to the whole time of all rounds.
+typedef struct {
+  uint64_t rounds;
+  uint64_t compute_ns;   // until it had handed its last tensor over
+  uint64_t wait_ns;      // then blocked: in receives, and while ranks had not announced theirs
+  uint64_t exchange_ns;  // blocked while an op was under way: copies, sums, network
+} hvdft_times;
+
+// As the rank publishes them; those of another node's ranks are as old as the mirror is.
+HVDFT_API int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out);
+HVDFT_API void hvdft_worker_times(hvdft_times* out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // HVDFT_TIMES_H

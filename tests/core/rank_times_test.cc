@@ -1,0 +1,110 @@
+// How a rank's time is divided into computing, waiting and exchanging data, by calls with times.
+#include "protocol/rank_times.h"
+
+#include "check.h"
+
+using namespace hvdft;
+
+namespace {
+
+bool is(const TimeSums& found, uint64_t rounds, uint64_t compute, uint64_t wait,
+        uint64_t exchange) {
+  return found.rounds == rounds && found.compute_ns == compute && found.wait_ns == wait &&
+         found.exchange_ns == exchange;
+}
+
+void run(RankTimes& times, uint64_t from, uint64_t to) {
+  times.begun(from);
+  times.ended(to);
+}
+
+// The time before the first round has no beginning.
+void first(RankTimes& times) {
+  times.pended(50);
+  run(times, 60, 100);
+  CHECK(is(times.finish(), 0, 0, 0, 0));
+}
+
+void rounds() {
+  RankTimes times;
+  first(times);
+  times.pended(140);
+  run(times, 150, 155);
+  CHECK(is(times.finish(), 1, 40, 10, 5));
+  times.pended(255);  // the slow rank waits least
+  run(times, 256, 261);
+  CHECK(is(times.finish(), 1, 100, 1, 5));
+}
+
+// While gradients are made, those made before are summed: that blocks nobody.
+void overlap() {
+  RankTimes times;
+  first(times);
+  times.pended(120);
+  run(times, 130, 150);
+  times.pended(145);  // while the first op was under way
+  times.pended(170);
+  run(times, 175, 180);  // the second …
+  run(times, 185, 200);  // … and the third
+  CHECK(is(times.finish(), 1, 70, 10, 20));
+
+  times.pended(210);
+  times.begun(215);
+  times.pended(220);  // in the middle of the op, which blocks from here
+  times.ended(230);
+  CHECK(is(times.finish(), 1, 20, 0, 10));
+}
+
+// The ops of a fused step: several under way at once are one stretch.
+void several() {
+  RankTimes times;
+  first(times);
+  times.pended(110);
+  times.begun(120);
+  times.ended(140);
+  times.begun(150);
+  times.ended(160);
+  CHECK(is(times.finish(), 1, 10, 20, 30));
+}
+
+void receives() {
+  RankTimes times;
+  first(times);
+  times.received(30);
+  times.pended(150);
+  run(times, 150, 160);
+  CHECK(is(times.finish(), 1, 20, 30, 10));
+  times.received(1000);  // of several threads, never more than the round's
+  times.pended(170);
+  run(times, 170, 171);
+  CHECK(is(times.finish(), 1, 0, 10, 1));
+}
+
+// Another thread hands a tensor over while the round ends: nothing is counted twice, or below 0.
+void raced() {
+  RankTimes times;
+  first(times);
+  times.pended(110);
+  times.begun(120);
+  times.ended(130);
+  times.pended(131);
+  CHECK(is(times.finish(), 1, 10, 10, 10));
+  run(times, 140, 150);
+  CHECK(is(times.finish(), 1, 1, 9, 10));
+
+  times.begun(160);
+  times.pended(175);
+  times.ended(170);  // read its clock before
+  CHECK(is(times.finish(), 1, 20, 0, 0));
+  CHECK(is(times.finish(), 0, 0, 0, 0));  // nothing was done since
+}
+
+}  // namespace
+
+int main() {
+  rounds();
+  overlap();
+  several();
+  receives();
+  raced();
+}
