@@ -52,16 +52,25 @@ class RankRecord:
             case do.NoteDone(status):
                 self._agent.done(status)
 
-    def note(self, kind: str, incarnation: int, text: str) -> None:
+    def note(
+        self,
+        kind: str,
+        incarnation: int,
+        text: str,
+        rank: int | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
         """Adds a note on a worker to the report, which the agent of rank 0 writes.
 
         Args:
             kind: one of `NOTES` of the report.
             incarnation: of the worker.
             text: of the note.
+            rank: of the worker; None: this one.
+            more: further fields.
         """
-        whose = {"rank": self._rank, "incarnation": incarnation}
-        note = {"type": kind, "time_ns": time.monotonic_ns(), **whose, "text": text}
+        whose = {"rank": self._rank if rank is None else rank, "incarnation": incarnation}
+        note = {"type": kind, "time_ns": time.monotonic_ns(), **whose, "text": text, **(more or {})}
         if self._journal:
             self._journal.note(note)
         else:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hvd_ft import native
 from hvd_ft.agent import actions as do
@@ -19,6 +20,7 @@ from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.rank_record import RankRecord
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.shim_care import ShimCare
+from hvd_ft.agent.slow_watch import SlowWatch
 from hvd_ft.agent.stacks import StackReader
 from hvd_ft.agent.stall_watch import StallWatch
 from hvd_ft.agent.supervisor import Supervisor
@@ -121,6 +123,7 @@ class SupervisorLoop:
             send=shim.flight_part,
             volunteers=flight_records,
         )
+        SlowWatch(context, observer, say=say, note=self._note_slow).follow(self._loop)
         self.launcher_lost = False
 
     def run(self) -> int:
@@ -423,3 +426,6 @@ class SupervisorLoop:
 
     def _note_stacks(self, text: str) -> None:
         self._record.note("STACKS", self._supervisor.incarnation, text)
+
+    def _note_slow(self, rank: int, incarnation: int, text: str, more: Mapping[str, Any]) -> None:
+        self._record.note("SLOW", incarnation, text, rank, more)

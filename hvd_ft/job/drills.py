@@ -17,7 +17,7 @@ _OTHERS = ("agent", "shim", "mpirun")  # processes that can die instead of a wor
 _OLD_KEYS = {"nursery": "shim"}  # names of earlier versions
 _KEYS = (
     *("rank", *_OTHERS, "leave", "incarnation", "point", "op", "step"),
-    *("signal", "exit", "raise", "flip"),
+    *("signal", "exit", "raise", "flip", "slow"),
 )
 _WORDS = ("raise", "mpirun")  # have no value
 # What a worker signals to its shim, which then kills its agent, stops it, or kills mpirun.
@@ -32,6 +32,7 @@ _SIGNALS = {
 _RAISING = (Point.START, Point.ATTACH, Point.STEP, Point.SNAPSHOT_WRITE)
 _UNATTACHED = (Point.START, Point.ATTACH)  # no op and no step is known there
 _MAX = (1 << 31) - 1
+_MOST_PERCENT = 100_00  # of the usual time of a step
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Drill:
         step: … after so many steps of the loop; None: any.
         way: `s`, `x` or `r`: by a signal, by os._exit, by an exception; `p`: by a signal to its
             shim, which dies of it or handles it; `f`: a bit flips, by worker/flip_drill.py; `l`:
-            ranks are asked to leave the job, by worker/rosters.py.
-        value: the signal's number or the exit code.
+            ranks are asked to leave the job, by worker/rosters.py; `w`: the worker computes more
+            slowly from there on, by worker/slow_drill.py.
+        value: the signal's number, the exit code, or the percentage of the usual time.
     """
 
     text: str
@@ -154,7 +156,8 @@ def _pairs(text: str) -> dict[str, str]:
                 text,
                 f"{word!r} is not known; give rank=R, agent=R, shim=R or mpirun, one of step=N, "
                 "op=N and point=NAME, and if you like, with rank=, incarnation=I and one of "
-                "signal=NAME, exit=CODE, raise and flip=VARIABLE; or leave=R-R and step=N",
+                "signal=NAME, exit=CODE, raise, flip=VARIABLE and slow=FACTOR; or leave=R-R and "
+                "step=N",
             )
         if key in pairs:
             raise _wrong(text, f"{key} is there twice; give --inject once for each drill")
@@ -189,13 +192,15 @@ def _point(text: str, given: dict[str, str]) -> Point:
         if given["point"] not in _POINTS:
             raise _wrong(text, f"no point {given['point']!r}; there are {', '.join(_POINTS)}")
         return _POINTS[given["point"]]
+    if "slow" in given and "op" not in given:
+        return Point.STEP  # from the first one on, without step=
     if ("op" in given) == ("step" in given):
         raise _wrong(text, "give one of step=N, op=N and point=NAME as the place")
     return Point.STEP if "step" in given else Point.CONTRIBUTE
 
 
 def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
-    ways = [key for key in ("signal", "exit", "raise", "flip") if key in given]
+    ways = [key for key in ("signal", "exit", "raise", "flip", "slow") if key in given]
     if "leave" in given:
         return "l", 0
     if not given.keys().isdisjoint(_OTHERS):
@@ -206,23 +211,47 @@ def _way(text: str, given: dict[str, str]) -> tuple[str, int]:
         if not given["flip"] or ";" in given["flip"]:
             raise _wrong(text, "flip= is the name of a variable, or a part of it without ; and ,")
         return "f", 0
+    if ways == ["slow"]:
+        return "w", _percent(text, given["slow"])
     if ways == ["raise"]:
         return "r", 0
-    if ways == ["exit"]:
-        code = _number(text, "exit", given)
-        if code is None or code > 255:
-            raise _wrong(text, f"exit={given['exit']} is not an exit code from 0 to 255")
-        return "x", code
+    return ("x", _exit_code(text, given)) if ways == ["exit"] else ("s", _signal(text, given))
+
+
+def _exit_code(text: str, given: dict[str, str]) -> int:
+    code = _number(text, "exit", given)
+    if code is None or code > 255:
+        raise _wrong(text, f"exit={given['exit']} is not an exit code from 0 to 255")
+    return code
+
+
+def _signal(text: str, given: dict[str, str]) -> int:
     name = given.get("signal", "KILL").removeprefix("SIG")
     if name not in _SIGNALS:
         raise _wrong(text, f"no signal {given['signal']!r}; there are {', '.join(_SIGNALS)}")
-    return "s", _SIGNALS[name]
+    return _SIGNALS[name]
+
+
+def _percent(text: str, factor: str) -> int:
+    try:
+        percent = round(float(factor) * 100)
+    except (ValueError, OverflowError):
+        percent = 0
+    if not 100 < percent <= _MOST_PERCENT:
+        raise _wrong(
+            text,
+            f"slow={factor} is not how many times as long a step takes; give a number above 1, and "
+            f"at most {_MOST_PERCENT // 100}, such as 1.3",
+        )
+    return percent
 
 
 def _signal_to_shim(text: str, given: dict[str, str]) -> int:
     """Returns the way in which another process than the worker dies or stops."""
     (other, *more) = [key for key in _OTHERS if key in given]
-    strange = {"incarnation", "exit", "raise", "flip", *(() if other == "mpirun" else ("rank",))}
+    strange = {"incarnation", "exit", "raise", "flip", "slow"}
+    if other != "mpirun":
+        strange.add("rank")
     name = given.get("signal", "KILL").removeprefix("SIG")
     by_name: dict[str, dict[str, int]] = {
         "agent": {"KILL": AGENT_DIES, "STOP": AGENT_STOPS},
@@ -247,6 +276,8 @@ def _check_place(text: str, numbers: dict[str, int | None], point: Point, way: s
         numbers["step"] is None or point is not Point.STEP or numbers["op"] is not None
     ):
         raise _wrong(text, "a bit flips between two steps; give step=N as the place of flip=")
+    if way == "w" and (point is not Point.STEP or numbers["op"] is not None):
+        raise _wrong(text, "a rank is slow in whole steps; give step=N, or no place, beside slow=")
     if point in _UNATTACHED and (numbers["op"] is not None or numbers["step"] is not None):
         raise _wrong(text, f"at {name} no op and no step is known; leave op= and step= out")
     coordinates = point in (Point.PROPOSE, Point.PROPOSED)

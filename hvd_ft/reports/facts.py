@@ -106,6 +106,34 @@ class ReplacementFacts(msgspec.Struct, frozen=True):
     epoch: Number
 
 
+class SlowFacts(msgspec.Struct, frozen=True):
+    """Ranks that have begun to be slow, or no longer are; see agent/slow_rule.py.
+
+    Attributes:
+        time_ns: when, CLOCK_MONOTONIC.
+        ranks: one, or all of a host.
+        host: their host.
+        ended: whether they no longer are.
+        text: the line that the user saw.
+        late: share of the intervals in which they were the last.
+        seconds: of the intervals; if they have ended, for how long they were slow.
+        wait: share of the time for which the others waited for them.
+        step_seconds: of a step; None if the script counts none.
+        causes: what the system told, in sentences.
+    """
+
+    time_ns: Number
+    ranks: list[Number]
+    host: str
+    ended: bool
+    text: str
+    late: float
+    seconds: float
+    wait: float
+    step_seconds: float | None = None
+    causes: list[str] = []
+
+
 class CauseFacts(msgspec.Struct, frozen=True):
     """Why a worker died: its last words, or what was found out."""
 

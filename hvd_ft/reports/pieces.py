@@ -21,6 +21,7 @@ def pieces_of(told: report.Report) -> Iterator[str | Table]:
     yield report.failures_table(found) if found else "No worker died."
     yield from report.cause_lines(told)
     yield from report.replacement_lines(told)
+    yield from report.slow_lines(told)
     accounts = cost_table.account_of(told)
     other = cost_table.alternative_of(told, accounts)
     costs = cost_table.cost_table(accounts, other)

@@ -25,6 +25,7 @@ from hvd_ft.reports.facts import (
     Facts,
     RankFacts,
     ReplacementFacts,
+    SlowFacts,
     StacksFacts,
 )
 from hvd_ft.system.json_text import read_json
@@ -128,6 +129,7 @@ class Report:
         replacements: Of lost hosts by spare ones.
         causes: Why workers died, where that is known, by rank and incarnation.
         stacks: Of workers that kept others waiting.
+        slow: Ranks that began to be slow, or no longer were, in order of time.
     """
 
     facts: Mapping[str, Any]
@@ -136,6 +138,7 @@ class Report:
     replacements: Sequence[ReplacementFacts] = ()
     causes: Mapping[tuple[int, int], str] = field(default_factory=dict)
     stacks: Sequence[StacksFacts] = ()
+    slow: Sequence[SlowFacts] = ()
 
     @property
     def finished(self) -> bool:
@@ -164,6 +167,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     replacements: list[ReplacementFacts] = []
     causes: dict[tuple[int, int], str] = {}
     stacks: list[StacksFacts] = []
+    slow: list[SlowFacts] = []
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -180,6 +184,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                     causes[cause.rank, cause.incarnation] = cause.text
                 elif fields["type"] == "STACKS":
                     stacks.append(convert(fields, StacksFacts))
+                slow += [convert(fields, SlowFacts)] if fields["type"] == "SLOW" else []
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 _check_version(path, fields)
                 facts, events, divergences = _checked(fields), [], []
@@ -192,7 +197,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
-    return Report(facts, in_order, divergences, replacements, causes, stacks)
+    return Report(facts, in_order, divergences, replacements, causes, stacks, slow)
 
 
 def _check_version(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> None:
@@ -243,6 +248,15 @@ def cause_lines(report: Report) -> list[str]:
     return why + [
         f"rank {rank} (incarnation {incarnation}): {text}"
         for (rank, incarnation), text in report.causes.items()
+    ]
+
+
+def slow_lines(report: Report) -> list[str]:
+    """Returns a line for each time at which a rank or host began to be slow, or no longer was."""
+    begin_ns = min((event.time_ns for event in report.events), default=0)
+    return [
+        f"after {max(found.time_ns - begin_ns, 0) / NS:.0f} s: {found.text}"
+        for found in report.slow
     ]
 
 

@@ -15,7 +15,7 @@ from hvd_ft.errors import HvdFtError, NoRoomError
 from hvd_ft.native.core import Worker
 from hvd_ft.native.types import Snapshots
 from hvd_ft.system.say import say
-from hvd_ft.worker import rosters
+from hvd_ft.worker import rosters, slow_drill
 from hvd_ft.worker.divergence import DivergenceWatch, divergence_watch, variables_of
 from hvd_ft.worker.divergence_rule import Kind
 from hvd_ft.worker.flip_drill import FlipDrills, own_drills
@@ -49,6 +49,11 @@ class ProcessLoops:
     def drills(self) -> FlipDrills:
         """Drills that change a bit."""
         return own_drills()
+
+    @cached_property
+    def slow_drills(self) -> slow_drill.SlowDrills:
+        """Drills that slow this rank down."""
+        return slow_drill.own_drills()
 
     @cached_property
     def leave_drills(self) -> rosters.LeaveDrills:
@@ -212,6 +217,7 @@ class TrainingLoop:
     def set_step(self, step: int) -> None:
         """Publishes that `step` steps of this loop are done."""
         self.worker.set_step(step)
+        self._process.slow_drills.strike(step, lambda: self.worker.times().compute_ns)
         # Those of earlier steps: see write().
         self.worker.cuts_passed(self.number, self._writer.passed(2 * step))
         if self.worker.incarnation > 0:  # what an earlier one has delivered may be complete by now

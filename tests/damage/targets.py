@@ -204,12 +204,15 @@ def _lines(*facts: dict[str, object]) -> bytes:
 
 
 _EVENT = {"time_ns": 2, "rank": 1, "incarnation": 1, "detail": 0}
+_SLOW = {"ranks": [1], "host": "n0", "ended": False, "text": "rank 1 is slow", "late": 0.8}
+_SLOW |= {"seconds": 20.5, "wait": 0.25, "step_seconds": 0.1, "causes": ["it is throttled"]}
 _REPORT = _lines(
     {"job": "j", "size": 2, "hosts": ["n0", "n0"], "command": ["a"], "date": "2026"},
     {**_EVENT, "type": "FAILED"},
     {**_EVENT, "type": "STARTED"},
     {**_EVENT, "type": "CAUSE", "text": "lack of memory"},
     {**_EVENT, "type": "REPLACED", "ranks": [1], "host": "n1", "by": "n3", "epoch": 1},
+    {**_EVENT, "type": "SLOW", **_SLOW},
     {**_EVENT, "type": "DIVERGED", "divergence": asdict(Divergence("v", 3, (1,), 2, 1))},
     {"exit_code": 0, "ranks": []},
 )

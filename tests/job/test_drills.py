@@ -39,6 +39,9 @@ def test_a_step_a_point_and_an_op() -> None:
     assert drills.parse("rank=0,step=1,raise").way == "r"
     flip = drills.parse("rank=2,incarnation=1,step=30,flip=dense/kernel:0")
     assert (flip.point, flip.step, flip.op, flip.way) == (Point.STEP, 30, None, "f")
+    slow = drills.parse("rank=2,slow=1.3")
+    assert (slow.point, slow.step, slow.way, slow.value) == (Point.STEP, None, "w", 130)
+    assert drills.parse("rank=2,step=30,slow=2").step == 30
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,13 @@ def test_a_step_a_point_and_an_op() -> None:
         ("", "'' is not known; give rank=R, agent=R, shim=R or mpirun, one of"),
         ("rank=1,when=3", "'when=3' is not known"),
         ("leave=1", "leave= goes with step=N alone"),
+        ("rank=1,slow=1", "slow=1 is not how many times as long a step takes"),
+        ("rank=1,slow=nan", "slow=nan is not how many times"),
+        ("rank=1,slow=1000", "slow=1000 is not how many times"),
+        ("rank=1,op=3,slow=2", "a rank is slow in whole steps"),
+        ("rank=1,point=wait,slow=2", "a rank is slow in whole steps"),
+        ("rank=1,slow=2,exit=1", "are two ways to strike"),
+        ("shim=1,step=3,slow=2", "an agent and a shim die of"),
         ("leave=1,step=3,rank=2", "leave= goes with step=N alone"),
         ("leave=1-x,step=3", "leave=1-x is neither a rank nor a span like 2-3"),
         ("leave=0-2,step=3", "rank 0 cannot leave"),

@@ -209,6 +209,29 @@ def test_why_a_worker_was_killed_is_told_beside_its_failure(tmp_path: Path) -> N
             report.read_report(tmp_path / "run.jsonl")
 
 
+def test_slow_ranks_are_told_with_when_it_was(tmp_path: Path) -> None:
+    events = one_failure()
+    found = {
+        "ranks": [1],
+        "host": "n0",
+        "ended": False,
+        "text": "rank 1 on n0 is slow",
+        "late": 0.8,
+    }
+    found |= {"seconds": 20.5, "wait": 0.25, "step_seconds": None, "causes": []}
+    at = min(event.time_ns for event in events) + 30 * 10**9
+    note = {"type": "SLOW", "time_ns": at, "rank": 1, "incarnation": 0, **found}
+    first, *rest = lines_of(events)
+    (tmp_path / "run.jsonl").write_text("".join([first, json.dumps(note) + "\n", *rest]))
+    read = report.read_report(tmp_path / "run.jsonl")
+    assert len(read.events) == len(events)
+    assert report.slow_lines(read) == ["after 30 s: rank 1 on n0 is slow"]
+    for wrong in ({"ranks": 1}, {"text": 7}, {"late": "0.8"}, {"time_ns": None}):
+        (tmp_path / "run.jsonl").write_text(first + json.dumps({**note, **wrong}) + "\n")
+        with pytest.raises(HvdFtError, match="line 2 is not a report's"):
+            report.read_report(tmp_path / "run.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "true", "{}\n", '{"exit_code": 0}\n', EVENT])
 def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.jsonl").write_text(text)

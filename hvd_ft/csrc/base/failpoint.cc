@@ -23,14 +23,15 @@ struct Drill {
   int point = 0;
   int64_t op = -1, step = -1;  // -1: any
   // 's' signal, 'x' exit code, 'r' exception, 'p' signal to the shim; 'f' is flip_drill.py's, 'l'
-  // rosters.py's.
+  // rosters.py's, 'w' slow_drill.py's.
   char way = 0;
   int value = 0;
   std::string text;  // the user's words
   std::atomic<bool> struck{false};
 
   bool due(int at, uint64_t at_op) const {
-    if (way == 'f' || way == 'l' || at != point || (op >= 0 && static_cast<uint64_t>(op) != at_op))
+    if (way == 'f' || way == 'l' || way == 'w' || at != point ||
+        (op >= 0 && static_cast<uint64_t>(op) != at_op))
       return false;
     return step < 0 || static_cast<uint64_t>(step) == steps_done.load();
   }
