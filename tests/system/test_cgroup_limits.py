@@ -13,7 +13,7 @@ def read(groups: str, **files: str):  # type: ignore[no-untyped-def]
 
 def test_the_narrowest_group_counts() -> None:
     files = {
-        "a/b/cpu.max": "max 100000\n",
+        "a/b/cpu.max": "300000 100000\n",
         "a/cpu.max": "150000 100000\n",
         "cpu.max": "800000 100000",
     }
