@@ -150,7 +150,7 @@ setup(
         "hvd_ft": [
             *("py.typed", "csrc/include/hvd_ft.h", "csrc/include/hvd_ft_limits.h"),
             "reports/report.schema.json",
-            *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc"),
+            *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc", "page/static/*"),
         ],
         "hvd_ft.patches": ["*/*.patch"],
     },
@@ -172,6 +172,9 @@ setup(
         "psutil>=5.9",
         "safetensors>=0.5,<1",
         "rich>=13",
+        # the status page
+        "aiohttp>=3.9,<4",
+        "prometheus_client>=0.20,<1",
         "shtab>=1.7,<2",
         "cloudpickle>=3",
         # for `hvdft build-horovod`, and for Horovod itself

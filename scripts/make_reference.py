@@ -59,6 +59,7 @@ _GROUPS = {
     "csrc": "The core and Horovod's ft backend",
     "reports": "Reports and pictures",
     "status": "`hvdft status`",
+    "page": "The status page",
     "checkpoint": "Checkpoints: reading them, `hvdft checkpoint`",
     "checkpointer": "Checkpoints: writing them",
     "driven_job.py": "Jobs that `hvdft bench` and `hvdft tune` start",

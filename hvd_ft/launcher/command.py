@@ -22,6 +22,7 @@ from hvd_ft.launcher.host_warning import warn_of_limits
 from hvd_ft.launcher.job import ResolvedJob, resolve
 from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import add_resizing, hosts_of, limits_of
+from hvd_ft.launcher.status_page import Displays, PageAddress, with_status_page
 from hvd_ft.members.hosts import machine_file
 from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
@@ -144,6 +145,13 @@ def add_run(commands: Any, add: AddCommand) -> None:
         action=argparse.BooleanOptionalAction,
         help="show a live line per rank (default: if the output is a terminal)",
     )
+    run.add_argument(
+        "--status-port",
+        type=_page_address,
+        metavar="[ADDRESS:]PORT",
+        help="serve a status page, /state.json and Prometheus's /metrics there, on loopback unless "
+        "an address is given (docs/how-to/status-page.md)",
+    )
     run.add_argument("--verbose", action="store_true", help="print how mpirun is started")
     run.set_defaults(handler=_run)
 
@@ -154,6 +162,14 @@ def _interface(text: str) -> str:
             f"{text!r} is not one interface; MPI's tcp provider takes only one"
         )
     return text
+
+
+def _page_address(text: str) -> PageAddress:
+    try:
+        return PageAddress.parse(text)
+    except ValueError:
+        what = f"{text!r} is not [ADDRESS:]PORT, such as 8080 or 0.0.0.0:8080"
+        raise argparse.ArgumentTypeError(what) from None
 
 
 def _ports(text: str) -> str:
@@ -183,7 +199,11 @@ def _run(options: argparse.Namespace) -> int:
         for line in place.lines:
             say(line)
         warn_of_limits(resolved)
-        displays = functools.partial(display, console if live else Console(stderr=True), live)
+        displays: Displays = functools.partial(
+            display, console if live else Console(stderr=True), live
+        )
+        if options.status_port is not None:
+            displays = stack.enter_context(with_status_page(options.status_port, displays))
         if limits is not None:
             return launch_resizing(resolved, hosts_of(options, place.hosts), displays)
         with displays() as shown:

@@ -31,6 +31,7 @@ class Observer:
     """A read-only look at the job in ``directory``."""
 
     def __init__(self, directory: str) -> None:
+        self.directory = directory
         self._handle = abi.library().hvdft_observer_open(directory.encode())
         if not self._handle:
             raise HvdFtError(abi.error())

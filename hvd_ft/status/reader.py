@@ -12,7 +12,7 @@ from hvd_ft.job.report_file import read_report_path
 from hvd_ft.members.membership import Membership
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
-from hvd_ft.native.types import Event, Left, Status
+from hvd_ft.native.types import Event, Left, Status, Times
 from hvd_ft.status.rates import Rates
 from hvd_ft.status.snapshot import (
     Checkpoints,
@@ -22,6 +22,7 @@ from hvd_ft.status.snapshot import (
     NodeMemory,
     RankSnapshots,
     RankStatus,
+    RankTimes,
     Recovery,
     Wait,
     state_of,
@@ -144,6 +145,7 @@ class Reader:
             contributed=progress.contributed,
             pending=max(progress.pending, 0),
             waits_for=waiting.get(rank),
+            times=_times(self._observer.times(rank)),
             snapshots=RankSnapshots(count=snapshots.count, every_steps=snapshots.steps),
         )
 
@@ -166,6 +168,14 @@ class Reader:
                 }
                 found.append(NodeMemory(first_rank=rank, most=most.total, **kinds))
         return found
+
+
+def _times(spent: Times) -> RankTimes:
+    return RankTimes(
+        compute_seconds=spent.compute_ns / _NS,
+        wait_seconds=spent.wait_ns / _NS,
+        exchange_seconds=spent.exchange_ns / _NS,
+    )
 
 
 def progress_of(observer: Observer) -> dict[int, Progress]:

@@ -49,6 +49,22 @@ class RankSnapshots(_Facts, frozen=True):
     every_steps: int
 
 
+class RankTimes(_Facts, frozen=True):
+    """How a rank has spent its time since the job began, measured on its own node.
+
+    All steps are equally long, so the slow rank is the one that waits least (docs/how-to/slow.md).
+
+    Attributes:
+        compute_seconds: until its script had handed over the last tensor of each round.
+        wait_seconds: then blocked, while other ranks had not handed over theirs.
+        exchange_seconds: blocked while an op was under way: copies, sums, network.
+    """
+
+    compute_seconds: float
+    wait_seconds: float
+    exchange_seconds: float
+
+
 class RankStatus(_Facts, frozen=True):
     """The status of one rank.
 
@@ -67,6 +83,7 @@ class RankStatus(_Facts, frozen=True):
         contributed: ops to which it has contributed all of its input.
         pending: tensors that its script waits for.
         waits_for: what it waits for; null if it computes, or is away.
+        times: how it has spent its time.
         snapshots: those of the rank.
     """
 
@@ -84,6 +101,7 @@ class RankStatus(_Facts, frozen=True):
     contributed: int
     pending: int
     waits_for: Wait | None
+    times: RankTimes
     snapshots: RankSnapshots
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hvd_ft.status.snapshot import JobStatus, NodeMemory, RankStatus, Wait
+from hvd_ft.status.snapshot import JobStatus, NodeMemory, RankStatus, RankTimes, Wait
 from hvd_ft.system.byte_size import in_words
 
 STYLES = {
@@ -23,7 +24,7 @@ STYLES = {
     "dead": "bold red",
 }
 _RECOVERIES = 3  # that are shown
-_HEIGHT_OF_OTHER_LINES = 14
+_HEIGHT_OF_OTHER_LINES = 16  # one of them may be two
 
 
 def status_view(status: JobStatus, height: int | None = None) -> RenderableType:
@@ -34,7 +35,7 @@ def status_view(status: JobStatus, height: int | None = None) -> RenderableType:
         height: of the terminal, in lines, if all of it is to fit; None: every rank has a row.
     """
     room = len(status.ranks) if height is None else max(height - _HEIGHT_OF_OTHER_LINES, 3)
-    about = [*_memory_lines(status), *_log_lines(status)]
+    about = [*_waited_lines(status), *_memory_lines(status), *_log_lines(status)]
     return Group(
         headline(status),
         *map(Text, _mirror_lines(status)),
@@ -104,6 +105,26 @@ def _most_telling(ranks: Sequence[RankStatus], room: int) -> list[RankStatus]:
         return list(ranks)
     by_news = sorted(ranks, key=lambda rank: (rank.state == "running", rank.rank))
     return sorted(by_news[:room], key=lambda rank: rank.rank)
+
+
+def _waited_lines(status: JobStatus) -> list[str]:
+    """Returns the line that shows who is slow: all steps are equally long, so it waits least."""
+    shares = {
+        rank.rank: share for rank in status.ranks if (share := _waited(rank.times)) is not None
+    }
+    if len(shares) < 2:
+        return []
+    least = min(shares, key=lambda rank: shares[rank])
+    median = statistics.median(shares.values())
+    return [
+        f"waited for slower ranks since the job began: {median:.0%} of the time (median), rank "
+        f"{least} least: {shares[least]:.0%}"
+    ]
+
+
+def _waited(times: RankTimes) -> float | None:
+    total = times.compute_seconds + times.wait_seconds + times.exchange_seconds
+    return times.wait_seconds / total if total else None
 
 
 def _short(host: str) -> str:

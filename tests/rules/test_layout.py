@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "installed": "mpi system native libraries errors",
     "reports": "job system native errors",
     "status": "reports job members system native errors",
+    "page": "status job system native errors",
     "shim": "spares mpi job members system native errors",
     "ring": "mpi job system native errors",
     "schedulers": "mpi members errors",

@@ -5,70 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from job_statuses import job, rank
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.status.command import end_line, jobs_table
-from hvd_ft.status.snapshot import (
-    Checkpoints,
-    JobStatus,
-    LogStatus,
-    Member,
-    NodeMemory,
-    RankSnapshots,
-    RankStatus,
-    Recovery,
-    Wait,
-)
+from hvd_ft.status.snapshot import Checkpoints, JobStatus, Member, RankTimes, Recovery, Wait
 from hvd_ft.status.table import rank_words, status_view, wait_words
 from hvd_ft.status.watch import readings, watch
-
-
-def rank(number: int, **changes: Any) -> RankStatus:
-    status = RankStatus(
-        rank=number,
-        host="n0",
-        here=True,
-        state="running",
-        state_seconds=12.0,
-        left="no",
-        incarnation=0,
-        pid=100 + number,
-        step=250,
-        steps_per_second=12.5,
-        executed=500,
-        contributed=500,
-        pending=0,
-        waits_for=None,
-        snapshots=RankSnapshots(count=3, every_steps=10),
-    )
-    return msgspec.structs.replace(status, **changes)
-
-
-def job(*ranks: RankStatus, **changes: Any) -> JobStatus:
-    memory = dict.fromkeys(NodeMemory.__struct_fields__, 0) | {"total": 1 << 30, "limit": 2 << 30}
-    status = JobStatus(
-        job="k3j0a1",
-        state="running",
-        date="2026-01-01T00:00:00+00:00",
-        host="n0",
-        rank_0_here=True,
-        news_seconds=None,
-        size=len(ranks),
-        step=250,
-        steps_per_second=12.5,
-        generation=1,
-        epoch=0,
-        members=[],
-        ranks=list(ranks),
-        log=LogStatus(ops=500, held=40),
-        memory=[NodeMemory(**memory)],
-        recoveries=[],
-        checkpoints=Checkpoints(),
-        diverged=0,
-        report=None,
-    )
-    return msgspec.structs.replace(status, **changes)
 
 
 def shown(status: JobStatus, width: int = 80, height: int | None = None) -> list[str]:
@@ -154,7 +98,7 @@ def test_ranks_that_only_run_give_way() -> None:
     lines = shown(job(*ranks), height=24)
     assert len(lines) <= 24
     assert any(line.split()[:2] == ["77", "waiting"] for line in lines)
-    assert "and 90 more ranks that run" in lines
+    assert "and 92 more ranks that run" in lines
     assert len(shown(job(*ranks))) > 100
 
 
@@ -265,3 +209,11 @@ def test_several_jobs_are_listed() -> None:
     console.print(jobs_table([("a", "running", "2", "7", "-"), ("b", "over", "1", "9", "/r")]))
     assert isinstance(console.file, io.StringIO)
     assert "b    over" in console.file.getvalue()
+
+
+def test_who_waits_least_is_named() -> None:
+    times = RankTimes(compute_seconds=9.0, wait_seconds=0.5, exchange_seconds=0.5)
+    never = RankTimes(compute_seconds=0.0, wait_seconds=0.0, exchange_seconds=0.0)
+    text = " ".join(shown(job(rank(0), rank(1), rank(2, times=times), rank(3, times=never))))
+    assert "30% of the time (median), rank 2 least: 5%" in " ".join(text.split())
+    assert "slower ranks" not in " ".join(shown(job(rank(0))))

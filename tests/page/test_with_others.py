@@ -1,0 +1,190 @@
+"""The page of a real job, in a real browser, and scraped by a real Prometheus."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HANG_SECONDS, ROOT
+
+selenium = pytest.importorskip("selenium", reason="selenium is not installed: make setup has it")
+_SCRIPT = ROOT / "tests" / "page" / "loop_script.py"
+pytestmark = [pytest.mark.job]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job with a page."""
+
+    url: str
+    token: str
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Waits until a condition holds; nothing tells a browser's or Prometheus's user of it."""
+    end = time.monotonic() + HANG_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def needs(program: str, package: str) -> str:
+    """Returns a program's path; skips without it."""
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"{program} is not there: apt-get install {package}")
+    return path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job of two ranks that trains until it is ended."""
+    command = [sys.executable, "-m", "hvd_ft.cli", "run", "-np", "2", "--status-port", "0"]
+    with (
+        (tmp_path / "lines").open("w+") as lines,
+        subprocess.Popen(
+            [*command, sys.executable, str(_SCRIPT)], stdout=lines, stderr=lines
+        ) as process,
+    ):
+        try:
+            path = tmp_path / "lines"
+            until(lambda: "status page: " in path.read_text(errors="replace"))
+            line = path.read_text(errors="replace").splitlines()[0]
+            url, token = line.split()[3], Path(line.split()[-1].rstrip(")"))
+            found = Job(url, token.read_text().strip())
+            until(lambda: (state_of(found)["status"] or {"step": 0})["step"] > 2)
+            yield found
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(HANG_SECONDS)
+
+
+def state_of(job: Job) -> Any:
+    """Returns the page's state."""
+    return json.load(urllib.request.urlopen(f"{job.url}state.json"))
+
+
+@contextlib.contextmanager
+def browser(width: int, height: int, dark: bool) -> Iterator[Any]:
+    """A headless Chromium."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = needs("chromium", "chromium")
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--window-size={width},{height}",
+    ):
+        options.add_argument(flag)
+    if dark:
+        options.add_argument("--force-dark-mode")
+    driver = webdriver.Chrome(options, Service(needs("chromedriver", "chromium-driver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.mark.shows(later=True)
+def test_the_button_kills_a_rank_and_the_page_shows_its_recovery(job: Job, tmp_path: Path) -> None:
+    from selenium.webdriver.common.by import By
+
+    with browser(1100, 900, dark=False) as driver:
+        driver.get(job.url)
+
+        def cells(rank: int) -> list[str]:
+            rows = driver.find_elements(By.CSS_SELECTOR, "#ranks tr")
+            return [c.text for c in rows[rank + 1].find_elements(By.TAG_NAME, "td")] if rows else []
+
+        def steady(condition: Any) -> None:
+            """The page draws itself anew, so an element may go while it is read."""
+
+            def holds() -> bool:
+                with contextlib.suppress(Exception):
+                    return bool(condition())
+                return False
+
+            until(holds)
+
+        steady(lambda: cells(1)[2] == "running" and cells(1)[7] == "0")
+        assert not driver.find_element(By.ID, "kill-1").is_enabled()  # without the token
+        driver.find_element(By.ID, "token").send_keys(job.token)
+        steady(lambda: driver.find_element(By.ID, "kill-1").is_enabled())
+        steady(lambda: driver.find_element(By.ID, "kill-1").click() or True)
+        steady(lambda: "was killed" in driver.find_element(By.ID, "told").text)
+        steady(lambda: cells(1)[7] == "1" and cells(1)[2] == "running")
+        recoveries = driver.find_element(By.ID, "recoveries")
+        steady(lambda: "signal 9" in recoveries.text and "under way" not in recoveries.text)
+        states = {r.get_attribute("class") for r in driver.find_elements(By.CSS_SELECTOR, "rect")}
+        assert {"running", "restarting", "waiting"} <= states
+        errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+        assert errors == []
+        picture = os.environ.get("STATUS_PAGE_PICTURE", str(tmp_path / "page.png"))
+        assert driver.save_screenshot(picture)
+    with browser(390, 800, dark=True) as driver:  # a telephone
+        driver.get(job.url)
+        until(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#ranks tr")) == 3)
+        assert driver.execute_script("return document.body.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.shows(later=True)
+def test_prometheus_scrapes_the_job(job: Job, tmp_path: Path) -> None:
+    program = needs("prometheus", "prometheus")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    target = urllib.parse.urlparse(job.url).netloc
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: training\n"
+        f"  static_configs: [{{targets: ['{target}']}}]\n"
+    )
+    command = [program, f"--config.file={config}", f"--web.listen-address=127.0.0.1:{port}"]
+    with subprocess.Popen(
+        [*command, f"--storage.tsdb.path={tmp_path / 'data'}"], stderr=subprocess.DEVNULL
+    ) as process:
+
+        def value(query: str) -> float | None:
+            words = urllib.parse.urlencode({"query": query})
+            with contextlib.suppress(OSError):
+                answer = urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}")
+                found = json.load(answer)["data"]["result"]
+                return float(found[0]["value"][1]) if found else None
+            return None
+
+        try:
+            until(lambda: (value("hvdft_job_step") or 0) > 2)
+            assert value('up{job="training"}') == 1
+            assert value("sum(hvdft_rank_restarts_total)") == 0
+            assert value('hvdft_job_state{state="running"}') == 1
+            for query in _queries():
+                assert value(query) is not None, query
+        finally:
+            process.terminate()
+
+
+def _queries() -> list[str]:
+    """Returns the queries of the Grafana dashboard that an undisturbed job answers."""
+    dashboard = json.loads((ROOT / "docs" / "how-to" / "grafana.json").read_text())
+    queries = [
+        target["expr"].replace("$job_id", ".*")
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+    ]
+    assert len(queries) > 5
+    return [query for query in queries if not re.search("checkpoint|rate|increase", query)]
