@@ -94,6 +94,9 @@ class FakeWorker:
     def snapshot_settle(self, loop: int) -> bool:
         return True
 
+    def snapshot_owed(self, loop: int) -> bool:
+        return False
+
     def snapshot_room(self, loop: int, size: int) -> memoryview:
         self._room = bytearray(size)
         return memoryview(self._room)

@@ -151,6 +151,10 @@ class Worker:
         code = abi.library().hvdft_worker_snapshot_settle(loop)
         return None if code == _AGAIN else abi.checked(code) == 0
 
+    def snapshot_owed(self, loop: int) -> bool:
+        """Whether the next snapshot has to wait only because of ranks of other nodes."""
+        return bool(abi.checked(abi.library().hvdft_worker_snapshot_owed(loop)))
+
     def snapshot_apart(self) -> None:
         """Lets this process not wait for other nodes before it overwrites a snapshot."""
         abi.library().hvdft_worker_snapshot_apart()
@@ -194,7 +198,7 @@ class Worker:
         abi.library().hvdft_worker_snapshot_wait(ticket, ceil(seconds * 1000))
 
     def any_away(self) -> bool:
-        """Whether another rank is being restarted, or is being served from the log."""
+        """Whether another rank is away, or nothing is heard of ranks elsewhere (see the header)."""
         return bool(abi.library().hvdft_worker_any_away())
 
     def node_ranks(self, position: int | None = None) -> list[int]:

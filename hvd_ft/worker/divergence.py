@@ -7,6 +7,7 @@ other nodes. A thread waits for them, and reports variables that have diverged (
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -98,14 +99,23 @@ class DivergenceWatch:
     def finish(self) -> None:
         """Waits until the latest cut is compared, because the process may end after this call.
 
-        It does not wait if no divergence could be found there. It waits at most `WAIT_SECONDS`, and
-        only once: ranks that do not reach this loop's end together will not reach the next loop's
-        end together either.
+        It does not wait if no divergence could be found there. It waits at most `WAIT_SECONDS`,
+        unless a rank is away, and in vain only once: ranks that do not reach this loop's end
+        together will not reach the next loop's end together either.
         """
         with self._changed:
             useful = self._rule.watches or len(self._cuts) > 1
             if self._cuts and useful and self._waits:
-                self._waits = self._changed.wait_for(lambda: not self._cuts, WAIT_SECONDS)
+                self._waits = self._await_compared()
+
+    def _await_compared(self) -> bool:
+        until = time.monotonic() + WAIT_SECONDS
+        while not self._changed.wait_for(lambda: not self._cuts, min(_LOOK_SECONDS, WAIT_SECONDS)):
+            if self._worker.any_away():  # it comes back, or the job ends
+                until = time.monotonic() + WAIT_SECONDS
+            elif time.monotonic() > until:
+                return False
+        return True
 
     def _compare_all(self) -> None:
         while True:

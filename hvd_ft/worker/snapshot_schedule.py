@@ -167,7 +167,7 @@ class SnapshotSchedule:
         due = step - self.snapshot_step >= self._interval.steps
         due = due or log_wants_snapshot(log, own_ops, self._step_bytes, self._log_steps)
         due = due or messages_want_snapshot(*self._worker.message_room())
-        if not due or not self._worker.snapshot_settle(loop):
+        if not due or not self._worker.snapshot_settle(loop) or self._worker.snapshot_owed(loop):
             return False
         # Without collectives there is no boundary that ranks have in common.
         self.alone = self._last_op == self._step_op

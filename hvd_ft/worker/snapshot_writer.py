@@ -119,7 +119,7 @@ class SnapshotWriter:
         size = sum(array.nbytes for array in arrays.values())
         kept, frozen = freeze(arrays, values)
         del arrays
-        begun = self._await(lambda: self._worker.snapshot_begin(cut.loop, cut.number, position))
+        begun, own = self._begin(cut, position, kept)
         if not begun:
             if begun is None:
                 self._wait_no_more_for_other_hosts()
@@ -131,10 +131,37 @@ class SnapshotWriter:
         self._large = size + frozen.nbytes >= LARGE_SNAPSHOT_BYTES
         self._written += 1
         if self._large:
-            self._copy = self._thread.submit(self._finish, cut, position, kept, frozen)
+            self._copy = self._thread.submit(self._finish, cut, position, kept, frozen, own)
         else:
-            self._finish(replace(cut, alone=True), position, kept, frozen)
+            self._finish(replace(cut, alone=True), position, kept, frozen, own)
         return True
+
+    def _begin(self, cut: Cut, position: int, arrays: Arrays) -> tuple[bool | None, bytes | None]:
+        """Begins the snapshot as soon as the one before leaves room.
+
+        A rank that has to wait publishes its fingerprints first, because it may be waiting for a
+        rank that has come back, and that needs them to take this very snapshot. A rank that has
+        come back publishes its own before it trains on; otherwise the ranks that wait would take
+        it to have passed the boundary without a snapshot.
+
+        Returns:
+            As `Worker.snapshot_begin`, None if it takes too long; the fingerprints if they are out.
+        """
+
+        def begin() -> bool | None:
+            return self._worker.snapshot_begin(cut.loop, cut.number, position)
+
+        begun = begin()
+        is_back = self._worker.nodes > 1 and self._worker.incarnation > 0 and self._written == 0
+        if begun is False or (begun and not is_back):
+            return begun, None
+        own = self._publish(cut, position, arrays)
+        return self._await(begin) if begun is None else begun, own
+
+    def _publish(self, cut: Cut, position: int, arrays: Arrays) -> bytes:
+        own = fingerprints(arrays, cut.number, position)
+        self._worker.fingerprints_publish(cut.loop, cut.number, own)
+        return own
 
     def _wait_no_more_for_other_hosts(self) -> None:
         """Stops waiting for other hosts once a snapshot could not begin because of them."""
@@ -167,17 +194,22 @@ class SnapshotWriter:
     def _await_parts(self, loop: int, position: int) -> int:
         """Waits until other ranks have delivered their parts; else requests another snapshot."""
         begin = time.thread_time_ns()
-        if self._await(lambda: self._worker.snapshot_settle(loop)) is False:
+        settled = self._await(lambda: self._worker.snapshot_settle(loop))
+        if settled is False or self._worker.snapshot_owed(loop):
             self._worker.mark_request(position)
         return time.thread_time_ns() - begin
 
     def _finish(
-        self, cut: Cut, position: int, arrays: dict[str, np.ndarray], values: np.ndarray
+        self,
+        cut: Cut,
+        position: int,
+        arrays: dict[str, np.ndarray],
+        values: np.ndarray,
+        own: bytes | None,
     ) -> int:
         begin = time.thread_time_ns()
         ranks = self._worker.node_ranks(position)
-        own = fingerprints(arrays, cut.number, position)
-        self._worker.fingerprints_publish(cut.loop, cut.number, own)
+        own = own or self._publish(cut, position, arrays)
         common, number = self._agree(cut, position, arrays) if not cut.alone else ([], 0)
         index = ranks.index(self._worker.rank)
         part = Part(arrays, values, common, index, len(ranks), prints=own)

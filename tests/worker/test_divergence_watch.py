@@ -26,6 +26,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self.stop_code = -1
+        self.away_looks = 0  # how often a rank is still away
         self.told: list[Divergence] = []
         self.fatal_lines: list[str] = []
         self._prints: dict[tuple[int, int, int], bytes | None] = {}
@@ -51,6 +52,10 @@ class Ranks:
     def snapshot_wait(self, ticket: int, seconds: float) -> None:
         with self._rung:
             self._rung.wait_for(lambda: self._ticket != ticket, seconds)
+
+    def any_away(self) -> bool:
+        self.away_looks -= 1
+        return self.away_looks >= 0
 
     def diverged(self, found: Divergence) -> None:
         self.told.append(found)
@@ -191,6 +196,30 @@ def test_two_cuts_at_the_end_can_tell_something(watch: DivergenceWatch, ranks: R
     late.start()
     watch.finish()
     late.join()
+    assert ranks.told == [Divergence("w", 20, (2,), 1, 10)]
+
+
+def test_a_rank_that_is_away_at_the_end_is_awaited(
+    watch: DivergenceWatch, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(watch, ranks, 1, [1, 1, 1])
+    compared(watch)
+    watch.expect(0, 2, 20, WEIGHT)
+    for rank in (0, 1):
+        ranks.publish(rank, 2, 2)
+    monkeypatch.setattr(divergence, "WAIT_SECONDS", 0.001)
+    ranks.away_looks = 3
+    asked = ranks.any_away
+
+    def any_away() -> bool:
+        away = asked()
+        if ranks.away_looks == 0:
+            ranks.publish(2, 2, 3)
+            monkeypatch.setattr(divergence, "WAIT_SECONDS", HANG_SECONDS)
+        return away
+
+    monkeypatch.setattr(ranks, "any_away", any_away)
+    watch.finish()
     assert ranks.told == [Divergence("w", 20, (2,), 1, 10)]
 
 

@@ -128,6 +128,116 @@ class OfTwo(FakeWorker):
         self.given_up.append(cut)
 
 
+class Survivor(FakeWorker):
+    """Waits to overwrite a snapshot until a rank that has come back has published a newer one.
+
+    That rank, alone on its host, has passed over the cuts in between, as it did not know their
+    marks. So it shares this very cut with this rank, and waits for this one's fingerprints.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(FakeArena(), 0)
+        self.nodes, self.now = 2, 0.0
+        self.prints: list[tuple[int, bytes]] = []
+
+    def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+        self.prints.append((cut, data))
+
+    def snapshot_begin(self, loop: int, cut: int, position: int) -> bool | None:
+        return True if cut in dict(self.prints) else None
+
+    def snapshot_wait(self, ticket: int, seconds: float) -> None:
+        self.now += seconds
+
+    def snapshot_apart(self) -> None:
+        raise AssertionError("both wait for each other")
+
+
+@pytest.mark.parametrize("size", [100, LARGE_SNAPSHOT_BYTES])
+def test_a_rank_that_waits_for_one_that_is_back_gives_it_its_fingerprints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    worker = Survivor()
+    monkeypatch.setattr(snapshot_writer.time, "monotonic", lambda: worker.now)
+    monkeypatch.setattr(SnapshotWriter, "_alone", False)
+    monkeypatch.setattr(SnapshotWriter, "_apart", False)
+    worker.loop_begin(0)
+    writer = SnapshotWriter(worker)
+    assert writer.write(Cut(0, 1), {"a": np.zeros(size, np.uint8)}, {})
+    writer.settle()
+    writer.close()
+    assert worker.now == 0
+    assert len(worker.prints) == 1
+    assert worker.snapshots == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rank_that_is_back_does_not_seem_to_have_passed_its_first_cut() -> None:
+    """Others that wait for it see it in the next step only after its fingerprints."""
+    published_by: list[threading.Thread] = []
+
+    class Back(FakeWorker):
+        def fingerprints_publish(self, loop: int, cut: int, data: bytes) -> None:
+            published_by.append(threading.current_thread())
+
+    worker = Back(FakeArena(), 1)
+    worker.nodes = 2
+    worker.loop_begin(0)
+    writer = SnapshotWriter(worker)
+    for number in (1, 3):
+        assert writer.write(Cut(0, number), LARGE, {})
+        writer.settle()
+    writer.close()
+    first, second = published_by
+    assert first is threading.current_thread()
+    assert second is not first, "later ones do not stop training"
+
+
+class Owing(FakeWorker):
+    """One whose cut is left out, as a rank of another host has passed it."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeArena(), 0)
+        self.owed = True
+
+    def snapshot_begin(self, loop: int, cut: int, position: int) -> bool:
+        return False
+
+    def snapshot_owed(self, loop: int) -> bool:
+        return self.owed
+
+
+def test_a_cut_that_another_host_has_passed_is_left_out_and_another_one_requested() -> None:
+    worker = Owing()
+    worker.loop_begin(0)
+    worker.collective("op 0")
+    writer = SnapshotWriter(worker)
+    assert not writer.write(Cut(0, 3), LARGE, {})
+    writer.settle()
+    worker.collective("op 1")
+    assert worker.mark_passed(0, 0)
+    writer.close()
+
+
+def test_no_snapshot_is_due_that_would_wait_for_another_host() -> None:
+    worker = Owing()
+    with incarnation(FakeArena(), 0):
+        loop = TrainingLoop(worker, None, 0.01)
+        loop.begin()
+        worker.collective("op 0")
+        loop.set_step(FIRST_STEPS)
+        assert not loop.wants_snapshot(FIRST_STEPS)
+        worker.collective("op 1")
+        loop.set_step(FIRST_STEPS + 1)
+        assert not loop.wants_snapshot(FIRST_STEPS + 1), "nor has it asked for a mark"
+        worker.owed = False
+        loop.wants_snapshot(FIRST_STEPS + 1)
+        worker.collective("op 2")
+        loop.set_step(FIRST_STEPS + 2)
+        assert loop.wants_snapshot(FIRST_STEPS + 2)
+        loop.end()
+
+
 LARGE = {"large": np.zeros(LARGE_SNAPSHOT_BYTES, np.uint8)}
 
 

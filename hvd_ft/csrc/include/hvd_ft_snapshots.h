@@ -25,10 +25,14 @@ typedef struct {
   uint64_t stripe;     // where in it this rank's share of what is equal on all ranks begins
   uint32_t agreement;  // what that is, as a hash; 0: all is this rank's own
 } hvdft_snapshot;
-// Publishes what has become complete. HVDFT_AGAIN: the other slot waits for other ranks; 1: it has
-// to stay until they take another snapshot. In neither case can one be begun. Nor can one of a cut
-// that is delivered already: 1.
+// Publishes what has become complete. HVDFT_AGAIN: the other slot waits for other ranks of the
+// node; 1: it has to stay until they take another snapshot. In neither case can one be begun. Nor
+// can one of a cut that is delivered already: 1.
 HVDFT_API int hvdft_worker_snapshot_settle(int loop);
+// 1: the other slot has to stay only because ranks of other nodes have published nothing newer.
+// Until they have, beginning a snapshot returns HVDFT_AGAIN; or 1, if one of these ranks has passed
+// the cut without a snapshot.
+HVDFT_API int hvdft_worker_snapshot_owed(int loop);
 // From now on this process does not wait for ranks of other nodes before it overwrites a slot: if
 // their nodes are lost, they may not find what they had shared.
 HVDFT_API void hvdft_worker_snapshot_apart(void);
@@ -68,7 +72,9 @@ HVDFT_API void hvdft_worker_cuts_passed(int loop, uint64_t cut);
 // Waiting for other ranks' fingerprints and parts: take the ticket, look, then wait.
 HVDFT_API uint32_t hvdft_worker_snapshot_ticket(void);
 HVDFT_API void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms);
-// Whether another rank is being restarted, or is being served from the log.
+// Whether another rank is being restarted, or is being served from the log; or no leader works on
+// this node, so that no news of other nodes arrives. Ask every second or more often while you wait:
+// a leader is missed when it has done nothing between two calls for a second.
 HVDFT_API int hvdft_worker_any_away(void);
 // The ranks on this node that are present at a position of the log, their number returned; and a
 // present rank on another node that has what these share, -1 if there is none.

@@ -269,9 +269,10 @@ void MirrorReceiver::apply_facts(int first, int rank, const RankFacts& before, c
   // Ranks that return wait in a loop as long as it goes on.
   snapshots_ |= block.loops_done.exchange(f.loops_done) != f.loops_done;
   block.contributed.store(f.contributed, std::memory_order_seq_cst);
-  block.executed.store(f.executed);
+  // In this order: see is_passed_elsewhere().
+  block.pending.store(static_cast<int64_t>(f.pending), std::memory_order_seq_cst);
+  block.executed.store(f.executed, std::memory_order_seq_cst);
   block.step.store(f.step);
-  block.pending.store(static_cast<int64_t>(f.pending));
   block.asleep.store(f.asleep != 0 ? uint64_t{1} << 32 | block.worker_doorbell.load() : 0);
   block.since_ns.store(local_time(first, f.since_ns));
   block.left_ns.store(local_time(first, f.left_ns));

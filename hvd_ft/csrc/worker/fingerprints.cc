@@ -1,4 +1,5 @@
 // The fingerprints of a rank's variables, published for the other ranks at each cut.
+#include <atomic>
 #include <cstring>
 
 #include "arena/rosters.h"
@@ -11,6 +12,7 @@ using hvdft::fail;
 using hvdft::failpoint;
 using hvdft::Fingerprints;
 using hvdft::Loop;
+using hvdft::Node;
 using hvdft::RankBlock;
 using hvdft::the_worker;
 using hvdft::Worker;
@@ -28,6 +30,33 @@ int hvdft_worker_fingerprints_publish(int loop, uint64_t cut, const void* data, 
   hvdft::notify(w.node->header().snapshot_doorbell);
   return HVDFT_OK;
 }
+
+namespace hvdft {
+
+namespace {
+bool has_come(const Node& node, int rank, uint64_t key) {
+  if (node.rank(rank).fingerprints_backed.load(std::memory_order_acquire) == 0) return false;
+  const Fingerprints* both = node.fingerprints(rank);
+  return both[0].cut.load(std::memory_order_seq_cst) == key ||
+         both[1].cut.load(std::memory_order_seq_cst) == key;
+}
+}  // namespace
+
+bool is_passed_elsewhere(const Worker& w, int loop, uint64_t cut, uint64_t position) {
+  for (int r = 0; r < w.node->size(); ++r) {
+    if (w.node->is_local(r) || !is_present(*w.node, r, position)) continue;
+    const RankBlock& block = w.node->rank(r);
+    // In this order, as in is_beyond(). The mirror brings a rank's fingerprints before both.
+    if (block.executed.load(std::memory_order_seq_cst) >= position &&
+        block.pending.load(std::memory_order_seq_cst) > 0 &&
+        !has_come(*w.node, r, cut_key(loop, cut))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace hvdft
 
 namespace {
 
@@ -105,8 +134,26 @@ void hvdft_worker_snapshot_wait(uint32_t ticket, int timeout_ms) {
   hvdft::wait_doorbell(the_worker()->node->header().snapshot_doorbell, ticket, timeout_ms);
 }
 
+namespace {
+
+constexpr uint64_t kSilentNs = 1000000000;  // a working leader counts something far more often
+HVDFT_PER_WORKER std::atomic<uint64_t> latest_life{0}, alive_ns{0};
+
+// Whether no leader works on this node. When a host is lost, the agents of all hosts end, and no
+// news of ranks elsewhere arrives until the next agents have started.
+bool lacks_leader(const Node& node) {
+  if (!node.several()) return false;
+  const auto& h = node.header();
+  uint64_t life = h.naps.load() + h.looks.load() + h.sent_messages.load(), now = hvdft::now_ns();
+  if (latest_life.exchange(life) != life) alive_ns = now;
+  return now - alive_ns.load() > kSilentNs;
+}
+
+}  // namespace
+
 int hvdft_worker_any_away(void) {
   const Worker& w = *the_worker();
+  if (lacks_leader(*w.node)) return 1;
   for (int r = 0; r < w.node->size(); ++r) {
     if (r != w.rank && hvdft::is_away(*w.node, r)) return 1;
   }

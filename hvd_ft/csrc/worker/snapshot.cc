@@ -66,8 +66,8 @@ bool is_refused(int number, uint64_t cut) {
   return the_worker()->refused.load() == hvdft::cut_key(number, cut);
 }
 
-// What is to be done about the slot that is not published.
-SlotUse use_of(int number) {
+// What is to be done about the slot that is not published. `here`: only ranks of this node count.
+SlotUse use_of(int number, bool here = false) {
   const Worker& w = *the_worker();
   const Loop& own = w.block().loops[number];
   uint64_t word = own.slots[unpublished_slot(own)].load();
@@ -80,7 +80,7 @@ SlotUse use_of(int number) {
     // A rank that has left starts again nowhere.
     if (hvdft::has_left(*w.node, r)) ranks.back().published = UINT64_MAX;
   }
-  bool newer = !w.node->several() || w.apart ||
+  bool newer = here || !w.node->several() || w.apart ||
                hvdft::oldest_in(w.node->header(), number) > own.positions[slot] + 1;
   return hvdft::use_of(word, published_word(own), ranks, newer);
 }
@@ -228,16 +228,24 @@ int hvdft_worker_loop_ended(int number) {
 int hvdft_worker_snapshot_settle(int number) {
   if (loop_of(number) == nullptr) return HVDFT_EINVAL;
   if (int code = publish_complete(number); code != HVDFT_OK) return code;
-  SlotUse use = use_of(number);
+  SlotUse use = use_of(number, true);
   return use == SlotUse::kFree ? HVDFT_OK : use == SlotUse::kHeld ? 1 : HVDFT_AGAIN;
+}
+
+int hvdft_worker_snapshot_owed(int number) {
+  if (loop_of(number) == nullptr) return HVDFT_EINVAL;
+  return use_of(number) == SlotUse::kNeeded && use_of(number, true) == SlotUse::kFree;
 }
 
 void hvdft_worker_snapshot_apart(void) { the_worker()->apart = true; }
 
 int hvdft_worker_snapshot_begin(int number, uint64_t cut, uint64_t position) {
+  Worker& w = *the_worker();
+  // Read first: a rank that has passed the boundary may have published its snapshot before.
+  bool passed = hvdft::is_passed_elsewhere(w, number, cut, position);
   int code = hvdft_worker_snapshot_settle(number);
   if (code < 0 && code != HVDFT_AGAIN) return code;
-  Worker& w = *the_worker();
+  if (code == HVDFT_OK && hvdft_worker_snapshot_owed(number) == 1) code = passed ? 1 : HVDFT_AGAIN;
   Loop& loop = w.block().loops[number];
   // An earlier incarnation may have delivered it. What it delivered damaged is delivered again.
   bool again = is_refused(number, cut);
@@ -382,14 +390,4 @@ void hvdft_worker_count_snapshots(const hvdft_snapshots* more) {
   block.training_ns.fetch_add(more->training_ns);
   block.stall_ns.fetch_add(more->stall_ns);
   block.copy_ns.fetch_add(more->copy_ns);
-}
-
-void hvdft_worker_log(hvdft_log* out) {
-  auto& h = the_worker()->node->header();
-  out->bytes = h.log_bytes.load();
-  out->bytes_room = h.log_room.load();
-  uint64_t decided_before =
-      h.truncated.load() + h.kept.load();  // before the length, which only grows
-  out->ops = h.log_length.load() - decided_before;
-  out->ops_room = hvdft::kIndexEntries;
 }

@@ -274,3 +274,13 @@ void hvdft_worker_view_release(const void* view) { the_worker()->views.release(v
 void hvdft_worker_before_detach(void (*release_unused)(void)) {
   the_worker()->views.before_detach(release_unused);
 }
+
+void hvdft_worker_log(hvdft_log* out) {
+  auto& h = the_worker()->node->header();
+  out->bytes = h.log_bytes.load();
+  out->bytes_room = h.log_room.load();
+  uint64_t decided_before =
+      h.truncated.load() + h.kept.load();  // before the length, which only grows
+  out->ops = h.log_length.load() - decided_before;
+  out->ops_room = hvdft::kIndexEntries;
+}

@@ -75,6 +75,9 @@ class Blocked {
   uint64_t since_ = 0;
 };
 
+// Whether a rank of another node has passed the boundary of a cut, at this position, without a
+// snapshot: it waits in a later collective, and has not published its fingerprints of the cut.
+bool is_passed_elsewhere(const Worker& worker, int loop, uint64_t cut, uint64_t position);
 // Stops the job if the next op is agreed, but a rank that ended has not contributed to it.
 void stop_for_ended_peer(const Worker& worker);
 

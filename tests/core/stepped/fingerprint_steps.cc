@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "arena/memory.h"
 #include "hvd_ft_snapshots.h"
 #include "steps.h"
 
@@ -204,9 +205,67 @@ void away_is_who_is_not_there_or_not_yet_back() {
   }));
 }
 
+// An agent that is lost with its host tells nobody: no leader is at work until the next one comes.
+void away_is_everybody_while_there_are_no_agents() {
+  Job job(1, 2);
+  CHECK(!killed_at(kNever, [&] {
+    at_step = nullptr;
+    Reader reader(job);
+    NodeHeader& h = job.node->header();
+    for (auto* sign : {&h.naps, &h.looks, &h.sent_messages}) {
+      sign->fetch_add(1);
+      CHECK(hvdft_worker_any_away() == 0);
+      while (hvdft_worker_any_away() == 0) {
+      }
+    }
+  }));
+}
+
+void take_shared(uint64_t cut) {
+  void* room;
+  CHECK(hvdft_worker_snapshot_begin(0, cut, 0) == HVDFT_OK);
+  CHECK(hvdft_worker_snapshot_room(0, 1, &room) == HVDFT_OK);
+  hvdft_snapshot snapshot{cut, 0, 1, 1, 7};
+  CHECK(hvdft_worker_snapshot_deliver(0, &snapshot) == HVDFT_OK);
+}
+
+// Rank 0 has two snapshots, and one of another node may have to start from the older one. It waits
+// for that rank before it overwrites it, unless that rank has passed the boundary: it would need
+// this rank's input to come to the next one.
+void who_passes_a_cut_elsewhere_is_not_awaited() {
+  Job job(1, 2);
+  CHECK(!killed_at(kNever, [&] {
+    Reader reader(job);
+    RankBlock& other = job.node->rank(1);
+    take_shared(2);
+    CHECK(hvdft_worker_snapshot_owed(0) == 0);
+    take_shared(4);
+    CHECK(hvdft_worker_snapshot_settle(0) == HVDFT_OK && hvdft_worker_snapshot_owed(0) == 1);
+    auto begin = [](uint64_t cut, uint64_t at) { return hvdft_worker_snapshot_begin(0, cut, at); };
+    CHECK(begin(6, 7) == HVDFT_AGAIN);
+    other.pending = 1;
+    CHECK(begin(6, 7) == HVDFT_AGAIN);
+    other.executed = 7;
+    CHECK(grow_fingerprints(*job.node, 1) == HVDFT_OK);
+    reader.publish(6);  // it is about to take it
+    CHECK(begin(6, 7) == HVDFT_AGAIN);
+    CHECK(begin(8, 8) == HVDFT_AGAIN && reader.job.node->rank(0).loops[0].given_up == 0);
+    CHECK(begin(8, 7) == 1 && job.node->rank(0).loops[0].given_up == 8);
+    CHECK(hvdft_worker_snapshot_owed(0) == 1);
+    other.pending = 0;
+    CHECK(begin(10, 7) == HVDFT_AGAIN);
+    job.node->header().oldest[0] = cut_key(0, 2);
+    CHECK(hvdft_worker_snapshot_owed(0) == 0);
+    other.pending = 1;
+    CHECK(begin(10, 7) == HVDFT_OK);
+  }));
+}
+
 }  // namespace
 
 int main() {
+  away_is_everybody_while_there_are_no_agents();
+  who_passes_a_cut_elsewhere_is_not_awaited();
   who_passes_a_cut_after_it_came_is_found();
   what_is_overwritten_is_not_read_torn();
   what_is_withdrawn_comes_again();

@@ -176,9 +176,26 @@ bool killed_while_it_applies(bool beginning, uint64_t at) {
   return killed;
 }
 
+// A rank comes to a step boundary with its op 7, and no tensor is pending then: it never seems to
+// be beyond it.
+void who_comes_to_a_boundary_is_not_seen_beyond_it() {
+  Nodes nodes;
+  RankBlock &theirs = nodes.theirs(), &seen = nodes.seen();
+  theirs.executed = 6;
+  theirs.pending = 1;
+  carry(nodes.one, nodes.zero);
+  CHECK(seen.executed == 6 && seen.pending == 1);
+  theirs.pending = 0;
+  theirs.executed = 7;
+  std::string stream = collected(nodes.one);
+  watched([&] { nodes.zero.feed(stream); }, [&] { CHECK(seen.executed < 7 || seen.pending == 0); });
+  CHECK(seen.executed == 7);
+}
+
 }  // namespace
 
 int main() {
+  who_comes_to_a_boundary_is_not_seen_beyond_it();
   uint64_t kills = 0;
   uint64_t log_writer = through(the_log_writer_acts_at);
   uint64_t worker = through(the_worker_acts_at);
