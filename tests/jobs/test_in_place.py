@@ -1,8 +1,10 @@
 """Hosts are lost or given up, and their ranks leave the running job; the others keep going."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,32 @@ def test_a_host_that_was_given_up_is_named_again(nodes: Cluster, tmp_path: Path)
     check_back(out, err)
     assert "died" not in err
     expect_clear(nodes, "n0", "n1", "n2")
+
+
+def test_a_rank_returns_in_a_later_part_of_the_job(nodes: Cluster, tmp_path: Path) -> None:
+    """Agents on a host that is new in that part learn from the others that it was resumed."""
+    hosts = ["-np", "3", "--max-np", "4", *named(tmp_path, "n0:2 n1:1")[2:]]
+    first = tmp_path / "first"
+    env = {"AWAIT_FIRST": str(first)}
+    job = InPlace(nodes, tmp_path, *hosts, returns=True, work=(WORK, 10, 28), env=env)
+    named(tmp_path, "n0:2 n1:1 n2:1")
+    first.touch()
+    job.running.await_line("the job goes on with 4 ranks on n0:2,n1:1,n2:1")
+    job.running.err.clear()  # the first part may have come to 20 steps as well
+    job.running.await_line("20 steps")
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("its rank 2 continues on n2 until it leaves the job")
+    job.shrink()
+    named(tmp_path, "n0:2 n1:1 n2:1 n3:1")
+    job.running.await_line("rank 2 returns to the job on host n3")
+    job.running.await_line("rank 2 is back, and waits for the next step boundary")
+    out, err = job.end()
+    ended = {line.split("; ")[1] for line in ends(out)}
+    sizes = json.loads(ended.pop().split(" ", 1)[1].rsplit(" ", 2)[0])
+    assert not ended and len(ends(out)) == 4, out
+    assert [size for size, _ in groupby(sizes)] == [3, 4, 3, 4]
+    assert f"; {trained(sizes):.0f} " in out
+    assert not re.search(r"Traceback|failed \d+ times", err), err
 
 
 @pytest.mark.parametrize(

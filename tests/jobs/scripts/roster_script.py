@@ -17,7 +17,7 @@ import tensorflow as tf
 import hvd_ft.tensorflow as hvd
 from hvd_ft import p2p
 
-STEPS, PAUSES = 40, {20: "AWAIT", 28: "AWAIT_MORE"}
+STEPS, PAUSES = 40, {10: "AWAIT_FIRST", 20: "AWAIT", 28: "AWAIT_MORE"}
 VALUES = 5000  # more than a view's 16 KiB
 
 hvd.init()
