@@ -2,9 +2,9 @@
 
 import signal
 
-from hvd_ft.job.lifeline_messages import Interrupt, Preempt, Stop
+from hvd_ft.job.lifeline_messages import FromLauncher, Interrupt, Preempt, Stop
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.machine.actions import Actions, KillMpirun
+from hvd_ft.launcher.machine.actions import Actions, KillMpirun, Send
 from hvd_ft.launcher.machine.shim_roll import ShimRoll
 from hvd_ft.system.stop_signals import PREEMPTION
 
@@ -42,6 +42,7 @@ class AskedEnd:
         self._roll = roll
         self._out = out
         self._preempts = False  # by itself
+        self._told: FromLauncher | None = None  # last, to the agents of this mpirun
         self._stop_at = _NEVER  # when the workers' time to handle SIGINT, or their grace, ends
         self.received: list[signal.Signals] = []
         self.has_grace = bool(self._grace)
@@ -75,6 +76,11 @@ class AskedEnd:
             self._preempts = True
             self._begin(signal.SIGTERM, now)
 
+    def agent_came(self, line: int) -> None:
+        """A shim has got its agent: what it was told before, it was told when it had none."""
+        if self._told is not None:
+            self._out.add(Send(line, self._told))
+
     def interrupted(self) -> None:
         """Another worker has received SIGINT."""
         if len(self._roll.interrupted) >= self._size:
@@ -96,16 +102,17 @@ class AskedEnd:
         """Nobody is left who could be told."""
         self._stop_at = self.kill_at = _NEVER
         self._preempts = False
+        self._told = None
 
     def _begin(self, first: signal.Signals, now: float) -> None:
         grace = 0.0
         if self._grace and first in PREEMPTION:
             grace = self._grace + GRACE_MARGIN_SECONDS
-            self._roll.tell(Preempt())
+            self._tell(Preempt())
         self.kill_by(now + grace + self._limit)
         self._stop_at = now + grace
         if first == signal.SIGINT:
-            self._roll.tell(Interrupt())
+            self._tell(Interrupt())
             self._stop_at = now + INTERRUPT_SECONDS
         elif not grace:
             self._stop_workers()
@@ -114,4 +121,8 @@ class AskedEnd:
         self._stop_at = _NEVER
         self._roll.interrupted.clear()
         first = next(iter(self.received), signal.SIGTERM)
-        self._roll.tell(Stop(signal.SIGTERM if first == signal.SIGUSR1 else first))
+        self._tell(Stop(signal.SIGTERM if first == signal.SIGUSR1 else first))
+
+    def _tell(self, message: FromLauncher) -> None:
+        self._told = message
+        self._roll.tell(message)

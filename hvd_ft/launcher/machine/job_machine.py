@@ -423,7 +423,10 @@ class JobMachine:
 
     def _hear_status(self, line: int, shim: ShimStatus) -> None:
         if self._members.admits(shim):
+            before = self._roll.shim(line)
             self._roll.note(line, shim)
+            if before and before.generation < shim.generation == self.generation:
+                self._asked.agent_came(line)
             self._hosts.connected(shim.host, self._now)
             self._members.begun(shim.rank)
             lost = shim.orphaned and shim.generation == self.generation
