@@ -129,10 +129,10 @@ def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | No
         pidfd = os.pidfd_open(peer_of(end).pid)
         with pidfd_of_this_process() as own:
             send_order(end, to_wire(takeover), [0, 1, 2, own])
-        while not (wires := channel.receive()):
-            if wires is None:
-                raise ConnectionResetError("it has closed the connection")
-        found = parse_report(wires[0])
+        first = channel.receive_first()  # whatever follows is for the agent's loop
+        if first is None:
+            raise ConnectionResetError("it has closed the connection")
+        found = parse_report(first)
         if not isinstance(found, Reattached):
             raise ValueError(f"it answers {found}")
     except (OSError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 import socket
 
-from hvd_ft.system.wire import Frames, Message, pack, unpack
+from hvd_ft.system.wire import MOST_BYTES, Frames, Message, OneFrame, pack, unpack
 
 _READ_BYTES = 1 << 16
 
@@ -33,6 +33,21 @@ class Channel:
             OSError: the other end is gone.
         """
         self._socket.sendall(pack(message))
+
+    def receive_first(self) -> Message | None:
+        """Waits for the first message, and leaves what follows it to `receive`.
+
+        Returns: The message; None if the other end is gone.
+
+        Raises:
+            OSError: it does not come in the socket's time.
+            ValueError: the bytes are not a message.
+        """
+        frame = OneFrame(MOST_BYTES)
+        while data := self._socket.recv(frame.wants):
+            if (body := frame.add(data)) is not None:
+                return unpack(body)
+        return None
 
     def receive(self) -> list[Message] | None:
         """Reads once from the socket, waiting if nothing is there.

@@ -1,0 +1,35 @@
+"""The handshake of an agent that reattaches to a shim."""
+
+import socket
+import threading
+from pathlib import Path
+
+from hvd_ft.shim.messages import PreemptAsked, Reattached, Takeover, to_wire
+from hvd_ft.shim.reattach import reattach
+from hvd_ft.system.handoff import socket_path
+from hvd_ft.system.wire import pack
+
+
+def test_what_the_shim_says_right_after_its_answer_is_heard(tmp_path: Path) -> None:
+    """A preemption, say: the launcher sends it as soon as the shim has the agent."""
+    listener = socket.socket(socket.AF_UNIX)
+    with socket_path(str(tmp_path), "shim-0") as path:
+        listener.bind(path)
+    listener.listen()
+
+    connections = []
+
+    def answer() -> None:
+        connections.append(listener.accept()[0])
+        answers = [Reattached(shim=1, worker=None, running=[]), PreemptAsked()]
+        connections[0].sendall(b"".join(pack(to_wire(each)) for each in answers))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with listener:
+        found = reattach(str(tmp_path), 0, Takeover(1, 20, None))
+        thread.join()
+    assert found is not None
+    assert found.channel.receive() == [to_wire(PreemptAsked())]
+    found.channel.close()
+    connections[0].close()
