@@ -12,11 +12,12 @@ from hvd_ft.doctor.facts import Limits
 from hvd_ft.doctor.finding import ERROR, NOTE, WARNING, Finding
 from hvd_ft.system.byte_size import in_words
 
-# As measured with TensorFlow 2.15: a worker with its shim and agent has 42 threads on 2 CPUs, and
-# its pools grow with the CPUs.
+# Estimates. A loop of TensorFlow 2.15 on 2 CPUs has 7 threads, its agent 3 and its shim 1; each
+# pool that tf.data or Keras makes besides has a thread a CPU.
 _THREADS, _THREADS_A_CPU = 30, 3
 PROCESSES_A_RANK = 3  # worker, shim, agent
-# A worker that has imported TensorFlow takes 300 to 400 MiB, its agent and shim 40 more.
+# A worker with a small model takes 310 MiB (its share of what processes share counted), its agent
+# 23 and its shim 14.
 RANK_BYTES = 384 << 20
 _DESCRIPTORS = 64  # of the launcher, besides one a rank (job/lifeline.py)
 _THROTTLED_SHARE = 0.05
