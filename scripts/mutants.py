@@ -4,9 +4,11 @@ Example: scripts/mutants.py --only life-line
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,17 +109,20 @@ def _test(mutant: Mutant, tree: Path) -> str:
 
 
 def _run(command: list[str], tree: Path, **variables: str) -> int:
-    done = subprocess.run(
+    with subprocess.Popen(
         command,
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), **variables},  # not the installed checkout
-        check=False,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=LIMIT_SECONDS,
-    )
-    return done.returncode
+        process_group=0,
+    ) as process:
+        try:
+            return process.wait(LIMIT_SECONDS)
+        finally:  # a program that a test runs may have no end either
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _place(count: int) -> int:
