@@ -158,7 +158,7 @@ def test_a_script_that_is_still_importing_has_nothing_to_say(
     ("script", "code", "line"),
     [
         ("import sys; sys.exit(3)", 3, "ended with exit code 3 before hvd.init(); what it"),
-        ("import nothing_of_that_name", 1, "ended with exit code 1 before hvd.init(): see its"),
+        ("import nothing_of_that_name", 1, "ended with exit code 1 before hvd.init(); what it"),
         ("this is no Python", 1, "ended with exit code 1 before hvd.init(); what it"),
         (
             "from hvd_ft.worker.exit_reason import keep_last_words; keep_last_words(); 1 / 0",
