@@ -10,8 +10,8 @@ SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-setup: ## .venv with the pinned packages, the core, the patched Horovod; again: only what changed
-	@$(PYTHON) scripts/setup_environment.py
+setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1: with PyTorch; again: only what changed
+	@TORCH=$(TORCH) $(PYTHON) scripts/setup_environment.py
 
 demo: setup ## 4 ranks train, one is killed, training goes on
 	@$(VENV)/python scripts/demo.py

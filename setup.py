@@ -161,7 +161,6 @@ setup(
     cmdclass={"build_ext": BuildLibraries},
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[
-        "tensorflow-cpu==2.15.1",
         "numpy<2",
         "mpi4py>=4.1,<5",
         "cffi>=1.17,<3",
@@ -186,7 +185,10 @@ setup(
         "setuptools>=65,<81",
         "wheel>=0.40",
     ],
+    # One of the two frameworks is needed. PyPI's torch for Linux is a CUDA build of some 3 GB.
     extras_require={
+        "tensorflow": ["tensorflow-cpu==2.15.1"],
+        "torch": ["torch>=2.1"],
         "test": [
             "hypothesis",
             "jsonschema",

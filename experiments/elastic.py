@@ -17,7 +17,7 @@ from pathlib import Path
 
 from experiments.common import ROOT, end_with, run_to_end
 from hvd_ft.errors import HvdFtError
-from hvd_ft.installed.environment import check_tensorflow
+from hvd_ft.installed.frameworks import TENSORFLOW, require
 from hvd_ft.installed.horovod_source import HOROVOD_VERSION
 
 HOME = ROOT / ".cache" / "elastic"
@@ -89,7 +89,7 @@ def build() -> None:
     """
     if is_built():
         return
-    check_tensorflow()
+    require(TENSORFLOW)
     shutil.rmtree(HOME, ignore_errors=True)
     venv.create(HOME, with_pip=False)
     site = HOME / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"

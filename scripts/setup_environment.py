@@ -1,5 +1,8 @@
 """Sets up the checkout: a .venv with the pinned packages, hvd_ft itself, the patched Horovod.
 
+With TORCH=1 in the environment PyTorch is added, and Horovod gets a binding for it. Once PyTorch
+is there, it stays.
+
 Each step is done once and again when its inputs change: a stamp in .venv/stamps holds the hash of
 the inputs. A stamp is written after its step, so an interrupted set-up can simply be run again.
 Uses the standard library only, because there is nothing else yet.
@@ -9,6 +12,7 @@ from __future__ import annotations  # an older Python gets as far as the message
 
 import hashlib
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -50,6 +54,11 @@ def make_venv() -> None:
 def install_packages() -> None:
     """Installs the pinned packages."""
     run(*PIP, "install", "-r", "requirements.txt")
+
+
+def install_torch() -> None:
+    """Installs PyTorch."""
+    run(*PIP, "install", "-r", "requirements-torch.txt")
 
 
 def install_hvd_ft() -> None:
@@ -98,14 +107,18 @@ def main() -> None:
     builder = [
         ROOT / f"hvd_ft/{name}.py"
         for name in (
-            *("installed/horovod_source", "installed/patch_files"),
+            *("installed/horovod_source", "installed/patch_files", "installed/frameworks"),
             *("tools/install/horovod_build", "tools/install/patching"),
         )
     ]
-    build_inputs = [*horovod, *patches, *builder, requirements, CSRC / "include/hvd_ft.h"]
+    with_torch = os.environ.get("TORCH") == "1" or (STAMPS / install_torch.__name__).is_file()
+    torch = [ROOT / "requirements-torch.txt"] if with_torch else []
+    build_inputs = [*torch, *horovod, *patches, *builder, requirements, CSRC / "include/hvd_ft.h"]
 
     step("Python environment", make_venv, [])
     step("packages (2 GB on disk, from the package index)", install_packages, [requirements])
+    if with_torch:
+        step("PyTorch", install_torch, torch)
     step("hvd_ft", install_hvd_ft, [*package, *core])
     step("Horovod with the ft backend", build_horovod, build_inputs)
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import gc
+import importlib.util
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from hvd_ft.tools.install import patching
 ROOT = Path(__file__).resolve().parents[1]
 # What takes so long hangs, on however busy a machine; less than pytest's own limit.
 HANG_SECONDS = 600.0
+TORCH_IS_THERE = importlib.util.find_spec("torch") is not None
 SCRIPTS = ROOT / "tests" / "jobs" / "scripts"  # training scripts of tests
 
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
@@ -88,8 +90,9 @@ class Part:
 _PART = pytest.StashKey[Part]()
 
 
-_OF_TENSORFLOW = re.compile(
-    r"^(?:import|from) (?:tensorflow|keras|horovod|hvd_ft\.tensorflow)\b", re.MULTILINE
+_OF_A_FRAMEWORK = re.compile(
+    r"^(?:import|from) (?:tensorflow|keras|torch|horovod|hvd_ft\.(?:tensorflow|torch))\b",
+    re.MULTILINE,
 )
 
 
@@ -169,10 +172,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out files that import TensorFlow, which takes seconds by itself."""
-    if not config.getoption("quick") or collection_path.suffix != ".py":
+    """Leaves out what needs PyTorch where it is absent, and for `--quick` what imports a framework.
+
+    The import takes seconds by itself. `tests/pytorch/test_installed.py` counts the files.
+    """
+    if collection_path.suffix != ".py":
         return None
-    return bool(_OF_TENSORFLOW.search(collection_path.read_text())) or None
+    if needs_torch(collection_path) and not TORCH_IS_THERE:
+        return True
+    if not config.getoption("quick"):
+        return None
+    return bool(_OF_A_FRAMEWORK.search(collection_path.read_text())) or None
+
+
+def needs_torch(path: Path) -> bool:
+    """Returns whether a file of tests needs PyTorch: by its folder, or its name among the jobs."""
+    of_jobs = path.name.startswith("test_torch_")
+    return of_jobs or (path.parent.name == "pytorch" and path.name != "test_installed.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from hvd_ft import __version__
 from hvd_ft.doctor.facts import HostFacts, Limits, Memory, Network
 from hvd_ft.doctor.reading import read_limits
 from hvd_ft.errors import HvdFtError
-from hvd_ft.installed.horovod_source import tensorflow_version
+from hvd_ft.installed.frameworks import TENSORFLOW, TORCH
 from hvd_ft.job.arena_limit import arena_limit_bytes
 from hvd_ft.job.settings import Settings
 from hvd_ft.mpi.environment import mpi_root
@@ -59,7 +59,8 @@ def read_host(
         versions={
             "hvd_ft": __version__,
             "Python": ".".join(platform.python_version_tuple()[:2]),
-            "TensorFlow": tensorflow_version() or "none",
+            "TensorFlow": TENSORFLOW.version() or "none",
+            "PyTorch": TORCH.version() or "none",
             "Horovod": version_of("horovod") or "none",
             "Intel MPI": version_of("impi-rt") or "none",
         },

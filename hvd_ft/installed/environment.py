@@ -1,6 +1,6 @@
-"""Checks the requirements: Intel MPI, TensorFlow, the patched Horovod, the libraries.
+"""Checks the requirements: Intel MPI, a framework, the patched Horovod, the libraries.
 
-Everything is looked up without importing TensorFlow or Horovod, so that a check is fast.
+Everything is looked up without importing a framework or Horovod, so that a check is fast.
 """
 
 import os
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed import horovod_source
-from hvd_ft.installed.horovod_source import HOROVOD_VERSION, TENSORFLOW_VERSION
+from hvd_ft.installed.frameworks import check_frameworks, named
+from hvd_ft.installed.horovod_source import HOROVOD_VERSION
 from hvd_ft.mpi.environment import mpi_root
 from hvd_ft.system.distributions import version_of
 
@@ -33,20 +34,12 @@ def check_mpi() -> str:
     return version_of("impi-rt") or str(root)
 
 
-def check_tensorflow() -> str:
-    """Returns TensorFlow's version; raises HvdFtError when it is not the required one."""
-    version = horovod_source.tensorflow_version()
-    if version == TENSORFLOW_VERSION:
-        return version
-    found = f"TensorFlow {version} is installed" if version else "TensorFlow is not installed"
-    raise HvdFtError(
-        f"{found}, and hvd_ft works with {TENSORFLOW_VERSION}; "
-        f"run: pip install tensorflow-cpu=={TENSORFLOW_VERSION}"
-    )
-
-
 def check_horovod() -> str:
-    """Returns Horovod's version; raises HvdFtError when it lacks the ft backend of this hvd_ft."""
+    """Returns Horovod's version, with the frameworks that it was built for.
+
+    Raises:
+        HvdFtError: it is absent, or lacks the ft backend of this hvd_ft.
+    """
     version = version_of("horovod")
     remedy = "run 'hvdft build-horovod'"
     if version is None:
@@ -55,17 +48,18 @@ def check_horovod() -> str:
         raise HvdFtError(
             f"Horovod {version} is installed, and hvd_ft works with {HOROVOD_VERSION}; {remedy}"
         )
-    key = horovod_source.installed_key()
-    if not key:
+    build = horovod_source.installed_build()
+    if build is None or not build.key:
         raise HvdFtError(
             f"Horovod {version} has no ft backend: it was not built by hvd_ft; {remedy}"
         )
-    if key != horovod_source.build_key():
+    bindings = named(build.frameworks)
+    if not bindings or build.key != horovod_source.build_key(bindings):
         raise HvdFtError(
-            f"Horovod {version} has the ft backend of another hvd_ft, TensorFlow or Intel MPI "
-            f"(key {key}); {remedy}"
+            f"Horovod {version} has the ft backend of another hvd_ft, framework or Intel MPI "
+            f"(key {build.key}); {remedy}"
         )
-    return version
+    return f"{version} for {' and '.join(framework.name for framework in bindings)}"
 
 
 def check_library() -> str:
@@ -99,7 +93,7 @@ def _check_file(path: str) -> None:
 
 CHECKS: Mapping[str, Callable[[], str]] = {
     "Intel MPI": check_mpi,
-    "TensorFlow": check_tensorflow,
+    "framework": check_frameworks,
     "Horovod": check_horovod,
     "libhvd_ft.so": check_library,
     "libhvdft_mpi.so": check_mpi_library,

@@ -6,6 +6,7 @@ Rank 0's shim starts it as a process of its own. It forks a shim for every spare
 import argparse
 import contextlib
 import functools
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,11 @@ from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
 
-_NEEDED = "tensorflow,hvd_ft.tensorflow.keras"
+# What a spare imports before the rest, by the framework of the script.
+_NEEDED = {
+    "tensorflow": "tensorflow,hvd_ft.tensorflow.keras",
+    "torch": "torch,hvd_ft.torch",
+}
 _LOOK_AGAIN_SECONDS = 0.1  # between looks at the ranks' states, while a spare is missing
 _OF_A_RANK = {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_FT_DIR"}
 
@@ -51,8 +56,20 @@ def main() -> None:
     directory = command.import_directory(options.cwd)
     source = command.source(options.cwd)
     modules = installed(imported_modules(source, directory), directory) if source else []
-    argv = [sys.executable, "-m", "hvd_ft.spares.spare", directory, _NEEDED, *modules]
+    argv = [sys.executable, "-m", "hvd_ft.spares.spare", directory, needed(modules), *modules]
     _Manager(SparePool(options.count), argv, spare_environment(os.environ)).run()
+
+
+def needed(modules: Sequence[str]) -> str:
+    """Returns what a spare of this script cannot do without, separated by commas.
+
+    Args:
+        modules: that the script imports.
+    """
+    own = {part for module in modules for part in module.split(".")}
+    if own & _NEEDED.keys():
+        return ",".join(names for framework, names in _NEEDED.items() if framework in own)
+    return next(names for name, names in _NEEDED.items() if importlib.util.find_spec(name))
 
 
 def spare_environment(env: Mapping[str, str]) -> dict[str, str]:

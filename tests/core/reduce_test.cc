@@ -51,12 +51,35 @@ static void every_type_and_operation() {
   reduces<float>(HVDFT_FLOAT32, 1.5f, -2.0f, 4.0f, 3.5f, -2.0f, 4.0f, -12.0f);
   reduces<double>(HVDFT_FLOAT64, 1.5, -2.0, 4.0, 3.5, -2.0, 4.0, -12.0);
   reduces<uint16_t>(HVDFT_FLOAT16, 0x3e00, 0xc000, 0x4400, 0x4300, 0xc000, 0x4400, 0xca00);
+  reduces<uint16_t>(HVDFT_BFLOAT16, 0x3fc0, 0xc000, 0x4080, 0x4060, 0xc000, 0x4080, 0xc140);
   bool out = false, yes = true, no = false;
   const void* inputs[] = {&yes, &no};
   hvdft::reduce(HVDFT_BOOL, HVDFT_SUM, inputs, 2, &out, 1);
   CHECK(out);
   hvdft::reduce(HVDFT_BOOL, HVDFT_PRODUCT, inputs, 2, &out, 1);
   CHECK(!out);
+}
+
+static uint16_t bfloat_sum(std::vector<uint16_t> values) {
+  std::vector<const void*> inputs;
+  for (const uint16_t& value : values) inputs.push_back(&value);
+  uint16_t out = 0;
+  hvdft::reduce(HVDFT_BFLOAT16, HVDFT_SUM, inputs.data(), static_cast<int>(inputs.size()), &out, 1);
+  return out;
+}
+
+// Every bfloat16 stays what it is, a NaN some NaN; a sum is rounded once, ties to even.
+static void bfloat16_is_rounded_once() {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    auto value = static_cast<uint16_t>(bits);
+    bool nan = (value & 0x7fff) > 0x7f80;
+    uint16_t out = bfloat_sum({value});
+    CHECK(nan ? (out & 0x7fff) > 0x7f80 : out == value);
+  }
+  CHECK(bfloat_sum({0x4380, 0x3f80, 0x3f80}) == 0x4381);  // 256 + 1 + 1
+  CHECK(bfloat_sum({0x4380, 0x3f80}) == 0x4380);          // 257: to the even one below
+  CHECK(bfloat_sum({0x4381, 0x3f80}) == 0x4382);          // 259: to the even one above
+  CHECK(bfloat_sum({0x7f7f, 0x7f7f}) == 0x7f80);          // infinity
 }
 
 // float16 goes there and back for every value, in blocks of eight (the processor's
@@ -134,6 +157,7 @@ static void the_heap_gives_back_and_grows_together() {
 
 int main() {
   every_type_and_operation();
+  bfloat16_is_rounded_once();
   float16_is_rounded_once();
   for (double factor : {1.0, 1.0 / 3}) {
     finishes<float>(HVDFT_FLOAT32, factor);

@@ -44,12 +44,22 @@ class Environment:
         marker.parent.mkdir(parents=True)
         marker.write_text(text)
 
+    def key(self, *frameworks: str) -> str:
+        """Returns the key of a Horovod for these frameworks."""
+        return self.evaluate(f"horovod_source.build_key(frameworks.named({frameworks!r}))")
+
+    def built_for(self, *frameworks: str) -> None:
+        """Writes what the right build for these frameworks has."""
+        mark = {"version": "0.28.1", "key": self.key(*frameworks), "frameworks": frameworks}
+        self.mark_horovod(json.dumps(mark))
+
     def evaluate(self, expression: str) -> str:
         """Evaluates an expression in the environment; an HvdFtError gives its line."""
         code = (
             "import sys\n"
             f"sys.prefix = {str(self.prefix)!r}\n"
-            "from hvd_ft import errors; from hvd_ft.installed import environment, horovod_source\n"
+            "from hvd_ft import errors; from hvd_ft.installed import environment\n"
+            "from hvd_ft.installed import frameworks, horovod_source\n"
             "from hvd_ft.mpi import environment as mpi_environment\n"
             "try:\n"
             f"    print({expression})\n"
@@ -106,12 +116,13 @@ def test_i_mpi_root_without_intel_mpi(tmp_path: Path) -> None:
     expect_one_line(environment.check(), "Intel MPI was not found", "I_MPI_ROOT")
 
 
-def test_tensorflow_absent(tmp_path: Path) -> None:
+def test_no_framework(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install("impi-rt", "2021.18.1")
     environment.install_mpi(environment.prefix)
     found = environment.check()
-    expect_one_line(found, "TensorFlow is not installed", "pip install tensorflow-cpu==2.15.1")
+    expect_one_line(found, "neither TensorFlow nor PyTorch", "pip install tensorflow-cpu==2.15.1")
+    assert "pip install torch==" in found
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
@@ -144,8 +155,15 @@ def test_horovod_without_the_ft_backend(environment: Environment) -> None:
 
 def test_horovod_of_another_build(environment: Environment) -> None:
     environment.install("horovod", "0.28.1")
-    environment.mark_horovod(json.dumps({"version": "0.28.1", "key": "0123"}))
+    mark = {"version": "0.28.1", "key": "0123", "frameworks": ["tensorflow"]}
+    environment.mark_horovod(json.dumps(mark))
     expect_one_line(environment.check(), "another hvd_ft", "0123", "hvdft build-horovod")
+
+
+def test_horovod_of_an_older_hvd_ft(environment: Environment) -> None:
+    environment.install("horovod", "0.28.1")
+    environment.mark_horovod(json.dumps({"version": "0.28.1", "key": "0123"}))
+    expect_one_line(environment.check(), "another hvd_ft", "hvdft build-horovod")
 
 
 def test_horovod_with_a_broken_marker(environment: Environment) -> None:
@@ -156,13 +174,54 @@ def test_horovod_with_a_broken_marker(environment: Environment) -> None:
 
 def test_everything_is_there(environment: Environment) -> None:
     environment.install("horovod", "0.28.1")
-    key = environment.evaluate("horovod_source.build_key()")
-    environment.mark_horovod(json.dumps({"version": "0.28.1", "key": key}))
+    environment.built_for("tensorflow")
     found = environment.check()
     assert "'Intel MPI': '2021.18.1'" in found
-    assert "'TensorFlow': '2.15.1'" in found
-    assert "'Horovod': '0.28.1'" in found
+    assert "'framework': 'TensorFlow 2.15.1'" in found
+    assert "'Horovod': '0.28.1 for TensorFlow'" in found
     assert "libhvdft_mpi.so" in found
+
+
+def test_pytorch_alone(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv")
+    environment.install("impi-rt", "2021.18.1")
+    environment.install_mpi(environment.prefix)
+    environment.install("torch", "2.13.0+cpu")
+    environment.install("horovod", "0.28.1")
+    environment.built_for("torch")
+    found = environment.check()
+    assert "'framework': 'PyTorch 2.13.0+cpu'" in found
+    assert "'Horovod': '0.28.1 for PyTorch'" in found
+
+
+def test_both_frameworks(environment: Environment) -> None:
+    environment.install("torch", "2.13.0")
+    environment.install("horovod", "0.28.1")
+    environment.built_for("tensorflow", "torch")
+    found = environment.check()
+    assert "'framework': 'TensorFlow 2.15.1, PyTorch 2.13.0'" in found
+    assert "'Horovod': '0.28.1 for TensorFlow and PyTorch'" in found
+
+
+def test_a_second_framework_that_horovod_was_not_built_for(environment: Environment) -> None:
+    environment.install("horovod", "0.28.1")
+    environment.built_for("tensorflow")
+    environment.install("torch", "2.13.0")
+    assert "'Horovod': '0.28.1 for TensorFlow'" in environment.check()
+    assert environment.evaluate("horovod_source.build_key()") != environment.key("tensorflow")
+
+
+def test_pytorch_is_too_old(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv")
+    environment.install("impi-rt", "2021.18.1")
+    environment.install_mpi(environment.prefix)
+    environment.install("torch", "1.13.1")
+    expect_one_line(environment.check(), "PyTorch 1.13.1", "2.1 and later", "pip install torch")
+
+
+def test_a_framework_that_there_is_not(environment: Environment) -> None:
+    found = environment.evaluate("frameworks.named(['tensorflow', 'jax'])")
+    expect_one_line(found, "there is no framework 'jax'", "tensorflow or torch")
 
 
 def test_core_absent(environment: Environment) -> None:

@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 
 from hvd_ft import cli
-from hvd_ft.installed.horovod_source import TENSORFLOW_VERSION
+from hvd_ft.installed.frameworks import TENSORFLOW_VERSION
 
 FOLDER = ROOT / "examples" / "kubernetes"
 SCHEMA = yaml.safe_load(Path(__file__).with_name("mpijob.schema.yaml").read_text())

@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "launcher": "launcher.machine status doctor schedulers checkpoint installed mpi reports job \
         members system native libraries errors",
     "tensorflow": "worker system native errors",
+    "torch": "p2p worker system native errors",
     "agent": "worker checkpointer checkpoint shim spares ring installed mpi status job system \
         native errors",
     # Tools: nothing of a running job imports them.
@@ -53,10 +54,10 @@ MAY_IMPORT = {
     "tools.install": "installed mpi system errors",
     "tools.cluster": "members system errors",
     "tools.check": "launcher doctor installed mpi job members system native libraries errors",
-    "tools.check.worker": "tensorflow tools.check",
+    "tools.check.worker": "tensorflow torch tools.check",
     "tools.tune": "tools launcher ring installed mpi reports job members system native errors",
     "tools.bench": "tools launcher installed mpi reports job system native errors",
-    "tools.bench.workers": "tools.bench tensorflow job system native errors",
+    "tools.bench.workers": "tools.bench tensorflow torch job system native errors",
     "__init__": "function native",
     "cli": "agent checkpoint job members launcher reports status system native errors tools.bench \
         tools.check tools.cluster tools.install tools.tune",
@@ -75,13 +76,15 @@ MAY_INCLUDE = {
     "preload": "",
     "mpi": "replication oplog arena protocol base include",
 }
-OF_TENSORFLOW = (
+OF_FRAMEWORKS = (
     "hvd_ft/tensorflow/",
+    "hvd_ft/torch/",
     "hvd_ft/tools/bench/workers/",
     "hvd_ft/tools/check/worker.py",
 )
 TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
-    LICENSE NOTICE CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md requirements.txt .ci/run"
+    LICENSE NOTICE CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md requirements.txt \
+    requirements-torch.txt .ci/run"
 
 
 @functools.cache
@@ -167,9 +170,16 @@ def test_one_folder_calls_c() -> None:
     assert "hvd_ft/native/core.py" in users
 
 
-@pytest.mark.parametrize("module", ["tensorflow", "keras", "horovod"])
-def test_few_folders_import_tensorflow(module: str) -> None:
-    assert [name for name in importers(module) if not name.startswith(OF_TENSORFLOW)] == []
+@pytest.mark.parametrize("module", ["tensorflow", "keras", "torch", "horovod"])
+def test_few_folders_import_a_framework(module: str) -> None:
+    assert [name for name in importers(module) if not name.startswith(OF_FRAMEWORKS)] == []
+
+
+def test_the_frameworks_do_not_know_each_other() -> None:
+    of_torch = {*importers("torch"), *importers("horovod.torch")}
+    of_tensorflow = {*importers("tensorflow"), *importers("horovod.tensorflow")}
+    both = of_torch & of_tensorflow
+    assert both == {"hvd_ft/tools/check/worker.py"}
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(PACKAGE)))

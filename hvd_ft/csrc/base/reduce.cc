@@ -203,29 +203,55 @@ __attribute__((target("avx,f16c"))) void narrow_f16c(const float* from, uint16_t
   narrow(from + i, to + i, n - i);
 }
 
+// bfloat16 is the upper half of float32. Rounds to nearest, ties to even; a NaN stays one.
+void widen_bfloat(const uint16_t* from, float* to, uint64_t n) {
+  for (uint64_t i = 0; i < n; ++i) {
+    uint32_t bits = static_cast<uint32_t>(from[i]) << 16;
+    std::memcpy(to + i, &bits, 4);
+  }
+}
+void narrow_bfloat(const float* from, uint16_t* to, uint64_t n) {
+  for (uint64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, from + i, 4);
+    bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    bits = is_nan ? bits | 0x400000 : bits + 0x7fff + ((bits >> 16) & 1);
+    to[i] = static_cast<uint16_t>(bits >> 16);
+  }
+}
+
 bool has_f16c() {
   unsigned a, b, c = 0, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) && __builtin_cpu_supports("avx");
 }
 
-template <typename Op>
-void reduce_half(const void* const* inputs, int n_inputs, void* result, uint64_t count) {
+// How elements of two bytes become float32 and are rounded to two bytes again.
+struct Conversion {
+  void (*to_float)(const uint16_t* from, float* to, uint64_t n);
+  void (*round)(const float* from, uint16_t* to, uint64_t n);
+};
+
+Conversion of_half() {
   static const bool fast = has_f16c();
-  const auto to_float = fast ? widen_f16c : widen;
-  const auto to_half = fast ? narrow_f16c : narrow;
+  return fast ? Conversion{widen_f16c, narrow_f16c} : Conversion{widen, narrow};
+}
+
+template <typename Op>
+void reduce_short(const Conversion& of, const void* const* inputs, int n_inputs, void* result,
+                  uint64_t count) {
   float sum[kBlock], next[kBlock];
   for (uint64_t at = 0; at < count; at += kBlock) {
     uint64_t n = std::min(kBlock, count - at);
     if (n_inputs == 0) {
       std::fill_n(sum, n, neutral<float, Op>());
     } else {
-      to_float(static_cast<const uint16_t*>(inputs[0]) + at, sum, n);
+      of.to_float(static_cast<const uint16_t*>(inputs[0]) + at, sum, n);
     }
     for (int k = 1; k < n_inputs; ++k) {
-      to_float(static_cast<const uint16_t*>(inputs[k]) + at, next, n);
+      of.to_float(static_cast<const uint16_t*>(inputs[k]) + at, next, n);
       for (uint64_t i = 0; i < n; ++i) sum[i] = Op::apply(sum[i], next[i]);
     }
-    to_half(sum, static_cast<uint16_t*>(result) + at, n);
+    of.round(sum, static_cast<uint16_t*>(result) + at, n);
   }
 }
 
@@ -246,7 +272,9 @@ void reduce_op(uint32_t dtype, const void* const* inputs, int n, void* result, u
     case HVDFT_INT64:
       return reduce_typed<int64_t, Op>(inputs, n, result, count, f);
     case HVDFT_FLOAT16:
-      return reduce_half<Op>(inputs, n, result, count);
+      return reduce_short<Op>(of_half(), inputs, n, result, count);
+    case HVDFT_BFLOAT16:
+      return reduce_short<Op>({widen_bfloat, narrow_bfloat}, inputs, n, result, count);
     case HVDFT_FLOAT32:
       return reduce_typed<float, Op>(inputs, n, result, count, f);
     case HVDFT_FLOAT64:
@@ -261,7 +289,7 @@ void reduce_op(uint32_t dtype, const void* const* inputs, int n, void* result, u
 }  // namespace
 
 uint64_t element_bytes(uint32_t dtype) {
-  constexpr uint64_t bytes[] = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1};
+  constexpr uint64_t bytes[] = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2};
   return dtype < sizeof(bytes) / sizeof(bytes[0]) ? bytes[dtype] : 0;
 }
 

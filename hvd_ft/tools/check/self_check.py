@@ -11,13 +11,14 @@ from pathlib import Path
 from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed.environment import CHECKS
+from hvd_ft.installed.horovod_source import built_for
 from hvd_ft.mpi.environment import mpi_environment
 from hvd_ft.tools.check.two_ranks import run_two_ranks
 
 LOAD_SECONDS = 120.0
 _LOAD_MPI_LIBRARY = "from hvd_ft.native import mpi; print(mpi.version())"
-# TensorFlow has to be loaded before it.
-_LOAD_HOROVOD = "import ctypes, sys, tensorflow; ctypes.CDLL(sys.argv[1]); print()"
+# The framework has to be loaded before it.
+_LOAD_HOROVOD = "import ctypes, sys, {framework}; ctypes.CDLL(sys.argv[1]); print()"
 
 
 def check_installation(say: Callable[[str], None]) -> list[str]:
@@ -61,18 +62,21 @@ def load_mpi_library() -> str:
 
 
 def load_horovod() -> str:
-    """Loads Horovod's library as a worker does, beside TensorFlow; returns its place.
+    """Loads Horovod's libraries as a worker does, each beside its framework; returns their places.
 
     Raises:
-        HvdFtError: It is not there or cannot be loaded.
+        HvdFtError: One is not there or cannot be loaded.
     """
-    folder = Path(str(metadata.distribution("horovod").locate_file("horovod/tensorflow")))
     remedy = "run 'hvdft build-horovod --force'"
-    library = next(folder.glob("mpi_lib.*.so"), None)
-    if library is None:
-        raise HvdFtError(f"Horovod's mpi_lib is not in {folder}; {remedy}")
-    _load(str(library), [_LOAD_HOROVOD, str(library)], remedy)
-    return str(library)
+    found = []
+    for framework in built_for():
+        binding = metadata.distribution("horovod").locate_file(f"horovod/{framework.key}")
+        library = next(Path(str(binding)).glob(framework.library), None)
+        if library is None:
+            raise HvdFtError(f"Horovod's library {framework.library} is not in {binding}; {remedy}")
+        _load(str(library), [_LOAD_HOROVOD.format(framework=framework.key), str(library)], remedy)
+        found.append(str(library))
+    return ", ".join(found)
 
 
 def _load(library: str, script: list[str], remedy: str) -> str:

@@ -11,6 +11,7 @@ import sys
 
 from hvd_ft.doctor.facts import Ring
 from hvd_ft.errors import HvdFtError
+from hvd_ft.installed.horovod_source import built_for
 from hvd_ft.launcher.job import Job, resolve
 from hvd_ft.launcher.run import launch
 from hvd_ft.system.memory_file import memory_file
@@ -91,7 +92,7 @@ def main() -> int:
     """Runs the job in this process's environment; returns its exit code."""
     try:
         with memory_file("localhost:2\n") as machines:
-            command = [sys.executable, "-m", WORKER]
+            command = [sys.executable, "-m", WORKER, built_for()[0].key]
             job = Job(2, command, machine_file=machines, topology="flat")
             return launch(resolve(job))
     except HvdFtError as error:

@@ -2,7 +2,8 @@
 
 The sdist comes from the package index that pip is configured for and must have the pinned hash;
 the patches are applied, our C++ sources are added, and the wheel is kept in a cache under its key
-(`horovod_source.build_key`). An interrupted build can simply be run again.
+(`horovod_source.build_key`). It has bindings for the frameworks that are installed. An interrupted
+build can simply be run again.
 """
 
 import argparse
@@ -15,14 +16,21 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed import horovod_source
-from hvd_ft.installed.environment import check_tensorflow
+from hvd_ft.installed.frameworks import (
+    FRAMEWORKS,
+    Framework,
+    check_frameworks,
+    fitting,
+    named,
+    require,
+)
 from hvd_ft.installed.horovod_source import FT_FOLDER, HOROVOD_VERSION, MARKER, SDIST_SHA256
 from hvd_ft.mpi.environment import mpi_root
 from hvd_ft.system.file_lock import lock_in_time
@@ -65,28 +73,36 @@ class Progress:
         sys.stdout.flush()
 
 
-def build(force: bool = False, progress: Progress | None = None) -> bool:
+def build(
+    force: bool = False,
+    progress: Progress | None = None,
+    frameworks: Sequence[Framework] | None = None,
+) -> bool:
     """Builds and installs the Horovod that this hvd_ft needs, if it is not there already.
 
     Args:
         force: build and install even when the right Horovod is installed or in the cache.
         progress: shows the stages and what is being compiled; a new `Progress` by default.
+        frameworks: that it is to have bindings for; by default those that are installed.
 
     Returns:
         Whether anything was installed.
 
     Raises:
-        HvdFtError: Intel MPI, TensorFlow or a compiler is absent, the sdist cannot be downloaded
+        HvdFtError: Intel MPI, a framework or a compiler is absent, the sdist cannot be downloaded
             or has another hash, a patch does not apply, or the compilation fails (the message
             names the log).
     """
     progress = progress or Progress()
-    check_tensorflow()
-    intel_mpi = mpi_root()
+    bindings = _bindings(frameworks)
+    mpi_root()
     _check_tools()
-    key = horovod_source.build_key()
-    if not force and horovod_source.installed_key() == key:
-        progress.stage(f"Horovod {HOROVOD_VERSION} with the ft backend is installed (key {key})")
+    key = horovod_source.build_key(bindings)
+    names = " and ".join(framework.name for framework in bindings)
+    done = f"Horovod {HOROVOD_VERSION} with the ft backend for {names} is installed (key {key})"
+    installed = horovod_source.installed_build()
+    if not force and installed is not None and installed.key == key:
+        progress.stage(done)
         return False
 
     cache = _cache_dir()
@@ -95,14 +111,26 @@ def build(force: bool = False, progress: Progress | None = None) -> bool:
         log.write_text("")
         wheel = next((cache / key).glob("*.whl"), None)
         if wheel is None or force:
-            wheel = _build_wheel(cache, key, intel_mpi, log, progress)
+            wheel = _build_wheel(cache, key, bindings, log, progress)
         progress.stage(f"installing {wheel.name}")
         _pip(log, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
-    progress.stage(f"Horovod {HOROVOD_VERSION} with the ft backend is installed (key {key})")
+    progress.stage(done)
     return True
 
 
-def _build_wheel(cache: Path, key: str, mpi_root: Path, log: Path, progress: Progress) -> Path:
+def _bindings(frameworks: Sequence[Framework] | None) -> tuple[Framework, ...]:
+    """Returns the frameworks to build for, each of which is installed."""
+    if frameworks is None:
+        check_frameworks()
+        return fitting()
+    for framework in frameworks:
+        require(framework)
+    return tuple(frameworks)
+
+
+def _build_wheel(
+    cache: Path, key: str, frameworks: Sequence[Framework], log: Path, progress: Progress
+) -> Path:
     work = cache / "work"
     shutil.rmtree(work, ignore_errors=True)  # left by an interrupted build
     work.mkdir()
@@ -110,15 +138,15 @@ def _build_wheel(cache: Path, key: str, mpi_root: Path, log: Path, progress: Pro
     progress.stage("patching")
     for patch in horovod_source.patches():
         patching.apply_patch(patch, tree, f"Horovod {HOROVOD_VERSION}")
-    _add_sources(tree, key)
+    _add_sources(tree, key, frameworks)
 
-    progress.stage("compiling (about 90 s on 2 cores)")
+    progress.stage(f"compiling (about {90 * len(frameworks)} s on 2 cores)")
     out = work / "wheel"
     _pip(
         log,
         *("wheel", "-v", "--no-deps", "--no-cache-dir", "--no-build-isolation"),
         *("--wheel-dir", str(out), str(tree)),
-        env=_compile_environment(mpi_root, tree),
+        env=_compile_environment(mpi_root(), tree, frameworks),
         on_line=lambda line: _show_compiled(line, progress),
     )
     shutil.rmtree(cache / key, ignore_errors=True)
@@ -157,31 +185,41 @@ def _unpack(sdist: Path, into: Path) -> Path:
     return into / _TREE
 
 
-def _add_sources(tree: Path, key: str) -> None:
+def _add_sources(tree: Path, key: str, frameworks: Sequence[Framework]) -> None:
     folder = tree / FT_FOLDER
     folder.mkdir()
     for source in horovod_source.sources():
         shutil.copy(source, folder)
-    (tree / MARKER).write_text(json.dumps({"version": HOROVOD_VERSION, "key": key}) + "\n")
+    bindings = [framework.key for framework in frameworks]
+    marker = {"version": HOROVOD_VERSION, "key": key, "frameworks": bindings}
+    (tree / MARKER).write_text(json.dumps(marker) + "\n")
 
 
-def _compile_environment(mpi_root: Path, tree: Path) -> dict[str, str]:
+def _compile_environment(
+    mpi_root: Path, tree: Path, frameworks: Sequence[Framework]
+) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
     # Makes source paths in log lines start at the tree, wherever it was built.
     flags = f"{env.get('CXXFLAGS', '')} {shlex.quote(f'-ffile-prefix-map={tree}={_TREE}')}"
-    return env | {
-        "HOROVOD_WITH_MPI": "1",
-        "HOROVOD_WITH_TENSORFLOW": "1",
-        "HOROVOD_WITHOUT_GLOO": "1",
-        "HOROVOD_WITHOUT_PYTORCH": "1",
-        "HOROVOD_WITHOUT_MXNET": "1",
-        "I_MPI_ROOT": str(mpi_root),
-        "PATH": os.pathsep.join([f"{sys.prefix}/bin", f"{mpi_root}/bin", env.get("PATH", "")]),
-        "CXXFLAGS": flags,
-        "LDFLAGS": f"{env.get('LDFLAGS', '')} -Wl,--strip-debug",  # 47 MB become 3
-        "MAKEFLAGS": f"-j{min(os.cpu_count() or 1, 8)}",  # each takes up to 1 GB of memory
-        "TF_CPP_MIN_LOG_LEVEL": "3",
+    which = {
+        f"HOROVOD_{'WITH' if framework in frameworks else 'WITHOUT'}_{framework.build}": "1"
+        for framework in FRAMEWORKS
     }
+    return (
+        env
+        | which
+        | {
+            "HOROVOD_WITH_MPI": "1",
+            "HOROVOD_WITHOUT_GLOO": "1",
+            "HOROVOD_WITHOUT_MXNET": "1",
+            "I_MPI_ROOT": str(mpi_root),
+            "PATH": os.pathsep.join([f"{sys.prefix}/bin", f"{mpi_root}/bin", env.get("PATH", "")]),
+            "CXXFLAGS": flags,
+            "LDFLAGS": f"{env.get('LDFLAGS', '')} -Wl,--strip-debug",  # 47 MB become 3
+            "MAKEFLAGS": f"-j{min(os.cpu_count() or 1, 8)}",  # each takes up to 1 GB of memory
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+    )
 
 
 def _show_compiled(line: str, progress: Progress) -> None:
@@ -258,8 +296,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--force", action="store_true", help="build even if the right build is installed"
     )
+    parser.add_argument(
+        "--with",
+        dest="frameworks",
+        metavar="NAMES",
+        help="frameworks to build for, such as tensorflow,torch; by default those that are "
+        "installed",
+    )
+    options = parser.parse_args(arguments)
     try:
-        build(parser.parse_args(arguments).force)
+        keys = options.frameworks.split(",") if options.frameworks else None
+        build(options.force, frameworks=None if keys is None else named(keys))
     except HvdFtError as error:
         say(error)
         return 1

@@ -10,6 +10,7 @@ import pytest
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.installed import horovod_source
+from hvd_ft.installed.frameworks import FRAMEWORKS, TENSORFLOW, TORCH
 from hvd_ft.tools.install import horovod_build
 from hvd_ft.tools.install.horovod_build import Progress
 
@@ -18,8 +19,9 @@ from hvd_ft.tools.install.horovod_build import Progress
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, and a Horovod of another build in an environment that fits."""
     monkeypatch.setattr(horovod_build, "_cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(horovod_source, "installed_key", lambda: "other")
-    monkeypatch.setattr(horovod_build, "check_tensorflow", lambda: "2.15.1")
+    other = horovod_source.Build("other", ("tensorflow",))
+    monkeypatch.setattr(horovod_source, "installed_build", lambda: other)
+    monkeypatch.setattr(horovod_build, "_bindings", lambda frameworks: (TENSORFLOW,))
     monkeypatch.setattr(horovod_build, "mpi_root", lambda: Path("/"))
     return tmp_path
 
@@ -38,7 +40,8 @@ def put_sdist(cache: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Path
 def test_nothing_is_done_when_the_right_horovod_is_there(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(horovod_source, "installed_key", horovod_source.build_key)
+    build = horovod_source.Build(horovod_source.build_key([TENSORFLOW]), ("tensorflow",))
+    monkeypatch.setattr(horovod_source, "installed_build", lambda: build)
     assert not horovod_build.build()
     assert list(cache.iterdir()) == []
 
@@ -91,11 +94,28 @@ def test_the_error_of_the_command_line_is_one_line(
 
 def test_our_sources_and_the_marker_are_added(tmp_path: Path) -> None:
     (tmp_path / "horovod" / "common").mkdir(parents=True)
-    horovod_build._add_sources(tmp_path, "0123")
+    horovod_build._add_sources(tmp_path, "0123", FRAMEWORKS)
     folder = tmp_path / horovod_source.FT_FOLDER
     names = {path.name for path in folder.iterdir()}
     assert {"ft_controller.cc", "ft_operations.h", "ft_context.h", "hvd_ft.h"} <= names
-    assert json.loads((tmp_path / horovod_source.MARKER).read_text())["key"] == "0123"
+    marker = json.loads((tmp_path / horovod_source.MARKER).read_text())
+    assert (marker["key"], marker["frameworks"]) == ("0123", ["tensorflow", "torch"])
+
+
+def test_horovod_is_built_for_what_is_asked_for(tmp_path: Path) -> None:
+    env = horovod_build._compile_environment(Path("/mpi"), tmp_path, [TORCH])
+    assert env["HOROVOD_WITH_PYTORCH"] == env["HOROVOD_WITHOUT_TENSORFLOW"] == "1"
+    assert "HOROVOD_WITH_TENSORFLOW" not in env
+
+
+def test_a_framework_that_is_not_installed_cannot_be_built_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hvd_ft.installed.frameworks.version_of", lambda name: None)
+    assert horovod_build.main(["--with", "torch"]) == 1
+    assert capsys.readouterr().err.startswith("hvdft: PyTorch is not installed; run: pip install")
+    assert horovod_build.main(["--with", "jax"]) == 1
+    assert "there is no framework 'jax'" in capsys.readouterr().err
 
 
 def test_what_is_compiled_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

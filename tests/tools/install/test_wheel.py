@@ -21,7 +21,7 @@ CHECKS = [
     "host",
     "network",
     "Intel MPI",
-    "TensorFlow",
+    "framework",
     "Horovod",
     "libhvd_ft.so",
     "libhvdft_mpi.so",
@@ -171,7 +171,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     binaries = folder / "venv" / "bin"
-    run(binaries / "pip", "install", "-q", tree, cwd=folder, env=environment)
+    run(binaries / "pip", "install", "-q", f"{tree}[tensorflow]", cwd=folder, env=environment)
     (folder / "cache" / "hvd_ft").mkdir(parents=True)
     (ROOT / ".cache" / "horovod").mkdir(parents=True, exist_ok=True)
     (folder / "cache" / "hvd_ft" / "horovod").symlink_to(ROOT / ".cache" / "horovod")

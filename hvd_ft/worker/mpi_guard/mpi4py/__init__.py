@@ -18,8 +18,8 @@ from typing import Any
 _LAUNCHED = ("PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _REASON = (
     "cannot be used in a worker of hvd_ft, which is no MPI process (each would be rank 0 of 1): "
-    "only COMM_WORLD's rank and size are given there; use hvd (hvd_ft.tensorflow) for collectives "
-    "and hvd_ft.p2p for messages"
+    "only COMM_WORLD's rank and size are given there; use hvd (hvd_ft.tensorflow or "
+    "hvd_ft.torch) for collectives and hvd_ft.p2p for messages"
 )
 
 
@@ -70,9 +70,10 @@ class _Mpi(_Refusing, ModuleType):
 
 def _now(what: str) -> int:
     """Returns the rank or the size; ranks may have left or returned since the start."""
-    horovod = sys.modules.get("horovod.tensorflow")
-    if horovod is not None and horovod.is_initialized():
-        return int(getattr(horovod, what)())
+    for framework in ("tensorflow", "torch"):
+        horovod = sys.modules.get(f"horovod.{framework}")
+        if horovod is not None and horovod.is_initialized():
+            return int(getattr(horovod, what)())
     return int(os.environ[f"HOROVOD_{what.upper()}"])
 
 
