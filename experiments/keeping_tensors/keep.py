@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from hvd_ft.p2p import ft_recv, ft_send
 
 try:
-    import torch  # type: ignore[import-not-found]
+    import torch
 except ImportError:
     torch = None
 
