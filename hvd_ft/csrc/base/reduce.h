@@ -17,8 +17,8 @@ struct Finish {
 };
 
 // result[i] = inputs[0][i] op inputs[1][i] op … for i in [0, count). float16 and bfloat16 are
-// summed in float32 and rounded once. Integers wrap around. Pointers are aligned to the element. Without an
-// input: the neutral element of the reduction.
+// summed in float32 and rounded once. Integers wrap around. Pointers are aligned to the element.
+// Without an input: the neutral element of the reduction.
 void reduce(uint32_t dtype, uint32_t op, const void* const* inputs, int n_inputs, void* result,
             uint64_t count, const Finish& finish = {});
 
