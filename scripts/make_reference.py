@@ -21,6 +21,7 @@ import msgspec
 
 from hvd_ft import cli
 from hvd_ft.job.settings import GROUPS, variables
+from hvd_ft.page.server import PageState
 from hvd_ft.status.flight_record import FlightRecord
 from hvd_ft.status.snapshot import JobStatus
 
@@ -258,6 +259,11 @@ def flight_schema() -> str:
     return _schema(FlightRecord)
 
 
+def page_schema() -> str:
+    """Returns the JSON schema of the status page's /state.json."""
+    return _schema(PageState)
+
+
 def _schema(kind: type) -> str:
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)}
     return json.dumps(_unindented(made), indent=1, ensure_ascii=False) + "\n"
@@ -283,6 +289,7 @@ PAGES = {
     "messages.md": messages_page,
     "status.schema.json": status_schema,
     "flight_record.schema.json": flight_schema,
+    "page.schema.json": page_schema,
 }
 
 

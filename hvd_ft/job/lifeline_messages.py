@@ -166,6 +166,10 @@ class FlightAsk(_FromLauncher, frozen=True):
     number: int
 
 
+class KillWorker(_FromLauncher, frozen=True):
+    """Kill the worker, if there is one: a drill of the status page."""
+
+
 class Over(_FromLauncher, frozen=True):
     """Nobody comes any more.
 
@@ -176,7 +180,7 @@ class Over(_FromLauncher, frozen=True):
     files_stay: bool
 
 
-FromLauncher = Ask | Lease | Interrupt | Preempt | Stop | Note | FlightAsk | Over
+FromLauncher = Ask | Lease | Interrupt | Preempt | Stop | Note | FlightAsk | KillWorker | Over
 
 
 def parse_from_shim(wire: Message) -> FromShim:

@@ -22,7 +22,7 @@ from hvd_ft.launcher.host_warning import warn_of_limits
 from hvd_ft.launcher.job import ResolvedJob, resolve
 from hvd_ft.launcher.job_flags import job_of, placed
 from hvd_ft.launcher.resizing_flags import add_resizing, hosts_of, limits_of
-from hvd_ft.launcher.status_page import Displays, PageAddress, with_status_page
+from hvd_ft.launcher.status_page import PageAddress, status_page
 from hvd_ft.members.hosts import machine_file
 from hvd_ft.system.command_line import AddCommand, duration, whole
 from hvd_ft.system.memory_file import memory_file
@@ -199,15 +199,14 @@ def _run(options: argparse.Namespace) -> int:
         for line in place.lines:
             say(line)
         warn_of_limits(resolved)
-        displays: Displays = functools.partial(
-            display, console if live else Console(stderr=True), live
-        )
+        displays = functools.partial(display, console if live else Console(stderr=True), live)
+        page = None
         if options.status_port is not None:
-            displays = stack.enter_context(with_status_page(options.status_port, displays))
+            page = stack.enter_context(status_page(options.status_port))
         if limits is not None:
-            return launch_resizing(resolved, hosts_of(options, place.hosts), displays)
+            return launch_resizing(resolved, hosts_of(options, place.hosts), displays, page)
         with displays() as shown:
-            code = launcher.launch(resolved, shown)
+            code = launcher.launch(resolved, shown, page=page)
         if options.picture:
             code = _draw_job(report, options.picture, resolved.job.id, code)
     return code

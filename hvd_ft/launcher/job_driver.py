@@ -29,8 +29,9 @@ from hvd_ft.launcher.machine import actions as do
 from hvd_ft.launcher.machine.asked_end import drain_seconds
 from hvd_ft.launcher.machine.job_machine import JobMachine
 from hvd_ft.launcher.machine.seen import MpirunSeen
+from hvd_ft.launcher.page_driver import PageDriver
 from hvd_ft.launcher.shim_step import VARIABLE, ShimStep, start_step
-from hvd_ft.launcher.watchers import Resizing
+from hvd_ft.launcher.watchers import Resizing, StatusPage
 from hvd_ft.members.hosts import machine_file
 from hvd_ft.members.membership import Membership
 from hvd_ft.mpi import leftover_files
@@ -54,6 +55,7 @@ class JobDriver:
         signals: the signals that this process has received.
         sight: reads the job's shared memory on this host.
         resizing: decides whether the job gets other hosts.
+        page: shows the job on its status page; None: there is none.
 
     Raises:
         HvdFtError: the job cannot be started.
@@ -66,6 +68,8 @@ class JobDriver:
         signals: StopSignals,
         sight: JobSight,
         resizing: Resizing | None,
+        *,
+        page: StatusPage | None = None,
     ) -> None:
         job, settings = resolved.job, resolved.settings
         self._loop = loop
@@ -98,6 +102,13 @@ class JobDriver:
         self._mpirun = Mpirun(loop, self._output)
         self._tick = loop.timer(self._on_time)
         asked.set(self._on_signal)
+        self._page = PageDriver(
+            loop,
+            page,
+            sight,
+            kill=lambda kill: self._happens(self._machine.kill_asked, kill),
+            links=self._machine.page.links,
+        )
 
     def run(self) -> do.End:
         """Runs the job to its end."""
@@ -158,6 +169,7 @@ class JobDriver:
                 self._probes.pop(host).close()
                 self._happens(self._machine.probed, host, reason)
         self._sight.look()
+        self._page.look()
         mpirun = MpirunSeen(self._mpirun.pid, bool(self._mpirun.stopped()))
         begun, train = not self._machine.all_have_begun, self._resizing is not None
         workers = self._sight.workers(begun=begun, train=train)
@@ -179,6 +191,8 @@ class JobDriver:
                 self._lines.end(line)
             case do.WriteFlight():
                 self._flights.write(action)
+            case do.AnswerPage(number, problem):
+                self._page.answer(number, problem)
             case do.Publish(generation, members):
                 assert self._leader
                 self._leader.publish(generation, str(members))
@@ -231,6 +245,7 @@ class JobDriver:
     def clear(self) -> None:
         """Waits for the processes of the job to end, kills those that remain, removes files."""
         self._tick.clear()  # what follows may run the loop
+        self._page.end()
         self._flights.finish()
         self._sight.close()
         self._mpirun.end()

@@ -21,6 +21,9 @@ class JobSight:
         resolved: the job.
         display: shows the job while it runs.
         watch: called with an observer of the running job at each look.
+
+    Attributes:
+        directory: of the job on this host.
     """
 
     def __init__(
@@ -29,7 +32,7 @@ class JobSight:
         display: Display | None,
         watch: Callable[[Observer], None] | None,
     ) -> None:
-        self._directory = job_path(resolved.settings.arena_dir, resolved.job.id)
+        self.directory = job_path(resolved.settings.arena_dir, resolved.job.id)
         self._display = display
         self._watch = watch
         self._observer: Observer | None = None
@@ -39,12 +42,17 @@ class JobSight:
         """The display, if it shows the job's output too."""
         return self._display if self._display and self._display.takes_output else None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job has been seen here."""
+        return self._observer is not None
+
     def look(self) -> None:
         """Updates the display and the watch, once the job has begun."""
         if self._observer is None:
             # Not there yet, or not complete yet: the next look tries again.
             with contextlib.suppress(HvdFtError):
-                self._observer = Observer(self._directory)
+                self._observer = Observer(self.directory)
         if self._observer and self._display:
             self._display.update(self._observer)
         if self._observer and self._watch:

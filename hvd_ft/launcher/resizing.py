@@ -27,7 +27,7 @@ from hvd_ft.launcher.machine.parts_machine import (
 )
 from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.launcher.run import run_job
-from hvd_ft.launcher.watchers import Display
+from hvd_ft.launcher.watchers import Display, StatusPage
 from hvd_ft.members.hosts import Host, machine_file
 from hvd_ft.members.resizing_rule import slots_of
 from hvd_ft.system.apart import Apart, call_apart
@@ -69,7 +69,9 @@ class NamedHosts:
 Displays = Callable[[], contextlib.AbstractContextManager[Display]]
 
 
-def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> int:
+def launch_resizing(
+    resolved: ResolvedJob, hosts: Hosts, displays: Displays, page: StatusPage | None = None
+) -> int:
     """Runs a job to its end, on more or fewer hosts when hosts are found or lost.
 
     Each part is a job of its own, with its ranks numbered anew. It goes on from the checkpoint
@@ -79,6 +81,7 @@ def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> 
         resolved: What to run. The first part has at least the size of this job.
         hosts: Names the hosts; it is closed when the job has ended.
         displays: Makes the display of each part.
+        page: Shows all of them on the status page.
 
     Returns:
         The exit code of the last part; 1 if there were too few hosts for too long.
@@ -88,14 +91,16 @@ def launch_resizing(resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> 
     """
     with contextlib.closing(hosts):
         _check(resolved)
-        with contextlib.closing(_Parts(resolved, hosts, displays)) as parts:
+        with contextlib.closing(_Parts(resolved, hosts, displays, page)) as parts:
             return parts.run()
 
 
 class _Parts:
     """Drives the machine of the parts; the driver of the running part asks it for changes."""
 
-    def __init__(self, resolved: ResolvedJob, hosts: Hosts, displays: Displays) -> None:
+    def __init__(
+        self, resolved: ResolvedJob, hosts: Hosts, displays: Displays, page: StatusPage | None
+    ) -> None:
         job = resolved.job
         assert job.limits
         # A change of hosts is a preemption, which has a limit.
@@ -103,6 +108,7 @@ class _Parts:
         self._whole = resolved.but(given={**grace, **job.given})
         self._hosts = hosts
         self._displays = displays
+        self._page = page
         path = job.given.get(RESUME_DIR)
         self._machine = PartsMachine(
             job.limits, job.size, path=path, random=random.random, now=time.monotonic()
@@ -184,7 +190,7 @@ class _Parts:
         with memory_file(machine_file(begin.hosts)) as machines:
             part = self._latest = self._part(begin, machines)
             with self._displays() as shown:
-                ended = run_job(part, shown, resizing=self)
+                ended = run_job(part, shown, resizing=self, page=self._page)
         stays = not (ended.lost or ended.resized)
         if ended.code and stays and (text := how_to_go_on(part.settings)):
             say(text)

@@ -14,7 +14,7 @@ from hvd_ft.launcher.job_driver import JobDriver
 from hvd_ft.launcher.job_sight import JobSight
 from hvd_ft.launcher.machine.actions import End
 from hvd_ft.launcher.machine.exit_rule import PREEMPTED, code_after_signal
-from hvd_ft.launcher.watchers import Display, Resizing
+from hvd_ft.launcher.watchers import Display, Resizing, StatusPage
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
@@ -25,6 +25,7 @@ def launch(
     resolved: ResolvedJob,
     display: Display | None = None,
     watch: Callable[[Observer], None] | None = None,
+    page: StatusPage | None = None,
 ) -> int:
     """Runs a job to its end.
 
@@ -39,6 +40,7 @@ def launch(
         resolved: What to run.
         display: Shows the job while it runs.
         watch: Called about 4 times a second with an observer of the running job.
+        page: Shows the job on its status page.
 
     Returns:
         The workers' exit code; 128 + the signal's number if a signal ended this process or mpirun.
@@ -46,7 +48,7 @@ def launch(
     Raises:
         HvdFtError: The job cannot be started.
     """
-    ended = run_job(resolved, display, watch)
+    ended = run_job(resolved, display, watch, page=page)
     settings = resolved.settings
     text = how_to_go_on(settings) if ended.code else ""
     if ended.code == PREEMPTED and settings.grace_seconds:
@@ -61,6 +63,7 @@ def run_job(
     display: Display | None = None,
     watch: Callable[[Observer], None] | None = None,
     resizing: Resizing | None = None,
+    page: StatusPage | None = None,
 ) -> End:
     """Runs a job to its end, as `launch` does, but does not say how the job could go on.
 
@@ -69,6 +72,7 @@ def run_job(
         display: As for `launch`.
         watch: As for `launch`.
         resizing: Decides whether the job ends early; asked about 4 times a second while it trains.
+        page: As for `launch`.
 
     Raises:
         HvdFtError: The job cannot be started.
@@ -85,7 +89,7 @@ def run_job(
     with EventLoop() as loop, stop_signals(more, noticed=(RECORD_SIGNAL,)) as signals:
         sight = JobSight(resolved, display, watch)
         try:
-            driver = JobDriver(loop, resolved, signals, sight, resizing)
+            driver = JobDriver(loop, resolved, signals, sight, resizing, page=page)
         except HvdFtError as error:
             if not signals.received:
                 raise

@@ -9,21 +9,28 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.launcher.watchers import Display
-from hvd_ft.native.observer import Observer
+from hvd_ft.job.page_messages import (
+    Follow,
+    Kill,
+    KillAnswer,
+    Links,
+    LinkStatus,
+    parse_from_page,
+    to_packet,
+)
 from hvd_ft.system.child import begin_child
+from hvd_ft.system.packets import Packets, packet_pair
 from hvd_ft.system.say import say
 from hvd_ft.system.whole_file import write_whole
 
 _LOOPBACK = "127.0.0.1"
 _NAMES_OF_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _END_SECONDS = 5.0
+MOST_LINKS = 512  # that fit into a packet
 
 
 @dataclass(frozen=True)
@@ -51,47 +58,55 @@ class PageAddress:
         return cls(host.strip("[]") or _LOOPBACK, int(port))
 
 
-class OnPage:
-    """A display that has the page show the job too.
+class PageProcess:
+    """The launcher's side of the page's process, as `StatusPage`.
 
     Args:
-        display: shows the job here.
-        page: the page's process.
+        end: of the packets between them.
     """
 
-    def __init__(self, display: Display, page: subprocess.Popen[str]) -> None:
-        self._display = display
-        self._page = page
+    def __init__(self, end: Packets) -> None:
+        self._end = end
         self._followed = ""
-        self.takes_output = display.takes_output
 
-    def update(self, observer: Observer) -> None:
-        """As `Display.update`."""
-        if observer.directory != self._followed and self._page.stdin:
-            self._followed = observer.directory
-            with contextlib.suppress(OSError):  # the page's process has died; the job goes on
-                self._page.stdin.write(f"{observer.directory}\n")
-                self._page.stdin.flush()
-        self._display.update(observer)
+    def fileno(self) -> int:
+        """As `StatusPage.fileno`."""
+        return self._end.fileno()
 
-    def output(self, line: str) -> None:
-        """As `Display.output`."""
-        self._display.output(line)
+    def asked(self) -> list[Kill] | None:
+        """As `StatusPage.asked`."""
+        packet = self._end.receive()
+        if packet is None:
+            return None
+        try:
+            return [parse_from_page(packet)] if packet else []
+        except ValueError:
+            return []
 
+    def follow(self, directory: str) -> None:
+        """As `StatusPage.follow`."""
+        if directory != self._followed and self._end.send(to_packet(Follow(directory))):
+            self._followed = directory
 
-Displays: TypeAlias = Callable[[], AbstractContextManager[Display]]
+    def show_links(self, links: Sequence[LinkStatus]) -> None:
+        """As `StatusPage.show_links`; of very many, those that are not open come first."""
+        shown = sorted(links, key=lambda link: link.state == "open")[:MOST_LINKS]
+        self._end.send(to_packet(Links(shown)))
+
+    def answer(self, number: int, problem: str) -> None:
+        """As `StatusPage.answer`."""
+        self._end.send(to_packet(KillAnswer(number, problem)))
 
 
 @contextlib.contextmanager
-def with_status_page(address: PageAddress, displays: Displays) -> Iterator[Displays]:
+def status_page(address: PageAddress) -> Iterator[PageProcess]:
     """Serves the page for as long as the context lasts.
 
     Args:
         address: where.
-        displays: makes what shows a part of the job here.
 
     Yields:
-        What makes the same, and has the page show it too.
+        What the launcher tells the page, and hears from it.
 
     Raises:
         HvdFtError: nothing can listen there.
@@ -104,27 +119,25 @@ def with_status_page(address: PageAddress, displays: Displays) -> Iterator[Displ
         write_whole(path, f"{token}\n".encode())
         loopback = listener.getsockname()[0] in ("127.0.0.1", "::1")
         names = _NAMES_OF_LOOPBACK if loopback else ()  # names of others are not known
+        ours, theirs = packet_pair()
+        descriptors = [listener.fileno(), theirs.fileno()]
         process = subprocess.Popen(
-            [sys.executable, "-m", "hvd_ft.page.server", str(listener.fileno()), *names],
+            [sys.executable, "-m", "hvd_ft.page.server", *map(str, descriptors), *names],
             env={**os.environ, "HVDFT_PAGE_TOKEN": token},
-            stdin=subprocess.PIPE,
-            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            pass_fds=descriptors,
             process_group=0,  # Ctrl-C is for the job, and its end shall be seen
             preexec_fn=begin_child,  # noqa: PLW1509  (there is no other thread yet)
-            text=True,
         )
-        stack.callback(_end, process)
+        theirs.close()
+        stack.callback(_await_end, process)
+        end = Packets(ours)
+        stack.callback(end.close)  # at which the process ends
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"status page: http://{shown}:{port}/ (the token for its drills is in {path})")
         listener.close()
-
-        @contextlib.contextmanager
-        def on_page() -> Iterator[Display]:
-            with displays() as display:
-                yield OnPage(display, process)
-
-        yield on_page
+        yield PageProcess(end)
 
 
 def _listen(address: PageAddress) -> socket.socket:
@@ -143,9 +156,9 @@ def _listen(address: PageAddress) -> socket.socket:
     return listener
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _await_end(process: subprocess.Popen[bytes]) -> None:
     try:
-        process.communicate(timeout=_END_SECONDS)  # its stdin ends
-    except (subprocess.TimeoutExpired, OSError):
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

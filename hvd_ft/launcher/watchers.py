@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from hvd_ft.job.page_messages import Kill, LinkStatus
 from hvd_ft.launcher.machine.seen import HostChange
 from hvd_ft.members.hosts import Host
 from hvd_ft.native.observer import Observer
@@ -18,6 +19,30 @@ class Display(Protocol):
         """Called with every line that the job writes, if `takes_output` is true."""
 
     takes_output: bool
+
+
+class StatusPage(Protocol):
+    """The process that serves the job's status page. Nothing here ever waits for it."""
+
+    def fileno(self) -> int:
+        """Returns a descriptor that is readable when `asked` has something to read."""
+
+    def asked(self) -> list[Kill] | None:
+        """Returns the requests that have come, possibly none; None if the process is gone."""
+
+    def follow(self, directory: str) -> None:
+        """Shows the job with this directory on this host."""
+
+    def show_links(self, links: Sequence[LinkStatus]) -> None:
+        """Shows the state of the links between nodes."""
+
+    def answer(self, number: int, problem: str) -> None:
+        """Answers a request.
+
+        Args:
+            number: of it.
+            problem: why nothing was done; "": it was.
+        """
 
 
 class Resizing(Protocol):

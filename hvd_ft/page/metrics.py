@@ -11,19 +11,22 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from hvd_ft.job.page_messages import LinkState, LinkStatus
 from hvd_ft.status.snapshot import JobState, JobStatus, NodeMemory, RankState
 
 _NOT_KINDS = ("first_rank", "total", "most", "limit")
 
 
-def metrics_page(status: JobStatus | None) -> bytes:
+def metrics_page(status: JobStatus | None, links: Sequence[LinkStatus] = ()) -> bytes:
     """Returns the text that Prometheus scrapes.
 
     Args:
         status: of the job; None: there is none yet.
+        links: between its nodes.
     """
     registry = CollectorRegistry()
-    registry.register(_Families(list(families(status)) if status else []))
+    found = [*families(status), *_of_links(links, [status.job])] if status else []
+    registry.register(_Families(found))
     return generate_latest(registry)
 
 
@@ -116,6 +119,38 @@ def _of_ranks(status: JobStatus, job: Sequence[str]) -> Iterator[Metric]:
         ("hvdft_rank_snapshots", "Its snapshots.", [(n, r.snapshots.count) for n, r in of]),
     ):
         yield _counter(name, text, labels, values, job)
+
+
+def _of_links(links: Sequence[LinkStatus], job: Sequence[str]) -> Iterator[Metric]:
+    if not links:  # all ranks are on one node
+        return
+    labels = ("source", "dest", "kind")
+    of = [((link.source, link.dest, link.kind), link) for link in links]
+    yield _gauge(
+        "hvdft_link_state",
+        "Whether the link between two nodes is in this state.",
+        (*labels, "state"),
+        [
+            ((*names, state), float(link.state == state))
+            for names, link in of
+            for state in get_args(LinkState)
+        ],
+        job,
+    )
+    yield _gauge(
+        "hvdft_link_stalled_seconds",
+        "For how long a transfer has been under way without anything arriving.",
+        labels,
+        [(names, link.stalled_seconds) for names, link in of],
+        job,
+    )
+    yield _counter(
+        "hvdft_link_transfers",
+        "Transfers that have arrived in this generation of agents.",
+        labels,
+        [(names, float(link.transfers)) for names, link in of],
+        job,
+    )
 
 
 def _of_memory(memory: Sequence[NodeMemory], job: Sequence[str]) -> Iterator[Metric]:

@@ -1,16 +1,15 @@
 """The process that serves the status page of a job.
 
-It reads the job's arena and nothing else, so whoever talks to it, however badly, cannot reach the
-job; only who has the token can have it kill a worker, and that is what the job survives.
+It reads the job's arena, and the launcher sends it the state of the links. All it can ask for is
+that a worker is killed, which the job survives; it does so only for somebody who has the token.
 
-Started by `hvdft run` (launcher/status_page.py): stdin has a line with the job's directory whenever
-another job, or part of it, begins, and ends with the command.
+Started by `hvdft run` (launcher/status_page.py), with which it exchanges the messages of
+job/page_messages.py. It ends when the launcher's end of their socket is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import os
 import socket
@@ -23,14 +22,14 @@ from typing import TypeAlias
 import msgspec
 from aiohttp import web
 
-from hvd_ft.errors import HvdFtError
-from hvd_ft.job.processes import end_rank
+from hvd_ft.job.page_messages import LinkStatus
 from hvd_ft.page.history import History, Span
+from hvd_ft.page.launcher_end import LauncherEnd
 from hvd_ft.page.metrics import metrics_page
 from hvd_ft.status.sight import Sight
 from hvd_ft.status.snapshot import JobStatus
 from hvd_ft.system.json_text import read_json_as
-from hvd_ft.system.say import say
+from hvd_ft.system.packets import Packets
 
 LOOK_SECONDS = 0.5
 _MOST_BYTES = 1024  # of a request's body
@@ -53,6 +52,7 @@ class PageState(msgspec.Struct, frozen=True):
         now: the present, in the spans' time.
         history: what each rank did in the last ten minutes.
         ended: whether the job has ended.
+        links: between the nodes; empty if all ranks are on one. Of very many only some.
     """
 
     schema: str
@@ -60,6 +60,7 @@ class PageState(msgspec.Struct, frozen=True):
     now: float
     history: dict[int, list[Span]]
     ended: bool
+    links: list[LinkStatus]
 
 
 class Server:
@@ -67,11 +68,13 @@ class Server:
 
     Args:
         token: who knows it may kill workers.
+        launcher: kills them.
         names: the Host headers that are answered: others are of pages that were led here by DNS.
     """
 
-    def __init__(self, token: str, names: frozenset[str]) -> None:
+    def __init__(self, token: str, launcher: LauncherEnd, names: frozenset[str]) -> None:
         self._token = token
+        self._launcher = launcher
         self._names = names
         self._sight: Sight | None = None
         self._status: JobStatus | None = None
@@ -144,15 +147,23 @@ class Server:
 
     async def _state(self, request: web.Request) -> web.Response:
         state = PageState(
-            "hvd_ft.page/1", self._status, time.monotonic(), self._history.spans(), self._ended
+            "hvd_ft.page/1",
+            self._status,
+            time.monotonic(),
+            self._history.spans(),
+            self._ended,
+            self._links(),
         )
         return web.Response(body=msgspec.json.encode(state), content_type="application/json")
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(
-            body=metrics_page(self._status),
+            body=metrics_page(self._status, self._links()),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
+
+    def _links(self) -> list[LinkStatus]:
+        return [] if self._ended else self._launcher.links
 
     async def _kill(self, request: web.Request) -> web.Response:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -165,13 +176,13 @@ class Server:
         status = self._status
         if status is None or self._ended or not 0 <= rank < status.size:
             raise web.HTTPConflict(text=f"there is no rank {rank} that runs\n")
-        if not status.ranks[rank].here:
-            raise web.HTTPConflict(
-                text=f"rank {rank} is on {status.ranks[rank].host or 'another host'}: kill its "
-                f"worker, pid {status.ranks[rank].pid}, there\n"
-            )
-        say(f"rank {rank} is killed, as the status page was asked to")
-        await asyncio.to_thread(end_rank, status.job, rank)
+        try:
+            problem = await self._launcher.kill(rank)
+        except TimeoutError:
+            text = "hvdft run does not answer: look at its output, and try again\n"
+            raise web.HTTPGatewayTimeout(text=text) from None
+        if problem:
+            raise web.HTTPConflict(text=f"rank {rank} is not killed: {problem}\n")
         return web.Response(text=f"the worker of rank {rank} was killed\n")
 
 
@@ -185,18 +196,13 @@ class _Kill(msgspec.Struct, forbid_unknown_fields=True):
     rank: int
 
 
-async def serve(server: Server, listener: socket.socket) -> None:
-    """Serves until stdin ends."""
+async def serve(server: Server, launcher: LauncherEnd, listener: socket.socket) -> None:
+    """Serves until the launcher ends it."""
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     await web.SockSite(runner, listener).start()
-    lines = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     looks = asyncio.create_task(_look(server))
-    while line := (await lines.readline()).decode():
-        with contextlib.suppress(HvdFtError):  # it has ended by now
-            server.follow(line.rstrip("\n"))
+    await launcher.listen(server.follow)
     looks.cancel()
     await runner.cleanup()
 
@@ -208,10 +214,11 @@ async def _look(server: Server) -> None:
 
 
 def main() -> None:
-    """The program: its arguments are the listening socket's descriptor and the names."""
-    listener = socket.socket(fileno=int(sys.argv[1]))
-    server = Server(os.environ["HVDFT_PAGE_TOKEN"], frozenset(sys.argv[2:]))
-    asyncio.run(serve(server, listener))
+    """The program: its arguments are two sockets' descriptors and the names."""
+    listener, end = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
+    launcher = LauncherEnd(Packets(end))
+    server = Server(os.environ["HVDFT_PAGE_TOKEN"], launcher, frozenset(sys.argv[3:]))
+    asyncio.run(serve(server, launcher, listener))
 
 
 if __name__ == "__main__":

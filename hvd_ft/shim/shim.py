@@ -46,6 +46,7 @@ from hvd_ft.job.lifeline_messages import (
     FromShim,
     Interrupt,
     Interrupted,
+    KillWorker,
     Lease,
     Note,
     Over,
@@ -299,6 +300,8 @@ class _Shim:
                 self._agent.report(messages.NoteTaken(note))
             case FlightAsk(number):
                 self._agent.report(messages.FlightAsked(number))
+            case KillWorker():
+                self._children.kill(WORKER, signal.SIGKILL)
             case Over(files_stay):
                 self._agent.end()
                 self._over = True

@@ -64,8 +64,8 @@ def _mirror_lines(status: JobStatus) -> list[str]:
     if all(rank.here for rank in status.ranks):
         return []
     age = "none yet" if status.news_seconds is None else f"{status.news_seconds:.1f} s ago"
-    first = "rank 0's node; other nodes" if status.rank_0_here else "not rank 0's node; other nodes"
-    return [f"read on {first} as the mirror knows them (latest news: {age}), marked ~"]
+    where = "rank 0's node" if status.rank_0_here else "another node than rank 0's"
+    return [f"read on {where}; ~: a rank of another node (latest news of these: {age})"]
 
 
 def ranks_table(status: JobStatus, room: int) -> RenderableType:

@@ -30,7 +30,7 @@ from hvd_ft.checkpointer.share import Prints
 from hvd_ft.doctor.between_rules import Speed
 from hvd_ft.doctor.facts import HostFacts
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job import drills, proof
+from hvd_ft.job import drills, page_messages, proof
 from hvd_ft.job import lifeline_messages as lines
 from hvd_ft.job.member_file import read_members
 from hvd_ft.job.peer_file import PeerFile
@@ -272,10 +272,19 @@ _FLIGHT = FlightRecord(
 )
 _OF_LAUNCHER = [
     lines.FlightAsk(1),
+    lines.KillWorker(),
     lines.Ask(7),
     lines.Stop(15),
     lines.Note({"rank": 1}),
     lines.Over(True),
+]
+_LINK = page_messages.LinkStatus(
+    source="n0", dest="n1", kind="ring", state="open", transfers=3, stalled_seconds=0.0
+)
+_TO_PAGE = [
+    page_messages.Follow("/dev/shm/j"),
+    page_messages.Links([_LINK]),
+    page_messages.KillAnswer(1, "why"),
 ]
 _SPARE = {"target": "a.py", "is_module": False, "arguments": [], "env": {"A": "b"}, "cwd": "/"}
 _EXEC = ExecOrder(["true"], {"A": "b"}, "/", True)
@@ -313,6 +322,14 @@ def _sockets() -> dict[str, Target]:
         ),
         "orders to a shim": stream(messages.parse_order, *map(messages.to_wire, _ORDERS)),
         "reports of a shim": stream(messages.parse_report, *map(messages.to_wire, _REPORTS)),
+        "launcher to page": Target(
+            page_messages.parse_to_page, list(map(page_messages.to_packet, _TO_PAGE)), (ValueError,)
+        ),
+        "page to launcher": Target(
+            page_messages.parse_from_page,
+            [page_messages.to_packet(page_messages.Kill(1, 2))],
+            (ValueError,),
+        ),
         "takeover": order(messages.Takeover, 4, messages.to_wire(_TAKEOVER)),
         "starter": order(ShimWanted, 4, {"environment": {"A": "b"}, "directory": "/"}),
         "spare": order(SpareOrder, 3, _SPARE),

@@ -73,6 +73,7 @@ from hvd_ft.job.lifeline_messages import (
     Over,
     ShimStatus,
 )
+from hvd_ft.job.page_messages import Kill
 from hvd_ft.launcher.machine import actions as out
 from hvd_ft.launcher.machine.job_machine import JobMachine, Phase
 from hvd_ft.launcher.machine.seen import HostChange, MpirunSeen, WorkersSeen
@@ -191,6 +192,10 @@ class _World:
             (
                 rf"flight part {ranks}(?: of (\d+))?",
                 lambda r, n: self._each(r, FlightPart(int(n or 1), {})),
+            ),
+            (
+                r"page (\d+) kills (\d+)",
+                lambda n, r: self._do(machine.kill_asked(Kill(int(n), int(r)), self.now)),
             ),
             ("record asked", lambda: self._do(machine.record_asked(self.now))),
             (r"reached (\S+)", self._probed),

@@ -142,6 +142,8 @@ def _text(action: out.Action) -> str:
             why = ", ".join(f"{kind} ({text})" for kind, text in reasons)
             lacks = f" without {', '.join(str(rank) for rank, *_ in missing)}" if missing else ""
             text = f"write flight record of {', '.join(map(str, parts))}{lacks}: {why}"
+        case out.AnswerPage(number, problem):
+            text = f"answer page {number}: {problem or 'done'}"
         case out.HostsLeft(names, lost):
             text = f"hosts {'lost' if lost else 'given up'}: {','.join(names)}"
         case out.HostsJoined(hosts):

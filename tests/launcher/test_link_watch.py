@@ -68,3 +68,20 @@ def test_one_end_alone_tells_nothing(kind: str) -> None:
     links.counted({End(0, 2, kind): Counts(2, 1, 0)})  # and both directions count
     assert [links.look(now) for now in (41, 70)] == [None, None]
     assert links.look(71) in (Broken(0, 2, kind, 30), Broken(2, 0, kind, 30))
+
+
+def test_of_each_link_it_is_known_for_how_long_nothing_has_arrived() -> None:
+    links = watch(Counts(4, 1, 1), Counts(1, 4, 3))
+    look(links, 5)
+    assert list(links.states(5)) == [(AT_0, 1, 0.0), (AT_1, 3, 5.0)]
+    links.counted({AT_1: Counts(1, 4, 4)})
+    links.look(6)
+    assert list(links.states(6)) == [(AT_0, 1, 0.0), (AT_1, 4, 0.0)]
+
+
+def test_of_a_link_with_an_end_that_does_not_answer_nothing_is_known() -> None:
+    links = watch(Counts(4, 1, 1), Counts(1, 4, 3))
+    for silent in (0, 1):
+        assert {seconds for *_, seconds in links.states(5, [silent])} == {float("inf")}
+    links.counted({End(0, 2, MIRROR): Counts(1, 1, 1)})  # the other end has not answered yet
+    assert [seconds for end, _, seconds in links.states(5) if end.kind == MIRROR] == [float("inf")]

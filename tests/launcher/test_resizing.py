@@ -73,7 +73,9 @@ class Made:
         monkeypatch.setattr(resizing, "Apart", AtOnce)
         monkeypatch.setattr(resizing.reach, "Probe", self._probe)
 
-    def _run_job(self, resolved: ResolvedJob, display: object, resizing: Any) -> Ended:
+    def _run_job(
+        self, resolved: ResolvedJob, display: object, resizing: Any, page: object
+    ) -> Ended:
         job = resolved.job
         self.jobs.append(job)
         part = self._parts.pop(0)

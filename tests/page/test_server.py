@@ -4,16 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 from job_statuses import job, rank
 
+from hvd_ft.job.page_messages import LinkStatus
 from hvd_ft.page import server as module
 from hvd_ft.page.server import Server
 from hvd_ft.status.snapshot import JobStatus
 
 TOKEN = "the token"
+LINK = LinkStatus(
+    source="n0", dest="n1", kind="ring", state="stalled", transfers=3, stalled_seconds=4.5
+)
 
 
 class SightOf:
@@ -33,19 +38,35 @@ class SightOf:
         self.closed = True
 
 
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The ranks that were killed."""
-    found: list[tuple[str, int]] = []
-    monkeypatch.setattr(module, "end_rank", lambda job, rank: found.append((job, rank)))
-    return found
+class Launcher:
+    """In the place of the connection with the launcher.
+
+    Args:
+        problem: why it kills no rank; "": it does; None: it does not answer.
+    """
+
+    def __init__(self, problem: str | None = "") -> None:
+        self.problem = problem
+        self.killed: list[int] = []
+        self.links: list[LinkStatus] = []
+
+    async def kill(self, rank: int) -> str:
+        if self.problem is None:
+            raise TimeoutError
+        self.killed.append(rank)
+        return self.problem
 
 
-def serves(monkeypatch: pytest.MonkeyPatch, *statuses: JobStatus | None) -> Server:
+def serves(
+    monkeypatch: pytest.MonkeyPatch,
+    *statuses: JobStatus | None,
+    launcher: Launcher | None = None,
+) -> Server:
     """Returns a server that has looked once at each of these."""
     sight = SightOf(*statuses)
     monkeypatch.setattr(module, "Sight", lambda directory: sight)
-    made = Server(TOKEN, frozenset(["127.0.0.1", "localhost"]))
+    names = frozenset(["127.0.0.1", "localhost"])
+    made = Server(TOKEN, launcher or Launcher(), names)  # type: ignore[arg-type]
     made.follow("directory")
     for _ in statuses:
         made.look()
@@ -100,9 +121,11 @@ def test_the_state_is_the_status_and_the_last_minutes(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("last", [None, job(rank(0), state="over"), job(rank(0), state="dead")])
 def test_a_job_that_has_ended_stays_as_it_was(
-    monkeypatch: pytest.MonkeyPatch, killed: list[Any], last: JobStatus | None
+    monkeypatch: pytest.MonkeyPatch, last: JobStatus | None
 ) -> None:
-    server = serves(monkeypatch, job(rank(0)), last)
+    launcher = Launcher()
+    launcher.links = [LINK]
+    server = serves(monkeypatch, job(rank(0)), last, launcher=launcher)
     server.look()  # there is nothing more to read
 
     async def ask(client: TestClient[Any, Any]) -> Any:
@@ -112,7 +135,7 @@ def test_a_job_that_has_ended_stays_as_it_was(
 
     state, (code, _) = asked(server, ask)
     assert state["ended"] and state["status"]["job"] == "k3j0a1"
-    assert code == 409 and killed == []
+    assert code == 409 and launcher.killed == [] and state["links"] == []
 
 
 def test_another_part_of_the_job_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +143,7 @@ def test_another_part_of_the_job_is_followed(monkeypatch: pytest.MonkeyPatch) ->
     second = SightOf(job(rank(0), job="another"))
     sights = iter([first, second])
     monkeypatch.setattr(module, "Sight", lambda directory: next(sights))
-    server = Server(TOKEN, frozenset())
+    server = Server(TOKEN, Launcher(), frozenset())  # type: ignore[arg-type]
     server.follow("one")
     server.look(), server.look()
     server.follow("two")
@@ -135,10 +158,10 @@ def test_another_part_of_the_job_is_followed(monkeypatch: pytest.MonkeyPatch) ->
     assert state["status"]["job"] == "another" and not state["ended"]
 
 
-def test_who_has_the_token_kills_a_rank(
-    monkeypatch: pytest.MonkeyPatch, killed: list[tuple[str, int]]
-) -> None:
-    server = serves(monkeypatch, job(rank(0), rank(1), rank(2, here=False, host="n1")))
+def test_who_has_the_token_kills_a_rank_of_any_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = Launcher()
+    ranks = rank(0), rank(1), rank(2, here=False, host="n1")
+    server = serves(monkeypatch, job(*ranks), launcher=launcher)
 
     async def ask(client: TestClient[Any, Any]) -> Any:
         return [
@@ -155,9 +178,35 @@ def test_who_has_the_token_kills_a_rank(
 
     answers = asked(server, ask)
     codes = [code for code, _ in answers]
-    assert codes == [401, 401, 409, 409, 400, 400, 400, 409, 200]
-    assert "rank 2 is on n1" in answers[7][1]
-    assert killed == [("k3j0a1", 1)]
+    assert codes == [401, 401, 409, 409, 400, 400, 400, 200, 200]
+    assert launcher.killed == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "text"), [("it ends", 409, "it ends"), (None, 504, "does not answer")]
+)
+def test_what_the_launcher_does_not_do_is_said(
+    monkeypatch: pytest.MonkeyPatch, problem: str | None, code: int, text: str
+) -> None:
+    server = serves(monkeypatch, job(rank(0)), launcher=Launcher(problem))
+    answer = asked(server, lambda client: _kill(client, '{"rank": 0}'))
+    assert answer[0] == code and text in answer[1]
+
+
+def test_the_links_are_in_the_state_and_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = Launcher()
+    launcher.links = [LINK]
+    server = serves(monkeypatch, job(rank(0)), launcher=launcher)
+
+    async def ask(client: TestClient[Any, Any]) -> Any:
+        async with client.get("/state.json") as answer:
+            state = await answer.json()
+        async with client.get("/metrics") as answer:
+            return state, await answer.text()
+
+    state, metrics = asked(server, ask)
+    assert state["links"] == [msgspec.to_builtins(LINK)]
+    assert 'dest="n1",job_id="k3j0a1",kind="ring",source="n0"} 4.5' in metrics
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", ""])
@@ -170,7 +219,9 @@ def test_a_page_that_dns_leads_here_is_refused(monkeypatch: pytest.MonkeyPatch, 
     assert code in (400, 421) and "k3j0a1" not in text
 
 
-def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch, killed: list[Any]) -> None:
+def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = Launcher()
+
     async def ask(client: TestClient[Any, Any]) -> Any:
         codes = [
             (await _kill(client, "x" * 5000))[0],
@@ -190,5 +241,5 @@ def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch, killed: list[Any
             assert answer.status == 200  # and it goes on
         return codes
 
-    codes = asked(serves(monkeypatch, job(rank(0))), ask)
-    assert codes == [413, 404, 404, 405, 405] and killed == []
+    codes = asked(serves(monkeypatch, job(rank(0)), launcher=launcher), ask)
+    assert codes == [413, 404, 404, 405, 405] and launcher.killed == []

@@ -187,4 +187,4 @@ def _queries() -> list[str]:
         for target in panel["targets"]
     ]
     assert len(queries) > 5
-    return [query for query in queries if not re.search("checkpoint|rate|increase", query)]
+    return [query for query in queries if not re.search("checkpoint|rate|increase|link", query)]

@@ -54,9 +54,9 @@ def test_a_job_on_several_hosts_fits_80_columns() -> None:
         Member(host=r.host or "", first_rank=r.rank, ranks=1, leaving=r.rank == 2) for r in ranks
     ]
     lines = shown(job(*ranks, members=members, rank_0_here=False, news_seconds=2.25))
-    assert any(line.startswith("read on not rank 0's node") for line in lines)
+    assert any(line.startswith("read on another node than rank 0's") for line in lines)
     assert "3 hosts (epoch 0), without gpu-node-00002" in " ".join(lines[:2])
-    assert "latest news: 2.2 s ago" in " ".join(lines)
+    assert "latest news of these: 2.2 s ago" in " ".join(lines)
     shown_ranks = [line.split() for line in lines if "ranks 1-39" in line]
     assert [words[:3] for words in shown_ranks] == [
         ["0~", "gpu-node-00000", "waiting"],

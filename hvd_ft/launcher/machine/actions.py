@@ -97,6 +97,19 @@ class WriteFlight:
 
 
 @dataclass(frozen=True)
+class AnswerPage:
+    """Answer the status page, which has asked for a rank to be killed.
+
+    Attributes:
+        number: of the request.
+        problem: why it is not; "": it is.
+    """
+
+    number: int
+    problem: str
+
+
+@dataclass(frozen=True)
 class HostsLeft:
     """The job goes on without these hosts, in its processes.
 
@@ -143,6 +156,7 @@ Action = (
     | Send
     | EndLine
     | WriteFlight
+    | AnswerPage
     | HostsLeft
     | HostsJoined
     | End

@@ -5,12 +5,22 @@ from dataclasses import dataclass
 
 from hvd_ft.job.host_key import host_name
 from hvd_ft.job.lifeline_messages import Answer, Ask, NodeFacts
+from hvd_ft.job.page_messages import LinkKind, LinkStatus
 from hvd_ft.job.settings import Settings
 from hvd_ft.launcher.machine.actions import Actions
 from hvd_ft.launcher.machine.host_leases import ASK_SECONDS, Change, HostLeases, Lease
 from hvd_ft.launcher.machine.link_watch import Broken, LinkWatch
 from hvd_ft.launcher.machine.shim_roll import ShimRoll
-from hvd_ft.native.links import MIRROR, Counts, End
+from hvd_ft.native.links import GATHER, MIRROR, TO_PREDECESSOR, TO_SUCCESSOR, Counts, End
+
+_STALLED_SECONDS = 3 * ASK_SECONDS  # counts are that old at most, as long as hosts answer
+_NEVER = float("inf")
+_KINDS: dict[str, LinkKind] = {
+    TO_PREDECESSOR: "ring",
+    TO_SUCCESSOR: "ring_back",
+    GATHER: "gather",
+    MIRROR: "mirror",
+}
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,28 @@ class HostWatch:
                 for _, peer, kind, begun, posted, arrived in facts.links
             }
         )
+
+    def links(self, now: float) -> list[LinkStatus]:
+        """Returns the state of each link between two nodes, one for each direction."""
+        found = []
+        for end, transfers, seconds in self._links.states(now, self._silent_nodes()):
+            known = [self._nodes.get(node) for node in (end.peer, end.node)]
+            source, dest = (
+                each[1].name if each else f"node {node}"
+                for each, node in zip(known, (end.peer, end.node), strict=True)
+            )
+            stalled = _STALLED_SECONDS <= seconds < _NEVER
+            found.append(
+                LinkStatus(
+                    source=source,
+                    dest=dest,
+                    kind=_KINDS[end.kind],
+                    state="unknown" if seconds == _NEVER else "stalled" if stalled else "open",
+                    transfers=transfers,
+                    stalled_seconds=seconds if stalled else 0.0,
+                )
+            )
+        return found
 
     def _ask_in_time(self, now: float) -> None:
         if now < self._ask_at:

@@ -38,14 +38,9 @@ from hvd_ft.job.lifeline_messages import (
     Over,
     ShimStatus,
 )
+from hvd_ft.job.page_messages import Kill
 from hvd_ft.job.settings import Settings
-from hvd_ft.launcher.machine.actions import (
-    Action,
-    Actions,
-    KillMpirun,
-    Send,
-    StartAgents,
-)
+from hvd_ft.launcher.machine.actions import Action, Actions, KillMpirun, Send, StartAgents
 from hvd_ft.launcher.machine.asked_end import AskedEnd, drain_seconds
 from hvd_ft.launcher.machine.ending import Ending
 from hvd_ft.launcher.machine.flight_recorder import ASKED, FlightRecorder
@@ -57,6 +52,7 @@ from hvd_ft.launcher.machine.job_generation import JobGeneration
 from hvd_ft.launcher.machine.job_members import Done, JobMembers
 from hvd_ft.launcher.machine.job_record import JobRecord
 from hvd_ft.launcher.machine.mpirun_rule import MpirunRule
+from hvd_ft.launcher.machine.page_rule import PageRule
 from hvd_ft.launcher.machine.phase import Phase
 from hvd_ft.launcher.machine.seen import HostChange, MpirunSeen, WorkersSeen
 from hvd_ft.launcher.machine.shim_roll import ShimRoll
@@ -78,6 +74,7 @@ class JobMachine:
 
     Attributes:
         phase: in which the job is.
+        page: what the status page shows of links.
     """
 
     def __init__(self, facts: JobFacts, settings: Settings, now: float) -> None:
@@ -88,6 +85,7 @@ class JobMachine:
         self._record = JobRecord(facts, settings.host_timeout_seconds, out)
         self._members = JobMembers(facts, settings, self._roll, out, now)
         self._hosts = self._members.host_watch()
+        self.page = PageRule(self._roll, self._hosts, out)
         self._reach = HostReach(out)
         self._agents = JobGeneration(facts, settings, self._roll, out, now)
         self._policy = GenerationPolicy(settings)
@@ -245,6 +243,13 @@ class JobMachine:
             self._flight.wanted(ASKED, "the user has asked for it (SIGUSR2)", now)
         return self._out.take()
 
+    def kill_asked(self, kill: Kill, now: float) -> list[Action]:
+        """Somebody wants a rank's worker to be killed, on the status page."""
+        self._now = now
+        over = self._asked.received or self._roll.exit_code is not None or self._record.deposed
+        self.page.kill(kill, over=bool(over) or self.phase is Phase.ENDED)
+        return self._out.take()
+
     def mpirun_ended(self, code: int, lines: Sequence[str], now: float) -> list[Action]:
         """The present mpirun has ended; all that had arrived before was given as events before.
 
@@ -329,7 +334,8 @@ class JobMachine:
         elif phase is Phase.AWAITING:
             self._await_hosts()
         elif phase is Phase.EXPLAINING and (asked or self._agents.knows):
-            self._explain()
+            self._ending.no_start = self._agents.describe_failure()
+            self._end_without_start()
 
     def _reach_hosts(self) -> None:
         found = self._reach.ask([place.host for place in self._members.members.places])
@@ -388,11 +394,6 @@ class JobMachine:
             self._agents.find_out()
             self._go_on()
 
-    def _explain(self) -> None:
-        """Says why an mpirun has failed whose agents were never heard of."""
-        self._ending.no_start = self._agents.describe_failure()
-        self._end_without_start()
-
     def _end_without_start(self, message: str = "") -> None:
         """Ends a job whose agents have not begun; the files of a resumed one are as they were."""
         message = message or self._ending.no_start
@@ -407,7 +408,7 @@ class JobMachine:
         several = bool(self._facts.hosts)
         verdict = self._reach.look(self._hosts, self._members) if several else True
         if isinstance(verdict, GiveUp):
-            self._give_up(verdict)
+            self._end_with(self._ending.give_up(verdict))
         elif verdict and not self._hosts.any_silent and not self._members.any_gone:
             self._begin_next()
 
@@ -457,7 +458,7 @@ class JobMachine:
             return
         if self.phase in (Phase.HEARING, Phase.AWAITING, Phase.PUBLISHING):
             if isinstance(verdict, GiveUp):
-                self._give_up(verdict)
+                self._end_with(self._ending.give_up(verdict))
         elif self.phase is Phase.RUNNING and not self._agents.why_ended:
             counts = isinstance(verdict, NewAgents) and verdict.counts  # a link is broken
             if not (counts and self._flight.awaits_link(verdict.why, self._now)):
@@ -484,9 +485,6 @@ class JobMachine:
             agents.say_progress(self._workers, self._now)
 
     # -------------------------------------------------------------- the end
-
-    def _give_up(self, verdict: GiveUp) -> None:
-        self._end_with(self._ending.give_up(verdict))
 
     def _end_with(self, message: str) -> None:
         if message:

@@ -6,7 +6,7 @@ transfer and the other is ready for it, delivering it is up to MPI alone. If not
 whole time limit, the link is broken, even if neither MPI nor TCP has noticed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hvd_ft.native.links import Counts, End
@@ -44,6 +44,24 @@ class LinkWatch:
     def counted(self, ends: Mapping[End, Counts]) -> None:
         """Takes a node's latest counts."""
         self._counts.update(ends)
+
+    def states(self, now: float, silent: Iterable[int] = ()) -> Iterator[tuple[End, int, float]]:
+        """Yields what is known of each link: the end at which transfers arrive, and how many have.
+
+        Also for how many seconds nothing has arrived while a transfer was under way: 0 if the link
+        delivers, and infinity if an end's node does not answer, or has not answered yet.
+
+        Args:
+            now: seconds on any steady clock.
+            silent: nodes that do not answer.
+        """
+        ignored = set(silent)
+        for end, counts in sorted(self._counts.items()):
+            if ignored & {end.node, end.peer} or end.other not in self._counts:
+                yield end, counts.arrived, float("inf")
+                continue
+            _, since = self._waits.get(end, (0, now))
+            yield end, counts.arrived, now - since
 
     def look(self, now: float, silent: Iterable[int] = ()) -> Broken | None:
         """Finds a link that has broken.

@@ -79,7 +79,11 @@ class ShimRoll:
 
     def tell_rank_0(self, message: FromLauncher) -> None:
         """Sends a message to the shim of rank 0."""
-        self._out.add(*(Send(line, message) for line, s in self._lines.items() if s.rank == 0))
+        self.tell_rank(0, message)
+
+    def tell_rank(self, rank: int, message: FromLauncher) -> None:
+        """Sends a message to the shim of a rank."""
+        self._out.add(*(Send(line, message) for line, s in self._lines.items() if s.rank == rank))
 
     def ask(self, message: FromLauncher, silent: Collection[str], *, each: bool) -> None:
         """Asks every host, through its first rank with a line; a silent one through all ranks.

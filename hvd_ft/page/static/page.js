@@ -2,6 +2,7 @@
 "use strict";
 
 const STATES = ["starting", "running", "waiting", "restarting", "replaying", "done"];
+const LINKS = {ring: "sums", ring_back: "the ring's answers", gather: "gathered operations", mirror: "op log, snapshots"};
 const EVERY_MS = 1000, SHOWN_SECONDS = 600;
 const byId = (id) => document.getElementById(id);
 
@@ -43,6 +44,11 @@ function waitText(wait) {
   if (!wait) return "";
   const ranks = wait.ranks.length ? ` of rank ${wait.ranks.slice(0, 4).join(", ")}${wait.ranks.length > 4 ? ", …" : ""}` : "";
   return `${wait.kind}${wait.kind === "rank" ? ranks.replace(" of rank", "") : ranks}`;
+}
+
+function linkText(link) {
+  if (link.state === "stalled") return `stalled for ${seconds(link.stalled_seconds)}`;
+  return link.state === "unknown" ? "unknown: a host does not answer" : "open";
 }
 
 function headline(state) {
@@ -100,8 +106,8 @@ function draw(state) {
   const withToken = byId("token").value !== "";
   table("ranks", [["rank", 1], ["host"], ["state"], ["for", 1], ["step", 1], ["steps/s", 1], ["waited", 1], ["restarts", 1], ["waits for"], ["drill"]], job.ranks.map((rank) => {
     const button = element("button", {type: "button", id: `kill-${rank.rank}`}, "kill");
-    button.disabled = !withToken || !rank.here || !rank.pid || state.ended;
-    button.title = rank.here ? "kill this rank's worker; it comes back" : "its worker is on another host";
+    button.disabled = !withToken || !rank.pid || state.ended;
+    button.title = withToken ? "kill this rank's worker; it comes back" : "give the token first";
     button.addEventListener("click", () => kill(rank.rank));
     return [[`${rank.rank}`, 1], [rank.host ?? "?"], [element("span", {}, element("span", {class: `state ${rank.state}`}), rank.state)], [seconds(rank.state_seconds), 1],
       [`${rank.step}`, 1], [rank.steps_per_second === null ? "" : rank.steps_per_second.toFixed(2), 1], [waited(rank.times), 1], [`${rank.incarnation}`, 1], [waitText(rank.waits_for)], [button]];
@@ -109,6 +115,9 @@ function draw(state) {
   table("recoveries", [["rank", 1], ["cause"], ["ago", 1], ["parts"], ["total", 1]], [...job.recoveries].reverse().slice(0, 20).map((each) =>
     [[`${each.rank}`, 1], [each.cause], [seconds(each.seconds_ago), 1], [Object.entries(each.parts).map(([name, value]) => `${name} ${seconds(value)}`).join(", ")],
       [each.total_seconds === null ? "under way" : seconds(each.total_seconds), 1]]));
+  byId("links-section").hidden = state.links.length === 0;
+  table("links", [["from"], ["to"], ["carries"], ["state"], ["transfers", 1]], [...state.links].sort((a, b) => (a.state === "open") - (b.state === "open")).map((link) =>
+    [[link.source], [link.dest], [LINKS[link.kind] ?? link.kind], [element("span", {}, element("span", {class: `state link-${link.state}`}), linkText(link))], [`${link.transfers}`, 1]]));
   table("memory", [["node of rank", 1], ["in use", 1], ["most", 1], ["limit", 1], ["snapshots", 1], ["op log", 1], ["messages", 1]], job.memory.map((node) =>
     [[`${node.first_rank}`, 1], [bytes(node.total), 1], [bytes(node.most), 1], [bytes(node.limit), 1], [bytes(node.shared_state + node.private_state), 1], [bytes(node.log + node.kept), 1], [bytes(node.messages), 1]]));
 }
