@@ -16,9 +16,10 @@ from horovod.tensorflow import *
 
 from hvd_ft.native.types import Divergence
 from hvd_ft.tensorflow import callbacks
-from hvd_ft.tensorflow.basics import barrier, enabled, incarnation, init
+from hvd_ft.tensorflow.basics import barrier, init
 from hvd_ft.tensorflow.sampler import ElasticSampler
 from hvd_ft.tensorflow.state import State
+from hvd_ft.worker.begin import enabled, incarnation
 from hvd_ft.worker.peer_hooks import (
     Peer,
     Restart,

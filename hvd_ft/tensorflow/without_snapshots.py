@@ -1,8 +1,4 @@
-"""Warns once when a training begins that has no snapshots.
-
-A restarted rank then repeats everything from its beginning, from a log that only grows. That is
-correct, but seldom intended.
-"""
+"""Notices a training that has no snapshots when its step is traced, or its session begins."""
 
 import functools
 from collections.abc import Callable
@@ -15,8 +11,13 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import monitored_session
 
 from hvd_ft import native
-from hvd_ft.system.say import say
 from hvd_ft.worker import training_loop
+from hvd_ft.worker.without_snapshots import look
+
+_REMEDY = (
+    "give Model.fit the callback hvd.callbacks.FaultTolerance(), a loop of your own a hvd.State, a "
+    "session or an Estimator the hook hvd.estimator.FaultTolerance()"
+)
 
 
 def watch_trainings(worker: native.Worker) -> None:
@@ -35,8 +36,8 @@ def _watch() -> None:
 
         def look_and_reduce(*arguments: Any, **more: Any) -> Any:
             # The graph of a session is built before its loop begins.
-            if ops.executing_eagerly_outside_functions() and not training_loop.is_open():
-                _tell()
+            if ops.executing_eagerly_outside_functions():
+                look(_REMEDY)
             return reduce(*arguments, **more)
 
         return look_and_reduce
@@ -48,7 +49,7 @@ def _watch() -> None:
     def watched_session(session: Any, *arguments: Any, **more: Any) -> None:
         begin(session, *arguments, **more)
         if not training_loop.is_open() and _reduces(tf.compat.v1.get_default_graph()):
-            _tell()
+            look(_REMEDY)
 
     monitored_session._MonitoredSession.__init__ = watched_session
 
@@ -58,14 +59,4 @@ def _reduces(graph: tf.Graph) -> bool:
     nodes = [*whole.node, *(node for f in whole.library.function for node in f.node_def)]
     return any(
         node.op.startswith(("HorovodAllreduce", "HorovodGroupedAllreduce")) for node in nodes
-    )
-
-
-@cache
-def _tell() -> None:
-    say(
-        "this training takes no snapshots, so a restarted rank repeats it from its "
-        "beginning, and the log that this needs only grows: give Model.fit the callback "
-        "hvd.callbacks.FaultTolerance(), a loop of your own a hvd.State, a session or an Estimator "
-        "the hook hvd.estimator.FaultTolerance()"
     )

@@ -75,10 +75,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(atexit, "register", calls.append)
     monkeypatch.setattr(sys, "excepthook", lambda *error: calls.append("excepthook"))
     prepare_exit.cache_clear()
-    basics._say_stock.cache_clear()
+    basics.say_stock.cache_clear()
     yield calls
     prepare_exit.cache_clear()
-    basics._say_stock.cache_clear()
+    basics.say_stock.cache_clear()
 
 
 def test_without_an_agent_init_is_horovods_and_says_so_once(

@@ -22,12 +22,12 @@ def test_autotuning_without_a_step_is_refused(monkeypatch: pytest.MonkeyPatch, s
 def test_what_has_been_imported_is_left_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, name in (
         (basics, "prepare_exit"),
-        (basics, "_prepare_end"),
+        (basics, "prepare_end"),
         (basics._horovod, "init"),
         (basics.peer_hooks, "start"),
     ):
         monkeypatch.setattr(place, name, lambda *_: None)
-    basics._leave_modules_out_of_collections.cache_clear()
+    basics.leave_modules_out_of_collections.cache_clear()
     gc.unfreeze()
     with incarnation(FakeArena(), 0):
         basics.init()

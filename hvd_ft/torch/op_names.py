@@ -1,0 +1,71 @@
+"""Names of collectives that the script does not name.
+
+Horovod names such a collective by the number of its handle, which counts all collectives of the
+process. A restarted process continues after its snapshot's collectives without having made them,
+so its handles have other numbers than those of the other ranks, and no name would match. Here a
+count for each process set takes the place of the handle, and the count is part of every snapshot.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from horovod.torch import mpi_ops
+
+_OPERATIONS = (
+    "_allreduce_async",
+    "_grouped_allreduce_async",
+    "_allgather_async",
+    "_grouped_allgather_async",
+    "_broadcast_async",
+    "_alltoall_async",
+    "_reducescatter_async",
+    "_grouped_reducescatter_async",
+)
+
+_counts: dict[int, int] = {}  # of unnamed collectives, by the number of the process set
+
+
+def name_operations_by_count() -> None:
+    """Replaces the functions through which all of Horovod's collectives for tensors go."""
+    for name in _OPERATIONS:
+        operation = getattr(mpi_ops, name)
+        if not hasattr(operation, "__wrapped__"):
+            setattr(mpi_ops, name, _named(operation))
+
+
+def counts() -> list[list[int]]:
+    """Returns the counts as pairs of process set and count, for a snapshot."""
+    return [list(pair) for pair in sorted(_counts.items())]
+
+
+def restore_counts(state: list[list[int]]) -> None:
+    """Sets the counts that `counts` returned."""
+    _counts.clear()
+    _counts.update({process_set: count for process_set, count in state})
+
+
+def in_flight() -> int:
+    """Returns how many collectives have a handle that the script has not synchronised yet."""
+    return len(mpi_ops._handle_map)
+
+
+def _named(operation: Callable[..., int]) -> Callable[..., int]:
+    signature = inspect.signature(operation)
+
+    @functools.wraps(operation)
+    def start(*arguments: Any, **more: Any) -> int:
+        given = signature.bind(*arguments, **more)
+        if given.arguments["name"] is None:
+            given.arguments["name"] = _next_name(given.arguments)
+        return operation(*given.args, **given.kwargs)
+
+    return start
+
+
+def _next_name(arguments: Mapping[str, Any]) -> str:
+    process_set = arguments["process_set"].process_set_id
+    number = _counts.get(process_set, 0)
+    _counts[process_set] = number + 1
+    return f"noname.{process_set}.{number}"
