@@ -52,6 +52,7 @@ _GROUPS = {
     "shim": "A shim",
     "spares": "Warm spares",
     "tensorflow": "Your script, through `hvd_ft.tensorflow`",
+    "torch": "Your script, through `hvd_ft.torch`",
     "worker": "Your script, through any of hvd_ft",
     "function.py": "`hvd_ft.run`: a job from Python",
     "p2p.py": "Messages between ranks",

@@ -6,6 +6,8 @@ the ranks together have drawn about as much as before; passes before the present
 
 from typing import Any
 
+from hvd_ft.worker.resized import scaled
+
 
 def of_fit(values: dict[str, Any], ranks: tuple[int, int], steps: int | None) -> dict[str, Any]:
     """Returns the values of a fit's snapshot for another number of ranks.
@@ -16,9 +18,9 @@ def of_fit(values: dict[str, Any], ranks: tuple[int, int], steps: int | None) ->
         steps: of an epoch, if that is known.
     """
     done = values["epoch_begin"] + values["epoch_step"]
-    drawn = _scaled(done - values["passes"][-1], ranks) if values["passes"] else 0
+    drawn = scaled(done - values["passes"][-1], ranks) if values["passes"] else 0
     epoch, begin = values["epoch"], values["epoch_begin"]
-    in_epoch = _scaled(values["epoch_step"], ranks)
+    in_epoch = scaled(values["epoch_step"], ranks)
     if steps is not None and in_epoch >= steps and not values["done"]:
         # The epoch is over for this number of ranks; a pass that lasts longer goes on.
         epoch, begin, in_epoch = epoch + 1, begin + in_epoch, 0
@@ -53,23 +55,6 @@ def of_returned_fit(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "files": {"tables": [], "events": {}, "traces": []}}
 
 
-def of_state(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
-    """Returns the values of a State's snapshot for another number of ranks.
-
-    A loop that draws its data by itself finds its own numbers unchanged, and so does one whose data
-    an ElasticSampler deals out.
-
-    Args:
-        values: of the snapshot; see State.
-        ranks: of the earlier job and of this one.
-    """
-    if not values["by_batches"] or values.get("sampled"):
-        return values
-    own = values["values"]
-    batch = _scaled(own["batch"], ranks)
-    return {**values, "passes": [], "values": {**own, "batch": batch}}
-
-
 def of_session(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]:
     """Returns the values of a session's snapshot for another number of ranks.
 
@@ -77,10 +62,5 @@ def of_session(values: dict[str, Any], ranks: tuple[int, int]) -> dict[str, Any]
         values: of the snapshot; see estimator/fault_tolerance.py.
         ranks: of the earlier job and of this one.
     """
-    draws = {name: _scaled(count, ranks) for name, count in values["draws"].items()}
+    draws = {name: scaled(count, ranks) for name, count in values["draws"].items()}
     return {**values, "draws": {name: count for name, count in draws.items() if count}}
-
-
-def _scaled(steps: int, ranks: tuple[int, int]) -> int:
-    old, new = ranks
-    return steps * old // new

@@ -1,11 +1,11 @@
 """`State`: the state of a user's own training loop, in the manner of `hvd.elastic`."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 
 from hvd_ft import native
@@ -17,7 +17,6 @@ from hvd_ft.tensorflow.broadcasts import broadcast_bytes
 from hvd_ft.tensorflow.data import after_passes
 from hvd_ft.tensorflow.late_variables import LateVariables
 from hvd_ft.tensorflow.other_variables import KeptOthers, OtherVariables
-from hvd_ft.tensorflow.resized import of_state
 from hvd_ft.tensorflow.rng import restore_rng_state, rng_state
 from hvd_ft.tensorflow.sampled_data import SampledData, sampled
 from hvd_ft.tensorflow.variables import (
@@ -38,12 +37,14 @@ from hvd_ft.tensorflow.variables import (
     unique,
 )
 from hvd_ft.worker.divergence_rule import Kind
+from hvd_ft.worker.loop_state import LoopState, has_state
+from hvd_ft.worker.resized import of_state
 from hvd_ft.worker.snapshot_format import decode, encode
-from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
+from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD
 from hvd_ft.worker.training_loop import Contents, TrainingLoop
 
 
-class State:
+class State(LoopState):
     """Everything a training loop changes from step to step.
 
     Values are attributes: `State(lr=0.1).lr`. `epoch` and `batch` always exist, and are 0 at first.
@@ -68,9 +69,6 @@ class State:
             itself uses.
     """
 
-    epoch: int
-    batch: int
-
     def __init__(
         self,
         model: tf.keras.Model | None = None,
@@ -82,7 +80,6 @@ class State:
         local_variables: Sequence[tf.Variable] = (),
         **values: Any,
     ) -> None:
-        check_snapshot_settings(snapshot_steps, snapshot_overhead)
         if model is not None and not model.built:
             raise HvdFtError(
                 f"the model {model.name} is not built, so State cannot keep its variables: call "
@@ -92,37 +89,12 @@ class State:
         self.optimizer = optimizer or getattr(model, "optimizer", None)
         self._variables = unique(variables, local_variables)
         self._local = list(local_variables)
-        self._snapshots = (snapshot_steps, snapshot_overhead)
-        self._commits = 0
         self._passes: list[int] = []  # number of batches of each complete pass over the data
-        self._resumed = False
-        self._reset_callbacks: list[Callable[[], object]] = []
-        self._by_batches = False  # whether the loop draws its data through `batches`
-        self._sampled = False  # whether that is data of an ElasticSampler
         self._rest: dict[str, Any] | None = None  # to be restored where the loop is entered
-        self._loop: TrainingLoop | None = None
         self._others: OtherVariables | None = None
         self._late: LateVariables | None = None  # in the process that tells of them
         self._kept: list[tf.Variable] = []  # in snapshots; found once a loop: the search is slow
-        values = {"epoch": 0, "batch": 0, **values}
-        for name in values:
-            if hasattr(self, name):
-                raise HvdFtError(f"State reserves the name {name}: give the value another name")
-        self._names = tuple(values)
-        vars(self).update(values)
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Registers functions for a change of `hvd.size()`, as those of `hvd.elastic` do.
-
-        When ranks leave the running job or return to it, `commit` calls the functions in order. On
-        a rank that returns, and in new processes, `sync` calls them if it has loaded the state of
-        another number of ranks. Everything they change has to be part of this State: a process that
-        is restarted later finds it there, and does not call the functions again.
-
-        Args:
-            callbacks: functions without arguments, such as one that adapts the learning rate.
-        """
-        self._reset_callbacks += callbacks
+        super().__init__(snapshot_steps, snapshot_overhead, values)
 
     def sync(self) -> None:
         """Begins the training loop: all ranks take over rank 0's variables and values.
@@ -151,52 +123,7 @@ class State:
                 "tf.keras.optimizers.legacy.Nadam, or Model.fit"
             )
         self._kept = self._all()
-        self._loop = TrainingLoop(worker, *self._snapshots)
-        self._loop.kinds = self._kinds()
-        left = self._loop.begin()
-        self._others = OtherVariables(self._kept)
-        self._late = LateVariables() if self._loop.tells else None
-        if left is not None:
-            self._restore(self._loop)
-        if self._loop.returned:
-            self._loop.set_step(self._commits)
-        if self._loop.resized is not None or self._loop.returned:
-            self._reset()
-        if self._loop.returned:  # as the others do at this boundary
-            self._keep(self._loop)
-        self._loop.check_room(byte_count(self._kept), byte_count(self._trainable()))
-
-    def commit(self) -> None:
-        """Marks the end of a step; takes a snapshot if one is due.
-
-        Call it at the end of the loop's body: a restarted process continues at the body's
-        beginning.
-
-        Raises:
-            HvdFtError: a value cannot be kept.
-        """
-        self._commits += 1
-        if self._loop is None:
-            return
-        self._loop.set_step(self._commits)
-        self._loop.flip(self._commits, partial(read, self._kept), partial(assign, self._kept))
-        if self._loop.begin_roster(self._commits, self._contents):
-            self._reset()
-        self._keep(self._loop)
-
-    def finish(self) -> None:
-        """Marks the end of the loop, so that a process restarted later skips it at once.
-
-        Call it right after the loop, before any other collective. It may be omitted: then a process
-        restarted later repeats the steps since the last snapshot from the log.
-        """
-        if self._loop is None:
-            return
-        self._restore_rest(skipped=True)
-        if self._loop.can_finish():
-            self._loop.write(self._commits, self._contents, last=True)
-        self._loop.end()
-        self._loop = None
+        self._begin_loop(worker)
 
     def batches(self, dataset: tf.data.Dataset) -> Iterator[Any]:
         """Yields the batches of one pass over a dataset, from this state's position.
@@ -256,13 +183,18 @@ class State:
         if self._late is not None:
             self._late.end_pass()
 
-    def _reset(self) -> None:
-        for callback in self._reset_callbacks:
-            callback()
+    def _begun(self, loop: TrainingLoop) -> None:
+        self._others = OtherVariables(self._kept)
+        self._late = LateVariables() if loop.tells else None
 
-    def _keep(self, loop: TrainingLoop) -> None:
-        if loop.wants_snapshot(self._commits):
-            loop.write(self._commits, self._contents)
+    def _read(self) -> dict[str, np.ndarray]:
+        return read(self._kept)
+
+    def _assign(self, name: str, array: np.ndarray) -> None:
+        assign(self._kept, name, array)
+
+    def _bytes(self) -> tuple[int, int]:
+        return byte_count(self._kept), byte_count(self._trainable())
 
     def _contents(self) -> Contents:
         assert self._others is not None
@@ -300,13 +232,13 @@ class State:
     def _get(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self._names}
         return {
-            name: value.state_dict() if _has_state(value) else value
+            name: value.state_dict() if has_state(value) else value
             for name, value in values.items()
         }
 
     def _set(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
-            if _has_state(own := getattr(self, name)):
+            if has_state(own := getattr(self, name)):
                 own.load_state_dict(value)
             else:
                 setattr(self, name, value)
@@ -338,10 +270,6 @@ class State:
     def _all(self) -> list[tf.Variable]:
         model = model_variables(self.model) if self.model is not None else []
         return unique(self._named(), model, local_sums(self.optimizer))
-
-
-def _has_state(value: Any) -> bool:
-    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
 def _broadcast(variables: list[tf.Variable], values: bytes) -> bytes:

@@ -14,6 +14,8 @@ from horovod.torch import *
 
 from hvd_ft.native.types import Divergence
 from hvd_ft.torch.basics import init
+from hvd_ft.torch.sampler import ElasticSampler
+from hvd_ft.torch.state import State
 from hvd_ft.worker.begin import enabled, incarnation
 from hvd_ft.worker.peer_hooks import (
     Peer,

@@ -1,6 +1,7 @@
 """Where loops go on with another number of ranks."""
 
-from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit, of_session, of_state
+from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit, of_session
+from hvd_ft.worker.resized import of_state
 
 
 def fit(epoch: int, begin: int, step: int, passes: list[int], *, done: bool = False) -> dict:
