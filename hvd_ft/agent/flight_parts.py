@@ -69,6 +69,12 @@ class FlightParts:
         if pid:
             self._ask()
 
+    @property
+    def seconds_left(self) -> float:
+        """How long a worker may still take to write its stacks; 0 if none was asked to."""
+        waits = self._number is not None and self._pid
+        return max(self.look_at - time.monotonic(), 0.0) if waits else 0.0
+
     def on_readable(self) -> None:
         """The worker may have written something, which the reader has read."""
         if self._text and self._number is not None:
@@ -83,6 +89,7 @@ class FlightParts:
         """Sends the part that has begun, if one has, with what there is."""
         if self._number is None:
             return
+        self._reader.read()  # what a worker has written that has ended since
         number, self._number = self._number, None
         self.look_at, self._reader.copy = _NEVER, None
         self._send(number, self._part("".join(self._text)[:_MOST_STACKS] or self._why_none(number)))

@@ -8,6 +8,9 @@ import contextlib
 import os
 import re
 
+from hvd_ft.native.stacks import SIGNAL
+from hvd_ft.system.caught_signals import catches
+
 _CHUNK_BYTES = 1 << 16
 _MOST_FRAMES = 12
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
@@ -39,6 +42,8 @@ def why_none(pid: int) -> str:
             return "it is stopped (SIGSTOP)"
         if state == psutil.STATUS_DISK_SLEEP:
             return "it waits in the kernel, perhaps for a disk"
+        if not catches(pid, SIGNAL):
+            return "it has not been prepared to write its stacks: it has not imported hvd_ft"
     return "its Python does not answer"
 
 

@@ -350,18 +350,28 @@ class Supervisor:
         # Print it at once: when the first agent has ended, Hydra kills the others.
         return [StopJob(128 + signal.SIGTERM, text), SayWhyStopped()]
 
-    def job_over(self, now: float) -> list[Action]:
-        """The job was stopped, or all ranks are done."""
+    def job_over(self, now: float, *, hold_seconds: float = 0.0) -> list[Action]:
+        """The job was stopped, or all ranks are done.
+
+        Args:
+            now: the time.
+            hold_seconds: for the worker to write its stacks before it is ended.
+        """
         if self.over:
             return []
         self.over = True
         self._back_by = _NEVER
         self._leave_at = now + GRACE_SECONDS
         if self.pid is not None:
-            grace = self._settings.stop_grace_seconds if self._interrupted else 0.0
+            grace = self._settings.stop_grace_seconds if self._interrupted else hold_seconds
             self._term_at = now + grace
             self._leave_at += grace + 2 * GRACE_SECONDS
         return [SayWhyStopped()]
+
+    def stacks_written(self, now: float) -> None:
+        """The worker has written its stacks: it is ended, unless the user has interrupted it."""
+        if self._term_at < _NEVER and not self._interrupted:
+            self._term_at = now
 
     def time_passed(self, now: float, state: State) -> list[Action]:
         """`deadline` may have come.

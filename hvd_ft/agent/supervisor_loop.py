@@ -32,6 +32,7 @@ from hvd_ft.native.types import EventType
 from hvd_ft.shim import messages
 from hvd_ft.shim.children import CHECKPOINTS, SPARES, WORKER
 from hvd_ft.shim.client import ShimClient
+from hvd_ft.system.caught_signals import catches
 from hvd_ft.system.event_loop import EventLoop, Watch
 from hvd_ft.system.say import say
 from hvd_ft.system.stop_signals import ASK_SIGNAL, PREEMPTION, STOP_SIGNALS, StopSignals
@@ -111,7 +112,7 @@ class SupervisorLoop:
             context.settings,
             observer,
             stacks,
-            ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
+            ask=self._ask_for_stacks,
             warn=self._warn_of_stall,
             note=self._note_stacks,
         )
@@ -119,8 +120,8 @@ class SupervisorLoop:
             context,
             observer,
             stacks,
-            ask=lambda: shim.signal(WORKER, STACKS_SIGNAL),
-            send=shim.flight_part,
+            ask=self._ask_for_stacks,
+            send=self._send_part,
             volunteers=flight_records,
         )
         SlowWatch(context, observer, say=say, note=self._note_slow).follow(self._loop)
@@ -330,7 +331,8 @@ class SupervisorLoop:
         self.read_events()
         if news.over:
             self._record_stop()
-            self._carry_out(self._supervisor.job_over(self._loop.now()))
+            hold = self._flight.seconds_left
+            self._carry_out(self._supervisor.job_over(self._loop.now(), hold_seconds=hold))
 
     def read_events(self) -> None:
         """Reads the job's news, for the journal and about this rank."""
@@ -402,26 +404,34 @@ class SupervisorLoop:
             self._want_flight("stall", f"rank {self._rank} {stuck}")
             self._carry_out(self._supervisor.worker_stuck(stuck))
 
+    def _ask_for_stacks(self) -> None:
+        """Asks the worker to write its stacks, if it can: the signal would kill any other one."""
+        if self._supervisor.pid and catches(self._supervisor.pid, STACKS_SIGNAL):
+            self._shim.signal(WORKER, STACKS_SIGNAL)
+
     def _warn_of_stall(self, text: str) -> None:
         say(text)
         self._want_flight("stall", text)
 
     def _want_flight(self, kind: str, text: str) -> None:
-        if self._flight.volunteers:
-            self._shim.want_flight(kind, text)
+        self._shim.want_flight(kind, text)  # the launcher knows whether there is to be one
 
     def _record_stop(self) -> None:
         """Contributes to a flight record if the job was stopped, unless by the user's signal."""
         stop = self._record.stop
-        if not (self._flight.volunteers and stop) or stop[1] in _ASKED_CODES:
+        if not stop or stop[1] in _ASKED_CODES:
             return
         if stop[2] == self._rank:
             self._want_flight("stop", stop[0])
-        self._begin_part(0)
+        if self._flight.volunteers:
+            self._begin_part(0)
+
+    def _send_part(self, number: int, part: dict[str, Any]) -> None:
+        self._shim.flight_part(number, part)
+        self._supervisor.stacks_written(self._loop.now())
 
     def _begin_part(self, number: int) -> None:
         """Begins this rank's part of a flight record."""
-        # The signal that asks for stacks would kill a worker that is not prepared for it.
         self._flight.begin(number, self._supervisor.pid if self._supervisor.watched else None)
 
     def _note_stacks(self, text: str) -> None:

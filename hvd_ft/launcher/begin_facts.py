@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import job_path
@@ -45,6 +46,7 @@ def facts_of(resolved: ResolvedJob, leader: JobLeader | None) -> JobFacts:
         warm=bool(job.spares),
         bootstrap=bootstrap_of(resolved.environment),
         records=has_file(job.report),
+        pid=os.getpid(),
     )
 
 

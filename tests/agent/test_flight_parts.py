@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_ft import native
-from hvd_ft.agent import flight_parts
+from hvd_ft.agent import flight_parts, stacks
 from hvd_ft.agent.flight_parts import FlightParts
 from hvd_ft.agent.job_context import JobContext
 from hvd_ft.agent.stacks import StackReader
@@ -75,12 +75,18 @@ def test_a_part_has_the_stacks_and_that_of_the_first_rank_its_node(agent: Agent)
     assert agent.reader.copy is None
 
 
-def test_a_worker_that_does_not_answer_is_not_waited_for(agent: Agent) -> None:
+@pytest.mark.parametrize(
+    ("prepared", "why"), [(True, "its Python does not answer"), (False, "not imported hvd_ft")]
+)
+def test_a_worker_that_does_not_answer_is_not_waited_for(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, prepared: bool, why: str
+) -> None:
+    monkeypatch.setattr(stacks, "catches", lambda *_: prepared)
     agent.parts.begin(3, os.getpid())
     agent.now = agent.parts.look_at
     assert agent.now < 102.0
     agent.parts.look()
-    assert agent.sent[0][1]["stacks"] == "its Python does not answer"
+    assert why in agent.sent[0][1]["stacks"]
 
 
 def test_a_worker_that_cannot_answer_is_not_asked(agent: Agent) -> None:
@@ -105,3 +111,19 @@ def test_an_agent_that_ends_sends_what_it_has(agent: Agent) -> None:
     [(number, part)] = agent.sent
     assert number == 0
     assert part["stacks"] == "it ended with the job before it answered"
+
+
+def test_stacks_of_a_worker_that_has_ended_are_read(agent: Agent) -> None:
+    agent.parts.begin(0, os.getpid())
+    assert 0 < agent.parts.seconds_left < 2
+    with open(agent.reader.path, "w", encoding="ascii") as pipe:
+        pipe.write(TRACE)
+    agent.parts.finish()
+    assert agent.sent[0][1]["stacks"] == TRACE
+    assert agent.parts.seconds_left == 0
+
+
+def test_a_worker_that_is_not_asked_is_not_held(agent: Agent) -> None:
+    assert agent.parts.seconds_left == 0
+    agent.parts.begin(0, None)
+    assert agent.parts.seconds_left == 0

@@ -264,6 +264,24 @@ def test_at_the_jobs_end_the_worker_is_terminated_then_killed() -> None:
     assert machine.job_over(NOW) == []
 
 
+def test_a_worker_that_writes_its_stacks_is_ended_when_they_are_there() -> None:
+    machine = running()
+    machine.stacks_written(NOW)  # for a record before
+    machine.job_over(NOW, hold_seconds=0.8)
+    assert machine.time_passed(NOW + 0.7, State.RUNNING) == []
+    machine.stacks_written(NOW + 0.7)
+    assert machine.time_passed(NOW + 0.7, State.RUNNING) == [SignalWorker(signal.SIGTERM)]
+    machine.stacks_written(NOW + 0.7)
+    assert machine.time_passed(NOW + 0.8, State.RUNNING) == [], "once"
+
+
+def test_a_worker_that_does_not_write_its_stacks_is_ended_anyway() -> None:
+    machine = running()
+    machine.job_over(NOW, hold_seconds=0.8)
+    assert machine.time_passed(NOW + 0.8, State.RUNNING) == [SignalWorker(signal.SIGTERM)]
+    assert machine.leave_at == NOW + 0.8 + 3 * GRACE_SECONDS
+
+
 def test_it_leaves_in_the_end_whatever_still_runs() -> None:
     machine = running()
     machine.job_over(NOW)
@@ -276,6 +294,7 @@ def test_a_worker_that_saves_after_ctrl_c_has_the_users_time() -> None:
     assert machine.interrupt() == [SignalWorker(signal.SIGINT)]
     assert machine.stop(signal.SIGINT) == [StopJob(130, "stopped by SIGINT")]
     machine.job_over(NOW)
+    machine.stacks_written(NOW + 18)
     assert machine.time_passed(NOW + 19, State.RUNNING) == []
     assert machine.time_passed(NOW + 20, State.RUNNING) == [SignalWorker(signal.SIGTERM)]
     assert machine.leave_at == NOW + 20 + 3 * GRACE_SECONDS

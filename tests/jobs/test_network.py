@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,14 +80,15 @@ def start(
     work: tuple[int, int, float],
     resume: str = "",
     limits: Mapping[str, str] = LIMITS,
+    flags: Sequence[str] = (),
 ) -> Running:
     """Starts a job; returns when rank 0 is in the middle of it, unless it is resumed."""
     ops, size, seconds = work
     # Nothing comes of this drill, but that it is told.
-    drill = ["--inject", f"rank=0,step={AT_STEP[work]},raise"]
-    flags = ["--resume", resume] if resume else drill
+    drill = ["--inject", f"rank=0,step={AT_STEP.get(work, 20)},raise"]
+    more = ["--resume", resume] if resume else drill
     every = "1" if seconds else "20"
-    job = ["run", "--verbose", "-np", str(RANKS), "-H", HOSTS, *flags]
+    job = ["run", "--verbose", "-np", str(RANKS), "-H", HOSTS, *more, *flags]
     job += [*SUMS, str(ops), str(size), every, str(seconds)]
     program = [sys.executable, "-m", "hvd_ft.cli"]
     process = subprocess.Popen(

@@ -25,7 +25,7 @@ class Job:
         self.roll = ShimRoll(self.out)
         for rank in range(ranks):
             self.roll.note(rank, ShimStatus(rank, f"n{rank // 2}", 0, False))
-        self.recorder = FlightRecorder(automatic, 3, self.roll, self.out)
+        self.recorder = FlightRecorder(automatic, 3, self.roll, self.out, pid=17)
         self.out.take()
 
     def take(self) -> list[Any]:
@@ -121,9 +121,19 @@ def test_without_a_report_only_who_asks_gets_one() -> None:
         job.recorder.wanted(kind, "why", 10.0)
     job.recorder.part(0, 0, part(0), 10.0)
     assert not job.recorder.awaits_link("why", 10.0)
-    assert job.take() == []
+    [said] = job.take()
+    assert "--report FILE keeps such records, and kill -USR2 17 writes one now" in said.text
     job.recorder.wanted("asked", "why", 10.0)
     assert job.take() != []
+
+
+@pytest.mark.parametrize("kind", ["stop", "link"])
+def test_how_to_get_a_record_is_said_once_without_what_is_too_late(kind: str) -> None:
+    job = Job(automatic=False)
+    for now in (10.0, 99.0):
+        job.recorder.wanted(kind, "why", now)
+    [said] = job.take()
+    assert "--report FILE keeps such records (docs" in said.text
 
 
 def test_there_is_an_end_to_them() -> None:

@@ -15,7 +15,7 @@ from hvd_ft.launcher.machine.shim_roll import ShimRoll
 LIMIT_SECONDS = 2.0  # for the parts
 QUIET_SECONDS = 30.0  # between two records that nobody has asked for
 MOST = 20  # records that nobody has asked for
-ASKED, STOP, LINK = "asked", "stop", "link"
+ASKED, STALL, STOP, LINK = "asked", "stall", "stop", "link"
 _NEVER = float("inf")
 
 
@@ -28,16 +28,21 @@ class FlightRecorder:
         size: number of ranks.
         roll: of the job's shims, which are asked.
         out: takes actions.
+        pid: of the process to which a user sends SIGUSR2.
 
     Attributes:
         deadline: when `look` has something to do.
     """
 
-    def __init__(self, automatic: bool, size: int, roll: ShimRoll, out: Actions) -> None:
+    def __init__(
+        self, automatic: bool, size: int, roll: ShimRoll, out: Actions, *, pid: int
+    ) -> None:
         self._automatic = automatic
         self._size = size
         self._roll = roll
         self._out = out
+        self._pid = pid
+        self._hinted = False  # that there could be records
         self._number = 0
         self._count = 0  # records that nobody has asked for
         self._quiet_until = 0.0
@@ -65,6 +70,8 @@ class FlightRecorder:
             self._reasons.append((kind, text))
             if not self.is_open:
                 self._open(now, ask=kind != STOP)
+        elif not self._automatic:
+            self._hint(kind)
         self._stopped = self._stopped or kind == STOP
 
     def awaits_link(self, text: str, now: float) -> bool:
@@ -108,6 +115,16 @@ class FlightRecorder:
         """Nobody will answer any more."""
         if self.is_open:
             self._close(now)
+
+    def _hint(self, kind: str) -> None:
+        """Says once how to get a record where there is none."""
+        if not self._hinted:
+            now = f", and kill -USR2 {self._pid} writes one now" if kind == STALL else ""
+            self._out.say(
+                f"there is no flight record of this: --report FILE keeps such records{now} "
+                "(docs/how-to/flight-records.md)"
+            )
+        self._hinted = True
 
     def _may_open(self, kind: str, now: float) -> bool:
         if kind == ASKED:

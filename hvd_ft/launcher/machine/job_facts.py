@@ -27,6 +27,7 @@ class JobFacts:
         warm: whether warm spares wait on rank 0's host.
         bootstrap: how Hydra starts processes on other hosts.
         records: whether there are flight records that nobody asks for.
+        pid: of the launcher.
     """
 
     id: str
@@ -41,6 +42,7 @@ class JobFacts:
     warm: bool = False
     bootstrap: str = "ssh"
     records: bool = False
+    pid: int = 1
 
     @property
     def size(self) -> int:

@@ -92,7 +92,7 @@ class JobMachine:
         self._mpirun_rule = MpirunRule(drain_seconds(settings), settings.lease_seconds, out)
         self._asked = AskedEnd(settings, facts.size, self._roll, out)
         self._ending = Ending(facts, out)
-        self._flight = FlightRecorder(facts.records, facts.size, self._roll, out)
+        self._flight = FlightRecorder(facts.records, facts.size, self._roll, out, pid=facts.pid)
         self._workers = WorkersSeen()
         self._tick_at = now
         self._begun_at = now  # this phase
