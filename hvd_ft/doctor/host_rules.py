@@ -25,7 +25,7 @@ def several_mpis(host: HostFacts) -> Finding | None:
         "several-mpis",
         WARNING,
         f"several MPIs are in the path: {', '.join(host.mpis)}",
-        "a process that loads one and is started by another one fails, or runs as a job of its own",
+        "a process that loads one MPI and is started by another fails, or runs as a job of its own",
         "leave one in PATH and LD_LIBRARY_PATH (module unload, conda remove), and start jobs with "
         "hvdft run, which takes hvd_ft's",
     )
@@ -71,7 +71,7 @@ def infiniband_without_library(host: HostFacts) -> Finding | None:
         "infiniband-without-library",
         WARNING,
         f"this host has {', '.join(net.device_files)}, but libibverbs.so.1 was not found",
-        "MPI cannot use InfiniBand and may be slower than over TCP while it tries",
+        "MPI cannot use InfiniBand, and while it tries it may be slower than over TCP",
         "apt-get install ibverbs-providers libibverbs1 (in the container's image)",
     )
 
@@ -153,8 +153,8 @@ def unsplit(environ: Mapping[str, str]) -> Finding | None:
         "thread-split",
         NOTE,
         f"{asked} is set",
-        "it has no effect: hvdft run turns split threads on itself where MPI can have them",
-        "leave it out; HOROVOD_FT_ENDPOINTS=1 has a ring use one endpoint",
+        "it has no effect: hvdft run itself turns split threads on where MPI supports them",
+        "unset it; HOROVOD_FT_ENDPOINTS=1 makes a ring use one endpoint",
     )
 
 
@@ -167,7 +167,7 @@ def debug_library(environ: Mapping[str, str]) -> Finding | None:
         "debug-library",
         WARNING,
         f"{asked} is set",
-        "that library of Intel MPI checks every call and is slower",
+        "this debug library of Intel MPI checks every call, so it is slower",
         "unset the variable",
     )
 
@@ -179,7 +179,7 @@ def threads_not_split(ring: Ring) -> Finding | None:
     return Finding(
         "not-split",
         WARNING,
-        f"MPI gives threads no endpoints of their own: {ring.why or 'it does not say why'}",
+        f"MPI gives threads no separate endpoints: {ring.why or 'the reason is not known'}",
         "a ring sends and receives in turn, over one endpoint",
         "set FI_PROVIDER=tcp, or a provider that can have several, and leave I_MPI_THREAD_* out",
     )

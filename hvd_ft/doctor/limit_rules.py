@@ -40,7 +40,7 @@ def open_files(limits: Limits) -> Finding | None:
         "open-files",
         ERROR,
         f"a process may have {limits.open_files} open files, and {_ranks(limits)} need {need}",
-        "the launcher has a connection to each rank and does not start without",
+        "the launcher needs a connection to each rank, and refuses to start a job without them",
         "raise the hard limit: ulimit -Hn, LimitNOFILE= of a service, docker run --ulimit nofile=",
     )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # `hvdft` begins with this file whatever the command
 
 _JSON_SECONDS = 1.0  # from line to line
 _ENDED = ("over", "dead")
+_FILE_COLUMNS = 160
 
 
 def add_status(commands: Any, add: AddCommand) -> None:
@@ -58,7 +59,7 @@ def add_status(commands: Any, add: AddCommand) -> None:
 def _status(options: argparse.Namespace) -> int:
     from hvd_ft.status.sight import Sight
 
-    console = Console()
+    console = _console()
     if options.job is None:
         jobs = running_jobs(Settings.from_env(os.environ).arena_dir)
         if len(jobs) > 1 and not (options.json or options.watch):
@@ -73,6 +74,14 @@ def _status(options: argparse.Namespace) -> int:
     finally:
         sight.close()
     return 0
+
+
+def _console() -> Console:
+    """Returns where the status is printed: in a file lines break less often than on a terminal."""
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(width=_FILE_COLUMNS)
+    return console
 
 
 def _show(sight: Sight, options: argparse.Namespace, console: Console) -> None:

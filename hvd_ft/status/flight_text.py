@@ -82,7 +82,7 @@ def _node(node: NodeRecord) -> list[RenderableType]:
     ]
     late = [each.rank for each in node.progress if not each.coordinator_has_it]
     if late:
-        found.append(Text(f"announced and not taken by the coordinator: {rank_words(late)}"))
+        found.append(Text(f"announced, but not yet received by rank 0: {rank_words(late)}"))
     if node.received and node.sent:
         found.append(Text(f"ring: received {node.received.text}; sent {node.sent.text}"))
     if node.ops:

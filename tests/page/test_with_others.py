@@ -1,5 +1,6 @@
 """The page of a real job, in a real browser, and scraped by a real Prometheus."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -18,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from conftest import HANG_SECONDS, ROOT
+from job_statuses import job as made_job
+from job_statuses import rank
+
+from hvd_ft.job.page_messages import LinkStatus
+from hvd_ft.page import server as page_server
+from hvd_ft.status.snapshot import JobStatus
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed: make setup has it")
 _SCRIPT = ROOT / "tests" / "page" / "loop_script.py"
@@ -99,6 +108,102 @@ def browser(width: int, height: int, dark: bool) -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
+
+
+class Shown:
+    """In the place of a job's sight and of the launcher: three ranks on two hosts."""
+
+    def __init__(self, links: list[LinkStatus]) -> None:
+        self.links = links
+        self.killed: list[int] = []
+
+    def look(self) -> None:
+        pass
+
+    def read(self) -> JobStatus:
+        return made_job(rank(0), rank(1, host="n1", here=False), rank(2, host="n1", here=False))
+
+    def close(self) -> None:
+        pass
+
+    async def kill(self, number: int) -> str:
+        self.killed.append(number)
+        return "its host does not answer" if number == 2 else ""
+
+
+@contextlib.contextmanager
+def served(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serves a page without a job; yields its address."""
+    monkeypatch.setattr(page_server, "Sight", lambda directory: shown)
+    server = page_server.Server("token", shown, frozenset())  # type: ignore[arg-type]
+    server.follow("directory")
+    server.look()
+    listener = socket.create_server(("127.0.0.1", 0))
+    runner = web.AppRunner(server.application(), access_log=None)
+    loop = asyncio.new_event_loop()
+
+    async def start() -> None:
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+
+    loop.run_until_complete(start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(HANG_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_links_are_shown_and_ranks_of_other_hosts_can_be_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from selenium.webdriver.common.by import By
+
+    ways = {"source": "n0", "dest": "n1", "transfers": 7}
+    links = [
+        LinkStatus(**ways, kind="ring", state="open", stalled_seconds=0),
+        LinkStatus(**ways, kind="mirror", state="stalled", stalled_seconds=4.5),
+        LinkStatus(**ways, kind="gather", state="unknown", stalled_seconds=0),
+    ]
+    shown = Shown(links)
+    with served(shown, monkeypatch) as url, browser(1100, 900, dark=False) as driver:
+        driver.get(url)
+
+        def rows() -> list[str]:
+            found = driver.find_elements(By.CSS_SELECTOR, "#links tr")
+            return [row.text for row in found]
+
+        until(lambda: len(rows()) == 4)
+        text = "\n".join(rows())
+        assert text.index("op log, snapshots stalled for 4.5 s 7") < text.index("sums open 7")
+        assert "gathered operations unknown: a host does not answer" in text
+        driver.find_element(By.ID, "token").send_keys("token")
+        for number, told in ((1, "the worker of rank 1 was killed"), (2, "does not answer")):
+            until(lambda number=number: _clicked(driver, f"kill-{number}"))
+            until(lambda told=told: told in driver.find_element(By.ID, "told").text)
+        assert {1, 2} <= set(shown.killed)
+        if picture := os.environ.get("STATUS_PAGE_LINKS_PICTURE"):
+            driver.save_screenshot(picture)
+        shown.links = []
+        until(lambda: not driver.find_element(By.ID, "links-section").is_displayed())
+        errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+        assert len(errors) == 1 and "kill" in errors[0]["message"]  # the refusal
+
+
+def _clicked(driver: Any, button: str) -> bool:
+    """Clicks a button; false while it is drawn anew, or cannot be clicked."""
+    from selenium.webdriver.common.by import By
+
+    with contextlib.suppress(Exception):
+        found = driver.find_element(By.ID, button)
+        if found.is_enabled():
+            found.click()
+            return True
+    return False
 
 
 @pytest.mark.shows(later=True)

@@ -11,6 +11,7 @@ from conftest import ROOT, Ended
 
 from hvd_ft import cli, native
 from hvd_ft.job.directory import job_path
+from hvd_ft.status import command
 
 SCHEMA = json.loads((ROOT / "docs/reference/status.schema.json").read_text())
 LIMIT = 64 << 20
@@ -125,3 +126,13 @@ def test_what_is_no_arena(status: Status, tmp_path: Path) -> None:
     ended = status(str(tmp_path))
     assert ended.code == 2
     assert "is not an arena of hvd_ft" in ended.err
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 160), ("70", 70)])
+def test_lines_in_a_file_are_wide(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert command._console().width == width
