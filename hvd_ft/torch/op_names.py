@@ -24,7 +24,7 @@ _OPERATIONS = (
     "_grouped_reducescatter_async",
 )
 
-_counts: dict[int, int] = {}  # of unnamed collectives, by the number of the process set
+_counts: dict[str, int] = {}  # by scope: of unnamed collectives, a process set
 
 
 def name_operations_by_count() -> None:
@@ -35,15 +35,22 @@ def name_operations_by_count() -> None:
             setattr(mpi_ops, name, _named(operation))
 
 
-def counts() -> list[list[int]]:
-    """Returns the counts as pairs of process set and count, for a snapshot."""
+def count(scope: str) -> int:
+    """Returns how many collectives of a scope this process has named before, and counts one."""
+    number = _counts.get(scope, 0)
+    _counts[scope] = number + 1
+    return number
+
+
+def counts() -> list[list[Any]]:
+    """Returns the counts as pairs of scope and count, for a snapshot."""
     return [list(pair) for pair in sorted(_counts.items())]
 
 
-def restore_counts(state: list[list[int]]) -> None:
+def restore_counts(state: list[list[Any]]) -> None:
     """Sets the counts that `counts` returned."""
     _counts.clear()
-    _counts.update({process_set: count for process_set, count in state})
+    _counts.update({scope: number for scope, number in state})
 
 
 def in_flight() -> int:
@@ -65,7 +72,5 @@ def _named(operation: Callable[..., int]) -> Callable[..., int]:
 
 
 def _next_name(arguments: Mapping[str, Any]) -> str:
-    process_set = arguments["process_set"].process_set_id
-    number = _counts.get(process_set, 0)
-    _counts[process_set] = number + 1
-    return f"noname.{process_set}.{number}"
+    scope = f"noname.{arguments['process_set'].process_set_id}"
+    return f"{scope}.{count(scope)}"

@@ -1,6 +1,7 @@
 """Tells the agent when the worker's script ends by itself; every other end is a failure."""
 
 import atexit
+import io
 import os
 import sys
 from functools import cache
@@ -23,6 +24,10 @@ def prepare_exit(worker: native.Worker) -> None:
 
     def die(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         previous(kind, error, trace)
+        # torch.distributed's hook, above this one, collects what it prints and would write it.
+        if isinstance(sys.stderr, io.StringIO) and sys.__stderr__ is not None:
+            sys.__stderr__.write(sys.stderr.getvalue())
+            sys.__stderr__.flush()
         sys.stdout.flush()
         sys.stderr.flush()
         # An ordinary end would continue to Horovod's shutdown: this rank would leave the others.
