@@ -32,7 +32,9 @@ def rank(number: int, **changes: Any) -> RankStatus:
         contributed=500,
         pending=0,
         waits_for=None,
-        times=RankTimes(compute_seconds=6.0, wait_seconds=3.0, exchange_seconds=1.0),
+        times=RankTimes(
+            compute_seconds=6.0, wait_seconds=3.0, copy_seconds=0.75, network_seconds=0.25
+        ),
         snapshots=RankSnapshots(count=3, every_steps=10),
     )
     return msgspec.structs.replace(status, **changes)

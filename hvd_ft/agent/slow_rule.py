@@ -216,7 +216,8 @@ def _between(before: Times, now: Times) -> Times:
         now.rounds - before.rounds,
         now.compute_ns - before.compute_ns,
         now.wait_ns - before.wait_ns,
-        now.exchange_ns - before.exchange_ns,
+        now.copy_ns - before.copy_ns,
+        now.network_ns - before.network_ns,
     )
 
 

@@ -251,18 +251,20 @@ class Times:
         rounds: each ends when no tensor is pending any more.
         compute_ns: until its script had handed the last tensor over.
         wait_ns: then blocked, while other ranks had not handed over theirs; and in receives.
-        exchange_ns: blocked while an op was under way: copies, sums, network.
+        copy_ns: blocked while an op was under way: copies and sums on its node …
+        network_ns: … or nothing was left to do there, and other nodes' parts were missing.
     """
 
     rounds: int = 0
     compute_ns: int = 0
     wait_ns: int = 0
-    exchange_ns: int = 0
+    copy_ns: int = 0
+    network_ns: int = 0
 
     @property
     def total_ns(self) -> int:
         """The time of all rounds."""
-        return self.compute_ns + self.wait_ns + self.exchange_ns
+        return self.compute_ns + self.wait_ns + self.copy_ns + self.network_ns
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ def _of_ranks(status: JobStatus, job: Sequence[str]) -> Iterator[Metric]:
     for kind, text in (
         ("compute", "Computing: until its script had handed over the last tensor."),
         ("wait", "Waiting for slower ranks."),
-        ("exchange", "Waiting for an operation under way."),
+        ("copy", "Blocked by copies and sums on its node."),
+        ("network", "Blocked until other nodes' parts of an operation came."),
     ):
         spent = [(n, float(getattr(r.times, f"{kind}_seconds"))) for n, r in of]
         yield _counter(f"hvdft_rank_{kind}_seconds", text, labels, spent, job)

@@ -174,7 +174,8 @@ def _times(spent: Times) -> RankTimes:
     return RankTimes(
         compute_seconds=spent.compute_ns / _NS,
         wait_seconds=spent.wait_ns / _NS,
-        exchange_seconds=spent.exchange_ns / _NS,
+        copy_seconds=spent.copy_ns / _NS,
+        network_seconds=spent.network_ns / _NS,
     )
 
 

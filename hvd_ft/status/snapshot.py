@@ -57,12 +57,19 @@ class RankTimes(_Facts, frozen=True):
     Attributes:
         compute_seconds: until its script had handed over the last tensor of each round.
         wait_seconds: then blocked, while other ranks had not handed over theirs.
-        exchange_seconds: blocked while an op was under way: copies, sums, network.
+        copy_seconds: blocked while an op was under way: copies and sums on its node …
+        network_seconds: … or nothing was left to do there, and other nodes' parts were missing.
     """
 
     compute_seconds: float
     wait_seconds: float
-    exchange_seconds: float
+    copy_seconds: float
+    network_seconds: float
+
+    @property
+    def total_seconds(self) -> float:
+        """The time of all rounds."""
+        return self.compute_seconds + self.wait_seconds + self.copy_seconds + self.network_seconds
 
 
 class RankStatus(_Facts, frozen=True):

@@ -35,7 +35,12 @@ def status_view(status: JobStatus, height: int | None = None) -> RenderableType:
         height: of the terminal, in lines, if all of it is to fit; None: every rank has a row.
     """
     room = len(status.ranks) if height is None else max(height - _HEIGHT_OF_OTHER_LINES, 3)
-    about = [*_waited_lines(status), *_memory_lines(status), *_log_lines(status)]
+    about = [
+        *_waited_lines(status),
+        *_blocked_lines(status),
+        *_memory_lines(status),
+        *_log_lines(status),
+    ]
     return Group(
         headline(status),
         *map(Text, _mirror_lines(status)),
@@ -123,8 +128,23 @@ def _waited_lines(status: JobStatus) -> list[str]:
 
 
 def _waited(times: RankTimes) -> float | None:
-    total = times.compute_seconds + times.wait_seconds + times.exchange_seconds
-    return times.wait_seconds / total if total else None
+    return times.wait_seconds / times.total_seconds if times.total_seconds else None
+
+
+def _blocked_lines(status: JobStatus) -> list[str]:
+    """Returns the line that shows what ops cost: that of the rank that waits least for others."""
+    found = [rank for rank in status.ranks if rank.times.total_seconds]
+    if not found:
+        return []
+    rank = min(found, key=lambda each: each.times.wait_seconds / each.times.total_seconds)
+    times = rank.times
+    copy, network = (
+        seconds / times.total_seconds for seconds in (times.copy_seconds, times.network_seconds)
+    )
+    return [
+        f"rank {rank.rank} was blocked by ops: {copy:.0%} of the time for copies and sums on its "
+        f"node, {network:.0%} for the network"
+    ]
 
 
 def _short(host: str) -> str:

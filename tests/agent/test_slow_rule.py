@@ -103,7 +103,8 @@ class Job:
                 of.times.rounds + 1,
                 of.times.compute_ns + round(own * MS),
                 of.times.wait_ns + round((longest - own + 1) * MS),
-                of.times.exchange_ns + 4 * MS,
+                of.times.copy_ns + 3 * MS,
+                of.times.network_ns + 1 * MS,
             )
             self.ranks[rank] = replace(of, step=of.step + 1, times=times)
 

@@ -1,4 +1,4 @@
-// How a rank's time is divided into computing, waiting and exchanging data, by calls with times.
+// How a rank's time is divided into computing, waiting, copies and network, by calls with times.
 #include "protocol/rank_times.h"
 
 #include "check.h"
@@ -7,10 +7,10 @@ using namespace hvdft;
 
 namespace {
 
-bool is(const TimeSums& found, uint64_t rounds, uint64_t compute, uint64_t wait,
-        uint64_t exchange) {
+bool is(const TimeSums& found, uint64_t rounds, uint64_t compute, uint64_t wait, uint64_t copy,
+        uint64_t network = 0) {
   return found.rounds == rounds && found.compute_ns == compute && found.wait_ns == wait &&
-         found.exchange_ns == exchange;
+         found.copy_ns == copy && found.network_ns == network;
 }
 
 void run(RankTimes& times, uint64_t from, uint64_t to) {
@@ -67,6 +67,42 @@ void several() {
   CHECK(is(times.finish(), 1, 10, 20, 30));
 }
 
+void network() {
+  RankTimes times;
+  first(times);
+  times.pended(110);
+  times.begun(120);
+  times.network(true, 125);
+  CHECK(times.waits_for_network());
+  times.network(false, 135);
+  CHECK(!times.waits_for_network());
+  times.network(true, 137);  // the next segments
+  times.network(false, 138);
+  times.ended(140);
+  CHECK(is(times.finish(), 1, 10, 10, 9, 11));
+
+  times.begun(145);
+  times.network(true, 146);
+  times.pended(150);  // until here the script computed, though an op waited for other nodes
+  times.network(false, 160);
+  times.ended(165);
+  CHECK(is(times.finish(), 1, 10, 0, 5, 10));
+
+  times.begun(170);
+  times.network(true, 171);
+  times.network(false, 175);
+  times.pended(176);  // all of it was beside the computing
+  times.ended(180);
+  CHECK(is(times.finish(), 1, 11, 0, 4, 0));
+
+  times.pended(190);  // a second wait of a round, not the first one's again
+  times.begun(190);
+  times.network(true, 191);
+  times.network(false, 193);
+  times.ended(195);
+  CHECK(is(times.finish(), 1, 10, 0, 3, 2));
+}
+
 void receives() {
   RankTimes times;
   first(times);
@@ -105,6 +141,7 @@ int main() {
   rounds();
   overlap();
   several();
+  network();
   receives();
   raced();
 }

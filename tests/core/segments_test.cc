@@ -246,11 +246,38 @@ void nothing_is_asked_of_an_op_that_is_over() {
   }
 }
 
+// A worker waits for other nodes once all that it has contributed is summed on its own.
+void own_part_is_done_before_others_are_waited_for() {
+  for (bool across : {false, true}) {
+    SegmentSchedule schedule;
+    schedule.across = across;
+    schedule.begin(1, 0, 2, position(1, 0));
+    Stage stages[] = {Stage::kReduced, Stage::kOpen};
+    auto stage = [&](uint64_t n) { return stages[n]; };
+    uint64_t finals = 0;
+    auto final = [&](uint64_t n) { return n < finals; };
+    auto fits = [](uint64_t, uint64_t) { return true; };
+    auto waits = [&] { return schedule.waits_for_nodes(schedule.next(stage, final, fits)); };
+    CHECK(!waits() && schedule.given == 0);
+    schedule.given = 2;
+    CHECK(!waits());  // a rank of this node is late
+    stages[1] = Stage::kClaimed;
+    CHECK(!waits());  // another one sums
+    stages[1] = Stage::kReduced;
+    CHECK(waits() == across);
+    finals = 2;
+    CHECK(!waits());  // it takes
+    schedule.taken = 2;
+    CHECK(!waits());  // nothing is under way
+  }
+}
+
 }  // namespace
 
 // An argument leaves out the larger worlds, for sanitizers.
 int main(int argc, char**) {
   nothing_is_asked_of_an_op_that_is_over();
+  own_part_is_done_before_others_are_waited_for();
   CHECK(position_after(7, 0, 1) == position(8, 0));
   CHECK(position_after(7, 3, 9) == position(7, 4));
   for (uint64_t s = kLeastNodeSegment; s <= kMostNodeSegment; s *= 2) check_numbers(s);

@@ -212,8 +212,15 @@ def test_several_jobs_are_listed() -> None:
 
 
 def test_who_waits_least_is_named() -> None:
-    times = RankTimes(compute_seconds=9.0, wait_seconds=0.5, exchange_seconds=0.5)
-    never = RankTimes(compute_seconds=0.0, wait_seconds=0.0, exchange_seconds=0.0)
+    times = RankTimes(compute_seconds=9.0, wait_seconds=0.5, copy_seconds=0.5, network_seconds=0.0)
+    never = RankTimes(compute_seconds=0.0, wait_seconds=0.0, copy_seconds=0.0, network_seconds=0.0)
     text = " ".join(shown(job(rank(0), rank(1), rank(2, times=times), rank(3, times=never))))
     assert "30% of the time (median), rank 2 least: 5%" in " ".join(text.split())
     assert "slower ranks" not in " ".join(shown(job(rank(0))))
+
+
+def test_copies_and_network_are_shown_apart_for_the_rank_that_waits_least() -> None:
+    times = RankTimes(compute_seconds=6.0, wait_seconds=1.0, copy_seconds=2.0, network_seconds=1.0)
+    text = " ".join(" ".join(shown(job(rank(0), rank(1, times=times)))).split())
+    assert "rank 1 was blocked by ops: 20% of the time for copies" in text
+    assert "10% for the network" in text

@@ -9,12 +9,13 @@ extern "C" {
 #endif
 
 // Of one rank, over all its incarnations, measured on its own node by its own clock alone. A round
-// ends when no tensor is pending any more. The three times add up to the whole time of all rounds.
+// ends when no tensor is pending any more. The four times add up to the whole time of all rounds.
 typedef struct {
   uint64_t rounds;
   uint64_t compute_ns;   // until it had handed its last tensor over
   uint64_t wait_ns;      // then blocked: in receives, and while ranks had not announced theirs
-  uint64_t exchange_ns;  // blocked while an op was under way: copies, sums, network
+  uint64_t copy_ns;     // blocked while an op was under way: copies and sums on its node, …
+  uint64_t network_ns;  // … or nothing was left to do there, and other nodes' parts were missing
 } hvdft_times;
 
 // As the rank publishes them; those of another node's ranks are as old as the mirror is.

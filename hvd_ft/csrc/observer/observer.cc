@@ -44,7 +44,7 @@ int hvdft_observer_snapshots(hvdft_observer* observer, int rank, hvdft_snapshots
 int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out) {
   auto& block = observer->node->rank(rank);
   *out = {block.rounds.load(), block.compute_ns.load(), block.wait_ns.load(),
-          block.exchange_ns.load()};
+          block.moving_ns.load(), block.network_ns.load()};
   return HVDFT_OK;
 }
 

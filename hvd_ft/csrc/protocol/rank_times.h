@@ -1,13 +1,15 @@
-// How a rank spends its time: computing, waiting for other ranks, exchanging data.
+// How a rank spends its time: computing, waiting for other ranks, copying, waiting for the network.
 //
 // A round ends when the last tensor that the script has handed over is executed. Until it handed
 // that one over, the rank computed, whatever other ops were under way meanwhile. From then on it is
-// blocked: while an op is under way it exchanges data, and otherwise it waits for ranks that have
-// not announced their tensors yet. So no clock of another rank is needed to say who is slow: in
-// synchronous training all rounds take equally long, and the slowest rank is the one that waits
+// blocked: while an op is under way data is copied and summed on its node, or, when nothing is left
+// to do there, other nodes' parts are missing (the network); and otherwise it waits for ranks that
+// have not announced their tensors yet. So no clock of another rank is needed to say who is slow:
+// in synchronous training all rounds take equally long, and the slowest rank is the one that waits
 // least.
 //
-// Pure: the caller reads the clock, in nanoseconds, at most three times per op.
+// Pure: the caller reads the clock, in nanoseconds, at most three times per op, and twice more for
+// each wait for other nodes.
 #ifndef HVD_FT_RANK_TIMES_H
 #define HVD_FT_RANK_TIMES_H
 
@@ -19,7 +21,7 @@ namespace hvdft {
 
 // Sums over all rounds, by what the time was spent for.
 struct TimeSums {
-  uint64_t rounds, compute_ns, wait_ns, exchange_ns;
+  uint64_t rounds, compute_ns, wait_ns, copy_ns, network_ns;
 };
 
 class RankTimes {
@@ -35,13 +37,15 @@ class RankTimes {
   void begun(uint64_t now) { begun_ = now; }
   // It has ended, and with it all that were under way.
   void ended(uint64_t now) {
-    uint64_t pended = pended_.load(std::memory_order_relaxed);
-    if (pended != blocked_) exchanged_ = 0;  // before that the rank computed
-    blocked_ = pended;
-    uint64_t from = std::max(begun_, pended);
-    if (now > from) exchanged_ += now - from;
+    add_blocked(begun_, now, &exchanged_);
     ended_ = now;
   }
+  // The ops under way wait for other nodes only, from now on; or no longer.
+  void network(bool waits, uint64_t now) {
+    if (!waits) add_blocked(network_from_, now, &network_);
+    network_from_ = waits ? now : 0;
+  }
+  bool waits_for_network() const { return network_from_ != 0; }
   // All tensors are executed: the round ends when the latest op did. Returns what it adds.
   TimeSums finish() {
     uint64_t from = free_, received = receiving_.exchange(0, std::memory_order_relaxed);
@@ -49,16 +53,29 @@ class RankTimes {
     if (from == 0 || ended_ <= from) return {};
     uint64_t blocked = std::clamp(blocked_, from, ended_), compute = blocked - from;
     uint64_t exchange = std::min(exchanged_, ended_ - blocked);
+    uint64_t network = std::min(network_, exchange);
     received = std::min(received, compute);
-    return {1, compute - received, ended_ - blocked - exchange + received, exchange};
+    uint64_t wait = ended_ - blocked - exchange + received;
+    return {1, compute - received, wait, exchange - network, network};
   }
 
  private:
+  // Adds the part of a stretch in which the script is blocked.
+  void add_blocked(uint64_t from, uint64_t to, uint64_t* sum) {
+    uint64_t pended = pended_.load(std::memory_order_relaxed);
+    if (pended != blocked_) exchanged_ = network_ = 0;  // before that the rank computed
+    blocked_ = pended;
+    from = std::max(from, pended);
+    if (to > from) *sum += to - from;
+  }
+
   std::atomic<uint64_t> pended_{0}, receiving_{0};
   uint64_t begun_ = 0, ended_ = 0;
   uint64_t blocked_ = 0;    // since when: the latest tensor was handed over then
-  uint64_t exchanged_ = 0;  // since then
-  uint64_t free_ = 0;       // when the latest round ended; 0: none has
+  uint64_t exchanged_ = 0;  // since then: while an op was under way, …
+  uint64_t network_ = 0;    // … and of that, while only other nodes' parts were missing
+  uint64_t network_from_ = 0;
+  uint64_t free_ = 0;  // when the latest round ended; 0: none has
 };
 
 }  // namespace hvdft

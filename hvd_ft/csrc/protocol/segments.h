@@ -182,6 +182,11 @@ struct SegmentSchedule {
     if (looked < given && stage(looked) == Stage::kClaimable) return Step::kReduce;
     return taken < given && final(taken) ? Step::kTake : Step::kWait;
   }
+
+  // Whether that step means that this node has done its part: it waits for others'.
+  bool waits_for_nodes(Step step) const {
+    return step == Step::kWait && across && taken < given && freed == given;
+  }
 };
 
 }  // namespace hvdft

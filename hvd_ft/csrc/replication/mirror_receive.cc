@@ -289,7 +289,8 @@ void MirrorReceiver::apply_facts(int first, int rank, const RankFacts& before, c
   block.rounds.store(f.rounds);
   block.compute_ns.store(f.compute_ns);
   block.wait_ns.store(f.wait_ns);
-  block.exchange_ns.store(f.exchange_ns);
+  block.moving_ns.store(f.moving_ns);
+  block.network_ns.store(f.network_ns);
   block.orderly_exit.store(f.orderly_exit);
   block.incarnation.store(f.incarnation);
   block.enter_request.store(f.enter_request, std::memory_order_release);

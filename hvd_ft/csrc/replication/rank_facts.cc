@@ -56,7 +56,8 @@ RankFacts facts_of(const Node& node, int rank) {
   f.rounds = block.rounds.load();
   f.compute_ns = block.compute_ns.load();
   f.wait_ns = block.wait_ns.load();
-  f.exchange_ns = block.exchange_ns.load();
+  f.moving_ns = block.moving_ns.load();
+  f.network_ns = block.network_ns.load();
   if (rank == node.first_local()) {
     const PairLog& log = node.header().pair_log;
     f.ring_received = pack(log.received.at()) + 1;

@@ -17,7 +17,7 @@ struct RankFacts {
   uint64_t contributed, executed, step, pending, since_ns, left_ns, pid;
   uint64_t snapshot_count, snapshot_steps, training_ns, stall_ns, copy_ns, step_bytes;
   uint64_t ring_received, ring_sent;
-  uint64_t rounds, compute_ns, wait_ns, exchange_ns;
+  uint64_t rounds, compute_ns, wait_ns, moving_ns, network_ns;
 };
 
 // The fields that a process may wait for. Counters change all the time, and nothing waits for them.

@@ -96,6 +96,8 @@ int hvdft_worker_advance(void) {
     bool news = reduced && (step == Step::kTake || step == Step::kWait);
     if (help_wanted || news) ring_others(w);
     if (step != Step::kContribute) given = false;
+    bool network = schedule.waits_for_nodes(step);
+    if (network != w.times.waits_for_network()) w.times.network(network, hvdft::now_ns());
     if (news) reduced = false;
 
     if (step == Step::kContribute) {

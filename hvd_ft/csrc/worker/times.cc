@@ -21,7 +21,8 @@ void end_round(Worker& worker) {
   add(block.rounds, found.rounds);
   add(block.compute_ns, found.compute_ns);
   add(block.wait_ns, found.wait_ns);
-  add(block.exchange_ns, found.exchange_ns);
+  add(block.moving_ns, found.copy_ns);
+  add(block.network_ns, found.network_ns);
 }
 
 Blocked::~Blocked() {
@@ -33,5 +34,5 @@ Blocked::~Blocked() {
 void hvdft_worker_times(hvdft_times* out) {
   const hvdft::RankBlock& block = hvdft::the_worker()->block();
   *out = {block.rounds.load(), block.compute_ns.load(), block.wait_ns.load(),
-          block.exchange_ns.load()};
+          block.moving_ns.load(), block.network_ns.load()};
 }

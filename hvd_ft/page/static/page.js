@@ -36,7 +36,7 @@ function table(id, heads, rows) {
 
 // The share of its time that a rank has waited for slower ones: the slow rank waits least.
 function waited(times) {
-  const total = times.compute_seconds + times.wait_seconds + times.exchange_seconds;
+  const total = times.compute_seconds + times.wait_seconds + times.copy_seconds + times.network_seconds;
   return total ? `${Math.round(100 * times.wait_seconds / total)} %` : "";
 }
 
