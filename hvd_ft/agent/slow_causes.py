@@ -18,6 +18,7 @@ _HZ = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
 # What is worth a sentence: a share of the time, or of the memory.
 _THROTTLED, _STOLEN, _OTHERS, _ASLEEP, _FAR = 0.02, 0.05, 0.25, 0.15, 0.5
+_QUEUED = 0.1
 _BUSY = 0.9  # of its CPUs: then another process there takes something from it
 _SWAPPED_BYTES = 1 << 20  # a second
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7  # of the fields of a line of /proc/stat, from `user` on
@@ -54,6 +55,19 @@ class Cpu:
 
 
 @dataclass(frozen=True)
+class Thread:
+    """A thread of a worker.
+
+    Attributes:
+        ran: seconds for which it had a CPU, so far.
+        queued: seconds for which it could have run, and had none.
+    """
+
+    ran: float
+    queued: float
+
+
+@dataclass(frozen=True)
 class Worker:
     """What the system says about a rank's worker.
 
@@ -64,6 +78,7 @@ class Worker:
         swap_bytes: of its memory.
         memory: its bytes on each NUMA node, where there are several.
         near: the NUMA nodes of its CPUs.
+        threads: by id.
     """
 
     pid: int
@@ -72,6 +87,7 @@ class Worker:
     swap_bytes: int = 0
     memory: Mapping[int, int] = field(default_factory=dict)
     near: frozenset[int] = frozenset()
+    threads: Mapping[int, Thread] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +130,7 @@ def causes(before: Reading, after: Reading, ranks: Collection[int]) -> tuple[str
         _throttled(pairs, seconds),
         _swapping(pairs, (after.swapped_bytes - before.swapped_bytes) / seconds),
         _stolen(before, after, pairs, seconds),
+        _queued(pairs, seconds),
         _others(before, after, pairs, seconds),
         _idle(before, after, pairs, seconds),
         _far(pairs),
@@ -153,6 +170,25 @@ def _stolen(before: Reading, after: Reading, pairs: _Pairs, seconds: float) -> s
     return f"another virtual machine takes {percent(share)} of its CPUs (steal time)"
 
 
+def _queued(pairs: _Pairs, seconds: float) -> str | None:
+    """Says that it waits for a CPU, but for the time for which its control group is throttled."""
+    throttled = max(new.throttled - old.throttled for old, new in pairs) / seconds
+    share = max(_queue_share(old, new, seconds) for old, new in pairs) - throttled
+    if share < _QUEUED:
+        return None
+    return f"it waits for a CPU for {percent(share)} of the time (schedstat): its CPUs are full"
+
+
+def _queue_share(old: Worker, new: Worker, seconds: float) -> float:
+    """Returns the share of the time for which the thread that wanted most had no CPU."""
+    wanted = {
+        thread: (now.ran - old.threads[thread].ran, now.queued - old.threads[thread].queued)
+        for thread, now in new.threads.items()
+        if thread in old.threads
+    }
+    return max(wanted.values(), key=sum)[1] / seconds if wanted else 0.0
+
+
 def _cpus(before: Reading, after: Reading, pairs: _Pairs) -> set[int]:
     """Returns the CPUs on which the slow ranks may run."""
     return {cpu for _, new in pairs for cpu in new.cpus} & before.cpus.keys() & after.cpus.keys()
@@ -187,7 +223,8 @@ def _idle(before: Reading, after: Reading, pairs: _Pairs, seconds: float) -> str
         return (last.cpu - first.cpu) / seconds if first and last else None
 
     slow = [share for pair in pairs if (share := use(*pair)) is not None]
-    if not slow or max(slow) > 1 - _ASLEEP:
+    queued = max(_queue_share(*pair, seconds) for pair in pairs)  # then it does not sleep
+    if not slow or max(slow) + queued > 1 - _ASLEEP:
         return None
     return (
         f"it uses {percent(max(slow))} of a CPU, though the others wait for it: its script waits "
@@ -233,7 +270,7 @@ def reading(
     swapped = sum(number_in(vmstat, name) or 0 for name in ("pswpin", "pswpout"))
     nodes = numbers(read(f"{_NODES}/online"))
     near = {node: frozenset(numbers(read(f"{_NODES}/node{node}/cpulist"))) for node in nodes}
-    workers = {rank: _worker(pid, read, near) for rank, pid in pids.items()}
+    workers = {rank: _worker(pid, read, names, near) for rank, pid in pids.items()}
     cpus = dict(_cpu_times(read("/proc/stat") or ""))
     return Reading(now, workers, processes, cpus, swapped * _PAGE)
 
@@ -247,7 +284,12 @@ def _process(stat: str | None) -> Process | None:
     return Process(name, ticks / _HZ, int(words[_BEHIND_NAME["processor"]]))
 
 
-def _worker(pid: int, read: Read, near: Mapping[int, frozenset[int]]) -> Worker:
+def _worker(
+    pid: int,
+    read: Read,
+    names: Callable[[str], Sequence[str]],
+    near: Mapping[int, frozenset[int]],
+) -> Worker:
     lines = (read(f"/proc/{pid}/status") or "").splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     cpus = frozenset(numbers(status.get("Cpus_allowed_list")))
@@ -260,7 +302,21 @@ def _worker(pid: int, read: Read, near: Mapping[int, frozenset[int]]) -> Worker:
         int(swap) << 10 if swap.isdecimal() else 0,
         total(memory_of(pid, read)) if several else {},
         frozenset(node for node, of in near.items() if of & cpus),
+        dict(_threads(f"/proc/{pid}/task", read, names)),
     )
+
+
+def _threads(
+    folder: str, read: Read, names: Callable[[str], Sequence[str]]
+) -> Iterator[tuple[int, Thread]]:
+    try:
+        found = names(folder)
+    except OSError:  # the worker has ended
+        return
+    for name in found:
+        words = (read(f"{folder}/{name}/schedstat") or "").split()  # 52184033 1187211 310
+        if name.isdecimal() and len(words) == 3:
+            yield int(name), Thread(int(words[0]) / 1e9, int(words[1]) / 1e9)
 
 
 def _throttled_seconds(text: str, read: Read) -> float:

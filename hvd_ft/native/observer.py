@@ -10,9 +10,20 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.native import abi
 from hvd_ft.native.abi import ffi
 from hvd_ft.native.divergences import read_divergence
-from hvd_ft.native.types import Divergence, Event, Left, Memory, Snapshots, Status, Times, Watch
+from hvd_ft.native.types import (
+    Divergence,
+    Event,
+    Left,
+    Memory,
+    OpMoments,
+    Snapshots,
+    Status,
+    Times,
+    Watch,
+)
 
 _EVENTS_AT_ONCE = 1024
+_OPS = 64  # kOpTimes in op_times.h
 
 
 def read_events(read: Any, start: int) -> list[Event]:
@@ -110,6 +121,12 @@ class Observer:
         out = ffi.new("hvdft_times *")
         abi.checked(abi.library().hvdft_observer_times(self._handle, rank, out))
         return abi.read(Times, out)
+
+    def op_moments(self, rank: int) -> dict[int, OpMoments]:
+        """Returns when a rank of this node came to its latest ops, by their ids."""
+        out = ffi.new("hvdft_op_moments[]", _OPS)
+        found = abi.library().hvdft_observer_op_moments(self._handle, rank, out, _OPS)
+        return {out[n].op: abi.read(OpMoments, out[n]) for n in range(found)}
 
     @property
     def divergences(self) -> int:

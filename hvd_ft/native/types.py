@@ -268,6 +268,25 @@ class Times:
 
 
 @dataclass(frozen=True)
+class OpMoments:
+    """When a rank came to an op, CLOCK_MONOTONIC in ns; 0: not yet (op_times.h).
+
+    Attributes:
+        op: its id.
+        handed_ns: its script had handed tensors over, latest before …
+        begun_ns: … the op began: all ranks had announced theirs.
+        contributed_ns: it had contributed its input; 0 also if an earlier incarnation did.
+        done_ns: it had taken the result.
+    """
+
+    op: int
+    handed_ns: int
+    begun_ns: int
+    contributed_ns: int = 0
+    done_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Log:
     """The part of the op log that snapshots can truncate, and the room for it."""
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from hvd_ft.status.snapshot import JobStatus
+from hvd_ft.status.snapshot import JobStatus, OpLateness
 
 RECORD_SCHEMA: Literal["hvd_ft.flight_record/1"] = "hvd_ft.flight_record/1"
 
@@ -44,6 +44,7 @@ class OpRecord(_Facts, frozen=True):
         gathered: whether nodes gather it; else it goes round the ring.
         contributed: the ranks of this node that have contributed all of their input.
         executed: the ranks of this node that have received its result.
+        lateness: how late its ranks came to it; only of the latest 64 ops of each.
     """
 
     op: int
@@ -54,6 +55,7 @@ class OpRecord(_Facts, frozen=True):
     gathered: bool
     contributed: list[int]
     executed: list[int]
+    lateness: list[OpLateness] = []
 
 
 class RankRecord(_Facts, frozen=True):

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.status.flight_record import RECORD_SCHEMA, FlightRecord, NodeRecord
+from hvd_ft.status.flight_record import RECORD_SCHEMA, FlightRecord, NodeRecord, OpRecord
 from hvd_ft.status.table import rank_words, ranks_table
 from hvd_ft.status.waits import blamed
 from hvd_ft.system.json_text import read_json_as
@@ -90,10 +90,17 @@ def _node(node: NodeRecord) -> list[RenderableType]:
     return found
 
 
+def _last(op: OpRecord) -> str:
+    if len(op.lateness) < 2:
+        return ""
+    last = max(op.lateness, key=lambda each: each.after_first_seconds)
+    return f"{last.rank}, {last.after_first_seconds * 1000:.1f} ms"
+
+
 def _ops(node: NodeRecord) -> Table:
     everyone = [rank.rank for rank in node.status.ranks]
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for name in ("op", "bytes", "reduced", "not contributed", "not received", "what"):
+    for name in ("op", "bytes", "reduced", "not contributed", "not received", "last", "what"):
         table.add_column(name, justify="right" if name in ("op", "bytes", "reduced") else "left")
     for op in node.ops:
         lacks = [rank for rank in everyone if rank not in op.contributed]
@@ -105,6 +112,7 @@ def _ops(node: NodeRecord) -> Table:
             f"{op.reduced}/{op.segments}",
             rank_words(lacks) if lacks else "",
             rank_words(awaits) if awaits else "",
+            _last(op),
             Text(
                 f"{first} and {len(more)} more" if more else first,
                 no_wrap=True,

@@ -9,7 +9,9 @@ import msgspec
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
 from hvd_ft.status.flight_record import EdgeEnd, NodeRecord, OpRecord, RankRecord
+from hvd_ft.status.lateness import of_op
 from hvd_ft.status.reader import Reader, progress_of
+from hvd_ft.status.snapshot import OpLateness
 from hvd_ft.status.waits import Progress
 
 MOST_OPS = 32
@@ -27,8 +29,9 @@ def read_node(observer: Observer, directory: str) -> NodeRecord:
     progress = progress_of(observer)
     here = logs.local_ranks(observer)
     length = observer.log_length
+    moments = {rank: observer.op_moments(rank) for rank in here}
     found = (
-        _op(observer, op, {rank: progress[rank] for rank in here})
+        _op(observer, op, {rank: progress[rank] for rank in here}, of_op(op, moments))
         for op in range(max(length - MOST_OPS, 0), length)
     )
     return NodeRecord(
@@ -40,7 +43,9 @@ def read_node(observer: Observer, directory: str) -> NodeRecord:
     )
 
 
-def _op(observer: Observer, op: int, here: dict[int, Progress]) -> OpRecord | None:
+def _op(
+    observer: Observer, op: int, here: dict[int, Progress], lateness: list[OpLateness]
+) -> OpRecord | None:
     """Returns an op; None if the log has truncated it."""
     of, text = logs.op_progress(observer, op), logs.signature(observer, op)
     if of is None or text is None:
@@ -54,6 +59,7 @@ def _op(observer: Observer, op: int, here: dict[int, Progress]) -> OpRecord | No
         gathered=of.gathered,
         contributed=[rank for rank, each in here.items() if each.contributed > op],
         executed=[rank for rank, each in here.items() if each.executed > op],
+        lateness=lateness,
     )
 
 

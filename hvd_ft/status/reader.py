@@ -7,12 +7,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from hvd_ft.job.member_file import read_members
 from hvd_ft.job.report_file import read_report_path
 from hvd_ft.members.membership import Membership
 from hvd_ft.native import logs
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Event, Left, Status, Times
+from hvd_ft.status.lateness import of_ranks
 from hvd_ft.status.rates import Rates
 from hvd_ft.status.snapshot import (
     Checkpoints,
@@ -118,7 +121,13 @@ class Reader:
     def _ranks(self, members: Membership | None, now_ns: int) -> list[RankStatus]:
         progress = progress_of(self._observer)
         waiting = waits(progress, self._observer.log_length)
-        return [self._rank(rank, progress[rank], waiting, members, now_ns) for rank in progress]
+        late = of_ranks({rank: self._observer.op_moments(rank) for rank in self._here})
+        return [
+            msgspec.structs.replace(
+                self._rank(rank, progress[rank], waiting, members, now_ns), lateness=late.get(rank)
+            )
+            for rank in progress
+        ]
 
     def _rank(
         self,

@@ -72,6 +72,40 @@ class RankTimes(_Facts, frozen=True):
         return self.compute_seconds + self.wait_seconds + self.copy_seconds + self.network_seconds
 
 
+class Lateness(_Facts, frozen=True):
+    """How late a rank came to its latest ops, against the ranks of its node, by the node's clock.
+
+    Attributes:
+        ops: of so many ops the rest is the mean.
+        after_first_seconds: its script handed tensors over so much later than that of the first.
+        after_median_seconds: likewise, than the median; negative if it was earlier.
+        waited_seconds: how long it then waited, until all ranks had announced theirs.
+    """
+
+    ops: int
+    after_first_seconds: float
+    after_median_seconds: float
+    waited_seconds: float
+
+
+class OpLateness(_Facts, frozen=True):
+    """How late a rank came to one op, against the ranks of its node, by the node's clock.
+
+    Attributes:
+        rank: its number.
+        after_first_seconds: its script handed tensors over so much later than that of the first.
+        after_median_seconds: likewise, than the median; negative if it was earlier.
+        waited_seconds: how long it then waited, until all ranks had announced theirs.
+        under_way_seconds: how long the op then took on this rank; null if it is not over.
+    """
+
+    rank: int
+    after_first_seconds: float
+    after_median_seconds: float
+    waited_seconds: float
+    under_way_seconds: float | None
+
+
 class RankStatus(_Facts, frozen=True):
     """The status of one rank.
 
@@ -92,6 +126,7 @@ class RankStatus(_Facts, frozen=True):
         waits_for: what it waits for; null if it computes, or is away.
         times: how it has spent its time.
         snapshots: those of the rank.
+        lateness: how late it came to its latest ops; null for ranks elsewhere, or alone on a node.
     """
 
     rank: int
@@ -110,6 +145,7 @@ class RankStatus(_Facts, frozen=True):
     waits_for: Wait | None
     times: RankTimes
     snapshots: RankSnapshots
+    lateness: Lateness | None = None
 
 
 class NodeMemory(_Facts, frozen=True):

@@ -37,6 +37,7 @@ def status_view(status: JobStatus, height: int | None = None) -> RenderableType:
     room = len(status.ranks) if height is None else max(height - _HEIGHT_OF_OTHER_LINES, 3)
     about = [
         *_waited_lines(status),
+        *_late_lines(status),
         *_blocked_lines(status),
         *_memory_lines(status),
         *_log_lines(status),
@@ -129,6 +130,24 @@ def _waited_lines(status: JobStatus) -> list[str]:
 
 def _waited(times: RankTimes) -> float | None:
     return times.wait_seconds / times.total_seconds if times.total_seconds else None
+
+
+def _late_lines(status: JobStatus) -> list[str]:
+    """Returns the line about the rank that came last to the latest ops of this node."""
+    late = {rank.rank: rank.lateness for rank in status.ranks if rank.lateness is not None}
+    if not late:
+        return []
+    last = max(late, key=lambda rank: late[rank].after_first_seconds)
+    of = late[last]
+    return [
+        f"latest {of.ops} ops: rank {last} came {_ms(of.after_first_seconds)} after this node's "
+        f"first rank and {_ms(of.after_median_seconds)} after the median (means), then waited "
+        f"{_ms(of.waited_seconds)}"
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
 
 
 def _blocked_lines(status: JobStatus) -> list[str]:

@@ -57,8 +57,18 @@ class Host:
         return reading({0: 3627, 1: 3628}, self.files.get, self._names, self.seconds)
 
     def _names(self, folder: str) -> Sequence[str]:
-        assert folder == "/proc"
-        return [*{path.split("/")[2] for path in self.files if path.startswith("/proc/")}, "self"]
+        if folder == "/proc":
+            of_processes = {path for path in self.files if path.startswith("/proc/")}
+            return [*{path.split("/")[2] for path in of_processes}, "self"]
+        found = {path.split("/")[4] for path in self.files if path.startswith(f"{folder}/")}
+        if not found:
+            raise FileNotFoundError(folder)
+        return [*found]
+
+    def thread(self, tid: int, *, ran_ms: int, queued_ms: int) -> None:
+        """A thread of rank 0's worker has run for so long, and waited for a CPU."""
+        text = f"{ran_ms}000000 {queued_ms}000000 310\n"
+        self.files[f"/proc/3627/task/{tid}/schedstat"] = text
 
 
 def found(before: Host, after: Mapping[str, str], *, idle: int = 0, steal: int = 0) -> list[str]:
@@ -135,6 +145,45 @@ def test_another_process_on_its_cpus_if_these_are_busy() -> None:
     assert found(host, stress(30, 1)) == []
 
 
+def test_a_rank_that_waits_for_a_cpu() -> None:
+    for queued_ms, expected in ((510, 1), (240, 0)):
+        host, later = Host(), Host()
+        host.thread(3627, ran_ms=9000, queued_ms=4000)
+        host.thread(3640, ran_ms=100, queued_ms=100)  # does little, and is often late
+        later.thread(3627, ran_ms=9000 + 2400, queued_ms=4000 + queued_ms)
+        later.thread(3640, ran_ms=110, queued_ms=1100)
+        later.thread(3641, ran_ms=9999, queued_ms=9999)  # is new
+        threads = {path: text for path, text in later.files.items() if "/task/" in path}
+        assert found(host, threads) == [
+            "it waits for a CPU for 17 % of the time (schedstat): its CPUs are full"
+            for _ in range(expected)
+        ]
+
+
+def test_a_throttled_rank_does_not_wait_for_a_cpu_too() -> None:
+    stat = "/sys/fs/cgroup/job/ranks/cpu.stat"
+    host, later = Host(), Host()
+    host.files[stat] = CPU_STAT.format(periods=0, usec=0)
+    host.thread(3627, ran_ms=0, queued_ms=0)
+    later.files[stat] = CPU_STAT.format(periods=30, usec=900_000)
+    later.thread(3627, ran_ms=2000, queued_ms=1000)
+    changed = {path: text for path, text in later.files.items() if "/task/" in path or path == stat}
+    (cause,) = found(host, changed)
+    assert cause.startswith("its control group has throttled its CPU for 30 %")
+
+
+def test_a_rank_that_waits_for_a_cpu_does_not_sleep() -> None:
+    for queued_ms, words in ((1200, "it waits for a CPU for 40 %"), (0, "it uses 60 % of a CPU")):
+        host = Host()
+        host.thread(3627, ran_ms=0, queued_ms=0)
+        first = host.read()
+        host.seconds += 3
+        host.process(3627, user=250 + 180)
+        host.thread(3627, ran_ms=1800, queued_ms=queued_ms)
+        (cause,) = causes(first, host.read(), [0])
+        assert cause.startswith(words)
+
+
 def test_a_rank_that_waits_for_its_input() -> None:
     host = Host()
     first = host.read()
@@ -183,4 +232,4 @@ def test_this_host_can_be_read() -> None:
 
     found_here = read_host({0: os.getpid()})
     assert found_here.workers[0].cpus and found_here.processes[os.getpid()].cpu > 0
-    assert found_here.cpus
+    assert found_here.cpus and found_here.workers[0].threads[os.getpid()].ran > 0

@@ -10,7 +10,15 @@ from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.status.command import end_line, jobs_table
-from hvd_ft.status.snapshot import Checkpoints, JobStatus, Member, RankTimes, Recovery, Wait
+from hvd_ft.status.snapshot import (
+    Checkpoints,
+    JobStatus,
+    Lateness,
+    Member,
+    RankTimes,
+    Recovery,
+    Wait,
+)
 from hvd_ft.status.table import rank_words, status_view, wait_words
 from hvd_ft.status.watch import readings, watch
 
@@ -217,6 +225,21 @@ def test_who_waits_least_is_named() -> None:
     text = " ".join(shown(job(rank(0), rank(1), rank(2, times=times), rank(3, times=never))))
     assert "30% of the time (median), rank 2 least: 5%" in " ".join(text.split())
     assert "slower ranks" not in " ".join(shown(job(rank(0))))
+
+
+def test_the_rank_that_came_last_is_shown_with_its_lateness() -> None:
+    def late(first: float, median: float) -> Lateness:
+        return Lateness(
+            ops=64,
+            after_first_seconds=first,
+            after_median_seconds=median,
+            waited_seconds=0.0003,
+        )
+
+    ranks = (rank(0, lateness=late(0, -0.005)), rank(1, lateness=late(0.0412, 0.038)))
+    text = " ".join(" ".join(shown(job(*ranks))).split())
+    assert "latest 64 ops: rank 1 came 41.2 ms after this node's first rank and 38.0 ms" in text
+    assert "then waited 0.3 ms" in text
 
 
 def test_copies_and_network_are_shown_apart_for_the_rank_that_waits_least() -> None:

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "hvd_ft.h"
+#include "protocol/op_times.h"
 #include "protocol/pair_log.h"
 #include "protocol/ring_plan.h"
 #include "protocol/segments.h"
@@ -26,7 +27,7 @@ namespace hvdft {
 constexpr uint64_t kNodeMagic = 0x444f4e5446445648;  // "HVDFTNOD"
 constexpr uint64_t kRankMagic = 0x4b4e525446445648;  // "HVDFTRNK"
 constexpr uint64_t kPairMagic = 0x474f4c5446445648;  // "HVDFTLOG"
-constexpr uint32_t kLayoutVersion = 28;
+constexpr uint32_t kLayoutVersion = 29;
 
 // The roles of a leader that its doorbell can notify.
 constexpr uint32_t kMirrorRole = 1, kRingRole = 2;
@@ -151,6 +152,8 @@ struct alignas(kPage) RankBlock {
   Shared<uint64_t> loops_done;    // see loops_begun()
   Shared<uint64_t> returns;       // see waits_in(); also written before the worker is started
   Shared<uint64_t> rounds, compute_ns, wait_ns, moving_ns, network_ns;  // see hvdft_times
+
+  OpTimes op_times;  // on its own node only
 
   // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log, + 1; 0 for all other ranks.

@@ -12,8 +12,8 @@ extern "C" {
 // ends when no tensor is pending any more. The four times add up to the whole time of all rounds.
 typedef struct {
   uint64_t rounds;
-  uint64_t compute_ns;   // until it had handed its last tensor over
-  uint64_t wait_ns;      // then blocked: in receives, and while ranks had not announced theirs
+  uint64_t compute_ns;  // until it had handed its last tensor over
+  uint64_t wait_ns;     // then blocked: in receives, and while ranks had not announced theirs
   uint64_t copy_ns;     // blocked while an op was under way: copies and sums on its node, …
   uint64_t network_ns;  // … or nothing was left to do there, and other nodes' parts were missing
 } hvdft_times;
@@ -21,6 +21,19 @@ typedef struct {
 // As the rank publishes them; those of another node's ranks are as old as the mirror is.
 HVDFT_API int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out);
 HVDFT_API void hvdft_worker_times(hvdft_times* out);
+
+// When a rank came to an op, CLOCK_MONOTONIC in nanoseconds; 0: not yet, or an earlier incarnation
+// did.
+typedef struct {
+  uint64_t op;
+  uint64_t handed_ns;       // its script had handed tensors over, latest before …
+  uint64_t begun_ns;        // … the op began: all ranks had announced theirs
+  uint64_t contributed_ns;  // it had contributed all of its input
+  uint64_t done_ns;         // it had taken the result
+} hvdft_op_moments;
+// Those of a rank of this node, of its latest ops, in no order; returns how many.
+HVDFT_API int hvdft_observer_op_moments(hvdft_observer* observer, int rank, hvdft_op_moments* out,
+                                        int capacity);
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,18 @@ int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out) {
   return HVDFT_OK;
 }
 
+int hvdft_observer_op_moments(hvdft_observer* observer, int rank, hvdft_op_moments* out,
+                              int capacity) {
+  auto& times = observer->node->rank(rank).op_times;
+  int found = 0;
+  hvdft::OpMoments at;
+  for (uint64_t place = 0; place < hvdft::kOpTimes && found < capacity; ++place) {
+    if (!times.read(place, &at)) continue;
+    out[found++] = {at.op, at.handed, at.begun, at.contributed, at.done};
+  }
+  return found;
+}
+
 int hvdft_observer_watch(hvdft_observer* observer, int rank, hvdft_watch* out) {
   auto& block = observer->node->rank(rank);
   uint64_t asleep = block.asleep.load();

@@ -28,6 +28,7 @@ class RankTimes {
  public:
   // The script has handed tensors over. Any thread.
   void pended(uint64_t now) { pended_.store(now, std::memory_order_relaxed); }
+  uint64_t latest_pended() const { return pended_.load(std::memory_order_relaxed); }
   // The script was blocked in a receive, which is no computing. Any thread.
   void received(uint64_t ns) { receiving_.fetch_add(ns, std::memory_order_relaxed); }
 

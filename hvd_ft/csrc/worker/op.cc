@@ -48,7 +48,9 @@ void give(Worker& w, const Segment& s) {
   if (s.in_the_middle()) failpoint(HVDFT_AT_COPY_IN, s.record.id);
   w.block().contributed.store(hvdft::position_after(s.record.id, s.index, s.record.segments()),
                               std::memory_order_seq_cst);
-  if (s.last()) failpoint(HVDFT_AT_CONTRIBUTE, s.record.id);
+  if (!s.last()) return;
+  w.block().op_times.contributed(s.record.id, hvdft::now_ns());
+  failpoint(HVDFT_AT_CONTRIBUTE, s.record.id);
 }
 
 void take(Worker& w, const Segment& s) {
@@ -70,7 +72,9 @@ void ring_others(const Worker& w) {
 int hvdft_worker_begin(uint64_t id, const hvdft_copies* copies) {
   Worker& w = *the_worker();
   const Record& record = *w.node->record(id);
-  if (w.begun.empty()) w.times.begun(hvdft::now_ns());
+  uint64_t now = hvdft::now_ns();
+  if (w.begun.empty()) w.times.begun(now);
+  w.block().op_times.begin(id, w.times.latest_pended(), now);
   w.begun.push_back({&record, *copies, hvdft::contribution(record, w.rank)});
   w.schedule.begin(id, record.first_segment, record.segments(), w.block().contributed.load());
   return HVDFT_OK;
@@ -111,7 +115,9 @@ int hvdft_worker_advance(void) {
       take(w, s);
       if (!s.last()) continue;
       w.begun.pop_front();
-      if (w.begun.empty()) w.times.ended(hvdft::now_ns());
+      uint64_t now = hvdft::now_ns();
+      w.block().op_times.done(s.record.id, now);
+      if (w.begun.empty()) w.times.ended(now);
       return 1;
     } else {
       return w.stopped() ? HVDFT_ESTOPPED : HVDFT_AGAIN;
