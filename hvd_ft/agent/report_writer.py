@@ -176,6 +176,7 @@ class Journal:
             "executed": status.executed,
             "step_bytes": status.step_bytes,
             "snapshots": asdict(self._observer.snapshots(rank)),
+            "times": asdict(self._observer.times(rank)),
         }
 
 

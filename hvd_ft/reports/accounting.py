@@ -23,6 +23,7 @@ class Use(StrEnum):
     """What time was used for; the value is the heading."""
 
     STEPS = "useful steps"
+    SLOWER = "waiting for slower ranks"
     WAITING = "waiting"
     SNAPSHOTS = "snapshots"
     CHECKPOINTS = "checkpoints"
@@ -124,7 +125,9 @@ def account(
         spans[Use.REPLAY] = merged([*spans[Use.REPLAY], *life[Use.REPLAY]])
         spans[Use.CHECKPOINTS] = common(life[Use.END], written)
         spans[Use.END] = without(life[Use.END], written)
-        stalls = (stalls_ns or {}).get(rank, {})
+        stalls = dict((stalls_ns or {}).get(rank, {}))
+        if Use.SLOWER in stalls:  # without waits for a rank that was away
+            stalls[Use.SLOWER] -= length(common(life[Use.STEPS], blocked))
         ranks.append(Account(rank, spans, _within(stalls, length(spans[Use.STEPS]))))
     return Accounts(begin_ns, end_ns, ranks, outages)
 

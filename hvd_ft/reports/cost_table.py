@@ -15,11 +15,13 @@ from hvd_ft.system.wire import convert
 def account_of(report: Report) -> Accounts:
     """Divides the time of each rank of a report."""
     of: Facts = convert({**report.facts}, Facts)
-    stalls = {
-        each.rank: {Use.SNAPSHOTS: each.snapshots.stall_ns}
-        for each in of.ranks
-        if each.snapshots.count
-    }
+    stalls: dict[int, dict[Use, int]] = {}
+    for each in of.ranks:
+        own = stalls.setdefault(each.rank, {})
+        if each.snapshots.count:
+            own[Use.SNAPSHOTS] = each.snapshots.stall_ns
+        if each.times.wait_ns:
+            own[Use.SLOWER] = each.times.wait_ns
     return account(report.events, begun_ns=of.begun_ns, stalls_ns=stalls)
 
 

@@ -20,6 +20,16 @@ class SnapshotFacts(msgspec.Struct, frozen=True):
     copy_ns: Number = 0
 
 
+class TimesFacts(msgspec.Struct, frozen=True):
+    """How a rank has spent its rounds, in ns; see native.types.Times."""
+
+    rounds: Number = 0
+    compute_ns: Number = 0
+    wait_ns: Number = 0
+    copy_ns: Number = 0
+    network_ns: Number = 0
+
+
 class RankFacts(msgspec.Struct, frozen=True):
     """The facts of a rank, at the end of the job.
 
@@ -28,12 +38,14 @@ class RankFacts(msgspec.Struct, frozen=True):
         step: of its training loop.
         step_bytes: bytes that it has reduced in a step.
         snapshots: the cost of its snapshots.
+        times: how it has spent its time; all 0 in a report of an older version.
     """
 
     rank: Number
     step: Number = 0
     step_bytes: Number = 0
     snapshots: SnapshotFacts = SnapshotFacts()
+    times: TimesFacts = TimesFacts()
 
 
 class MostMemory(msgspec.Struct, frozen=True):

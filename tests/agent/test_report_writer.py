@@ -10,7 +10,16 @@ from conftest import Device
 from synthetic import event, one_failure
 
 from hvd_ft.agent.report_writer import Journal, fusion_threshold
-from hvd_ft.native.types import Divergence, Event, EventType, Memory, Snapshots, State, Status
+from hvd_ft.native.types import (
+    Divergence,
+    Event,
+    EventType,
+    Memory,
+    Snapshots,
+    State,
+    Status,
+    Times,
+)
 from hvd_ft.reports.report import read_report
 
 
@@ -39,6 +48,9 @@ class Observer:
 
     def snapshots(self, rank: int) -> Snapshots:
         return Snapshots(count=rank)
+
+    def times(self, rank: int) -> Times:
+        return Times(rounds=rank)
 
 
 EVENTS = sorted(one_failure(), key=lambda event: event.time_ns)

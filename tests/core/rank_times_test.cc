@@ -1,6 +1,9 @@
 // How a rank's time is divided into computing, waiting, copies and network, by calls with times.
 #include "protocol/rank_times.h"
 
+#include <atomic>
+#include <thread>
+
 #include "check.h"
 
 using namespace hvdft;
@@ -103,6 +106,80 @@ void network() {
   CHECK(is(times.finish(), 1, 10, 0, 3, 2));
 }
 
+// A script that hands tensors over early, computes on, and says when it waits for the results.
+void script_that_says() {
+  RankTimes times;
+  times.script_waits(40);
+  first(times);
+  times.script_goes_on(101);
+  times.pended(110);
+  times.begun(120);
+  times.ended(140);  // beside the computing
+  times.pended(141);
+  times.script_waits(160);
+  times.begun(165);
+  times.network(true, 170);
+  times.network(false, 178);
+  times.ended(180);
+  CHECK(is(times.finish(), 1, 59, 6, 7, 8));  // 1 ns of the first wait was left
+  times.script_goes_on(185);
+
+  times.pended(190);  // all of it is beside the computing
+  run(times, 195, 250);
+  CHECK(is(times.finish(), 1, 65, 5, 0));
+
+  times.script_waits(260);  // for one of two results
+  times.pended(261);
+  run(times, 262, 270);
+  times.script_goes_on(272);
+  times.script_waits(280);  // for the other
+  run(times, 285, 290);
+  CHECK(is(times.finish(), 1, 18, 9, 13));
+  times.script_goes_on(291);
+
+  times.script_waits(300);  // two threads: one goes on
+  times.script_waits(302);
+  times.script_goes_on(310);
+  run(times, 315, 320);
+  CHECK(is(times.finish(), 1, 9, 16, 5));
+  times.script_goes_on(330);
+  times.script_goes_on(331);  // one too many
+  run(times, 340, 350);
+  CHECK(is(times.finish(), 1, 20, 10, 0));
+  CHECK(is(times.finish(), 0, 0, 0, 0));
+}
+
+// The script waits and goes on while another thread executes: no moment counts twice, or is lost.
+void script_and_ops_at_once() {
+  RankTimes times;
+  std::atomic<uint64_t> clock{1};
+  std::atomic<bool> over{false};
+  uint64_t begin = clock++;
+  times.begun(begin);
+  times.ended(begin);
+  times.finish();
+  std::thread script([&] {
+    while (!over) {
+      times.pended(clock++);
+      times.script_waits(clock++);
+      times.script_goes_on(clock++);
+    }
+  });
+  uint64_t sum = 0, end = begin;
+  for (int n = 0; n < 100000; ++n) {
+    times.begun(clock++);
+    times.network(true, clock++);
+    times.network(false, clock++);
+    end = clock++;
+    times.ended(end);
+    TimeSums found = times.finish();
+    sum += found.compute_ns + found.wait_ns + found.copy_ns + found.network_ns;
+    CHECK(sum == end - begin);
+  }
+  over = true;
+  script.join();
+}
+
 void receives() {
   RankTimes times;
   first(times);
@@ -142,6 +219,8 @@ int main() {
   overlap();
   several();
   network();
+  script_that_says();
+  script_and_ops_at_once();
   receives();
   raced();
 }

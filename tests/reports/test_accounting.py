@@ -192,6 +192,25 @@ def test_sums_of_which_no_moment_is_known_are_taken_from_useful_steps() -> None:
     assert "SNAPSHOTS" not in spent(third)
 
 
+def test_waits_for_slower_ranks_are_apart_and_those_for_dead_ones_not_counted_twice() -> None:
+    plain = account(one_failure()).ranks[0]
+    waited = sum(plain.ns(use) for use in (Use.WAITING, Use.DETECTION, Use.RESTART, Use.REPLAY))
+    assert waited > 0
+    for more, expected in ((700 * MS, 700), (-100 * MS, 0)):
+        stalls = {0: {Use.SLOWER: waited + more}}
+        own = account(one_failure(), stalls_ns=stalls).ranks[0]
+        assert spent(own).get("SLOWER", 0) == expected
+        assert own.ns(Use.STEPS) == plain.ns(Use.STEPS) - expected * MS
+        assert own.ns(Use.RESTART) == plain.ns(Use.RESTART)
+
+
+def test_a_report_knows_for_how_long_ranks_waited_for_slower_ones() -> None:
+    ranks = [{"rank": rank, "times": {"wait_ns": rank * 10**12}} for rank in range(2)]
+    told = cost_table.account_of(Report({"job": "j", "ranks": ranks}, one_failure()))
+    assert "SLOWER" not in spent(told.ranks[0]) and "STEPS" in spent(told.ranks[0])
+    assert spent(told.ranks[1])["SLOWER"] > 0 and "STEPS" not in spent(told.ranks[1])
+
+
 def test_the_start_of_hvdft_run_counts_if_it_is_known() -> None:
     found = account(one_failure(), begun_ns=-500 * MS)
     assert [spent(own)["START"] for own in found.ranks] == [3000] * 3

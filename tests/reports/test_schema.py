@@ -24,6 +24,7 @@ from hvd_ft.native.types import (
     Snapshots,
     State,
     Status,
+    Times,
 )
 from hvd_ft.reports.report import read_report
 
@@ -58,6 +59,9 @@ class Observer:
 
     def snapshots(self, rank: int) -> Snapshots:
         return Snapshots(count=rank)
+
+    def times(self, rank: int) -> Times:
+        return Times(rounds=rank)
 
 
 def written(path: Path, events: list[Event], error: str | None = None) -> list[dict[str, Any]]:

@@ -22,6 +22,12 @@ typedef struct {
 HVDFT_API int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out);
 HVDFT_API void hvdft_worker_times(hvdft_times* out);
 
+// Of scripts that compute on after they have handed tensors over: a thread waits for results from
+// now on, and no longer. A script that has never said so is taken to wait from its last hand-over
+// on.
+HVDFT_API void hvdft_worker_script_waits(void);
+HVDFT_API void hvdft_worker_script_goes_on(void);
+
 // When a rank came to an op, CLOCK_MONOTONIC in nanoseconds; 0: not yet, or an earlier incarnation
 // did.
 typedef struct {

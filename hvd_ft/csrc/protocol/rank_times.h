@@ -8,6 +8,10 @@
 // in synchronous training all rounds take equally long, and the slowest rank is the one that waits
 // least.
 //
+// A script that hands tensors over and computes on is not blocked. One that says when it waits for
+// results, and when it goes on, is blocked between these two only (script_waits, script_goes_on);
+// one that never does is taken to be blocked from its last hand-over on.
+//
 // Pure: the caller reads the clock, in nanoseconds, at most three times per op, and twice more for
 // each wait for other nodes.
 #ifndef HVD_FT_RANK_TIMES_H
@@ -16,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 namespace hvdft {
 
@@ -31,6 +36,21 @@ class RankTimes {
   uint64_t latest_pended() const { return pended_.load(std::memory_order_relaxed); }
   // The script was blocked in a receive, which is no computing. Any thread.
   void received(uint64_t ns) { receiving_.fetch_add(ns, std::memory_order_relaxed); }
+
+  // A thread of the script waits for results from now on, and no longer: in pairs, of any threads.
+  // The script is blocked while any of them waits.
+  void script_waits(uint64_t now) {
+    std::lock_guard<std::mutex> guard(script_);
+    says_.store(true, std::memory_order_relaxed);
+    if (waiting_++ == 0) since_.store(now, std::memory_order_relaxed);
+  }
+  void script_goes_on(uint64_t now) {
+    std::lock_guard<std::mutex> guard(script_);
+    if (waiting_ == 0 || --waiting_ > 0) return;
+    uint64_t from = std::max(since_.load(std::memory_order_relaxed), counted_);
+    if (now > from) stood_still_ += now - from;
+    since_.store(kNever, std::memory_order_relaxed);
+  }
 
   // The rest is for the thread that executes ops.
 
@@ -51,24 +71,40 @@ class RankTimes {
   TimeSums finish() {
     uint64_t from = free_, received = receiving_.exchange(0, std::memory_order_relaxed);
     free_ = ended_;
+    bool says = says_.load(std::memory_order_relaxed);
+    uint64_t blocked = says ? stood_still(from) : ended_ - std::clamp(blocked_, from, ended_);
+    uint64_t exchange = std::min(exchanged_, blocked), network = std::min(network_, exchange);
+    if (says) exchanged_ = network_ = 0;
     if (from == 0 || ended_ <= from) return {};
-    uint64_t blocked = std::clamp(blocked_, from, ended_), compute = blocked - from;
-    uint64_t exchange = std::min(exchanged_, ended_ - blocked);
-    uint64_t network = std::min(network_, exchange);
+    uint64_t compute = ended_ - from - blocked;
     received = std::min(received, compute);
-    uint64_t wait = ended_ - blocked - exchange + received;
+    uint64_t wait = blocked - exchange + received;
     return {1, compute - received, wait, exchange - network, network};
   }
 
  private:
   // Adds the part of a stretch in which the script is blocked.
   void add_blocked(uint64_t from, uint64_t to, uint64_t* sum) {
-    uint64_t pended = pended_.load(std::memory_order_relaxed);
-    if (pended != blocked_) exchanged_ = network_ = 0;  // before that the rank computed
-    blocked_ = pended;
-    from = std::max(from, pended);
+    bool says = says_.load(std::memory_order_relaxed);
+    uint64_t since = (says ? since_ : pended_).load(std::memory_order_relaxed);
+    // Before the latest hand-over the rank computed.
+    if (!says && since != blocked_) exchanged_ = network_ = 0;
+    blocked_ = since;
+    from = std::max(from, since);
     if (to > from) *sum += to - from;
   }
+  // For how long the script has waited in the round that began then and ends now.
+  uint64_t stood_still(uint64_t from) {
+    std::lock_guard<std::mutex> guard(script_);
+    uint64_t found = stood_still_;
+    uint64_t since = std::max({since_.load(std::memory_order_relaxed), from});
+    if (ended_ > since) found += ended_ - since;
+    counted_ = std::max(counted_, ended_);
+    stood_still_ = 0;
+    return ended_ > from ? std::min(found, ended_ - from) : 0;
+  }
+
+  static constexpr uint64_t kNever = UINT64_MAX;
 
   std::atomic<uint64_t> pended_{0}, receiving_{0};
   uint64_t begun_ = 0, ended_ = 0;
@@ -76,7 +112,13 @@ class RankTimes {
   uint64_t exchanged_ = 0;  // since then: while an op was under way, …
   uint64_t network_ = 0;    // … and of that, while only other nodes' parts were missing
   uint64_t network_from_ = 0;
-  uint64_t free_ = 0;  // when the latest round ended; 0: none has
+
+  std::mutex script_;  // of scripts that say when they wait
+  std::atomic<bool> says_{false};
+  std::atomic<uint64_t> since_{kNever};  // when the script began to wait, if it does
+  int waiting_ = 0;
+  uint64_t stood_still_ = 0, counted_ = 0;  // waits that are over; what is counted of the present
+  uint64_t free_ = 0;                       // when the latest round ended; 0: none has
 };
 
 }  // namespace hvdft

@@ -31,6 +31,11 @@ Blocked::~Blocked() {
 
 }  // namespace hvdft
 
+void hvdft_worker_script_waits(void) { hvdft::the_worker()->times.script_waits(hvdft::now_ns()); }
+void hvdft_worker_script_goes_on(void) {
+  hvdft::the_worker()->times.script_goes_on(hvdft::now_ns());
+}
+
 void hvdft_worker_times(hvdft_times* out) {
   const hvdft::RankBlock& block = hvdft::the_worker()->block();
   *out = {block.rounds.load(), block.compute_ns.load(), block.wait_ns.load(),
