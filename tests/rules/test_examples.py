@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunHvdft
+from conftest import ROOT, TORCH_IS_THERE, RunHvdft
 
 pytest.importorskip("sklearn")
 
@@ -15,6 +15,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 @pytest.mark.shows
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_survives_a_kill(run_hvdft: RunHvdft, example: Path, tmp_path: Path) -> None:
+    if "torch" in example.stem and not TORCH_IS_THERE:
+        pytest.skip("PyTorch is not installed (make setup TORCH=1)")
     # The one with laps loses rank 0, which notes them.
     more = ["--csv", str(tmp_path / "laps.csv")] if "estimator" in example.stem else []
     victim = 0 if more else 1

@@ -9,6 +9,7 @@ import functools
 from functools import cache
 from typing import Any
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from hvd_ft import native
@@ -40,7 +41,7 @@ def pin_buckets() -> None:
 
 
 def _look(module: Any, _: Any) -> None:
-    if module.training:
+    if module.training and torch.is_grad_enabled():
         without_snapshots.look(REMEDY)
 
 
