@@ -4,6 +4,8 @@ import pytest
 
 from hvd_ft.system.packets import MOST_BYTES, Packets, packet_pair
 
+pytestmark = pytest.mark.timeout(60)  # whoever waits after all is noticed
+
 
 @pytest.fixture
 def ends() -> tuple[Packets, Packets]:
