@@ -41,7 +41,7 @@ def add_checkpoint(commands: Any, add: AddCommand) -> None:
         "directory", metavar="DIR", type=Path, help="that of --checkpoint-dir, or one checkpoint"
     )
     verify.set_defaults(handler=_verify)
-    text = "write the variables of a checkpoint to a file, by their Keras names"
+    text = "write the variables of a checkpoint to a file, by their names"
     export = add(
         kinds, "export", text, "hvdft checkpoint export out/ckpt --output weights.safetensors"
     )
@@ -61,6 +61,12 @@ def add_checkpoint(commands: Any, add: AddCommand) -> None:
     export.add_argument("--rank", type=int, default=0, metavar="R", help="whose (default: 0)")
     export.add_argument(
         "--loop", type=int, metavar="N", help="training loop, from 0 (default: the latest one)"
+    )
+    export.add_argument(
+        "--only",
+        metavar="NAME",
+        help="of PyTorch: only the tensors of this value of hvd.State, such as model, by the "
+        "names in its state_dict",
     )
     export.set_defaults(handler=_export)
 
@@ -125,7 +131,7 @@ def _export(options: argparse.Namespace) -> int:
         raise HvdFtError(
             f"{chosen.path} cannot be exported: {problems[0]}; give another checkpoint by its path"
         )
-    count = export(chosen, options.output, options.rank, options.loop)
+    count = export(chosen, options.output, options.rank, options.loop, options.only)
     answer(f"{options.output}: {count} variables of {chosen.name}")
     return 0
 

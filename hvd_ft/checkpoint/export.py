@@ -1,21 +1,34 @@
-"""Exports a rank's variables from a checkpoint by their names."""
+"""Exports a rank's variables from a checkpoint by their names.
+
+Those of PyTorch are named by the value of State and the name in its `state_dict`:
+`model.fc.weight`.
+"""
 
 import io
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-from safetensors.numpy import save
+from safetensors import serialize
 
 from hvd_ft.checkpoint.catalogue import Checkpoint
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.writable import write_file
 
-_NUMBERED = re.compile(r"\d+:(.+)")  # as hvd_ft.tensorflow.variables.read names them
+# As hvd_ft.tensorflow.variables.read and hvd_ft.torch.tensors.Arrays name them; the latter adds the
+# type of what NumPy can only hold as unsigned integers.
+_NUMBERED = re.compile(r"\d+:(.+?)(?:\|(\w+))?")
 
 
-def export(checkpoint: Checkpoint, output: Path, rank: int, loop: int | None) -> int:
+Value = TypeVar("Value")
+
+
+def export(
+    checkpoint: Checkpoint, output: Path, rank: int, loop: int | None, only: str | None = None
+) -> int:
     """Writes a file of variables.
 
     Args:
@@ -23,12 +36,15 @@ def export(checkpoint: Checkpoint, output: Path, rank: int, loop: int | None) ->
         output: the file; its suffix selects the format, .npz or .safetensors.
         rank: the rank whose variables to export; each rank has its own batch statistics.
         loop: number of the training loop; the latest one by default.
+        only: the value of PyTorch's State whose tensors to export, named as in its `state_dict`;
+            None: all variables.
 
     Returns:
         The number of variables.
 
     Raises:
-        HvdFtError: there is no such rank or loop, or another suffix; or the file cannot be written.
+        HvdFtError: there is no such rank, loop or value, or another suffix; or the file cannot be
+            written.
     """
     manifest = checkpoint.manifest
     assert manifest is not None
@@ -41,19 +57,46 @@ def export(checkpoint: Checkpoint, output: Path, rank: int, loop: int | None) ->
         )
     if output.suffix not in (".npz", ".safetensors"):
         raise HvdFtError(f"{output} is no file for an export: let it end in .npz or .safetensors")
-    arrays = by_name(dict(RankArrays(checkpoint.path, part)))
+    arrays = dict(RankArrays(checkpoint.path, part))
+    if only is not None:
+        arrays = of_value(arrays, only)
+        if not arrays:
+            raise HvdFtError(
+                f"{checkpoint.path} has no tensors of a value {only}: give --only a name that "
+                "hvd.State was given"
+            )
     if output.suffix == ".npz":
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **by_name(arrays))
         write_file(output, buffer.getvalue())
     else:
-        write_file(output, save(arrays))
+        types = by_name({key: _type(key, array) for key, array in arrays.items()})
+        tensors = {
+            name: {"dtype": types[name], "shape": array.shape, "data": array.tobytes()}
+            for name, array in by_name(arrays).items()
+        }
+        write_file(output, serialize(tensors))
     return len(arrays)
 
 
-def by_name(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def of_value(arrays: Mapping[str, np.ndarray], only: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of one value of PyTorch's State, without the value's name."""
+    found = {}
+    for key, array in arrays.items():
+        number, _, name = key.partition(":")
+        if name.startswith(f"{only}."):
+            found[f"{number}:{name.removeprefix(f'{only}.')}"] = array
+    return found
+
+
+def _type(key: str, array: np.ndarray) -> str:
+    match = _NUMBERED.fullmatch(key)
+    return (match and match[2]) or array.dtype.name
+
+
+def by_name(arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Returns variables by their names; if several have the same name, later ones get a number."""
-    named: dict[str, np.ndarray] = {}
+    named: dict[str, Value] = {}
     for key, array in arrays.items():
         match = _NUMBERED.fullmatch(key)
         name = match[1] if match else key

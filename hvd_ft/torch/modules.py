@@ -47,13 +47,16 @@ def pack_module(arrays: Arrays, name: str, module: torch.nn.Module) -> dict[str,
                 f"{name}.{inner} has no shape yet, so State cannot keep it: run the model once on "
                 "a batch before"
             )
+    persistent = _persistent(module)
     return {
         "parameters": {
             inner: arrays.add(f"{name}.{inner}", tensor)
             for inner, tensor in module.named_parameters()
         },
         "buffers": {
-            inner: arrays.add(f"{name}.{inner}", tensor) for inner, tensor in module.named_buffers()
+            # A name of its own for what a state_dict lacks: exports have it as it is.
+            inner: arrays.add(f"{'' if inner in persistent else 'buffer.'}{name}.{inner}", tensor)
+            for inner, tensor in module.named_buffers()
         },
         "extra": {key: pack(arrays, f"{name}.{key}", value) for key, value in _extra(module)},
         "training": [part.training for part in module.modules()],
@@ -94,6 +97,15 @@ def restore_module(
         part.training = training
     for parameter, trained in zip(module.parameters(), packed["trained"], strict=True):
         parameter.requires_grad_(trained)
+
+
+def _persistent(module: torch.nn.Module) -> set[str]:
+    """Returns the names of the buffers that a module's `state_dict` has."""
+    return {
+        f"{name}.{inner}" if name else inner
+        for name, part in module.named_modules()
+        for inner in part._buffers.keys() - part._non_persistent_buffers_set
+    }
 
 
 def _extra(module: torch.nn.Module) -> list[tuple[str, Any]]:
