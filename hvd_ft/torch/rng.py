@@ -106,31 +106,42 @@ class Stream:
     """
 
     def __init__(self, seed: int) -> None:
-        short = seed % (1 << 32)
-        self._state = {
-            "torch": torch.Generator().manual_seed(seed).get_state().numpy(),
-            "numpy": list(np.random.RandomState(short).get_state(legacy=True)),
-            "python": _of_python(random.Random(seed).getstate()),
-        }
+        self._torch = torch.Generator().manual_seed(seed).get_state()
+        self._numpy = np.random.MT19937(seed % (1 << 64))
+        self._python = random.Random(seed).getstate()
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Puts the stream in the place of the global generators."""
-        before = rng_state()
-        restore_rng_state(self._state)
+        """Puts the stream in the place of the global generators.
+
+        It does so for each batch. NumPy's generator is exchanged, not its state, which takes 0.5 ms
+        to read; a second half of a pair of normal numbers that NumPy keeps is forgotten.
+        """
+        before = torch.get_rng_state(), np.random.get_bit_generator(), random.getstate()
+        torch.set_rng_state(self._torch)
+        np.random.set_bit_generator(self._numpy)
+        random.setstate(self._python)
         try:
             yield
         finally:
-            self._state = {name: state for name, state in rng_state().items() if name != "cuda"}
-            restore_rng_state(before)
+            self._torch, self._python = torch.get_rng_state(), random.getstate()
+            torch.set_rng_state(before[0])
+            np.random.set_bit_generator(before[1])
+            random.setstate(before[2])
 
     def state(self) -> dict[str, Any]:
         """Returns its state, for a snapshot."""
-        return dict(self._state)
+        return {
+            "torch": self._torch.numpy().copy(),
+            "numpy": self._numpy.state,
+            "python": _of_python(self._python),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Sets a state that `state` returned."""
-        self._state = dict(state)
+        self._torch = torch.from_numpy(state["torch"])
+        self._numpy.state = state["numpy"]
+        self._python = _for_python(state["python"])
 
 
 def draw_seed() -> int:

@@ -59,7 +59,8 @@ def loader(**options: Any) -> Any:
 
 def draw_of_all() -> float:
     """A number that depends on each global generator."""
-    return float(torch.rand(())) + float(np.random.rand()) + random.random()
+    of_numpy = float(np.random.rand()) + float(np.random.randn())
+    return float(torch.rand(())) + of_numpy + random.random()
 
 
 def train(
