@@ -5,13 +5,15 @@ Those of PyTorch are named by the value of State and the name in its `state_dict
 """
 
 import io
+import json
 import re
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from safetensors import serialize
+from safetensors.numpy import save
 
 from hvd_ft.checkpoint.catalogue import Checkpoint
 from hvd_ft.checkpoint.contents import RankArrays
@@ -22,6 +24,8 @@ from hvd_ft.system.writable import write_file
 # type of what NumPy can only hold as unsigned integers.
 _NUMBERED = re.compile(r"\d+:(.+?)(?:\|(\w+))?")
 
+
+_TYPES = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
 
 Value = TypeVar("Value")
 
@@ -70,12 +74,8 @@ def export(
         np.savez(buffer, **by_name(arrays))
         write_file(output, buffer.getvalue())
     else:
-        types = by_name({key: _type(key, array) for key, array in arrays.items()})
-        tensors = {
-            name: {"dtype": types[name], "shape": array.shape, "data": array.tobytes()}
-            for name, array in by_name(arrays).items()
-        }
-        write_file(output, serialize(tensors))
+        types = by_name({key: _type(key) for key in arrays})
+        write_file(output, with_types(save(by_name(arrays)), types))
     return len(arrays)
 
 
@@ -89,9 +89,26 @@ def of_value(arrays: Mapping[str, np.ndarray], only: str) -> dict[str, np.ndarra
     return found
 
 
-def _type(key: str, array: np.ndarray) -> str:
+def with_types(file: bytes, types: Mapping[str, str]) -> bytes:
+    """Returns a safetensors file whose header says what its unsigned integers really are.
+
+    Args:
+        file: as safetensors makes it.
+        types: torch's names of types by names of tensors; "" and those that safetensors lacks
+            change nothing.
+    """
+    (length,) = struct.unpack_from("<Q", file)
+    header = json.loads(file[8 : 8 + length])
+    for name, kind in types.items():
+        header[name]["dtype"] = _TYPES.get(kind, header[name]["dtype"])
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # as safetensors aligns tensors
+    return struct.pack("<Q", len(text)) + text + file[8 + length :]
+
+
+def _type(key: str) -> str:
     match = _NUMBERED.fullmatch(key)
-    return (match and match[2]) or array.dtype.name
+    return (match and match[2]) or ""
 
 
 def by_name(arrays: Mapping[str, Value]) -> dict[str, Value]:

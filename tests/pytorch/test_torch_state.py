@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import torch
 from fake_worker import FakeArena, FakeWorker, Killed, incarnation
+from safetensors.numpy import save
+from safetensors.torch import load
 from torch_script import (  # noqa: F401
     EPOCHS,
     STEPS,
@@ -19,8 +21,11 @@ from torch_script import (  # noqa: F401
     train,
 )
 
+from hvd_ft.checkpoint.export import by_name, of_value, with_types
 from hvd_ft.errors import HvdFtError
+from hvd_ft.torch.kept import KeptValues
 from hvd_ft.torch.state import State
+from hvd_ft.torch.tensors import Arrays
 
 
 def make_state(**values: Any) -> State:
@@ -216,3 +221,17 @@ def test_what_a_script_does_before_each_pass_is_not_done_twice() -> None:
     expected = check_kills(script, kills=(5, 7, 12, STEPS))
     assert expected.totals == [5, 5, 5]
     assert expected.optimizer.param_groups[0]["lr"] == 0.05 / 8
+
+
+@pytest.mark.shows
+def test_exported_tensors_are_a_state_dict() -> None:
+    """With bfloat16 as such, and without buffers that a state_dict lacks."""
+    net = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2)).bfloat16()
+    net.register_buffer("hidden", torch.ones(2), persistent=False)
+    arrays = Arrays()
+    KeptValues({"model": net, "other": torch.ones(2)}).pack(arrays)
+    found = of_value(arrays.arrays, "model")
+    types = by_name({key: key.partition("|")[2] for key in found})
+    read = load(with_types(save(by_name(found)), types))
+    assert_same(dict(sorted(read.items())), dict(sorted(net.state_dict().items())))
+    net.load_state_dict(read)
