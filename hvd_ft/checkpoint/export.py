@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from hvd_ft.checkpoint.catalogue import Checkpoint
 from hvd_ft.checkpoint.contents import RankArrays
 from hvd_ft.errors import HvdFtError
+from hvd_ft.system.json_text import read_json
 from hvd_ft.system.writable import write_file
 
 # As hvd_ft.tensorflow.variables.read and hvd_ft.torch.tensors.Arrays name them; the latter adds the
@@ -98,7 +99,7 @@ def with_types(file: bytes, types: Mapping[str, str]) -> bytes:
             change nothing.
     """
     (length,) = struct.unpack_from("<Q", file)
-    header = json.loads(file[8 : 8 + length])
+    header = read_json(file[8 : 8 + length])
     for name, kind in types.items():
         header[name]["dtype"] = _TYPES.get(kind, header[name]["dtype"])
     text = json.dumps(header, separators=(",", ":")).encode()

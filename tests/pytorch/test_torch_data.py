@@ -32,13 +32,13 @@ KILLS = (2, 5, 7, 12)
 
 
 class Noisy(torch_data.Dataset):
-    """Draws from all generators for each sample."""
+    """Draws from all generators for each sample, for some of them more often."""
 
     def __len__(self) -> int:
         return SAMPLES
 
     def __getitem__(self, index: int) -> Any:
-        noise = torch.rand(()) + float(np.random.rand()) + random.random()
+        noise = torch.rand(index % 3 + 1).sum() + float(np.random.rand()) + random.random()
         return X[index] + noise, noise.reshape(1)
 
 
@@ -98,7 +98,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "weighted": lambda: loader(
         shuffle=False, sampler=torch_data.WeightedRandomSampler(range(1, SAMPLES + 1), 2 * SAMPLES)
     ),
-    "lazy": lambda: loader(shuffle=False, sampler=Lazy()),
+    "lazy": lambda: torch_data.DataLoader(Noisy(), BATCH, sampler=Lazy()),
     "batch sampler": lambda: torch_data.DataLoader(
         DATA, batch_sampler=torch_data.BatchSampler(torch_data.RandomSampler(DATA), 4, False)
     ),
@@ -230,6 +230,7 @@ def test_an_elastic_sampler_deals_what_is_left_to_other_ranks(
         for number, batch in enumerate(state.batches(loaded)):
             if number >= 2 or rank < 2:
                 drawn += batch.tolist()
+            assert sampler.processed_num == (4, 8, 14, 20)[number]
             if number == 1:
                 ranks.append((rank, 3))
         assert (state.epoch, state.batch, sampler.epoch) == (1, 0, 1)
