@@ -68,11 +68,13 @@ class Shuffled(torch_data.IterableDataset):
 
 
 class Lazy(torch_data.Sampler[int]):
-    """Draws each index when it is asked for it, from a global generator."""
+    """Draws a step to the next index when it is asked for it, from a global generator."""
 
     def __iter__(self) -> Iterator[int]:
+        index = 0
         for _ in range(SAMPLES):
-            yield random.randrange(SAMPLES)
+            index = (index + random.randrange(SAMPLES)) % SAMPLES
+            yield index
 
     def __len__(self) -> int:
         return SAMPLES
