@@ -5,6 +5,7 @@ Each file of tests runs once on each backend, on all ranks at once. The exit cod
 that passes on MPI does not pass on ft, apart from EXCEPTIONS (docs/operations.md).
 
     scripts/compare_horovod_tests.py ../horovod test_tensorflow.py -np 2
+    scripts/compare_horovod_tests.py ../horovod --framework torch
 """
 
 import argparse
@@ -39,8 +40,10 @@ FILES = (
     "test_xla_process_sets.py",
     "test_adasum_tensorflow.py",
 )
+OF_TORCH = ("test_torch.py", "test_adasum_pytorch.py")
 EXCEPTIONS = {
     "test_adasum_tensorflow.py": "ft has no Adasum",
+    "test_adasum_pytorch.py": "ft has no Adasum",
     "test_gloo_built": "takes HOROVOD_RANK, which agents set, for a sign of Gloo",
     "test_process_sets_multi_comm.py": "ft's workers have no MPI, so no communicators",
 }
@@ -164,13 +167,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkout", type=Path, help="Horovod's repository at tag v0.28.1")
-    parser.add_argument("files", nargs="*", default=FILES, help="of test/parallel; default: "
-                        + ", ".join(FILES))  # fmt: skip
+    parser.add_argument("files", nargs="*", help="of test/parallel; by default those of the "
+                        f"framework: {', '.join([*FILES, *OF_TORCH])}")  # fmt: skip
+    parser.add_argument("--framework", choices=("tensorflow", "torch"), default="tensorflow")
     parser.add_argument("-np", "--num-proc", type=int, default=2, help="ranks (default 2)")
     parser.add_argument("-k", help="only tests that match this, as pytest's -k")
     parser.add_argument("--minutes", type=float, default=20, help="a file is stopped after so long")
     parser.add_argument("--out", type=Path, default=ROOT / "out", help="folder for the output")
     options = parser.parse_args(arguments)
+    options.files = options.files or (OF_TORCH if options.framework == "torch" else FILES)
     tests = [options.checkout / "test" / "parallel" / name for name in options.files]
     for name, path in zip(options.files, tests, strict=True):
         if not path.is_file():

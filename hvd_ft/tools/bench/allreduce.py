@@ -8,7 +8,10 @@ import numpy as np
 from hvd_ft.tools.bench import backends
 from hvd_ft.tools.bench.series import COPIES, Row, Times
 
-WORKER = "hvd_ft.tools.bench.workers.allreduce"
+WORKERS = {
+    "tensorflow": "hvd_ft.tools.bench.workers.allreduce",
+    "torch": "hvd_ft.tools.bench.workers.torch_allreduce",
+}
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Plan:
     """What to measure.
 
     Attributes:
-        backends: Some of `series.BACKENDS`, and `series.COPIES`.
+        framework: That the workers use.
+        backends: Some of its `series.BACKENDS`, and `series.COPIES`.
         ranks: Number of ranks, on this host.
         sizes: Total bytes of all tensors of an iteration.
         dtype: One of `series.DTYPES`.
@@ -29,6 +33,7 @@ class Plan:
         round_limit_seconds: A round that takes longer fails the run.
     """
 
+    framework: str
     backends: Sequence[str]
     ranks: int
     sizes: Sequence[int]
@@ -63,7 +68,8 @@ def measure(plan: Plan, show: Callable[[str], None]) -> Iterator[Row]:
     # An empty variable would be read as 0 by Horovod, so the usual threshold is left unset.
     env = {} if plan.fusion else {"HOROVOD_FUSION_THRESHOLD": "0"}
     arguments = ["--dtype", plan.dtype, "--op", plan.op, "--tensors", str(plan.tensors)]
-    with backends.started(plan.backends, plan.ranks, WORKER, arguments, env) as started:
+    worker = WORKERS[plan.framework]
+    with backends.started(plan.backends, plan.ranks, worker, arguments, env) as started:
         for place, size in enumerate(plan.sizes):
             count = size // np.dtype(plan.dtype).itemsize
             row = Row(size, count, plan.ranks, {name: Times() for name in plan.backends})

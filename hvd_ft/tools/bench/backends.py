@@ -51,7 +51,7 @@ class Backend:
     """One backend's job, and the driver's connections to its workers.
 
     Args:
-        name: `ft`; any other name is a job of stock Horovod.
+        name: `ft`; `gloo`, which MPI only starts; any other name is a job of stock Horovod.
         size: Number of ranks.
         scratch: Private directory for the socket and the job's output.
     """
@@ -60,6 +60,7 @@ class Backend:
         self.name = name
         self.size = size
         self._log = scratch / f"{name}.log"
+        self._own = ["--gloo", str(scratch / "gloo.store")] if name == "gloo" else []
         self._address = str(scratch / f"{name}.socket")
         self._mark = new_job_id()  # in the environment of every process that stock mpiexec starts
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,7 +77,7 @@ class Backend:
         Raises:
             HvdFtError: The job does not start.
         """
-        worker = [sys.executable, "-m", module, self._address, *arguments]
+        worker = [sys.executable, "-m", module, self._address, *self._own, *arguments]
         if self.name == "ft":
             environment = {**os.environ, **env}
             run = [sys.executable, "-m", "hvd_ft.cli", "run", "--no-live"]

@@ -102,8 +102,12 @@ def _add_training(kinds: Any, add: AddCommand) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-np", "--num-proc", dest="ranks", type=whole(2), default=4,
                         metavar="N", help="number of ranks (default: 4)")  # fmt: skip
-    parser.add_argument("--backends", type=_backends, default=list(BACKENDS), metavar="LIST",
-                        help="comma-separated, of ft and mpi (default: ft,mpi)")  # fmt: skip
+    parser.add_argument("--framework", choices=list(BACKENDS),
+                        help="that the workers use (default: tensorflow, or what is installed)",
+                        )  # fmt: skip
+    parser.add_argument("--backends", type=_backends, metavar="LIST",
+                        help="comma-separated, of ft, mpi and, with PyTorch, its own gloo "
+                        "(default: all)")  # fmt: skip
     parser.add_argument("--round-limit-seconds", "--turn-limit-seconds",
                         type=whole(), default=300, metavar="N",
                         help="a round that takes longer ends the run (default: 300)")  # fmt: skip
@@ -120,15 +124,33 @@ def _bytes(text: str) -> int:
 
 def _backends(text: str) -> list[str]:
     names = text.split(",")
-    if "gloo" in names:
-        raise argparse.ArgumentTypeError(
-            "gloo was not found: 'hvdft build-horovod' builds Horovod without Gloo; leave it out, "
-            "as in --backends ft,mpi"
-        )
+    known = list(dict.fromkeys(name for own in BACKENDS.values() for name in own))
     for name in names:
-        if name not in BACKENDS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not a backend; give some of ft,mpi")
+        if name not in known:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not a backend; give some of {','.join(known)}"
+            )
     return list(dict.fromkeys(names))
+
+
+def _choose_framework(options: argparse.Namespace) -> None:
+    """Completes the framework and the backends; raises HvdFtError if they do not fit."""
+    from hvd_ft.installed.horovod_source import built_for
+
+    there = [framework.key for framework in built_for()]
+    options.framework = options.framework or next(iter(there), "tensorflow")
+    if options.framework not in there:
+        raise HvdFtError(
+            f"Horovod was not built for {options.framework}; install it and run "
+            "'hvdft build-horovod'"
+        )
+    own = BACKENDS[options.framework]
+    options.backends = options.backends or list(own)
+    if not set(options.backends) <= set(own):
+        raise HvdFtError(
+            "gloo was not found: 'hvdft build-horovod' builds Horovod without Gloo, so it is "
+            "measured with --framework torch only; leave it out, as in --backends ft,mpi"
+        )
 
 
 def _models(text: str) -> dict[str, int]:
@@ -161,6 +183,10 @@ def _allreduce(options: argparse.Namespace) -> int:
     if options.op == "average" and options.dtype.startswith("int"):
         raise HvdFtError("--op average of whole numbers is truncated by Horovod, so no result "
                          "is right; give --op sum or another --dtype")  # fmt: skip
+    _choose_framework(options)
+    if options.framework == "torch" and (options.copies or options.op == "average"):
+        flag = "--copies" if options.copies else "--op average"
+        raise HvdFtError(f"{flag} is measured with --framework tensorflow only; leave it out")
     check_writable(options.csv, options.png)
     unit = np.dtype(options.dtype).itemsize * options.tensors
     options.sizes = sizes(options.min_bytes or unit, options.max_bytes, options.factor, unit)
@@ -200,6 +226,7 @@ def _training(options: argparse.Namespace) -> int:
     from hvd_ft.reports.csv_file import write_csv
     from hvd_ft.tools.bench import output, training, training_output
 
+    _choose_framework(options)
     check_writable(options.csv, options.png)
     plan = _plan(training.Plan, options)
     out = Console()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from hvd_ft.errors import HvdFtError
 
-BACKENDS = ("ft", "mpi")
+# By framework; gloo is torch.distributed's own.
+BACKENDS = {"tensorflow": ("ft", "mpi"), "torch": ("ft", "mpi", "gloo")}
 COPIES = "copies"  # no backend: only the copies that every backend has to make
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 OPS = ("sum", "average", "min", "max", "prod")

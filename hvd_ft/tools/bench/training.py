@@ -15,7 +15,10 @@ from hvd_ft.system.json_text import read_json
 from hvd_ft.tools.bench import backends
 from hvd_ft.tools.bench.memory import MemoryWatch
 
-WORKER = "hvd_ft.tools.bench.workers.training"
+WORKERS = {
+    "tensorflow": "hvd_ft.tools.bench.workers.training",
+    "torch": "hvd_ft.tools.bench.workers.torch_training",
+}
 # Not counted: TensorFlow traces, and the first use of each page of memory costs extra, on ft until
 # the log is truncated at the first chosen snapshot.
 _WARM_UP_ROUNDS = 3
@@ -29,7 +32,8 @@ class Plan:
     """What to measure.
 
     Attributes:
-        backends: Some of `series.BACKENDS`.
+        framework: That the workers use.
+        backends: Some of its `series.BACKENDS`.
         ranks: Number of ranks, on this host.
         models: The name of each model and its steps per round.
         rounds: Rounds of each backend, and of the runs with and without a kill.
@@ -38,6 +42,7 @@ class Plan:
         round_limit_seconds: A round that takes longer fails the run.
     """
 
+    framework: str
     backends: Sequence[str]
     ranks: int
     models: dict[str, int]
@@ -84,13 +89,10 @@ class Result:
         """Returns whether there is a round of each backend."""
         return all(self.seconds.get(backend) for backend in backends)
 
-    @property
-    def ratio(self) -> float | None:
-        """ft's images per second relative to stock Horovod's, by the medians."""
-        if not {"ft", "mpi"} <= self.seconds.keys():
-            return None
+    def ratio(self, other: str) -> float:
+        """Returns ft's images per second relative to another backend's, by the medians."""
         medians = {name: statistics.median(own) for name, own in self.seconds.items()}
-        return medians["mpi"] / medians["ft"]
+        return medians[other] / medians["ft"]
 
     @property
     def lost_seconds(self) -> float:
@@ -133,7 +135,8 @@ def _throughput(
     # One fit spans all rounds, as in real training.
     rounds = _WARM_UP_ROUNDS + plan.rounds
     worker = ["--model", model, "--steps", str(steps), "--rounds", str(rounds)]
-    with backends.started(plan.backends, plan.ranks, WORKER, worker) as started:
+    module = WORKERS[plan.framework]
+    with backends.started(plan.backends, plan.ranks, module, worker) as started:
         for number in range(1 - _WARM_UP_ROUNDS, 1 + plan.rounds):
             for backend in started if number % 2 == 0 else started[::-1]:
                 which = f"round {number} of {plan.rounds}" if number > 0 else "to warm up"
@@ -153,7 +156,15 @@ def _throughput(
 def _whole_run(plan: Plan, model: str, steps: int, kill: bool, result: Result) -> None:
     victim = plan.ranks - 1
     with tempfile.TemporaryDirectory(prefix="hvdft-bench-") as folder:
-        command = [sys.executable, "-m", WORKER, "--model", model, "--steps", str(steps)]
+        command = [
+            sys.executable,
+            "-m",
+            WORKERS[plan.framework],
+            "--model",
+            model,
+            "--steps",
+            str(steps),
+        ]
         command += ["--snapshot-steps", str(plan.snapshot_steps)]
         death = ["--die-rank", str(victim), "--die-step", str(steps // 2)] if kill else []
         job = Job(plan.ranks, [*command, "--result", folder, *death])

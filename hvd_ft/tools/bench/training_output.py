@@ -19,15 +19,14 @@ def throughput_table(plan: Plan, results: Sequence[Result]) -> Table:
     table = Table("model", "gradients", title=title, title_justify="left")
     for name in plan.backends:
         table.add_column(name, justify="right")
-    both = len(plan.backends) > 1
-    if both:
-        table.add_column("ft/mpi", justify="right")
+    others = [name for name in plan.backends if name != "ft"] if "ft" in plan.backends else []
+    for name in others:
+        table.add_column(f"ft/{name}", justify="right")
     for name in plan.backends:
         table.add_column(f"a {name} worker, resident", justify="right")
     for result in results:
         cells = [_spread(result.images_per_second(name)) for name in plan.backends]
-        if both:
-            cells.append(f"{result.ratio:.2f}")
+        cells += [f"{result.ratio(name):.2f}" for name in others]
         cells += [_mb(result.worker_bytes[name]) for name in plan.backends]
         table.add_row(result.model, f"{result.gradient_bytes / _MB:.1f} MB", *cells)
     return table

@@ -21,8 +21,10 @@ from hvd_ft.tools.bench import allreduce, allreduce_output, copies, known, machi
 from hvd_ft.tools.bench import training_output as shown
 from hvd_ft.tools.bench.series import DTYPES, OPS, Row, Times, sizes
 
-PLAN = allreduce.Plan(("ft", "mpi"), 4, (8, 64), "float32", "sum", 2, True, 3, 1, 2, 60)
-TRAINING = training.Plan(("ft", "mpi"), 4, {"digits": 100}, 3, 10, 60)
+PLAN = allreduce.Plan(
+    "tensorflow", ("ft", "mpi"), 4, (8, 64), "float32", "sum", 2, True, 3, 1, 2, 60
+)
+TRAINING = training.Plan("tensorflow", ("ft", "mpi"), 4, {"digits": 100}, 3, 10, 60)
 FACTS = {"CPU": "one, 2 cores"}
 NUMPY = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
@@ -170,14 +172,14 @@ def test_the_csv_has_the_facts_on_top(tmp_path: Path) -> None:
 
 
 def test_one_backend_alone_has_no_ratio() -> None:
-    plan = allreduce.Plan(("mpi",), 4, (8,), "float32", "sum", 1, True, 3, 1, 2, 60)
+    plan = allreduce.Plan("tensorflow", ("mpi",), 4, (8,), "float32", "sum", 1, True, 3, 1, 2, 60)
     assert "/ft" not in text_of(allreduce_output.table(plan, rows()))
     alone = [Row(8, 2, 4, {"mpi": Times([1.0])})]
     assert allreduce_output.csv_lines(plan, alone)[0][-2:] == ["", ""]
 
 
 def test_training_tables_and_csv() -> None:
-    assert result().ratio == 1.5
+    assert result().ratio("mpi") == 1.5
     throughput = text_of(shown.throughput_table(TRAINING, [result()]))
     for part in ("500.00 (250.00 to 1000.00)", "700 MB", "500 MB"):
         assert part in throughput
