@@ -56,7 +56,8 @@ def test_everything_else_is_refused_by_name(use: str, named: str) -> None:
     assert out == ""
     line = err.splitlines()[-1]
     assert line.startswith(f"RuntimeError: mpi4py's {named} cannot be used in a worker of hvd_ft")
-    assert "use hvd (hvd_ft.tensorflow) for collectives and hvd_ft.p2p for messages" in line
+    assert "use hvd (hvd_ft.tensorflow or hvd_ft.torch) for collectives" in line
+    assert "and hvd_ft.p2p for messages" in line
 
 
 def test_a_library_that_can_do_without_mpi4py_does_not_take_it_for_absent() -> None:
