@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Collects the jobs that would be started; each ends with exit code 7."""
     jobs: list[Job] = []
 
-    def launch(resolved: ResolvedJob, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
         jobs.append(resolved.job)
         return 7
 
@@ -149,7 +149,7 @@ def test_run_starts_the_job_as_told(hvdft: Run, started: list[Job]) -> None:
 def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
 
-    def launch(resolved: ResolvedJob, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
         job = resolved.job
         told.append(Path(job.machine_file).read_text() if job.machine_file else None)
         return 0
@@ -169,7 +169,7 @@ def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[Job]) -> No
 def test_a_picture_needs_no_report_of_the_user(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def launch(resolved: ResolvedJob, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
         job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
@@ -186,7 +186,7 @@ def test_a_picture_needs_no_report_of_the_user(
 def test_a_picture_that_cannot_be_written_is_said_by_the_code_if_the_job_went_well(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, device: Device, code: int, expected: int
 ) -> None:
-    def launch(resolved: ResolvedJob, display: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
         job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
@@ -207,7 +207,7 @@ def test_no_picture_is_drawn_of_another_jobs_report(
 ) -> None:
     old, picture = tmp_path / "r.jsonl", tmp_path / "p.png"
     old.write_text('{"job": "old"}\n')
-    monkeypatch.setattr(launcher, "launch", lambda job, display: code)
+    monkeypatch.setattr(launcher, "launch", lambda job, display, page: code)
     got, _, err = hvdft(
         *("run", "-np", "1", "--report", str(old), "--picture", str(picture), "true")
     )
