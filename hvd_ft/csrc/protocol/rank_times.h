@@ -46,7 +46,9 @@ class RankTimes {
   }
   void script_goes_on(uint64_t now) {
     std::lock_guard<std::mutex> guard(script_);
-    if (waiting_ == 0 || --waiting_ > 0) return;
+    if (waiting_ == 0) return;
+    --waiting_;
+    if (waiting_ > 0) return;
     uint64_t from = std::max(since_.load(std::memory_order_relaxed), counted_);
     if (now > from) stood_still_ += now - from;
     since_.store(kNever, std::memory_order_relaxed);
