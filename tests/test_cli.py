@@ -234,6 +234,14 @@ def test_no_picture_can_be_drawn_of_a_report_that_nobody_can_read(
     assert started == []
 
 
+def test_ops_are_not_traced_without_a_report(hvdft: Run, started: list[Job]) -> None:
+    code, _, err = hvdft("run", "-np", "1", "--trace-ops", "--picture", "p.png", "true")
+    assert (code, started) == (2, [])
+    assert err == (
+        "hvdft: --trace-ops writes into the report, and there is none; give --report FILE\n"
+    )
+
+
 def test_unknown_hosts_are_named_before_anything_is_started(hvdft: Run, started: list[Job]) -> None:
     code, _, err = hvdft("run", "-np", "2", "-H", "no-such-host.invalid:2", "true")
     assert (code, started) == (2, [])

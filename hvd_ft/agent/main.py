@@ -30,7 +30,7 @@ from hvd_ft.agent.supervisor_loop import SupervisorLoop, Training
 from hvd_ft.errors import HostError, HvdFtError
 from hvd_ft.installed.environment import check_environment
 from hvd_ft.job import bound_process
-from hvd_ft.job.agent_flags import add_agent_flags
+from hvd_ft.job.agent_flags import add_agent_flags, check_agent_flags
 from hvd_ft.job.directory import job_path
 from hvd_ft.job.drills import Drill, check_ranks, parse
 from hvd_ft.job.host_key import host_identity
@@ -64,6 +64,7 @@ class Plan:
         command: the worker's command line.
         hooks: shell commands by name: `on-failure`, `on-restart`.
         report: file for the job's events, or None.
+        trace_ops: whether the report has the times of single ops.
         drills: deaths of workers, of all ranks.
         spares: number of warm spares.
         settings: of the user.
@@ -73,6 +74,7 @@ class Plan:
     command: Sequence[str]
     hooks: Mapping[str, str]
     report: str | None
+    trace_ops: bool
     drills: Sequence[Drill]
     spares: int
     settings: Settings
@@ -201,6 +203,7 @@ def _plan(argv: Sequence[str]) -> Plan:
     options = parser.parse_args(argv)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     check_command(command)
+    check_agent_flags(options)
     settings, launch = Settings.from_env(os.environ), Launch.from_env(os.environ)
     if launch.generation == 0:
         check_environment()
@@ -215,6 +218,7 @@ def _plan(argv: Sequence[str]) -> Plan:
         command=command,
         hooks={hook: text for hook, text in hooks.items() if text},
         report=options.report,
+        trace_ops=options.trace_ops,
         drills=[parse(text) for text in options.inject],
         spares=options.spares,
         settings=settings,
@@ -367,6 +371,7 @@ def _supervisor(
         signals=signals,
         stacks=reader,
         flight_records=bool(context.launch.launcher) and has_file(plan.report),
+        trace_ops=plan.trace_ops,
     )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from hvd_ft import native
 from hvd_ft.agent import actions as do
 from hvd_ft.agent.event_watch import JobNews
+from hvd_ft.agent.op_trace import OpTrace
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.supervisor import Past, WorkerFacts
 from hvd_ft.native.types import Event, EventType, State, Status
+from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
 
 
@@ -39,6 +41,7 @@ class RankRecord:
         self._send = send
         self._events_seen = 0
         self._said_why = False
+        self._op_trace: OpTrace | None = None
 
     def publish(self, action: do.NoteStarted | do.NoteFailed | do.NoteCause | do.NoteDone) -> None:
         """Publishes the worker's fate, in the arena or in the report."""
@@ -80,6 +83,23 @@ class RankRecord:
         """Writes a note of another agent."""
         if self._journal:
             self._journal.note(note)
+
+    def trace_ops(self, loop: EventLoop, *, late: bool) -> None:
+        """Adds single ops to the report from now on, if this agent writes it.
+
+        Args:
+            loop: of the agent.
+            late: whether agents of an older generation have written before.
+        """
+        if self._journal:
+            write = self._journal.note
+            self._op_trace = OpTrace(self._observer, write=write, say=say, late=late)
+            self._op_trace.follow(loop)
+
+    def finish_trace(self) -> None:
+        """Adds the last ops, if this agent traces them."""
+        if self._op_trace:
+            self._op_trace.finish()
 
     def news(self) -> JobNews:
         """Returns what becomes readable when there are new events."""

@@ -73,6 +73,7 @@ class SupervisorLoop:
         signals: those that end the job.
         stacks: of the worker.
         flight_records: whether this agent takes part in some that nobody asks for.
+        trace_ops: whether the report, if this agent writes it, has the times of single ops.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class SupervisorLoop:
         signals: StopSignals,
         stacks: StackReader,
         flight_records: bool,
+        trace_ops: bool = False,
     ) -> None:
         self._context = context
         self._rank = context.rank
@@ -125,6 +127,8 @@ class SupervisorLoop:
             volunteers=flight_records,
         )
         SlowWatch(context, observer, say=say, note=self._note_slow).follow(self._loop)
+        if trace_ops:
+            self._record.trace_ops(self._loop, late=context.launch.generation > 0)
         self.launcher_lost = False
 
     def run(self) -> int:
@@ -153,6 +157,7 @@ class SupervisorLoop:
                 loop.run_once()
         self._flight.finish()
         self.read_events()
+        self._record.finish_trace()
         return self._record.stop_code
 
     def _on_stacks(self) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.system.command_line import whole
 
 
@@ -16,6 +17,12 @@ def add_agent_flags(parser: argparse.ArgumentParser) -> None:
         "--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back"
     )
     parser.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    parser.add_argument(
+        "--trace-ops",
+        action="store_true",
+        help="write the times of single ops of the first node's ranks into the report, for hvdft "
+        "report --trace",
+    )
     parser.add_argument(
         "--inject",
         metavar="DRILL",
@@ -36,3 +43,15 @@ def add_agent_flags(parser: argparse.ArgumentParser) -> None:
         nargs=argparse.REMAINDER,
         help="the training command, such as: python train.py (its stdin is empty)",
     )
+
+
+def check_agent_flags(options: argparse.Namespace) -> None:
+    """Checks them together.
+
+    Raises:
+        HvdFtError: they contradict each other.
+    """
+    if options.trace_ops and not options.report:
+        raise HvdFtError(
+            "--trace-ops writes into the report, and there is none; give --report FILE"
+        )

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.job.agent_flags import add_agent_flags
+from hvd_ft.job.agent_flags import add_agent_flags, check_agent_flags
 from hvd_ft.job.binding import BIND_TO, MAP_BY
 from hvd_ft.job.ports import Ports
 from hvd_ft.job.settings import TOPOLOGIES
@@ -183,6 +183,7 @@ def _run(options: argparse.Namespace) -> int:
     from hvd_ft.launcher.live_display import display
     from hvd_ft.launcher.resizing import launch_resizing
 
+    check_agent_flags(options)
     limits = limits_of(options)
     place = placed(options, resizes=limits is not None)
     console = Console()

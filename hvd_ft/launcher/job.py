@@ -57,6 +57,7 @@ class Job:
         bootstrap: How Hydra starts processes on other hosts, unless the user says so; None: its
             default, ssh.
         verbose: Whether to print the command line that starts the agents.
+        trace_ops: Whether the report has the times of single ops.
     """
 
     size: int
@@ -76,6 +77,7 @@ class Job:
     limits: Limits | None = None
     bootstrap: str | None = None
     verbose: bool = False
+    trace_ops: bool = False
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -220,4 +222,5 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     ):
         if value is not None:
             command += [flag, value]
+    command += ["--trace-ops"] if job.trace_ops else []
     return [*command, "--", *job.command]

@@ -109,6 +109,7 @@ def job_of(
         limits=limits,
         bootstrap=place.bootstrap,
         verbose=options.verbose,
+        trace_ops=options.trace_ops,
         given={
             **place.tuned,
             **checkpoints,

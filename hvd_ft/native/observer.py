@@ -23,7 +23,7 @@ from hvd_ft.native.types import (
 )
 
 _EVENTS_AT_ONCE = 1024
-_OPS = 64  # kOpTimes in op_times.h
+OPS_KEPT = 64  # kOpTimes in op_times.h
 
 
 def read_events(read: Any, start: int) -> list[Event]:
@@ -124,8 +124,8 @@ class Observer:
 
     def op_moments(self, rank: int) -> dict[int, OpMoments]:
         """Returns when a rank of this node came to its latest ops, by their ids."""
-        out = ffi.new("hvdft_op_moments[]", _OPS)
-        found = abi.library().hvdft_observer_op_moments(self._handle, rank, out, _OPS)
+        out = ffi.new("hvdft_op_moments[]", OPS_KEPT)
+        found = abi.library().hvdft_observer_op_moments(self._handle, rank, out, OPS_KEPT)
         return {out[n].op: abi.read(OpMoments, out[n]) for n in range(found)}
 
     @property

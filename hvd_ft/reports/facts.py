@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]  # as the arenas have them
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class SnapshotFacts(msgspec.Struct, frozen=True):
@@ -144,6 +145,33 @@ class SlowFacts(msgspec.Struct, frozen=True):
     wait: float
     step_seconds: float | None = None
     causes: list[str] = []
+
+
+class OpFacts(msgspec.Struct, frozen=True, array_like=True):
+    """An op on a rank, in ns.
+
+    Attributes:
+        op: its id.
+        begun: since the line's time.
+        wait: before that, since the script had handed tensors over; None: unknown.
+        contributed: since it began; None: unknown.
+        done: since it began.
+    """
+
+    op: Count
+    begun: Count
+    wait: Count | None
+    contributed: Count | None
+    done: Count
+
+
+class OpsFacts(msgspec.Struct, frozen=True):
+    """Ops of one rank that have ended; see agent/op_trace.py."""
+
+    time_ns: Number
+    rank: Number
+    incarnation: Number
+    ops: list[OpFacts]
 
 
 class CauseFacts(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from hvd_ft.reports.facts import (
     CauseFacts,
     EventFacts,
     Facts,
+    OpsFacts,
     RankFacts,
     ReplacementFacts,
     SlowFacts,
@@ -130,6 +131,7 @@ class Report:
         causes: Why workers died, where that is known, by rank and incarnation.
         stacks: Of workers that kept others waiting.
         slow: Ranks that began to be slow, or no longer were, in order of time.
+        ops: Single ops of the ranks of rank 0's node, of a job with --trace-ops.
     """
 
     facts: Mapping[str, Any]
@@ -139,6 +141,7 @@ class Report:
     causes: Mapping[tuple[int, int], str] = field(default_factory=dict)
     stacks: Sequence[StacksFacts] = ()
     slow: Sequence[SlowFacts] = ()
+    ops: Sequence[OpsFacts] = ()
 
     @property
     def finished(self) -> bool:
@@ -168,6 +171,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     causes: dict[tuple[int, int], str] = {}
     stacks: list[StacksFacts] = []
     slow: list[SlowFacts] = []
+    ops: list[OpsFacts] = []
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -185,6 +189,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                 elif fields["type"] == "STACKS":
                     stacks.append(convert(fields, StacksFacts))
                 slow += [convert(fields, SlowFacts)] if fields["type"] == "SLOW" else []
+                ops += [convert(fields, OpsFacts)] if fields["type"] == "OPS" else []
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 _check_version(path, fields)
                 facts, events, divergences = _checked(fields), [], []
@@ -197,7 +202,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
-    return Report(facts, in_order, divergences, replacements, causes, stacks, slow)
+    return Report(facts, in_order, divergences, replacements, causes, stacks, slow, ops)
 
 
 def _check_version(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> None:

@@ -213,6 +213,7 @@ _REPORT = _lines(
     {**_EVENT, "type": "CAUSE", "text": "lack of memory"},
     {**_EVENT, "type": "REPLACED", "ranks": [1], "host": "n1", "by": "n3", "epoch": 1},
     {**_EVENT, "type": "SLOW", **_SLOW},
+    {**_EVENT, "type": "OPS", "ops": [[7, 0, 3, 4, 9], [8, 2, None, None, 7]]},
     {**_EVENT, "type": "DIVERGED", "divergence": asdict(Divergence("v", 3, (1,), 2, 1))},
     {"exit_code": 0, "ranks": []},
 )

@@ -34,6 +34,7 @@ VALIDATOR = Draft202012Validator(TEXT)
 NOTE = {"time_ns": 5, "rank": 1, "incarnation": 0}
 SLOW = {**NOTE, "type": "SLOW", "text": "words", "ranks": [1], "host": "n1", "ended": False}
 SLOW |= {"late": 0.8, "seconds": 20.5, "wait": 0.2, "step_seconds": None, "causes": ["words"]}
+OPS = {**NOTE, "type": "OPS", "ops": [[7, 0, 3, 4, 9], [8, 2, None, None, 7]]}
 REPLACED = {**NOTE, "type": "REPLACED", "ranks": [1], "host": "n1", "by": "n3", "epoch": 1}
 
 
@@ -74,6 +75,7 @@ def written(path: Path, events: list[Event], error: str | None = None) -> list[d
         journal.note({**NOTE, "type": kind, "text": "words"})
     journal.note(REPLACED)
     journal.note(SLOW)
+    journal.note(OPS)
     journal.publish(0, error)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -90,7 +92,7 @@ def test_what_is_written_is_as_the_schema_says(tmp_path: Path, error: str | None
     for line in lines:
         VALIDATOR.validate(line)
     assert lines[0]["schema"] == SCHEMA
-    assert len(lines) == 1 + len(every) + 1 + 4 + 1
+    assert len(lines) == 1 + len(every) + 1 + 5 + 1
 
 
 @given(st.lists(st.sampled_from(one_failure())))
@@ -103,7 +105,7 @@ def test_the_schema_knows_every_kind_of_line_and_this_version() -> None:
     kinds = [kind["const"] for kind in TEXT["$defs"]["event"]["properties"]["type"]["oneOf"]]
     assert kinds == [kind.name for kind in EventType], "describe the new event there"
     of_text = TEXT["$defs"]["text"]["properties"]["type"]["enum"]
-    assert {*of_text, "REPLACED", "SLOW"} == {*NOTES}, "describe the new note there"
+    assert {*of_text, "REPLACED", "SLOW", "OPS"} == {*NOTES}, "describe the new note there"
     assert TEXT["$defs"]["start"]["properties"]["schema"]["const"] == SCHEMA
     assert TEXT["$id"].endswith(f":{SCHEMA}")
     states = TEXT["$defs"]["end"]["properties"]["ranks"]["items"]["properties"]["state"]["enum"]
@@ -123,6 +125,8 @@ def test_the_schema_knows_every_kind_of_line_and_this_version() -> None:
         {**NOTE, "type": "DONE", "detail": "0"},
         {**NOTE, "type": "CAUSE"},
         {**REPLACED, "ranks": 1},
+        {**OPS, "ops": [[7, 0, 3, 4]]},
+        {**OPS, "ops": [[7, None, 3, 4, 9]]},
         {"exit_code": None},
         {"exit_code": 0, "ranks": [{"rank": 0}]},
         {"exit_code": 0, "nodes": [{"first_rank": 0}]},
