@@ -194,10 +194,14 @@ def needs_torch(path: Path) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what starts jobs, for `--quick`; for `--short` and `--promises` all but those."""
     quick, short, promises = map(config.getoption, ("quick", "short", "promises"))
-    if (its := config.stash.get(_PART, None)) is not None:
-        chosen = part(items, its.number, its.commit) if its.number else drawn(items, its.commit)
+    its = config.stash.get(_PART, None)
+    if its is not None and its.number:
+        chosen = part(items, its.number, its.commit)
     elif quick or short or promises:
-        chosen = _dealt(kept(items, quick=quick, promises=promises))
+        chosen = kept(items, quick=quick, promises=promises)
+        chosen = _dealt(chosen) if its is None else drawn(chosen, its.commit)
+    elif its is not None:
+        chosen = drawn(items, its.commit)
     else:
         return
     config.hook.pytest_deselected(items=[item for item in items if item not in {*chosen}])
