@@ -23,7 +23,7 @@ from hvd_ft.native.types import (
 )
 
 _EVENTS_AT_ONCE = 1024
-OPS_KEPT = 64  # kOpTimes in op_times.h
+OPS_KEPT = abi.constant("HVDFT_OPS_KEPT")
 
 
 def read_events(read: Any, start: int) -> list[Event]:

@@ -143,8 +143,22 @@ void script_that_says() {
   run(times, 315, 320);
   CHECK(is(times.finish(), 1, 9, 16, 5));
   times.script_goes_on(330);
-  times.script_goes_on(331);  // one too many
   run(times, 340, 350);
+  CHECK(is(times.finish(), 1, 20, 10, 0));
+
+  times.script_waits(360);
+  times.begun(362);
+  times.network(true, 364);
+  times.script_goes_on(368);  // while an op is under way
+  times.network(false, 369);
+  times.ended(370);
+  CHECK(is(times.finish(), 1, 12, 2, 2, 4));
+
+  run(times, 380, 390);
+  times.script_waits(400);  // after the round's end, and before that is noticed
+  CHECK(is(times.finish(), 1, 20, 0, 0));
+  times.script_goes_on(410);
+  run(times, 415, 420);
   CHECK(is(times.finish(), 1, 20, 10, 0));
   CHECK(is(times.finish(), 0, 0, 0, 0));
 }

@@ -38,6 +38,8 @@ enum {
   HVDFT_NAP_NS = 1000000,
   HVDFT_MOST_NAP_NS = 100000000,
 
+  HVDFT_OPS_KEPT = 64,  // latest ops of a rank of which the moments are published
+
   // Bytes of texts and contents in the arenas, with what ends them.
   HVDFT_LAST_WORDS = 512,
   HVDFT_STOP_TEXT = 1024,

@@ -6,10 +6,11 @@
 #include <cstdint>
 
 #include "base/shared.h"
+#include "hvd_ft_limits.h"
 
 namespace hvdft {
 
-constexpr uint64_t kOpTimes = 64;  // of so many latest ops
+constexpr uint64_t kOpTimes = HVDFT_OPS_KEPT;
 
 // Nanoseconds; 0: not yet.
 struct OpMoments {

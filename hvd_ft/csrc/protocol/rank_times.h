@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 namespace hvdft {
 
@@ -40,24 +39,17 @@ class RankTimes {
   // A thread of the script waits for results from now on, and no longer: in pairs, of any threads.
   // The script is blocked while any of them waits.
   void script_waits(uint64_t now) {
-    std::lock_guard<std::mutex> guard(script_);
     says_.store(true, std::memory_order_relaxed);
-    if (waiting_++ == 0) since_.store(now, std::memory_order_relaxed);
+    if (waiting_.fetch_add(1) == 0) waits_.fetch_sub(static_cast<int64_t>(now));
   }
   void script_goes_on(uint64_t now) {
-    std::lock_guard<std::mutex> guard(script_);
-    if (waiting_ == 0) return;
-    --waiting_;
-    if (waiting_ > 0) return;
-    uint64_t from = std::max(since_.load(std::memory_order_relaxed), counted_);
-    if (now > from) stood_still_ += now - from;
-    since_.store(kNever, std::memory_order_relaxed);
+    if (waiting_.fetch_sub(1) == 1) waits_.fetch_add(static_cast<int64_t>(now));
   }
 
   // The rest is for the thread that executes ops.
 
   // An op begins, and no other one is under way.
-  void begun(uint64_t now) { begun_ = now; }
+  void begun(uint64_t now) { begun_ = {now, waited(now)}; }
   // It has ended, and with it all that were under way.
   void ended(uint64_t now) {
     add_blocked(begun_, now, &exchanged_);
@@ -66,15 +58,16 @@ class RankTimes {
   // The ops under way wait for other nodes only, from now on; or no longer.
   void network(bool waits, uint64_t now) {
     if (!waits) add_blocked(network_from_, now, &network_);
-    network_from_ = waits ? now : 0;
+    network_from_ = waits ? Moment{now, waited(now)} : Moment{};
   }
-  bool waits_for_network() const { return network_from_ != 0; }
+  bool waits_for_network() const { return network_from_.at != 0; }
   // All tensors are executed: the round ends when the latest op did. Returns what it adds.
   TimeSums finish() {
     uint64_t from = free_, received = receiving_.exchange(0, std::memory_order_relaxed);
     free_ = ended_;
     bool says = says_.load(std::memory_order_relaxed);
-    uint64_t blocked = says ? stood_still(from) : ended_ - std::clamp(blocked_, from, ended_);
+    uint64_t blocked = ended_ - std::clamp(blocked_, from, ended_);
+    if (says) blocked = std::min(waited_anew(), ended_ - from);
     uint64_t exchange = std::min(exchanged_, blocked), network = std::min(network_, exchange);
     if (says) exchanged_ = network_ = 0;
     if (from == 0 || ended_ <= from) return {};
@@ -85,42 +78,54 @@ class RankTimes {
   }
 
  private:
-  // Adds the part of a stretch in which the script is blocked.
-  void add_blocked(uint64_t from, uint64_t to, uint64_t* sum) {
-    bool says = says_.load(std::memory_order_relaxed);
-    uint64_t since = (says ? since_ : pended_).load(std::memory_order_relaxed);
-    // Before the latest hand-over the rank computed.
-    if (!says && since != blocked_) exchanged_ = network_ = 0;
-    blocked_ = since;
-    from = std::max(from, since);
-    if (to > from) *sum += to - from;
-  }
-  // For how long the script has waited in the round that began then and ends now.
-  uint64_t stood_still(uint64_t from) {
-    std::lock_guard<std::mutex> guard(script_);
-    uint64_t found = stood_still_;
-    uint64_t since = std::max({since_.load(std::memory_order_relaxed), from});
-    if (ended_ > since) found += ended_ - since;
-    counted_ = std::max(counted_, ended_);
-    stood_still_ = 0;
-    return ended_ > from ? std::min(found, ended_ - from) : 0;
-  }
+  // A time, and for how long the script had waited by then, as far as it says.
+  struct Moment {
+    uint64_t at = 0, waited = 0;
+  };
 
-  static constexpr uint64_t kNever = UINT64_MAX;
+  // Adds the part of a stretch in which the script is blocked.
+  void add_blocked(const Moment& from, uint64_t to, uint64_t* sum) {
+    if (says_.load(std::memory_order_relaxed)) {
+      uint64_t until = waited(to);
+      if (until > from.waited) *sum += until - from.waited;
+      return;
+    }
+    uint64_t latest = latest_pended();
+    // Before the latest hand-over the rank computed.
+    if (latest != blocked_) exchanged_ = network_ = 0;
+    blocked_ = latest;
+    uint64_t begin = std::max(from.at, latest);
+    if (to > begin) *sum += to - begin;
+  }
+  // For how long the script has waited until now, as far as it says.
+  uint64_t waited(uint64_t now) const {
+    int64_t waits = waits_.load();
+    if (waits < 0) waits += static_cast<int64_t>(now);
+    return static_cast<uint64_t>(std::max<int64_t>(waits, 0));
+  }
+  // The part of this until the latest op ended that no round has counted.
+  uint64_t waited_anew() {
+    uint64_t before = counted_;
+    counted_ = std::max(before, waited(ended_));
+    return counted_ - before;
+  }
 
   std::atomic<uint64_t> pended_{0}, receiving_{0};
-  uint64_t begun_ = 0, ended_ = 0;
+  Moment begun_;
+  uint64_t ended_ = 0;
   uint64_t blocked_ = 0;    // since when: the latest tensor was handed over then
   uint64_t exchanged_ = 0;  // since then: while an op was under way, …
   uint64_t network_ = 0;    // … and of that, while only other nodes' parts were missing
-  uint64_t network_from_ = 0;
+  Moment network_from_;
 
-  std::mutex script_;  // of scripts that say when they wait
+  // Of scripts that say when they wait. `waits_` is the length of all waits that are over, less
+  // the time at which the present one began: negative during a wait, as a clock shows more than
+  // a process has waited. Begins and ends are added in any order, so no lock is needed.
   std::atomic<bool> says_{false};
-  std::atomic<uint64_t> since_{kNever};  // when the script began to wait, if it does
-  int waiting_ = 0;
-  uint64_t stood_still_ = 0, counted_ = 0;  // waits that are over; what is counted of the present
-  uint64_t free_ = 0;                       // when the latest round ended; 0: none has
+  std::atomic<int> waiting_{0};  // threads
+  std::atomic<int64_t> waits_{0};
+  uint64_t counted_ = 0;  // of waits, by rounds
+  uint64_t free_ = 0;     // when the latest round ended; 0: none has
 };
 
 }  // namespace hvdft
