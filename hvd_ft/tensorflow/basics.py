@@ -1,6 +1,5 @@
-"""Starts Horovod under an agent, and shuts it down in the right order."""
+"""Starts Horovod under an agent, and its barrier."""
 
-from functools import cache
 from typing import Any
 
 import horovod.tensorflow as _horovod
@@ -15,17 +14,8 @@ from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
 from hvd_ft.tensorflow.made_variables import note_variables
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
-from hvd_ft.worker import peer_hooks
-from hvd_ft.worker.begin import (
-    check_autotune,
-    check_communicator,
-    follow_rosters,
-    leave_modules_out_of_collections,
-    prepare_end,
-    say_stock,
-)
+from hvd_ft.worker.begin import start
 from hvd_ft.worker.exit_reason import keep_last_words
-from hvd_ft.worker.exit_status import prepare_exit
 from hvd_ft.worker.mpi4py_guard import guard_mpi4py
 
 keep_last_words()
@@ -49,21 +39,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             a step.
         ValueError: Horovod could not be initialised.
     """
-    worker = native.worker()
-    if worker is None:
-        _horovod.init(comm, process_sets)
-        say_stock(_horovod.rank())
-        return
-    check_communicator(comm, process_sets)
-    check_autotune(worker)
-    prepare_exit(worker)
-    keep_draws()
-    watch_trainings(worker)
-    _horovod.init(None, process_sets)
-    _follow_rosters()
-    prepare_end(worker)
-    leave_modules_out_of_collections()
-    peer_hooks.start()
+    start(_horovod, comm, process_sets, _prepare, _broadcast)
 
 
 def barrier() -> None:
@@ -76,10 +52,11 @@ def barrier() -> None:
         raise HorovodInternalError("barrier: Horovod is not initialised or was shut down")
 
 
-@cache
-def _follow_rosters() -> None:
-    def broadcast(data: bytes) -> bytes:
-        with context.eager_mode():  # an Estimator's hooks are called where a graph is the default
-            return broadcast_bytes(data, "hvd_ft.returned.size", "hvd_ft.returned.state")
+def _prepare(worker: native.Worker) -> None:
+    keep_draws()
+    watch_trainings(worker)
 
-    follow_rosters(_horovod.mpi_ops._basics.MPI_LIB_CTYPES, broadcast)
+
+def _broadcast(data: bytes) -> bytes:
+    with context.eager_mode():  # an Estimator's hooks are called where a graph is the default
+        return broadcast_bytes(data, "hvd_ft.returned.size", "hvd_ft.returned.state")

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow.data import DataIterator
-from hvd_ft.tensorflow.sampler import ElasticSampler, Source, present_ranks
+from hvd_ft.tensorflow.sampler import ElasticSampler, Source
 
 _SAME_BATCHES = {"_MapDataset", "_ParallelMapDataset", "_PrefetchDataset", "_OptionsDataset"}
 _UNBATCH = {"_UnbatchDataset", "_RestructuredDataset"}  # with a map below them
@@ -51,11 +51,11 @@ class SampledData:
         Args:
             iterator: of the dataset, not drawn from yet.
         """
-        self._iterator, self._ranks = iterator, present_ranks()
+        self._iterator, self._ranks = iterator, self.sampler.present_ranks()
 
     def iterator(self) -> DataIterator:
         """Returns the iterator to draw the next step's batch from."""
-        if self._ranks != present_ranks():
+        if self._ranks != self.sampler.present_ranks():
             self.begin_pass(iter(self._dataset))
         return self._iterator
 

@@ -8,11 +8,6 @@ import tensorflow as tf
 from hvd_ft.worker.elastic_sampler import SampleDealer, check_batch_size
 
 
-def present_ranks() -> tuple[int, int]:
-    """Returns this process's rank and the number of ranks, as they are now."""
-    return hvd.rank(), hvd.size()
-
-
 class ElasticSampler(SampleDealer):
     """Deals the samples of a data set out among the ranks, each sample once in an epoch.
 
@@ -44,7 +39,10 @@ class ElasticSampler(SampleDealer):
         HvdFtError: there are no samples, or the seed is negative.
     """
 
-    present_ranks = staticmethod(present_ranks)
+    @staticmethod
+    def present_ranks() -> tuple[int, int]:
+        """Returns this process's rank and the number of ranks, as they are now."""
+        return hvd.rank(), hvd.size()
 
     def dataset(self, batch_size: int, drop_remainder: bool = False) -> tf.data.Dataset:
         """Returns a dataset of the arrays that `batches` yields; a pass is the rest of the epoch.

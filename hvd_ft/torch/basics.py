@@ -1,25 +1,14 @@
-"""Starts Horovod under an agent, and shuts it down in the right order."""
+"""Starts Horovod under an agent."""
 
-from functools import cache
 from typing import Any
 
 import horovod.torch as _horovod
 
-from hvd_ft import native
 from hvd_ft.torch.broadcasts import broadcast_bytes
 from hvd_ft.torch.op_names import name_operations_by_count
 from hvd_ft.torch.without_snapshots import watch_trainings
-from hvd_ft.worker import peer_hooks
-from hvd_ft.worker.begin import (
-    check_autotune,
-    check_communicator,
-    follow_rosters,
-    leave_modules_out_of_collections,
-    prepare_end,
-    say_stock,
-)
+from hvd_ft.worker.begin import start
 from hvd_ft.worker.exit_reason import keep_last_words
-from hvd_ft.worker.exit_status import prepare_exit
 from hvd_ft.worker.mpi4py_guard import guard_mpi4py
 
 keep_last_words()
@@ -39,25 +28,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             a step.
         ValueError: Horovod could not be initialised.
     """
-    worker = native.worker()
-    if worker is None:
-        _horovod.init(comm, process_sets)
-        say_stock(_horovod.rank())
-        return
-    check_communicator(comm, process_sets)
-    check_autotune(worker)
-    prepare_exit(worker)
-    watch_trainings(worker)
-    _horovod.init(None, process_sets)
-    _follow_rosters()
-    prepare_end(worker)
-    leave_modules_out_of_collections()
-    peer_hooks.start()
+    start(_horovod, comm, process_sets, watch_trainings, _broadcast)
 
 
-@cache
-def _follow_rosters() -> None:
-    def broadcast(data: bytes) -> bytes:
-        return broadcast_bytes(data, "hvd_ft.returned.size", "hvd_ft.returned.state")
-
-    follow_rosters(_horovod.mpi_ops._basics.MPI_LIB_CTYPES, broadcast)
+def _broadcast(data: bytes) -> bytes:
+    return broadcast_bytes(data, "hvd_ft.returned.size", "hvd_ft.returned.state")

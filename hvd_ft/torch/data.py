@@ -23,7 +23,7 @@ from hvd_ft.torch.rng import (
     generators_in,
     set_generator_state,
 )
-from hvd_ft.torch.sampler import ElasticSampler, present_ranks
+from hvd_ft.torch.sampler import ElasticSampler
 
 _END = object()
 # They take what they need of random numbers when a pass begins, or from a generator of their own.
@@ -69,14 +69,15 @@ class DataPosition:
             "generators": [generator_state(each) for each in self._generators],
         }
         if self.sampler is not None:
-            begun |= {"dealt": self.sampler.processed_num, "ranks": list(present_ranks())}
+            ranks = list(self.sampler.present_ranks())
+            begun |= {"dealt": self.sampler.processed_num, "ranks": ranks}
         self._passes.append(begun)
         self._begin_pass(loader, begun)
 
     def batches(self, loader: Any) -> Iterator[Any]:
         """Yields the batches that are left in the pass; counts each before it is used."""
         while True:
-            if self.sampler is not None and self._passes[-1]["ranks"] != list(present_ranks()):
+            if self._has_other_ranks(self._passes[-1]):
                 self.begin(loader)
             batch = self._draw()
             if batch is _END:
@@ -87,13 +88,11 @@ class DataPosition:
             yield batch
 
     def skip(self, loader: Any, batches: int) -> None:
-        """Draws batches that an earlier process has trained with, in a pass that has just begun.
+        """Draws batches that stand for those of another number of ranks, in a pass just begun.
 
-        Raises:
-            HvdFtError: there are fewer.
+        If there are fewer, as the last step was filled up for that number, the pass is over.
         """
-        self._repeat(loader, batches)
-        self._passes[-1]["drawn"] += batches
+        self._passes[-1]["drawn"] += self._repeat(loader, batches)
 
     def state(self) -> dict[str, Any]:
         """Returns what `resume` needs, for a snapshot."""
@@ -114,7 +113,7 @@ class DataPosition:
             HvdFtError: the data ends elsewhere.
         """
         self._look_at(loader)
-        if self.sampler is not None and state["passes"][-1]["ranks"] != list(present_ranks()):
+        if self._has_other_ranks(state["passes"][-1]):
             self.begin(loader)
             return
         sampler, self._passes = _sampler(loader), [dict(each) for each in state["passes"]]
@@ -127,7 +126,8 @@ class DataPosition:
                 self.sampler.processed_num = begun["dealt"]
             _restore(self._generators, begun["generators"])
             self._begin_pass(loader, begun)
-            self._repeat(loader, begun["drawn"])
+            if self._repeat(loader, begun["drawn"]) < begun["drawn"]:
+                raise _other_data(begun["drawn"])
             if number < len(self._passes) and self._draw() is not _END:
                 raise _other_data(begun["drawn"])
         if epoch is not None and sampler is not None:
@@ -144,6 +144,9 @@ class DataPosition:
         parts = ("dataset", "sampler", "batch_sampler", "generator", "collate_fn")
         self._generators = generators_in(*(getattr(loader, part, None) for part in parts))
 
+    def _has_other_ranks(self, begun: dict[str, Any]) -> bool:
+        return self.sampler is not None and begun["ranks"] != list(self.sampler.present_ranks())
+
     def _begin_pass(self, loader: Any, begun: dict[str, Any]) -> None:
         self._stream = Stream(begun["seed"])
         with self._stream.drawing():
@@ -153,14 +156,16 @@ class DataPosition:
         with self._stream.drawing():
             return next(self._iterator, _END)
 
-    def _repeat(self, loader: Any, batches: int) -> None:
+    def _repeat(self, loader: Any, batches: int) -> int:
+        """Draws so many batches, or all that are left; returns how many."""
         indices = getattr(self._iterator, "_next_index", None) if _draws_indices(loader) else None
         with self._stream.drawing():
-            for _ in range(batches):
+            for number in range(batches):
                 try:
                     next(self._iterator) if indices is None else indices()
                 except StopIteration:
-                    raise _other_data(batches) from None
+                    return number
+        return batches
 
 
 def _sampler(loader: Any) -> Any:

@@ -70,8 +70,7 @@ class KeptValues:
                 value.load_state_dict(unpack(packed[name], arrays))
             else:
                 found = unpack(packed[name], arrays)
-                is_tensor = isinstance(found, torch.Tensor) and isinstance(value, torch.Tensor)
-                if not (is_tensor and set_in_place(value, found)):
+                if not set_in_place(value, found):
                     new[name] = found
         return new
 
@@ -89,8 +88,7 @@ class KeptValues:
         """Sets the gradients that `pack_gradients` has seen; others are removed."""
         for name, parameter in self.all_parameters().items():
             gradient = made(packed[name], arrays) if name in packed else None
-            own = parameter.grad
-            if gradient is None or own is None or not set_in_place(own, gradient):
+            if not set_in_place(parameter.grad, gradient):
                 parameter.grad = gradient
 
     def generators(self) -> dict[str, Any]:
@@ -108,12 +106,11 @@ class KeptValues:
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Returns the parameters of modules, by name."""
-        found: dict[str, torch.Tensor] = {}
-        for module_name, module in self._modules.items():
-            for inner_name, parameter in module.named_parameters():
-                if self._names[id(parameter)] == f"{module_name}.{inner_name}":
-                    found[f"{module_name}.{inner_name}"] = parameter
-        return found
+        return {
+            self._names[id(parameter)]: parameter
+            for module in self._modules.values()
+            for parameter in module.parameters()
+        }
 
     def all_parameters(self) -> dict[str, torch.Tensor]:
         """Returns the parameters of modules and optimizers, by name."""

@@ -75,7 +75,7 @@ def restore_module(
     parts, parameters = dict(module.named_modules()), dict(module.named_parameters())
     for inner, form in packed["parameters"].items():
         contents = made(form, arrays)
-        if inner not in parameters or not set_in_place(parameters[inner], contents):
+        if not set_in_place(parameters.get(inner), contents):
             raise _other(f"{name}.{inner}", contents, parameters.get(inner))
     buffers = dict(module.named_buffers())
     for inner, form in packed["buffers"].items():
@@ -83,7 +83,7 @@ def restore_module(
         part, _, buffer = inner.rpartition(".")
         if part not in parts:
             raise _other(f"{name}.{inner}", contents, None)
-        if inner not in buffers or not set_in_place(buffers[inner], contents):
+        if not set_in_place(buffers.get(inner), contents):
             parts[part]._buffers[buffer] = contents  # of another shape by then
     if missing := sorted(parameters.keys() - packed["parameters"].keys()):
         raise HvdFtError(

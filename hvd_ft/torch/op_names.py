@@ -8,7 +8,7 @@ count for each process set takes the place of the handle, and the count is part 
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from horovod.torch import mpi_ops
@@ -59,18 +59,15 @@ def in_flight() -> int:
 
 
 def _named(operation: Callable[..., int]) -> Callable[..., int]:
-    signature = inspect.signature(operation)
+    parameters = list(inspect.signature(operation).parameters)
+    name_at, set_at = parameters.index("name"), parameters.index("process_set")
 
     @functools.wraps(operation)
-    def start(*arguments: Any, **more: Any) -> int:
-        given = signature.bind(*arguments, **more)
-        if given.arguments["name"] is None:
-            given.arguments["name"] = _next_name(given.arguments)
-        return operation(*given.args, **given.kwargs)
+    def start(*arguments: Any) -> int:  # Horovod gives all of them by position
+        if arguments[name_at] is not None:
+            return operation(*arguments)
+        scope = f"noname.{arguments[set_at].process_set_id}"
+        name = f"{scope}.{count(scope)}"
+        return operation(*arguments[:name_at], name, *arguments[name_at + 1 :])
 
     return start
-
-
-def _next_name(arguments: Mapping[str, Any]) -> str:
-    scope = f"noname.{arguments['process_set'].process_set_id}"
-    return f"{scope}.{count(scope)}"

@@ -14,6 +14,8 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.torch.packing import pack, unpack
 from hvd_ft.torch.tensors import Arrays, made, set_in_place
 
+Named = dict[str, torch.Tensor]
+
 
 def inner(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Returns the optimizer that a wrapper, such as Accelerate's, calls."""
@@ -22,7 +24,7 @@ def inner(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return optimizer
 
 
-def parameters_of(name: str, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> "Named":
+def parameters_of(name: str, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> Named:
     """Returns an optimizer's parameters by name.
 
     Args:
@@ -35,9 +37,6 @@ def parameters_of(name: str, optimizer: torch.optim.Optimizer, names: Mapping[in
         for at, group in enumerate(optimizer.param_groups)
         for number, parameter in enumerate(group["params"])
     }
-
-
-Named = dict[str, torch.Tensor]
 
 
 def pack_optimizer(
@@ -115,7 +114,7 @@ def restore_optimizer(
         _restore_group(f"{name}.group{at}", optimizer.param_groups[at], group, arrays, names)
     named = parameters_of(name, optimizer, names)
     for key, form in packed["own"].items():
-        if not set_in_place(named[key].detach(), made(form, arrays)):
+        if not set_in_place(named[key], made(form, arrays)):
             raise _other(key)
     optimizer.state.clear()
     for is_parameter, key, state in packed["states"]:
@@ -157,13 +156,8 @@ def _restore_group(
     if here != group["params"]:
         raise _other(name)
     for key, value in unpack(group["options"], arrays).items():
-        is_tensor = isinstance(value, torch.Tensor)
-        if not (is_tensor and _set_option(own.get(key), value)):
+        if not set_in_place(own.get(key), value):
             own[key] = value
-
-
-def _set_option(own: Any, value: torch.Tensor) -> bool:
-    return isinstance(own, torch.Tensor) and set_in_place(own, value)
 
 
 def _counts(optimizer: Any, by_id: Mapping[int, str]) -> dict[str, Any] | None:

@@ -10,7 +10,8 @@ import torch
 from hvd_ft.errors import HvdFtError
 from hvd_ft.torch.tensors import Arrays, made
 
-_PLAIN = (bool, int, float, str, np.generic, np.ndarray)
+_PLAIN = (bool, int, float, str)  # not classes made of them, which would lose their type
+_NUMPY = (np.generic, np.ndarray)
 _KIND = "kind"  # key of what marks a packed value that is no plain one
 _MAPPINGS: dict[str, type] = {
     kind.__name__: kind for kind in (dict, OrderedDict, Counter, defaultdict)
@@ -34,7 +35,7 @@ def pack(arrays: Arrays, name: str, value: Any) -> Any:
     Raises:
         HvdFtError: something else is among it; the message names it.
     """
-    if value is None or type(value) in _PLAIN[:4] or isinstance(value, _PLAIN[4:]):
+    if value is None or type(value) in _PLAIN or isinstance(value, _NUMPY):
         return value
     if isinstance(value, torch.Tensor):
         return {_KIND: "tensor", "form": arrays.add(name, value)}

@@ -6,11 +6,6 @@ from torch.utils.data import Sampler
 from hvd_ft.worker.elastic_sampler import SampleDealer
 
 
-def present_ranks() -> tuple[int, int]:
-    """Returns this process's rank and the number of ranks, as they are now."""
-    return hvd.rank(), hvd.size()
-
-
 class ElasticSampler(SampleDealer, Sampler[int]):
     """Deals the samples of a data set out among the ranks, each sample once in an epoch.
 
@@ -41,4 +36,7 @@ class ElasticSampler(SampleDealer, Sampler[int]):
         HvdFtError: there are no samples, or the seed is negative.
     """
 
-    present_ranks = staticmethod(present_ranks)
+    @staticmethod
+    def present_ranks() -> tuple[int, int]:
+        """Returns this process's rank and the number of ranks, as they are now."""
+        return hvd.rank(), hvd.size()

@@ -205,19 +205,18 @@ class State(LoopState):
 
     def _read(self) -> Mapping[str, np.ndarray]:
         self._read_arrays = Arrays()
-        kept = self._kept()
-        kept.pack(self._read_arrays)
+        self._kept().pack(self._read_arrays)
         return self._read_arrays.arrays
 
     def _assign(self, name: str, array: np.ndarray) -> None:
         self._read_arrays.assign(name, array)
 
     def _bytes(self) -> tuple[int, int]:
-        arrays, kept = self._read(), self._kept()
-        self._read_arrays = Arrays()
+        arrays, kept = Arrays(), self._kept()
+        kept.pack(arrays)
         trained = [each for each in kept.all_parameters().values() if each.requires_grad]
         gradients = sum(each.numel() * each.element_size() for each in trained)
-        return sum(array.nbytes for array in arrays.values()), gradients
+        return sum(array.nbytes for array in arrays.arrays.values()), gradients
 
     def _refuse(self, error: HvdFtError) -> None:
         """Ends the job: the other ranks would wait for this one."""

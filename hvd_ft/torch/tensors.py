@@ -132,22 +132,21 @@ def made(form: Form, arrays: Mapping[str, np.ndarray]) -> torch.Tensor:
     return tensor.to(form["device"]) if "device" in form else tensor
 
 
-def set_in_place(tensor: torch.Tensor, contents: torch.Tensor) -> bool:
-    """Sets a tensor's contents if it has their type and shape; returns whether it has."""
-    if not fits(tensor, contents):
+def set_in_place(tensor: Any, contents: Any) -> bool:
+    """Copies a tensor's contents into another tensor of the same type and shape.
+
+    Returns:
+        Whether it did: both are dense tensors, and they match.
+    """
+    if not (isinstance(tensor, torch.Tensor) and isinstance(contents, torch.Tensor)):
+        return False
+    if not tensor.layout is contents.layout is torch.strided:
+        return False
+    if (tensor.shape, tensor.dtype) != (contents.shape, contents.dtype):
         return False
     with torch.no_grad():
         tensor.copy_(contents)
     return True
-
-
-def fits(tensor: Any, contents: torch.Tensor) -> bool:
-    """Returns whether a tensor can take over these contents."""
-    return (
-        isinstance(tensor, torch.Tensor)
-        and tensor.layout is contents.layout is torch.strided
-        and (tensor.shape, tensor.dtype) == (contents.shape, contents.dtype)
-    )
 
 
 def is_plain(dtype: torch.dtype) -> bool:

@@ -1,7 +1,6 @@
 """What `hvd.init()` does for an agent, whatever the framework: checks before, preparations after.
 
-A framework's own part (hvd_ft/tensorflow/basics.py, hvd_ft/torch/basics.py) calls Horovod, and
-these functions around it.
+Each framework's `init` (hvd_ft/tensorflow/basics.py, hvd_ft/torch/basics.py) calls `start`.
 """
 
 import atexit
@@ -15,7 +14,8 @@ from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.native.types import Point
 from hvd_ft.system.say import say
-from hvd_ft.worker import rosters
+from hvd_ft.worker import peer_hooks, rosters
+from hvd_ft.worker.exit_status import prepare_exit
 
 
 def enabled() -> bool:
@@ -27,6 +27,43 @@ def incarnation() -> int:
     """Returns how many times this rank has been restarted; 0 without an agent."""
     worker = native.worker()
     return 0 if worker is None else worker.incarnation
+
+
+def start(
+    horovod: Any,
+    comm: Any,
+    process_sets: Any,
+    prepare: Callable[[native.Worker], None],
+    broadcast: Callable[[bytes], bytes],
+) -> None:
+    """Initialises a framework's Horovod, and prepares it for an agent if there is one.
+
+    Args:
+        horovod: the framework's module of Horovod.
+        comm: what `hvd.init` got.
+        process_sets: likewise.
+        prepare: what the framework needs under an agent, before Horovod is initialised.
+        broadcast: returns rank 0's bytes on all present ranks.
+
+    Raises:
+        HvdFtError: an MPI communicator is given under an agent, or samples of autotuning without
+            a step.
+        ValueError: Horovod could not be initialised.
+    """
+    worker = native.worker()
+    if worker is None:
+        horovod.init(comm, process_sets)
+        say_stock(horovod.rank())
+        return
+    check_communicator(comm, process_sets)
+    check_autotune(worker)
+    prepare_exit(worker)
+    prepare(worker)
+    horovod.init(None, process_sets)
+    follow_rosters(horovod.mpi_ops._basics.MPI_LIB_CTYPES, broadcast)
+    prepare_end(worker)
+    leave_modules_out_of_collections()
+    peer_hooks.start()
 
 
 def check_communicator(comm: Any, process_sets: Any) -> None:
@@ -67,6 +104,7 @@ def check_autotune(worker: native.Worker) -> None:
         )
 
 
+@cache
 def follow_rosters(library: Any, broadcast: Callable[[bytes], bytes]) -> None:
     """Makes the framework's Horovod follow changes of the present ranks.
 

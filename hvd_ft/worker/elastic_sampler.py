@@ -11,23 +11,12 @@ from hvd_ft.worker.sharding import epoch_order, shard, steps_left
 
 
 class SampleDealer(ABC):
-    """Deals the samples of a data set out among the ranks, each sample once in an epoch.
-
-    It holds two numbers, the same on all ranks: the epoch, and how many of the epoch's samples have
-    been dealt out. So it continues exactly with any other number of ranks.
-
-    All ranks get the same number of samples. If an epoch's samples cannot be divided evenly, its
-    last step gets some of the epoch's first samples once more, fewer than there are ranks.
+    """What the `ElasticSampler` of each framework has in common; its users read about it there.
 
     Args:
         dataset: the data set, or any object of the same length, or that length as a number.
         shuffle: whether each epoch has its own order, drawn from `seed` and the epoch's number.
         seed: 0 or more, the same on all ranks.
-
-    Attributes:
-        samples: number of samples in an epoch.
-        epoch: number of the present epoch.
-        processed_num: how many of its samples have been dealt out.
 
     Raises:
         HvdFtError: there are no samples, or the seed is negative.

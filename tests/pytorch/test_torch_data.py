@@ -24,7 +24,7 @@ from torch_script import (  # noqa: F401
 )
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.torch import data as data_module
+from hvd_ft.torch.data import DataPosition
 from hvd_ft.torch.sampler import ElasticSampler
 from hvd_ft.torch.state import State
 
@@ -169,7 +169,7 @@ def test_the_epoch_of_a_distributed_sampler_is_that_of_the_pass(workers: int) ->
     check_kills(script, kills=(5, 12) if workers else KILLS)
 
 
-def test_a_killed_loop_draws_no_samples_that_it_needs_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_loop_draws_no_samples_that_it_needs_not() -> None:
     read: list[int] = []
 
     class Counting(torch_data.TensorDataset):
@@ -199,7 +199,6 @@ def test_a_killed_loop_draws_no_samples_that_it_needs_not(monkeypatch: pytest.Mo
 def test_an_elastic_sampler_goes_on_as_it_was(
     monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    monkeypatch.setattr(data_module, "present_ranks", lambda: (1, 2))
     monkeypatch.setattr(ElasticSampler, "present_ranks", staticmethod(lambda: (1, 2)))
 
     def script(worker: FakeWorker, kill_at: int | None) -> State:
@@ -220,7 +219,6 @@ def test_an_elastic_sampler_deals_what_is_left_to_other_ranks(
 ) -> None:
     """Two steps with 2 ranks, the rest of the epoch with 3: every sample once."""
     ranks = [(0, 2)]
-    monkeypatch.setattr(data_module, "present_ranks", lambda: ranks[-1])
     monkeypatch.setattr(ElasticSampler, "present_ranks", staticmethod(lambda: ranks[-1]))
     drawn: list[int] = []
     for rank in range(3):
@@ -241,7 +239,6 @@ def test_an_elastic_sampler_deals_what_is_left_to_other_ranks(
 
 
 def test_misuse_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_module, "present_ranks", lambda: (0, 1))
     monkeypatch.setattr(ElasticSampler, "present_ranks", staticmethod(lambda: (0, 1)))
     sampler = ElasticSampler(4)
     data = torch_data.DataLoader(torch.arange(4), sampler=sampler)
@@ -266,3 +263,13 @@ def test_data_that_ends_elsewhere_is_named() -> None:
         script(6)
     with incarnation(arena, 1), pytest.raises(HvdFtError, match=r"does not end where it did \(5"):
         script(4)
+
+
+def test_a_pass_that_other_ranks_have_filled_up_is_over() -> None:
+    """10 samples are 4 steps for 3 ranks; 2 ranks have drawn as much after 6 steps, and have 5."""
+    data = torch_data.DataLoader(torch.arange(5))
+    position = DataPosition()
+    for batches, left in ((4, [4]), (5, []), (6, [])):
+        position.begin(data)
+        position.skip(data, batches)
+        assert [int(each) for each in position.batches(data)] == left

@@ -151,7 +151,7 @@ def test_collectives_without_a_name_are_named_by_their_number(
         names.append(name)
         return 0
 
-    broadcast = op_names._named(enqueue_signature(enqueue))
+    broadcast = op_names._named(enqueue)
     everyone, few = mpi_ops.global_process_set, mpi_ops.ProcessSet([0])
     few.process_set_id = 3
 
@@ -159,7 +159,7 @@ def test_collectives_without_a_name_are_named_by_their_number(
         for _ in range(count):
             broadcast(None, None, 0, None, everyone)
             broadcast(None, None, 0, "mine", everyone)
-            broadcast(None, None, 0, None, process_set=few)
+            broadcast(None, None, 0, None, few)
             state.commit()
 
     arena = FakeArena()
@@ -175,13 +175,6 @@ def test_collectives_without_a_name_are_named_by_their_number(
         steps(1)
     once = ["noname.0.{0}", "mine", "noname.3.{0}"]
     assert names == [name.format(number) for number in (0, 1, 2, 2) for name in once]
-
-
-def enqueue_signature(enqueue: Any) -> Any:
-    def operation(tensor: Any, output: Any, root_rank: int, name: Any, process_set: Any) -> int:
-        return int(enqueue(tensor, output, root_rank, name, process_set))
-
-    return operation
 
 
 def test_all_of_horovods_operations_are_named() -> None:

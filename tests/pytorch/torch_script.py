@@ -104,21 +104,25 @@ def plain_step(state: State) -> Callable[[Any, Any], Any]:
 
 
 def check_kills(script: Script, kills: tuple[int, ...] = (2, 5, 6, 9)) -> State:
-    """Runs a script undisturbed, and killed at several steps; all must end with the same state."""
+    """Runs a script undisturbed, killed at each of several steps, and at all of them in turn.
+
+    All runs must end with the same state.
+    """
     with incarnation(FakeArena(), 0) as worker:
         begin_process()
         expected = script(worker, None)
     wanted = everything(expected)
-    for kill_at in kills:
+    for stops in dict.fromkeys([*((kill_at,) for kill_at in kills), kills]):
         arena = FakeArena()
-        with incarnation(arena, 0) as worker, pytest.raises(Killed):
-            begin_process()
-            script(worker, kill_at)
-        with incarnation(arena, 1) as worker:
+        for number, kill_at in enumerate(stops):
+            with incarnation(arena, number) as worker, pytest.raises(Killed):
+                begin_process()
+                script(worker, kill_at)
+        with incarnation(arena, len(stops)) as worker:
             begin_process()
             state = script(worker, None)
         assert_same(everything(state), wanted)
-        assert bool(worker.jumps) == (kill_at > 3), "snapshots are taken every 3 steps"
+        assert bool(worker.jumps) == (stops[-1] > 3), "snapshots are taken every 3 steps"
     return expected
 
 

@@ -20,7 +20,7 @@ import hvd_ft.tensorflow as ours  # noqa: E402
 import hvd_ft.tensorflow.keras as ours_keras  # noqa: E402
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import basics  # noqa: E402
-from hvd_ft.worker import peer_hooks  # noqa: E402
+from hvd_ft.worker import begin, peer_hooks  # noqa: E402
 from hvd_ft.worker.exit_status import prepare_exit  # noqa: E402
 
 OURS = {"init", "callbacks", "keras"}
@@ -75,10 +75,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(atexit, "register", calls.append)
     monkeypatch.setattr(sys, "excepthook", lambda *error: calls.append("excepthook"))
     prepare_exit.cache_clear()
-    basics.say_stock.cache_clear()
+    begin.say_stock.cache_clear()
     yield calls
     prepare_exit.cache_clear()
-    basics.say_stock.cache_clear()
+    begin.say_stock.cache_clear()
 
 
 def test_without_an_agent_init_is_horovods_and_says_so_once(

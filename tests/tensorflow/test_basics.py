@@ -9,6 +9,7 @@ pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.tensorflow import basics
+from hvd_ft.worker import begin
 
 
 @pytest.mark.parametrize("steps", ["0", "-3", "ten"])
@@ -21,13 +22,13 @@ def test_autotuning_without_a_step_is_refused(monkeypatch: pytest.MonkeyPatch, s
 
 def test_what_has_been_imported_is_left_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, name in (
-        (basics, "prepare_exit"),
-        (basics, "prepare_end"),
+        (begin, "prepare_exit"),
+        (begin, "prepare_end"),
         (basics._horovod, "init"),
-        (basics.peer_hooks, "start"),
+        (begin.peer_hooks, "start"),
     ):
         monkeypatch.setattr(place, name, lambda *_: None)
-    basics.leave_modules_out_of_collections.cache_clear()
+    begin.leave_modules_out_of_collections.cache_clear()
     gc.unfreeze()
     with incarnation(FakeArena(), 0):
         basics.init()
