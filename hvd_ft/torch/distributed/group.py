@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from horovod.torch.mpi_ops import Sum
+from horovod.torch.mpi_ops import size as job_size
 from torch._C import _distributed_c10d as c10d
 
 from hvd_ft.errors import HvdFtError
@@ -20,12 +21,30 @@ from hvd_ft.torch.distributed.contents import (
 )
 from hvd_ft.torch.distributed.members import Members, members
 from hvd_ft.torch.distributed.messages import Messages
-from hvd_ft.torch.distributed.operations import Operation, Operations
+from hvd_ft.torch.distributed.operations import Operations
 from hvd_ft.torch.distributed.reductions import reduction
 from hvd_ft.torch.distributed.sparse import gather_sparse
 from hvd_ft.torch.distributed.work import Finisher, Tensors, done
 
 NAME = "hvd_ft"
+
+
+def _raising(collective: Callable[..., dist.Work]) -> Callable[..., dist.Work]:
+    """Has a collective raise its errors if it is synchronous, and those of earlier ones.
+
+    `wait` of a work that is made from a future does not raise them.
+    """
+
+    @functools.wraps(collective)
+    def call(group: "FtGroup", *arguments: Any, **more: Any) -> dist.Work:
+        work = collective(group, *arguments, **more)
+        options = more.get("opts", arguments[-1] if arguments else None)
+        if not getattr(options, "asyncOp", True):
+            work.wait()
+        group._finisher.raise_failure()
+        return work
+
+    return call
 
 
 class FtGroup(dist.ProcessGroup):
@@ -44,6 +63,7 @@ class FtGroup(dist.ProcessGroup):
         self._me, self._ranks = rank, len(its.ranks)
         self._operations = Operations(name, its)
         self._finisher = Finisher(self._operations)
+        self._work = self._finisher.work
         self._messages = Messages(its.ranks, number)
 
     def getBackendName(self) -> str:
@@ -70,7 +90,7 @@ class FtGroup(dist.ProcessGroup):
                 "leave it out, and call new_group on all ranks"
             )
         number = next_number()
-        its = members([self._its.ranks[rank] for rank in ranks], self._ranks)
+        its = members([self._its.ranks[rank] for rank in ranks], job_size())
         if self._me not in ranks:
             return None
         group = FtGroup(name, number, its, list(ranks).index(self._me))
@@ -78,6 +98,7 @@ class FtGroup(dist.ProcessGroup):
         group._set_group_desc(group_desc or "undefined")
         return group
 
+    @_raising
     def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """Reduces each tensor, in place."""
         opts = opts or c10d.AllreduceOptions()
@@ -88,6 +109,7 @@ class FtGroup(dist.ProcessGroup):
         """Likewise."""
         return self.allreduce(tensors, opts)
 
+    @_raising
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         """Reduces a tensor; only the root's is changed."""
         (tensor,) = tensors
@@ -95,6 +117,7 @@ class FtGroup(dist.ProcessGroup):
             return self._reduce(tensor, opts.reduceOp, tensors)
         return self._reduce(tensor.detach().clone(), opts.reduceOp, tensors)
 
+    @_raising
     def broadcast(self, tensors: Tensors, opts: Any) -> dist.Work:
         """Sets tensors to the root's."""
         works = []
@@ -104,6 +127,7 @@ class FtGroup(dist.ProcessGroup):
             works.append(self._work(started, functools.partial(_set, tensor, data), tensors))
         return works[-1] if works else done([])
 
+    @_raising
     def allgather(
         self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -112,6 +136,7 @@ class FtGroup(dist.ProcessGroup):
         its = self._its.by_set(outputs)
         return self._gather(tensor, lambda data: fill_each(its, data), sum(sizes(its)), outputs)
 
+    @_raising
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -125,6 +150,7 @@ class FtGroup(dist.ProcessGroup):
         ]
         return works[-1] if works else done([])
 
+    @_raising
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> dist.Work:
@@ -141,6 +167,7 @@ class FtGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
+    @_raising
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -150,6 +177,7 @@ class FtGroup(dist.ProcessGroup):
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @_raising
     def gather(self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any) -> dist.Work:
         """Gathers a tensor of each rank on the root."""
         (tensor,) = input_tensors
@@ -158,6 +186,7 @@ class FtGroup(dist.ProcessGroup):
         parts[opts.rootRank] = tensor
         return self._exchange(parts, outputs)
 
+    @_raising
     def scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any
     ) -> dist.Work:
@@ -169,6 +198,7 @@ class FtGroup(dist.ProcessGroup):
         outputs[opts.rootRank] = output
         return self._exchange(parts, outputs)
 
+    @_raising
     def reduce_scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = None
     ) -> dist.Work:
@@ -186,6 +216,7 @@ class FtGroup(dist.ProcessGroup):
             lambda: assign(output, whole[start : start + output.numel()]),
         )
 
+    @_raising
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> dist.Work:
@@ -195,6 +226,7 @@ class FtGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @_raising
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -206,12 +238,14 @@ class FtGroup(dist.ProcessGroup):
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @_raising
     def alltoall(
         self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None
     ) -> dist.Work:
         """Sends a tensor to each rank, and receives one of each rank."""
         return self._exchange(input_tensors, output_tensors)
 
+    @_raising
     def all_to_all_single(
         self,
         output: torch.Tensor,
@@ -231,6 +265,7 @@ class FtGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
+    @_raising
     def barrier(self, opts: Any = None) -> dist.Work:
         """Waits for all ranks: reduces a number."""
         return self._reduce(torch.zeros(1, dtype=torch.int32), dist.ReduceOp.SUM, [])
@@ -249,14 +284,6 @@ class FtGroup(dist.ProcessGroup):
         """Receives a tensor, when the work is waited for."""
         (tensor,) = tensors
         return self._messages.receive(tensor, source, tag)
-
-    def _work(
-        self,
-        operations: Sequence[Operation],
-        finish: Callable[[list[Any]], None],
-        outputs: Tensors,
-    ) -> dist.Work:
-        return self._finisher.work(operations, finish, outputs)
 
     def _reduce(
         self,

@@ -107,7 +107,7 @@ class Receipt(dist.Work):
         return self._source
 
     def _receive(self) -> None:
-        array = p2p.ft_recv(_room(self._tensor), self._rank, self._tag)
+        array = p2p.ft_recv(_array(self._tensor), self._rank, self._tag)
         data = torch.from_numpy(array)
         if is_plain(self._tensor.dtype):
             assign(self._tensor, data)
@@ -117,14 +117,12 @@ class Receipt(dist.Work):
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    """Returns a tensor's contents; as bytes if NumPy lacks its type."""
+    """Returns a tensor's contents; as bytes if NumPy lacks its type.
+
+    Shares memory with a contiguous tensor.
+    """
     data = plain(tensor)
     if not is_plain(data.dtype):
         data = data.reshape(-1).view(torch.uint8)
     array: np.ndarray = data.numpy()
     return array
-
-
-def _room(tensor: torch.Tensor) -> np.ndarray:
-    """Returns an array like `_array`, which shares the tensor's memory if that is possible."""
-    return _array(tensor)

@@ -13,6 +13,7 @@ import horovod.torch as horovod
 import torch
 from horovod.torch import mpi_ops
 
+from hvd_ft.errors import HvdFtError
 from hvd_ft.torch import op_names
 from hvd_ft.torch.distributed.contents import joined, sizes
 from hvd_ft.torch.distributed.members import Members
@@ -20,6 +21,14 @@ from hvd_ft.torch.distributed.members import Members
 Operation = tuple[str, int]  # its name and Horovod's handle
 
 _NUMBERS = 8  # operations of one kind and shape that can be under way at once
+
+
+class FinishingThread(threading.Thread):
+    """Awaits operations, and calls back whoever has asked for that.
+
+    An operation that a callback starts would be counted at another moment on each rank, and would
+    be awaited by the very thread that has to finish it.
+    """
 
 
 class Operations:
@@ -90,12 +99,19 @@ class Operations:
                 self._changed.notify_all()
 
     def _start(self, what: str, start: Callable[..., int]) -> Operation:
+        if isinstance(threading.current_thread(), FinishingThread):
+            raise HvdFtError(
+                "a callback of a future (as of DistributedDataParallel's hooks for PowerSGD and "
+                "quantization) cannot start collectives on the backend hvd_ft: start them where "
+                "the future is waited for"
+            )
         scope = f"c10d.{self._group}.{what}"
         name = f"{scope}.{op_names.count(scope) % _NUMBERS}"
         with self._changed:  # the operation of this name ends before this one on all ranks
             self._changed.wait_for(lambda: name not in self._under_way)
+            handle = start(name=name, process_set=self._members.process_set)
             self._under_way.add(name)
-        return name, start(name=name, process_set=self._members.process_set)
+        return name, handle
 
 
 def _form(tensor: torch.Tensor) -> str:

@@ -86,11 +86,11 @@ def reduction(op: ReduceOp, dtype: torch.dtype) -> Reduction:
     if kind in _BITWISE and not dtype.is_floating_point:
         return Reduction(None, dtype, combine=_BITWISE[kind])
     average = kind == ReduceOp.AVG
-    if (
-        kind not in _OF_HOROVOD
-        or dtype not in (*_REDUCED, *_AS_INT32)
-        or (average and not dtype.is_floating_point)
-    ):
+    if dtype not in (*_REDUCED, *_AS_INT32):
+        raise HvdFtError(
+            f"the backend hvd_ft cannot reduce tensors of {dtype}: convert them to another type"
+        )
+    if kind not in _OF_HOROVOD or (average and not dtype.is_floating_point):
         raise HvdFtError(
             f"the backend hvd_ft cannot reduce tensors of {dtype} by {kind.name}: use SUM, MIN, "
             "MAX or PRODUCT, for whole numbers BAND, BOR or BXOR, for others AVG"

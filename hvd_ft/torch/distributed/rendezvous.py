@@ -14,8 +14,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.torch.distributed.buckets import pin_buckets
 from hvd_ft.torch.distributed.group import NAME, FtGroup, next_number
 from hvd_ft.torch.distributed.members import members
+from hvd_ft.torch.distributed.store import is_own, own_store
 
 _DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
+_BARRIER = "TORCH_DIST_INIT_BARRIER"
 
 
 @cache
@@ -32,12 +34,13 @@ def register() -> None:
 
 def _meet(url: str, **_: Any) -> Iterator[tuple[dist.Store, int, int]]:
     _init()
-    yield dist.HashStore(), hvd.rank(), hvd.size()
+    yield own_store(), hvd.rank(), hvd.size()
 
 
 def _create(options: Any, _: Any) -> FtGroup:
     """Makes the group of all ranks; others are made by it."""
     _init()
+    _check_meeting(options.store)
     if options.group_size != hvd.size():
         raise HvdFtError(
             f"the group of all ranks has {options.group_size}, but the job has {hvd.size()}: leave "
@@ -45,6 +48,20 @@ def _create(options: Any, _: Any) -> FtGroup:
         )
     its = members(range(hvd.size()), hvd.size())
     return FtGroup(str(options.group_id), next_number(), its, hvd.rank())
+
+
+def _check_meeting(store: dist.Store) -> None:
+    """Refuses what would wait in a store: at once, or when rank 0 comes back without its server."""
+    if os.environ.get(_BARRIER, "0") != "0":
+        raise HvdFtError(
+            f"{_BARRIER}=1 would wait for other ranks in a store, and on the backend hvd_ft each "
+            "rank has its own: leave it out, and call dist.barrier() where it is needed"
+        )
+    if not is_own(store):
+        raise HvdFtError(
+            "the backend hvd_ft needs no other place where ranks meet, and rank 0 would wait there "
+            "after a restart: leave init_method= and store= out of init_process_group"
+        )
 
 
 def _init() -> None:

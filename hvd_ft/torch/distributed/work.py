@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 
-from hvd_ft.torch.distributed.operations import Operation, Operations
+from hvd_ft.torch.distributed.operations import FinishingThread, Operation, Operations
 
 Tensors = list[torch.Tensor]
 
@@ -40,6 +40,7 @@ class Finisher:
         self._operations = operations
         self._started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
 
     def work(
         self,
@@ -54,23 +55,42 @@ class Finisher:
             finish: called with their results, by another thread.
             outputs: tensors that are complete then: the result of the work.
         """
-        future = torch.futures.Future()
+        future: Any = torch.futures.Future()
+        made = _work(future.then(_outputs))
         started = _Started(operations, finish, outputs, future)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="hvd_ft works", daemon=True)
+            self._thread = FinishingThread(target=self._run, name="hvd_ft works", daemon=True)
             self._thread.start()
         self._started.put(started)
-        return _work(future)
+        return made
+
+    def raise_failure(self) -> None:
+        """Raises the error of an operation, once: `wait` of its work does not raise it."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _run(self) -> None:
         while True:
             started = self._started.get()
             try:
                 started.finish([self._operations.result(each) for each in started.operations])
-            except Exception as error:  # whoever waits for the work raises it
-                started.future.set_exception(error)
+            except Exception as error:
+                self._failure = error
+                started.future.set_result(error)
             else:
                 started.future.set_result(started.outputs)
+
+
+def _outputs(future: Any) -> Any:
+    """Returns a future's value; one that is an error becomes that of the future of this callback.
+
+    `set_exception` would be seen by the same Python object only, not by the future of a work.
+    """
+    value = future.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 def done(outputs: Tensors) -> dist.Work:
