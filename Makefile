@@ -50,8 +50,8 @@ promises: setup ## the tests with a job that show a promise and take longer (15 
 	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises $(if $(MINUTES),--minutes $(MINUTES))
 
 AGAIN = echo '$@: what has failed runs once more by itself; red again: $@ fails; PASSED below: unreliable, mend it in the next change'
-PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit)
-part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 8 minutes)
+PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit) $(if $(MINUTES),--minutes $(MINUTES))
+part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 8 minutes, or MINUTES=)
 	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { $(AGAIN); $(PART) -rpfE --last-failed --last-failed-no-failures none; }
 
 PAIRS = $(VENV)/python -m pytest tests/launcher/test_job_model.py tests/pairs -m 'long or not long' $(if $(ONLY),-k '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))

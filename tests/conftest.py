@@ -124,13 +124,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         metavar="N|commit",
         help=f"slice N of 1 to {SLICES} of what neither --short nor --promises runs, or that of "
-        f"the commit; after {PART_MINUTES} minutes no other test begins",
+        f"the commit; after {PART_MINUTES} minutes, or --minutes, no other test begins",
     )
     parser.addoption(
         "--minutes",
         type=float,
-        help="the selected tests in an order that the commit draws; after so many minutes no other "
-        "one begins",
+        help="without --part, the selected tests in an order that the commit draws; after so many "
+        "minutes no other one begins",
     )
 
 
@@ -146,8 +146,8 @@ def pytest_configure(config: pytest.Config) -> None:
     number = str(slice_by(commit)) if given == "commit" else given
     if number not in map(str, range(1, SLICES + 1)):
         raise pytest.UsageError(f"--part {given}: give 1 to {SLICES}, or commit")
-    over_at = time.monotonic() + PART_MINUTES * 60
-    config.stash[_PART] = Part(int(number), commit, PART_MINUTES, over_at)
+    minutes = PART_MINUTES if minutes is None else minutes
+    config.stash[_PART] = Part(int(number), commit, minutes, time.monotonic() + minutes * 60)
 
 
 def _commit() -> str:

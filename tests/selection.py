@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 SLICES = 16  # so many that one of them takes about PART_MINUTES on 2 quiet cores
-PART_MINUTES = 8  # after which no test of a part begins: CI has 90 for everything
+PART_MINUTES = 8  # after which no test of a part begins, unless MINUTES= says otherwise
 _APART = ("tests/pairs/", "tests/launcher/test_job_model.py")  # `make pairs`
 # Who asks for one of these starts a job, or whole programs.
 _OF_JOBS = {"run_hvdft", "cluster", "nodes", "slow_cluster", "patched_estimator", "wheel"}

@@ -89,14 +89,14 @@ def test_a_file_without_tests_has_no_part() -> None:
 
 @pytest.mark.parametrize("document", ["CONTRIBUTING.md", "Makefile"])
 def test_the_documents_name_what_ci_runs(document: str) -> None:
-    targets = re.findall(r"^make (\w+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
-    assert "part" in targets
+    targets = set(re.findall(r"\bmake ([a-z]+)", (ROOT / ".ci/run").read_text())) - {"setup"}
+    assert {"test", "part"} <= targets
     text = (ROOT / document).read_text()
     for target in targets:
         assert f"`make {target}`" in text or f"\n{target}: " in text, target
     if document == "CONTRIBUTING.md":
         (said,) = re.findall(r"CI \(`.ci/run`\) runs (.*?)\.\s", text, re.DOTALL)
-        assert re.findall(r"`make (\w+)`", said) == targets
+        assert set(re.findall(r"`make (\w+)`", said)) == targets
         unwrapped = " ".join(text.split())
         assert f"one of {selection.SLICES} slices" in unwrapped
         assert f"after {selection.PART_MINUTES} minutes" in unwrapped
