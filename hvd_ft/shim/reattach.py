@@ -19,10 +19,11 @@ from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import STREAMS, send_order, socket_path, take_order
 from hvd_ft.system.listener import Listener
 from hvd_ft.system.peer_credentials import peer_of
-from hvd_ft.system.pidfd import pidfd_of_this_process
+from hvd_ft.system.pidfd import has_ended, pidfd_of_this_process
 
 # A shim that is killing the descendants of a dead worker may take some seconds.
 _ANSWER_SECONDS = 15.0
+_DEATH_SECONDS = 1.0  # from the end of a dying shim's connection to its own
 
 
 class NewAgent(NamedTuple):
@@ -109,7 +110,8 @@ def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | No
         takeover: the caller's first message.
 
     Returns:
-        The channel to the shim, its first report, and its pidfd; None if there is no shim.
+        The channel to the shim, its first report, and its pidfd; None if there is no shim, or it
+        dies before it answers.
 
     Raises:
         HvdFtError: the shim has an agent of this generation, or a later one, or does not answer.
@@ -137,8 +139,13 @@ def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | No
             raise ValueError(f"it answers {found}")
     except (OSError, ValueError) as error:
         channel.close()
-        if pidfd >= 0:
+        if pidfd < 0:
+            dead = isinstance(error, ProcessLookupError)
+        else:
+            dead = has_ended(pidfd, _DEATH_SECONDS)
             os.close(pidfd)
+        if dead:
+            return None
         raise HvdFtError(
             f"the shim of rank {rank} refuses an agent of generation {takeover.generation} "
             f"({error}): start the job again"

@@ -88,6 +88,20 @@ def test_a_host_that_dies_before_its_first_answer_is_lost() -> None:
     assert world.launcher.started == [0]  # nothing was started where nobody is
 
 
+def test_new_agents_wait_for_a_shim_that_stands_still() -> None:
+    world = World(KINDS["led"])
+    while world.generation is None or not world.generation.complete:
+        world.step()
+    Fault("host_dies", "n0").strike(world)
+    while world.generation.number == 0:
+        world.step()
+    Fault("shim_freezes", "1", 1.5).strike(world)
+    finish(world)
+    ended = world.launcher.ended
+    assert ended is not None
+    assert ended.code == 0
+
+
 def test_a_change_of_hosts_is_asked_for_again_by_the_next_agents() -> None:
     world = World(KINDS["parts"])
     while world.job.step < 2:

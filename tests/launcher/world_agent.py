@@ -29,13 +29,17 @@ class Agent:
         self.shim: Shim | None = None
 
     def begin(self) -> None:
-        """Finds its shim, or starts one."""
+        """Finds its shim, or starts one; a frozen one answers later, if it lives."""
+        if not self.alive:
+            return
         files = self.world.hosts[self.host].files.get(self.generation.job.number)
         found = None
         if self.generation.number > 0 and is_current(files, self.generation.members, self.rank):
             found = self._shim_there()
         if found is None:
             self.shim = Shim(self)
+        elif found.frozen:
+            self.world.after(RETRY_SECONDS, self, "begin")
         elif found.reattached(self):
             self.shim = found
         else:

@@ -1,8 +1,11 @@
 """The handshake of an agent that reattaches to a shim."""
 
+import os
 import socket
 import threading
 from pathlib import Path
+
+from forked import forked
 
 from hvd_ft.shim.messages import PreemptAsked, Reattached, Takeover, to_wire
 from hvd_ft.shim.reattach import reattach
@@ -33,3 +36,24 @@ def test_what_the_shim_says_right_after_its_answer_is_heard(tmp_path: Path) -> N
     assert found.channel.receive() == [to_wire(PreemptAsked())]
     found.channel.close()
     connections[0].close()
+
+
+def test_a_shim_that_dies_before_it_answers_is_none(tmp_path: Path) -> None:
+    """The agent starts another one, as if it had come after the death."""
+    listener = socket.socket(socket.AF_UNIX)
+    with socket_path(str(tmp_path), "shim-0") as path:
+        listener.bind(path)
+
+    def accept_and_die() -> None:
+        listener.listen()  # by the child: whoever listens is the peer of those who connect
+        told.sendall(b".")
+        listener.accept()[0].recv(1)
+        os._exit(0)
+
+    hears, told = socket.socketpair()
+    child = forked(accept_and_die)
+    with listener, hears, told:
+        assert hears.recv(1) == b"."
+        listener.close()
+        assert reattach(str(tmp_path), 0, Takeover(1, 20, None)) is None
+    assert os.waitpid(child, 0)[1] == 0
