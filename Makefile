@@ -16,8 +16,8 @@ setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1
 demo: setup ## 4 ranks train, one is killed, training goes on
 	@$(VENV)/python scripts/demo.py
 
-soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw
-	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw; TORCH=1: PyTorch's
+	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(TORCH),--framework torch)
 
 agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=10, on three nodes; SEED= repeats
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

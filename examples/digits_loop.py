@@ -47,12 +47,12 @@ def main() -> None:
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    state = hvd.State(model=model, optimizer=optimizer, losses=[])  # new
+    state = hvd.State(model=model, optimizer=optimizer, loss=0.0, losses=[])  # new
     state.sync()  # new: was hvd.broadcast_variables
     while state.epoch < options.epochs:
         for images, labels in state.batches(batches):  # new: was `in batches`
-            loss = step(images, labels)
-        mean = hvd.allreduce(loss, name="loss")
+            state.loss = float(step(images, labels))  # what is used behind the loop is in it
+        mean = hvd.allreduce(tf.constant(state.loss), name="loss")
         state.losses.append(float(mean))
     state.finish()  # new
 

@@ -41,7 +41,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), 0.003)
     measure = torch.nn.CrossEntropyLoss()
 
-    state = hvd.State(model=model, optimizer=optimizer, losses=[])  # new
+    state = hvd.State(model=model, optimizer=optimizer, loss=0.0, losses=[])  # new
     state.sync()  # new
     while state.epoch < options.epochs:
         sampler.set_epoch(state.epoch)
@@ -50,7 +50,8 @@ def main() -> None:
             loss = measure(model(images), labels)
             loss.backward()
             optimizer.step()
-        mean = loss.detach()
+            state.loss = float(loss.detach())  # new: what is used behind the loop is in the state
+        mean = torch.tensor(state.loss)
         dist.all_reduce(mean, dist.ReduceOp.AVG)
         state.losses.append(float(mean))
     state.finish()  # new

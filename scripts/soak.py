@@ -1,21 +1,21 @@
 """Trains again and again while workers are killed at random, and counts what was survived.
 
-`make soak MINUTES=10` runs this. The job is examples/digits_keras.py on 4 ranks. Its final weights
-have to be those of an undisturbed run, bit for bit, whoever was killed, when and how.
+`make soak MINUTES=10` runs this. The jobs are examples on 4 ranks: TensorFlow's, or PyTorch's in
+turn. Their final weights have to be those of an undisturbed run, bit for bit, whoever was killed,
+when and how.
 """
 
 import argparse
 import contextlib
-import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,16 +32,20 @@ from hvd_ft.native.types import EventType, State
 from hvd_ft.reports.report import read_report
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "examples" / "digits_keras.py"
+# Of each framework: examples, and epochs that leave time for all strikes.
+EXAMPLES = {
+    "tensorflow": {"digits_keras.py": 40},
+    "torch": {"digits_torch.py": 300, "digits_torch_ddp.py": 300},
+}
 OUT = ROOT / "out"
 RANKS = 4
-EPOCHS = 40  # of 25 steps
 STRIKES = 12  # a job, or it would never end
 WAYS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 TICK_SECONDS = 0.25  # the launcher's
 HANG_SECONDS = 60.0  # without any progress
 LAST_WORDS_SECONDS = 3.0  # for the tracebacks of a job that hangs
 KEPT_LINES = 2000
+RESULT = re.compile(r'{"rank": (\d+),[^{]*"weights_sha256": "(\w+)"}')
 
 
 @dataclass
@@ -219,75 +223,92 @@ class Display:
         self.lines.append(line)
 
 
+def ended(lines: Iterable[str]) -> dict[int, str]:
+    """Returns the digest of each rank's weights, from the line that an example ends with.
+
+    A rank that is killed in that line or after it prints it again: the last one counts.
+    """
+    return {int(rank): digest for line in lines for rank, digest in RESULT.findall(line)}
+
+
 class Soak:
     """Runs jobs and counts.
 
     Args:
         console: where the report goes.
         live: for the live lines, or None.
+        examples: names of scripts, and how many epochs each trains.
     """
 
-    def __init__(self, console: Console, live: Live | None) -> None:
+    def __init__(self, console: Console, live: Live | None, examples: Mapping[str, int]) -> None:
         self._console = console
         self._live = live
+        self._examples = examples
         self.tally = Tally()
-        self._expected: str | None = None
+        self._expected: dict[str, str] = {}  # digest of the weights, by example
 
     def undisturbed(self) -> None:
-        """Runs the job as it should be.
+        """Runs each example as it should be.
 
         Raises:
-            HvdFtError: it failed.
+            HvdFtError: one failed.
         """
-        digests, trouble = self._run(Killer(Plan(random.Random(), 0), 0), Display(None, self.tally))
-        if trouble or len(digests) != 1:
-            raise HvdFtError(f"the undisturbed job failed: {trouble or 'the weights differ'}")
-        [self._expected] = digests
+        for example in self._examples:
+            killer = Killer(Plan(random.Random(), 0), 0)
+            digests, trouble = self._run(example, killer, Display(None, self.tally))
+            if trouble or len(digests) != 1:
+                why = trouble or "the weights differ"
+                raise HvdFtError(f"the undisturbed job failed: {example}: {why}")
+            [self._expected[example]] = digests
 
     def disturbed(self, chance: random.Random, until: float) -> None:
-        """Runs the job, kills its workers, and counts what comes of it.
+        """Runs the next example, kills its workers, and counts what comes of it.
 
         Args:
             chance: where victims and moments are drawn from.
             until: when killing ends, on the clock of `time.monotonic`.
         """
         number = self.tally.jobs + 1
+        example = list(self._examples)[self.tally.jobs % len(self._examples)]
         killer = Killer(Plan(chance, STRIKES), until)
         shown = Display(self._live, self.tally)
-        digests, trouble = self._run(killer, shown)
+        digests, trouble = self._run(example, killer, shown)
         self.tally.jobs = number
-        if trouble is None and digests != {self._expected}:
+        if trouble is None and digests != {self._expected[example]}:
             self.tally.wrong += 1
-            trouble = f"the weights are {sorted(digests)}, not {self._expected}"
+            trouble = f"the weights are {sorted(digests)}, not {self._expected[example]}"
         if trouble:
             log = OUT / f"soak-failed-{number}.log"
             log.write_text("\n".join([*shown.lines, ""]))
-            self._console.print(f"[bold red]job {number}: {trouble}[/]; its output is in {log}")
+            self._console.print(
+                f"[bold red]job {number} ({example}): {trouble}[/]; its output is in {log}"
+            )
             return
         deaths = self._deaths()
         self.tally.kills += deaths
         self.tally.together += killer.together
         self.tally.in_recovery += killer.in_recovery
-        self._console.print(f"job {number}: {deaths.total()} kills, weights as undisturbed")
+        self._console.print(
+            f"job {number} ({example}): {deaths.total()} kills, weights as undisturbed"
+        )
 
-    def _run(self, killer: Killer, shown: Display) -> tuple[set[str], str | None]:
+    def _run(self, example: str, killer: Killer, shown: Display) -> tuple[set[str], str | None]:
         """Runs one job; returns the digests of the ranks' weights, and what went wrong."""
         (OUT / "soak.jsonl").unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(prefix="hvdft-soak-") as results:
-            flags = ["--epochs", str(EPOCHS), "--result", results]
-            job = Job(RANKS, [sys.executable, str(SCRIPT), *flags], report=str(OUT / "soak.jsonl"))
-            try:
-                code = launch(resolve(job), shown, killer)
-            except Hang as hang:
-                self.tally.hangs += 1
-                return set(), str(hang)
-            if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-                raise KeyboardInterrupt
-            ends = [json.loads(path.read_text()) for path in Path(results).iterdir()]
-        if code != 0 or len(ends) != RANKS:
+        script = [str(ROOT / "examples" / example), "--epochs", str(self._examples[example])]
+        job = Job(RANKS, [sys.executable, *script], report=str(OUT / "soak.jsonl"))
+        try:
+            code = launch(resolve(job), shown, killer)
+        except Hang as hang:
+            self.tally.hangs += 1
+            return set(), str(hang)
+        if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+            raise KeyboardInterrupt
+        digests = ended(shown.lines)
+        if code != 0 or len(digests) != RANKS:
             self.tally.broken += 1
-            return set(), f"it ended with exit code {code} and {len(ends)} of {RANKS} results"
-        return {end["weights_sha256"] for end in ends}, None
+            return set(), f"it ended with exit code {code} and {len(digests)} of {RANKS} results"
+        return set(digests.values()), None
 
     @staticmethod
     def _deaths() -> Counter[str]:
@@ -305,6 +326,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10, help="how long workers are killed")
     parser.add_argument("--seed", type=int, help="of the draw of victims and moments")
+    parser.add_argument("--framework", choices=sorted(EXAMPLES), default="tensorflow")
     options = parser.parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     os.environ.update(HOROVOD_FT_MAX_FAILURES="9999", PYTHONFAULTHANDLER="1")
@@ -316,7 +338,8 @@ def main() -> int:
                   f"seed {seed}")  # fmt: skip
     chance = random.Random(seed)
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        soak = Soak(console, live if console.is_terminal else None)
+        shown = live if console.is_terminal else None
+        soak = Soak(console, shown, EXAMPLES[options.framework])
         with contextlib.suppress(KeyboardInterrupt):
             soak.undisturbed()
             until = time.monotonic() + options.minutes * 60

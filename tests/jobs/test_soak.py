@@ -94,6 +94,15 @@ def test_a_job_that_stands_still_is_ended_and_says_where(
     assert not list(arena_dir.glob("*/*/"))
 
 
+def test_the_last_whole_line_of_a_rank_counts(soak: ModuleType) -> None:
+    def line(rank: int, digest: str) -> str:
+        return f'{{"rank": {rank}, "losses": [0.5, 1.0], "weights_sha256": "{digest}"}}'
+
+    torn = line(1, "c3")[:-6]
+    lines = ["hvdft: rank 1 died", line(0, "a1"), torn + line(1, "b2"), torn, line(0, "b2")]
+    assert soak.ended(lines) == {0: "b2", 1: "b2"}
+
+
 @pytest.mark.parametrize("what", ["wrong", "hangs", "broken"])
 def test_one_failure_fails_the_soak(soak: ModuleType, what: str) -> None:
     tally = soak.Tally(jobs=3)
