@@ -59,6 +59,7 @@ class FtGroup(dist.ProcessGroup):
 
     def __init__(self, name: str, number: int, its: Members, rank: int) -> None:
         super().__init__(rank, len(its.ranks))
+        self._name, self._description = name, "undefined"
         self._its = its
         self._me, self._ranks = rank, len(its.ranks)
         self._operations = Operations(name, its)
@@ -69,6 +70,23 @@ class FtGroup(dist.ProcessGroup):
     def getBackendName(self) -> str:
         """Returns the backend's name."""
         return NAME
+
+    # PyTorch keeps names in the backends that a group has, and this group has none.
+    def getGroupName(self) -> str:
+        """Returns the group's name."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        """Names the group; PyTorch does when it has made the group."""
+        self._name = name
+
+    def getGroupDesc(self) -> str:
+        """Returns the description that the script has given, or "undefined"."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        """Describes the group."""
+        self._description = description
 
     def new_group(
         self,
@@ -94,8 +112,7 @@ class FtGroup(dist.ProcessGroup):
         if self._me not in ranks:
             return None
         group = FtGroup(name, number, its, list(ranks).index(self._me))
-        group._set_group_name(name)
-        group._set_group_desc(group_desc or "undefined")
+        group.setGroupDesc(group_desc or "undefined")
         return group
 
     @_raising
@@ -323,7 +340,7 @@ class FtGroup(dist.ProcessGroup):
             )
         data = whole.to(how.dtype).reshape(self._ranks, -1)
         if not data.numel():
-            return done([output])
+            return self._work([], lambda _: None, [output])
         started = self._operations.reduce_scatter(data, Sum)
 
         def finish(results: list[Any]) -> None:
@@ -339,8 +356,8 @@ class FtGroup(dist.ProcessGroup):
         outputs: Tensors,
     ) -> dist.Work:
         """Joins the contents of tensors in the process set's order: `size` bytes."""
-        if size == 0:
-            return done(outputs)
+        if size == 0:  # done when what was started before is, as the last of several
+            return self._work([], lambda _: None, outputs)
         started = self._operations.gather(as_bytes(tensor))
         return self._work([started], lambda results: finish(results[0]), outputs)
 

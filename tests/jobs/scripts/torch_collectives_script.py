@@ -109,6 +109,13 @@ def movements() -> Iterator[tuple[str, Case]]:
         dist.all_gather_single(output, own((3, 2)), group=g)
         return output
 
+    def several(g: Group) -> list[torch.Tensor]:
+        """The last one is empty; as they are when the call returns."""
+        tensors = [own((2, 2)), own((3,), seed=1), torch.ones(0)]
+        outputs = [list(map(torch.zeros_like, tensors)) for _ in range(dist.get_world_size(g))]
+        dist.all_gather_coalesced(outputs, tensors, group=g)
+        return [tensor.clone() for of_rank in outputs for tensor in of_rank]
+
     def to_root(g: Group) -> list[torch.Tensor]:
         root = dist.get_process_group_ranks(g)[0]
         here = dist.get_rank() == root
@@ -135,6 +142,7 @@ def movements() -> Iterator[tuple[str, Case]]:
         return output
 
     yield "all_gather_single", into
+    yield "all_gather_coalesced", several
     yield "gather", to_root
     yield "scatter", from_root
     yield "reduce_scatter", scattered
@@ -231,6 +239,7 @@ def asynchronous() -> Iterator[tuple[str, Case]]:
         work = dist.all_reduce(own((4,)), group=g, async_op=True)
         return work.get_future().then(lambda done: done.value()[0] * 2).wait()
 
+    yield "name", lambda g: [g.group_name, g.group_desc]
     yield "many at once", many
     yield "future", future
 
@@ -255,7 +264,7 @@ def tried(case: Case, group: Group) -> Any:
 
 def groups() -> dict[str, Group]:
     ranks = list(range(dist.get_world_size()))
-    some = dist.new_group(ranks[1:])
+    some = dist.new_group(ranks[1:], group_desc="some")
     return {
         "all": dist.group.WORLD,
         "some": some if dist.get_rank() in ranks[1:] else None,
@@ -274,7 +283,10 @@ def same(one: Any, other: Any) -> bool:
 
 hvd.init()
 dist.init_process_group("hvd_ft")
-on_ft = results(groups())
+made = groups()
+on_ft = results(made)
+if made["some"] is not None:
+    dist.destroy_process_group(made["some"])
 dist.destroy_process_group()
 dist.init_process_group(
     "gloo", init_method=f"file://{sys.argv[1]}/meet", rank=hvd.rank(), world_size=hvd.size()
