@@ -302,6 +302,17 @@ class FtGroup(dist.ProcessGroup):
         (tensor,) = tensors
         return self._messages.receive(tensor, source, tag)
 
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
+        """Refuses to receive from any rank.
+
+        Raises:
+            HvdFtError: always. After a restart another message could come first.
+        """
+        raise HvdFtError(
+            "recv without a source is not supported on the backend hvd_ft, as after a restart "
+            "another message could come first: give it src="
+        )
+
     def _reduce(
         self,
         tensor: torch.Tensor,
