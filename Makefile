@@ -61,8 +61,8 @@ pairs: setup ## each fault, and another one while the job recovers from it: in a
 full: setup ## all tests; what is skipped is listed with its reason (an hour)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal
 
-wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes)
-	@$(VENV)/python -m pytest -m 'install or not install' tests/tools/install/test_wheel.py
+wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes; TORCH=1: with PyTorch alone, too)
+	@$(VENV)/python -m pytest -m 'install or not install' tests/tools/install/test_wheel.py$(if $(TORCH), tests/tools/install/test_torch_alone.py)
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out
