@@ -326,6 +326,14 @@ class Worker:
         abi.library().hvdft_worker_set_step(step)
         failpoint(Point.STEP, self.cursor())
 
+    def script_waits(self) -> None:
+        """Reports that a thread of the script waits for results from now on."""
+        abi.library().hvdft_worker_script_waits()
+
+    def script_goes_on(self) -> None:
+        """Reports that it no longer does."""
+        abi.library().hvdft_worker_script_goes_on()
+
     def orderly_exit(self) -> None:
         """Announces that the script ends by itself: it is not restarted, whatever its exit code."""
         abi.library().hvdft_worker_orderly_exit()

@@ -4,8 +4,10 @@ from typing import Any
 
 import horovod.torch as _horovod
 
+from hvd_ft import native
 from hvd_ft.torch.broadcasts import broadcast_bytes
 from hvd_ft.torch.op_names import name_operations_by_count
+from hvd_ft.torch.waits import report_waits
 from hvd_ft.torch.without_snapshots import watch_trainings
 from hvd_ft.worker.begin import start
 from hvd_ft.worker.exit_reason import keep_last_words
@@ -28,7 +30,12 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             a step.
         ValueError: Horovod could not be initialised.
     """
-    start(_horovod, comm, process_sets, watch_trainings, _broadcast)
+    start(_horovod, comm, process_sets, _prepare, _broadcast)
+
+
+def _prepare(worker: native.Worker) -> None:
+    watch_trainings(worker)
+    report_waits(worker)
 
 
 def _broadcast(data: bytes) -> bytes:

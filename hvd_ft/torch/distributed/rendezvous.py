@@ -15,6 +15,7 @@ from hvd_ft.torch.distributed.buckets import pin_buckets
 from hvd_ft.torch.distributed.group import NAME, FtGroup, next_number
 from hvd_ft.torch.distributed.members import members
 from hvd_ft.torch.distributed.store import is_own, own_store
+from hvd_ft.torch.waits import report_none
 
 _DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
 _BARRIER = "TORCH_DIST_INIT_BARRIER"
@@ -30,6 +31,7 @@ def register() -> None:
         handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
         handlers["env"] = _meet
         pin_buckets()
+        report_none()
 
 
 def _meet(url: str, **_: Any) -> Iterator[tuple[dist.Store, int, int]]:
