@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers mutants fuzz quick test promises part pairs full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ slurm: setup ## jobs under a real Slurm, all of it: both ways to track processes
 
 optimizers: setup ## every optimizer of Keras, made in every way, goes on after a kill (3 minutes)
 	@$(VENV)/python -m pytest --numprocesses 2 tests/tensorflow/test_keras_optimizers.py -m 'long or not long'
+
+CLIENTS := .cache/clients
+clients: ## Lightning and Accelerate in a folder of their own, and all tests with them (needs network; 15 minutes)
+	@$(MAKE) --no-print-directory setup TORCH=1
+	@$(VENV)/python -m pip --disable-pip-version-check install -q --no-deps --upgrade --target $(CLIENTS) -r requirements-clients.txt
+	@PYTHONPATH=$(CLIENTS) $(VENV)/python -m pytest -m 'long or not long' tests/pytorch tests/jobs -k 'lightning or accelerate'
 
 mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=; MINUTES= for a part, another one for each commit)
 	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))

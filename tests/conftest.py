@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # What takes so long hangs, on however busy a machine; less than pytest's own limit.
 HANG_SECONDS = 600.0
 TORCH_IS_THERE = importlib.util.find_spec("torch") is not None
+# Lightning and Accelerate; needed by the files that are named so.
+CLIENTS = ("lightning", "accelerate")
+CLIENTS_ARE_THERE = TORCH_IS_THERE and all(map(importlib.util.find_spec, CLIENTS))
 SCRIPTS = ROOT / "tests" / "jobs" / "scripts"  # training scripts of tests
 
 # A shell starts what it runs in the background with SIGINT ignored; the tests send it.
@@ -180,6 +183,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     if needs_torch(collection_path) and not TORCH_IS_THERE:
         return True
+    if needs_clients(collection_path) and not CLIENTS_ARE_THERE:
+        return True
     if not config.getoption("quick"):
         return None
     return bool(_OF_A_FRAMEWORK.search(collection_path.read_text())) or None
@@ -189,6 +194,11 @@ def needs_torch(path: Path) -> bool:
     """Returns whether a file of tests needs PyTorch: by its folder, or its name among the jobs."""
     of_jobs = path.name.startswith("test_torch_")
     return of_jobs or (path.parent.name == "pytorch" and path.name != "test_installed.py")
+
+
+def needs_clients(path: Path) -> bool:
+    """Returns whether a file of tests needs Lightning or Accelerate, by its name."""
+    return path.name.startswith("test_torch_") and any(name in path.name for name in CLIENTS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
-from hvd_ft.torch import op_names
+from hvd_ft.torch import op_names, wrapped
 from hvd_ft.torch.broadcasts import broadcast_arrays, broadcast_bytes
 from hvd_ft.torch.data import DataPosition
 from hvd_ft.torch.kept import KeptValues
@@ -148,6 +148,7 @@ class State(LoopState):
             "values": kept.pack(arrays),
             "gradients": kept.pack_gradients(arrays),
             "names": op_names.counts(),
+            "wrapped": wrapped.flags(),
             "by_batches": self._by_batches,
             "sampled": self._sampled,
             "rng": {"global": rng_state(), "given": kept.generators()},
@@ -184,6 +185,7 @@ class State(LoopState):
                 # 0; the earlier process did that when the pass began.
                 self._restore_values(rest, again)
             restore_rng_state(rest["rng"].get("global", {}))
+            wrapped.restore_flags(rest.get("wrapped", []))
             self._kept().restore_generators(rest["rng"].get("given", {}))
 
     def _restore_values(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

@@ -84,7 +84,7 @@ OF_FRAMEWORKS = (
 )
 TOP = "hvd_ft patches scripts experiments tests docs setup.py CMakeLists.txt Makefile README.md \
     LICENSE NOTICE CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md requirements.txt \
-    requirements-torch.txt .ci/run"
+    requirements-torch.txt requirements-clients.txt .ci/run"
 
 
 @functools.cache
@@ -170,7 +170,7 @@ def test_one_folder_calls_c() -> None:
     assert "hvd_ft/native/core.py" in users
 
 
-@pytest.mark.parametrize("module", ["tensorflow", "keras", "torch", "horovod"])
+@pytest.mark.parametrize("module", ["tensorflow", "keras", "torch", "horovod", "lightning"])
 def test_few_folders_import_a_framework(module: str) -> None:
     assert [name for name in importers(module) if not name.startswith(OF_FRAMEWORKS)] == []
 

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
+from hvd_ft.torch import wrapped
 from hvd_ft.torch.distributed.group import FtGroup
 from hvd_ft.worker import training_loop, without_snapshots
 
@@ -26,16 +27,17 @@ def pin_buckets() -> None:
     begin = DistributedDataParallel.__init__
 
     @functools.wraps(begin)
-    def pinned(module: Any, *arguments: Any, **more: Any) -> None:
-        begin(module, *arguments, **more)
-        if isinstance(module.process_group, FtGroup):
-            module.reducer._push_all_rebuilt_params()
-            module.reducer._rebuild_buckets()
-            if module.static_graph:
-                module.register_forward_pre_hook(_check_static_graph)
+    def pinned(made: Any, /, *arguments: Any, **more: Any) -> None:
+        begin(made, *arguments, **more)
+        if isinstance(made.process_group, FtGroup):
+            made.reducer._push_all_rebuilt_params()
+            made.reducer._rebuild_buckets()
+            wrapped.add(made)
+            if made.static_graph:
+                made.register_forward_pre_hook(_check_static_graph)
             worker = native.worker()
             if worker is not None and worker.rank == worker.incarnation == 0:
-                module.register_forward_pre_hook(_look)
+                made.register_forward_pre_hook(_look)
 
     DistributedDataParallel.__init__ = pinned
 

@@ -35,13 +35,13 @@ def register() -> None:
 
 
 def _meet(url: str, **_: Any) -> Iterator[tuple[dist.Store, int, int]]:
-    _init()
+    begin()
     yield own_store(), hvd.rank(), hvd.size()
 
 
 def _create(options: Any, _: Any) -> FtGroup:
     """Makes the group of all ranks; others are made by it."""
-    _init()
+    begin()
     _check_meeting(options.store)
     if options.group_size != hvd.size():
         raise HvdFtError(
@@ -66,7 +66,12 @@ def _check_meeting(store: dist.Store) -> None:
         )
 
 
-def _init() -> None:
+def begin() -> None:
+    """Initialises Horovod in a job, unless that is done.
+
+    Raises:
+        HvdFtError: there is no agent.
+    """
     if not hvd.enabled():
         raise HvdFtError("the backend hvd_ft needs an agent: start the script with 'hvdft run'")
     if not hvd.is_initialized():
