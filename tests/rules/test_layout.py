@@ -170,7 +170,9 @@ def test_one_folder_calls_c() -> None:
     assert "hvd_ft/native/core.py" in users
 
 
-@pytest.mark.parametrize("module", ["tensorflow", "keras", "torch", "horovod", "lightning"])
+@pytest.mark.parametrize(
+    "module", ["tensorflow", "keras", "torch", "horovod", "lightning", "accelerate"]
+)
 def test_few_folders_import_a_framework(module: str) -> None:
     assert [name for name in importers(module) if not name.startswith(OF_FRAMEWORKS)] == []
 
