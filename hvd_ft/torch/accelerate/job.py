@@ -35,7 +35,7 @@ def adapt() -> None:
     if PartialState._shared_state:
         raise HvdFtError(
             "the script makes an Accelerator before it imports hvd_ft.torch.accelerate, so each "
-            "rank would train alone: import it first"
+            "rank would train alone: move the import up, or run the script without hvdft"
         )
     PartialState._prepare_backend = _backend
     buckets.REMEDY = REMEDY
