@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Of each framework: examples, and epochs that leave time for all strikes.
 EXAMPLES = {
     "tensorflow": {"digits_keras.py": 40},
-    "torch": {"digits_torch.py": 300, "digits_torch_ddp.py": 300},
+    "torch": {"digits_torch.py": 100, "digits_torch_ddp.py": 100},
 }
 OUT = ROOT / "out"
 RANKS = 4
