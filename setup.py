@@ -185,10 +185,11 @@ setup(
         "setuptools>=65,<81",
         "wheel>=0.40",
     ],
-    # One of the two frameworks is needed. PyPI's torch for Linux is a CUDA build of some 3 GB.
+    # One of the two frameworks is needed (see hvd_ft/installed/frameworks.py). PyPI's torch for
+    # Linux is a CUDA build of some 3 GB.
     extras_require={
         "tensorflow": ["tensorflow-cpu==2.15.1"],
-        "torch": ["torch>=2.1"],
+        "torch": ["torch>=2.1,<2.14"],
         "test": [
             "hypothesis",
             "jsonschema",

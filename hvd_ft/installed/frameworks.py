@@ -11,7 +11,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.system.distributions import version_of
 
 TENSORFLOW_VERSION = "2.15.1"
-_LEAST_TORCH = (2, 1)  # the first that is compiled as C++17, like the ft backend
+_LEAST_TORCH, _LAST_TORCH = (2, 1), (2, 13)  # those that are compiled as C++17, like Horovod
 TESTED_TORCH = "2.13.0"
 
 
@@ -49,7 +49,9 @@ class Framework:
         if self is TENSORFLOW:
             return version == TENSORFLOW_VERSION
         numbers = re.match(r"(\d+)\.(\d+)", version)
-        return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _LEAST_TORCH
+        if numbers is None:
+            return False
+        return _LEAST_TORCH <= (int(numbers[1]), int(numbers[2])) <= _LAST_TORCH
 
 
 TENSORFLOW = Framework(
@@ -66,7 +68,7 @@ TORCH = Framework(
     name="PyTorch",
     distributions=("torch",),
     library="mpi_lib_v2.*.so",
-    wanted=f"{_LEAST_TORCH[0]}.{_LEAST_TORCH[1]} and later (tested: {TESTED_TORCH})",
+    wanted=f"2.{_LEAST_TORCH[1]} to 2.{_LAST_TORCH[1]} (tested: {TESTED_TORCH})",
     install=f"pip install torch=={TESTED_TORCH}",
     build="PYTORCH",
 )

@@ -211,12 +211,14 @@ def test_a_second_framework_that_horovod_was_not_built_for(environment: Environm
     assert environment.evaluate("horovod_source.build_key()") != environment.key("tensorflow")
 
 
-def test_pytorch_is_too_old(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["1.13.1", "2.0.1", "2.14.0+cu130", "3.0.0"])
+def test_pytorch_does_not_fit(tmp_path: Path, version: str) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install("impi-rt", "2021.18.1")
     environment.install_mpi(environment.prefix)
-    environment.install("torch", "1.13.1")
-    expect_one_line(environment.check(), "PyTorch 1.13.1", "2.1 and later", "pip install torch")
+    environment.install("torch", version)
+    said = environment.check()
+    expect_one_line(said, f"PyTorch {version}", "2.1 to 2.13", "pip install torch==2.13.0")
 
 
 def test_a_framework_that_there_is_not(environment: Environment) -> None:
