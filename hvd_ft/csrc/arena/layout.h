@@ -133,7 +133,7 @@ struct alignas(kPage) RankBlock {
   alignas(64) Shared<uint64_t> contributed;  // position up to which it has contributed its input
   alignas(64) Shared<uint64_t> executed;
   Shared<uint64_t> step;
-  Shared<uint64_t> enter_request;  // (incarnation + 1) << 40 | log length
+  Shared<uint64_t> enter_request;  // see enter_request.h
   Shared<uint32_t> orderly_exit;   // incarnation + 1
   Shared<uint64_t> mail_sequence;  // odd while the mail is being written
   Shared<uint64_t> mail_term, mail_bytes;

@@ -7,6 +7,7 @@
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "oplog/log_writer.h"
+#include "protocol/enter_request.h"
 
 namespace hvdft {
 
@@ -108,7 +109,7 @@ bool LogWriter::answer_enter_requests() {
     if (request == seen_[r]) continue;
     seen_[r] = request;
     // A rank that does not know the whole log notices that by itself and asks again.
-    if (!sequencer_.may_enter(request & ((1ull << 40) - 1))) continue;
+    if (!sequencer_.may_enter(log_length_of(request))) continue;
     granted.push_back(r);
     again |= node_.rank(r).entered.load() != 0;
   }

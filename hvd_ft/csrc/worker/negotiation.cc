@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "protocol/enter_request.h"
 
 namespace hvdft {
 
@@ -13,12 +14,17 @@ bool Negotiation::entered() const {
 }
 
 void Negotiation::enter(uint64_t log_length) {
-  uint64_t request = static_cast<uint64_t>(incarnation_ + 1) << 40 | log_length;
+  uint64_t request = enter_request(incarnation_, session_, log_length);
   enter_request_.store(request);
   if (node_.rank(rank_).enter_request.exchange(request) != request) {
     failpoint(HVDFT_AT_JOIN, log_.cursor());
     node_.notify_log_writer();
   }
+}
+
+void Negotiation::leave() {
+  ++session_;
+  enter_request_.store(0);
 }
 
 int Negotiation::announce(uint64_t term, const void* blob, uint64_t bytes) {

@@ -19,7 +19,7 @@ class Negotiation {
   bool wants_to_enter() const { return enter_request_.load() != 0; }  // or has entered
   bool entered() const;
   void enter(uint64_t log_length);
-  void leave() { enter_request_.store(0); }
+  void leave();  // ends the session
 
   int announce(uint64_t term, const void* blob, uint64_t bytes);
   int64_t take(int rank, uint64_t term, const void** blob);
@@ -34,6 +34,7 @@ class Negotiation {
   const int rank_;
   const uint32_t incarnation_;
   const LogCursor& log_;
+  uint64_t session_ = 0;                    // how many have ended
   std::atomic<uint64_t> enter_request_{0};  // of this attachment; 0: none yet
   std::vector<char> taken_;
 };
