@@ -38,7 +38,7 @@ CLIENTS := .cache/clients
 clients: ## Lightning and Accelerate in a folder of their own, and all tests with them (needs network; 15 minutes)
 	@$(MAKE) --no-print-directory setup TORCH=1
 	@$(VENV)/python -m pip --disable-pip-version-check install -q --no-deps --upgrade --target $(CLIENTS) -r requirements-clients.txt
-	@PYTHONPATH=$(CLIENTS) $(VENV)/python -m pytest -m 'long or not long' tests/pytorch tests/jobs -k 'lightning or accelerate'
+	@PYTHONPATH=$(CLIENTS) $(VENV)/python -m pytest -m 'long or not long' tests/pytorch tests/jobs tests/rules/test_examples.py -k 'lightning or accelerate'
 
 mutants: setup ## the code is broken on purpose, in each way of scripts/mutants.toml; a test has to notice (ONLY=; MINUTES= for a part, another one for each commit)
 	@$(VENV)/python scripts/mutants.py $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))

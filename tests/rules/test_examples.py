@@ -5,15 +5,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TORCH_IS_THERE, RunHvdft
+from conftest import CLIENTS, CLIENTS_ARE_THERE, ROOT, TORCH_IS_THERE, RunHvdft
 
 pytest.importorskip("sklearn")
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# tests/pytorch/test_installed.py says when the clients are not there.
+OF_CLIENTS = [path for path in EXAMPLES if any(name in path.stem for name in CLIENTS)]
+RUNNABLE = [path for path in EXAMPLES if CLIENTS_ARE_THERE or path not in OF_CLIENTS]
 
 
 @pytest.mark.shows
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", RUNNABLE, ids=lambda path: path.stem)
 def test_an_example_survives_a_kill(run_hvdft: RunHvdft, example: Path, tmp_path: Path) -> None:
     if "torch" in example.stem and not TORCH_IS_THERE:
         pytest.skip("PyTorch is not installed (make setup TORCH=1)")

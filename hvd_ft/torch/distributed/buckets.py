@@ -43,7 +43,7 @@ def pin_buckets() -> None:
 
 
 def _look(module: Any, _: Any) -> None:
-    if module.training and torch.is_grad_enabled():
+    if module.module.training and torch.is_grad_enabled():  # Lightning leaves the wrapper in eval()
         without_snapshots.look(REMEDY)
 
 
@@ -52,7 +52,7 @@ def _check_static_graph(module: Any, _: Any) -> None:
 
     A process that continues from a snapshot would do that alone.
     """
-    if module.training and training_loop.is_open():
+    if module.module.training and training_loop.is_open():
         raise HvdFtError(
             "DistributedDataParallel(static_graph=True) cannot continue from snapshots: leave "
             "static_graph out, with find_unused_parameters=True if needed, or hvd_ft.torch.State"

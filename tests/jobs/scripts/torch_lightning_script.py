@@ -152,10 +152,10 @@ def main() -> None:
     optimizer = trainer.optimizers[0]
     states = [value for state in optimizer.state.values() for value in state.values()]
     metrics = sorted((name, float(value)) for name, value in trainer.callback_metrics.items())
-    shared = digest(*model.state_dict().values(), *states, optimizer.param_groups[0]["lr"])
+    shared = digest(*model.parameters(), *states, optimizer.param_groups[0]["lr"])
     best = {os.path.basename(path) for path in trainer.checkpoint_callback.best_k_models}
     counts = (trainer.global_step, trainer.current_epoch, sorted(best))
-    own = digest(metrics, model.sums, counts, torch.get_rng_state())
+    own = digest(metrics, model.sums, counts, torch.get_rng_state(), *model.buffers())
     print(f"COUNTS {counts} {metrics}", file=sys.stderr)
     print(f"RESULT {trainer.global_rank} {hvd.incarnation()} {shared} {own}", flush=True)
 
