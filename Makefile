@@ -107,7 +107,7 @@ experiments: setup ## all experiments, hours; results and pictures into out/, wi
 	@$(VENV)/python -m experiments.endpoints_probe.run $(WHERE) $(if $(filter-out 0,$(shell id -u)),--places shm,loopback)
 	@$(VENV)/python -m experiments.elastic
 	@for run in recovery_time.run recovery_time.agent snapshot_cost.run state_memory.run time_to_converge.run lost_host.run \
-	  checkpoint_cost.run buddy_cost.run keeping_tensors.run crashes.run more_nodes.run failures.run suspects.run endpoints.run; do \
+	  checkpoint_cost.run buddy_cost.run times_cost.run keeping_tensors.run crashes.run more_nodes.run failures.run suspects.run endpoints.run; do \
 	  $(VENV)/python -m experiments.$$run $(WHERE) || exit; done
 
 # In short: about 12 minutes on 2 CPUs, the first time 3 more to build Elastic.

@@ -31,7 +31,8 @@ def test_localitys_core_sums_without_tensorflow(
     ["locality.run", "recovery_time.run", "recovery_time.agent", "snapshot_cost.run",
      "state_memory.run", "time_to_converge.run", "lost_host.run", "checkpoint_cost.run",
      "buddy_cost.run", "suspects.run", "locality.seed_loop", "endpoints.run", "endpoints_probe.run",
-     "keeping_tensors.run", "crashes.run", "more_nodes.run", "failures.run", "scale.run"],
+     "keeping_tensors.run", "crashes.run", "more_nodes.run", "failures.run", "scale.run",
+     "times_cost.run"],
 )  # fmt: skip
 @pytest.mark.job
 def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
