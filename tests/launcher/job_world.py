@@ -183,7 +183,7 @@ class World:
         self.last_fault = self.now
         self.faults: list[str] = []
         self.happened: set[str] = set()  # kinds of what may excuse an end
-        self.cut_seconds = 0.0  # of all hosts
+        self.silent_seconds = 0.0  # of all hosts
         self.named = list(named)  # what the user, or the discovery script, names now
         members = Membership.first(named, kind.size)
         self.job = Job(1, members)

@@ -102,6 +102,21 @@ def test_new_agents_wait_for_a_shim_that_stands_still() -> None:
     assert ended.code == 0
 
 
+@pytest.mark.parametrize("name", ["led", "led without spares"])
+def test_new_agents_wait_for_a_host_that_falls_silent_as_they_are_recorded(name: str) -> None:
+    world = World(KINDS[name])
+    while world.job.over is None:
+        world.step()
+    Fault("agent_dies", "0").strike(world)
+    world.step()
+    Fault("host_is_cut", "n0", 7.0).strike(world)
+    finish(world)  # no agents are started on a silent host
+    assert world.launchers[0].started == [0, 1]
+    ended = world.launchers[0].ended
+    assert ended is not None
+    assert ended.code == 0
+
+
 def test_a_change_of_hosts_is_asked_for_again_by_the_next_agents() -> None:
     world = World(KINDS["parts"])
     while world.job.step < 2:

@@ -127,7 +127,9 @@ def _ends_by_agents(world: World, end: do.End) -> None:
 
 def _ends_by_launcher(happened: set[str], end: do.End) -> None:
     if end.files_stay or end.lost:
-        gone = "host gone" in happened or {"cut", "shim dies"} <= happened
+        # Its agents' end is not noticed, and its shims do not answer either.
+        unheard = "shim dies" in happened and bool(happened & {"cut", "mpirun stopped"})
+        gone = unheard or "host gone" in happened
         if not gone and not happened & {"spare gone", "arbiter away", "early"}:
             raise Violation(f"{end}, but no host was gone for long")
     elif not happened & {"early", "host gone", "mpirun killed early", "arbiter away"}:

@@ -113,6 +113,7 @@ def mpirun_dies(world: World, fault: Fault) -> None:
 
 def mpirun_stops(world: World, fault: Fault) -> None:
     """mpirun is stopped by a signal."""
+    world.happened.add("mpirun stopped")
     if world.launcher.mpirun is not None:
         world.launcher.mpirun.stop()
 
@@ -185,18 +186,23 @@ def host_is_cut(world: World, fault: Fault) -> None:
     host = world.hosts[fault.target]
     if fault.seconds > world.settings.fence_seconds - 1:
         _early(world)
-    limit = world.settings.host_timeout_seconds
-    if world.kind.fences:
-        limit = world.settings.fence_seconds
-    world.cut_seconds += fault.seconds
-    if world.cut_seconds > limit - ASK_SECONDS:  # its last answer may be so old
-        world.happened.add("host gone")
+    _silent(world, fault.seconds)
     host.cut = True
     world.happened.add("cut")
     world.changed_links()
     world.after(fault.seconds, world_returns, "heal", world, fault.target)
     world.last_fault = max(world.last_fault, world.now + fault.seconds)
     _maybe_second_launcher(world)
+
+
+def _silent(world: World, seconds: float) -> None:
+    """A host does not answer for some time, maybe right after it has not for another reason."""
+    limit = world.settings.host_timeout_seconds
+    if world.kind.fences:
+        limit = world.settings.fence_seconds
+    world.silent_seconds += seconds
+    if world.silent_seconds > limit - ASK_SECONDS:  # its last answer may be so old
+        world.happened.add("host gone")
 
 
 def host_withdrawn(world: World, fault: Fault) -> None:
@@ -287,6 +293,7 @@ def shim_freezes(world: World, fault: Fault) -> None:
     """The shim of a rank is stopped, for a short time."""
     shim = _shim(world, int(fault.target))
     if shim is not None:
+        _silent(world, fault.seconds)
         shim.frozen_until = world.now + fault.seconds  # type: ignore[attr-defined]
         world.after(fault.seconds, shim, "thaw")
         world.last_fault = max(world.last_fault, world.now + fault.seconds)

@@ -33,7 +33,9 @@ class HostReach:
         return {host: self._known[host] for host in hosts}
 
     def look(self, hosts: HostWatch, members: JobMembers) -> GiveUp | bool:
-        """Looks whether the hosts are there that have ended all of their lines, or had none yet.
+        """Looks whether the hosts are there that have no line any more, or had none yet.
+
+        One whose lines the network has ended may come back, until its lease is over.
 
         Args:
             hosts: the watch over all hosts.
@@ -42,12 +44,13 @@ class HostReach:
         Returns: Whether all are there; or that one is given up.
         """
         gone = {hosts.name(host): host for host in hosts.gone()}
-        found = self.ask([*gone, *members.unheard()])
+        cut = {hosts.name(host): host for host in hosts.cut_off()}
+        found = self.ask([*gone, *cut, *members.unheard()])
         for name, why in found.items():
-            if why == "" and name in gone:
-                hosts.forget(gone[name])  # it is alive; only the job's processes are gone
+            if why == "" and (host := gone.get(name) or cut.get(name)):
+                hosts.forget(host)  # it is alive; only the job's processes are gone
                 members.found(name)
-            elif why and not members.gone({name: why}):
+            elif why and name not in cut and not members.gone({name: why}):
                 heard = name in gone
                 text = f"{hosts.describe(gone[name]) if heard else members.describe(name)} is gone"
                 return GiveUp(f"{text}: {why}", (name,))

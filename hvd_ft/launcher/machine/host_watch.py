@@ -132,6 +132,11 @@ class HostWatch:
         """Returns the hosts that have said goodbye: they have ended all of their lines."""
         return [host for host in self._roll.hosts if host in self._roll.hung_up]
 
+    def cut_off(self) -> list[str]:
+        """Returns the silent hosts that have no line, and have not said goodbye."""
+        there = {shim.host for shim in self._roll.shims} | self._roll.hung_up
+        return [host for host in self._leases.silent if host not in there]
+
     def forget(self, host: str) -> None:
         """Ends the lease of a host; its next answer begins another one."""
         self._leases.forget([host])

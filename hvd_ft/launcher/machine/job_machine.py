@@ -11,7 +11,7 @@ actions in order.
 |---|---|---|
 | NEW | the job begins, or is resumed | PUBLISHING or REACHING |
 | REACHING | the hosts of a resumed job were probed | AWAITING |
-| PUBLISHING | the job's record has the next generation | RUNNING |
+| PUBLISHING | the job's record has the next generation | RUNNING; AWAITING if a host is silent |
 | RUNNING | mpirun has ended | HEARING; ENDED if hosts are given up, or another launcher leads |
 | HEARING | a shim has said that it has lost its agent | AWAITING |
 | | all have left, or the exit code is known | EXPLAINING or ENDED |
@@ -96,7 +96,7 @@ class JobMachine:
         self._workers = WorkersSeen()
         self._tick_at = now
         self._begun_at = now  # this phase
-        self._has_run = False  # any mpirun of this launcher
+        self._number_is_used = False  # the generation's, by an mpirun of this launcher
         self.phase = Phase.NEW
 
     @property
@@ -148,7 +148,10 @@ class JobMachine:
         if self.phase is not Phase.PUBLISHING:
             return []
         if self._record.published(done, self._members.members, now):
-            self._run()
+            if self._hosts.any_silent:  # by now: it may have taken long
+                self._begin_phase(Phase.AWAITING)
+            else:
+                self._run()
         self._go_on()
         return self._out.take()
 
@@ -364,15 +367,14 @@ class JobMachine:
 
     def _run(self) -> None:
         self._begin_phase(Phase.RUNNING)
-        members = self._members
         self._hosts.begin(self.generation)
         self._mpirun_rule.begin()
-        members.new_generation(self.generation)
-        self._has_run = True
+        self._members.new_generation(self.generation)
+        self._number_is_used = True
         self._ending.begin()
-        hosts = members.members.hosts if self._facts.hosts else ()
-        self._agents.begin(hosts, self._now, members.start_limit)
-        self._out.add(StartAgents(self.generation, members.members, members.act_lease))
+        members, limit = self._members.members, self._members.start_limit
+        self._agents.begin(members.hosts if self._facts.hosts else (), self._now, limit)
+        self._out.add(StartAgents(self.generation, members, self._members.act_lease))
 
     def _judge(self) -> None:
         """Determines whether the job has ended with its mpirun."""
@@ -413,11 +415,11 @@ class JobMachine:
             self._begin_next()
 
     def _begin_next(self) -> None:
-        if self._has_run:
-            agents = self._agents
-            agents.number += 1
-            why = agents.why_ended or why_again(self._roll.shims, agents.code)
-            self._out.say(f"{why}; starting generation {agents.number} of its agents")
+        if self._number_is_used:
+            self._agents.number += 1
+            self._number_is_used = False
+            why = self._agents.why_ended or why_again(self._roll.shims, self._agents.code)
+            self._out.say(f"{why}; starting generation {self.generation} of its agents")
         self._publish()
 
     # -------------------------------------------------------------- what is looked at
