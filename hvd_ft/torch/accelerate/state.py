@@ -3,8 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from accelerate import Accelerator
-from accelerate.data_loader import DataLoaderDispatcher, DataLoaderShard
+from accelerate.data_loader import (
+    DataLoaderDispatcher,
+    DataLoaderShard,
+    SeedableRandomSampler,
+    get_sampler,
+)
 from accelerate.utils import synchronize_rng_states
 
 import hvd_ft.torch.state
@@ -60,6 +66,7 @@ class State(hvd_ft.torch.state.State):
                 "DataLoaderConfiguration(dispatch_batches=False))"
             )
         if isinstance(loader, DataLoaderShard):
+            _make_generator(loader)
             self._prepare_pass(loader)
         super()._enter(loader)
 
@@ -78,6 +85,16 @@ class State(hvd_ft.torch.state.State):
         if self._rng_types:
             synchronize_rng_states(self._rng_types, loader.synchronized_generator)
         self._progress.iteration = loader.iteration
+
+
+def _make_generator(loader: DataLoaderShard) -> None:
+    """Makes the generator that a sampler would make in its first pass, which a restart may be in.
+
+    The sampler seeds it at the beginning of each pass.
+    """
+    sampler = get_sampler(loader)
+    if isinstance(sampler, SeedableRandomSampler) and sampler.generator is None:
+        sampler.generator = torch.Generator()
 
 
 class _Progress:
