@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunHvdft
+from conftest import SCRIPTS, RunHvdft
+from slow_jobs import named
 
-SCRIPT = str(ROOT / "tests" / "jobs" / "scripts" / "slow_script.py")
-EVEN_STEPS = 600  # of 40 ms or more: longer than the rule looks back
+SCRIPT = str(SCRIPTS / "slow_script.py")
 
 
 @pytest.mark.shows(later=True)
@@ -16,20 +16,8 @@ def test_a_rank_that_becomes_slow_is_named_and_none_before(
     run_hvdft: RunHvdft, tmp_path: Path
 ) -> None:
     report = tmp_path / "run.jsonl"
-    ended = run_hvdft(
-        [
-            *("run", "-np", "3", "--report", str(report)),
-            *("--inject", f"rank=1,step={EVEN_STEPS},slow=1.6"),
-            *(sys.executable, SCRIPT, "--until", str(report), "--steps", "6000"),
-        ]
-    )
-    assert ended.code == 0, ended.err
-    lines = [json.loads(line) for line in report.read_text().splitlines()]
-    (found,) = [line for line in lines if line.get("type") == "SLOW"]
-    assert found["ranks"] == [1] and not found["ended"] and found["wait"] > 0.1
-    assert found["text"] in ended.err
-    drill = ended.err.index(f"drill: rank=1,step={EVEN_STEPS},slow=1.6")
-    assert drill < ended.err.index("rank 1 on") and ended.err.count("is slow") == 1
+    found, said = named(run_hvdft, report, SCRIPT, rank=1)
+    assert found["text"] in said and said.count("is slow") == 1
     assert any("waits for its input" in cause for cause in found["causes"])  # the drill sleeps
     shown = run_hvdft(["report", str(report)])
     assert found["text"] in " ".join(shown.out.split())

@@ -1,11 +1,11 @@
 """Accelerate in jobs whose ranks are killed: they end as an undisturbed job does, bit for bit."""
 
-import re
 import sys
 from collections.abc import Sequence
 
 import pytest
 from conftest import SCRIPTS, RunHvdft
+from torch_clients import check_alike, train
 
 SCRIPT = str(SCRIPTS / "torch_accelerate_script.py")
 pytestmark = pytest.mark.timeout(900)
@@ -16,31 +16,13 @@ DRILLS = (
     "rank=1,incarnation=1,point=replay",
     "rank=0,incarnation=1,step=17",
 )
-Results = dict[int, tuple[int, str, str]]
-
-
-def train(run_hvdft: RunHvdft, style: str, mode: str, drills: Sequence[str] = ()) -> Results:
-    """Returns each rank's incarnation, a digest of what is shared and one of the rank's own."""
-    inject = [word for drill in drills for word in ("--inject", drill)]
-    ended = run_hvdft(["run", "-np", "2", *inject, sys.executable, SCRIPT, style, mode])
-    assert ended.code == 0, ended.err
-    assert ended.err.count("hvdft: drill: ") == len(drills), ended.err
-    assert ended.err.count("takes no snapshots") == (mode == "none")
-    lines = re.findall(r"^RESULT (\d) (\d) (\S+) (\S+)$", ended.out, re.MULTILINE)
-    found = {int(rank): (int(incarnation), *rest) for rank, incarnation, *rest in lines}
-    assert sorted(found) == [0, 1], ended.out
-    assert found[0][1] == found[1][1]
-    return found
 
 
 def check(
     run_hvdft: RunHvdft, style: str, mode: str = "snapshots", drills: Sequence[str] = DRILLS
 ) -> None:
-    whole = train(run_hvdft, style, mode)
-    killed = train(run_hvdft, style, mode, drills)
-    deaths = [sum(drill.startswith(f"rank={rank},") for drill in drills) for rank in (0, 1)]
-    assert [killed[rank][0] for rank in (0, 1)] == deaths
-    assert [killed[rank][1:] for rank in (0, 1)] == [whole[rank][1:] for rank in (0, 1)]
+    words = [SCRIPT, style, mode]
+    check_alike(train(run_hvdft, words), train(run_hvdft, words, drills), drills)
 
 
 @pytest.mark.shows(later=True)

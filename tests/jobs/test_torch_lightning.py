@@ -3,13 +3,12 @@
 The weights, the optimizer's state, what was logged and the checkpoints' names are the same.
 """
 
-import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, RunHvdft
+from torch_clients import check_alike, train
 
 SCRIPT = str(SCRIPTS / "torch_lightning_script.py")
 pytestmark = pytest.mark.timeout(900)
@@ -20,34 +19,15 @@ DRILLS = (
     "rank=1,incarnation=1,point=replay",
     "rank=0,incarnation=1,step=17",
 )
-Results = dict[int, tuple[int, str, str]]
-
-
-def train(
-    run_hvdft: RunHvdft, folder: Path, style: str, mode: str, drills: Sequence[str] = ()
-) -> Results:
-    """Returns each rank's incarnation, a digest of the model and one of the rank's own values."""
-    inject = [word for drill in drills for word in ("--inject", drill)]
-    words = [sys.executable, SCRIPT, style, mode, str(folder)]
-    ended = run_hvdft(["run", "-np", "2", *inject, *words])
-    assert ended.code == 0, ended.err
-    assert ended.err.count("hvdft: drill: ") == len(drills), ended.err
-    assert ended.err.count("takes no snapshots") == (mode == "none")
-    lines = re.findall(r"^RESULT (\d) (\d) (\S+) (\S+)$", ended.out, re.MULTILINE)
-    found = {int(rank): (int(incarnation), *rest) for rank, incarnation, *rest in lines}
-    assert sorted(found) == [0, 1], ended.out
-    assert found[0][1] == found[1][1]
-    return found
 
 
 def check(
     run_hvdft: RunHvdft, folder: Path, style: str, mode: str, drills: Sequence[str] = DRILLS
 ) -> None:
-    whole = train(run_hvdft, folder / "whole", style, mode)
-    killed = train(run_hvdft, folder / "killed", style, mode, drills)
-    deaths = [sum(drill.startswith(f"rank={rank},") for drill in drills) for rank in (0, 1)]
-    assert [killed[rank][0] for rank in (0, 1)] == deaths
-    assert [killed[rank][1:] for rank in (0, 1)] == [whole[rank][1:] for rank in (0, 1)]
+    words = [SCRIPT, style, mode]
+    whole = train(run_hvdft, [*words, str(folder / "whole")])
+    killed = train(run_hvdft, [*words, str(folder / "killed")], drills)
+    check_alike(whole, killed, drills)
 
 
 @pytest.mark.shows(later=True)

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import InitProcessGroupKwargs
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from noisy_data import Noisy, data
+from torch.utils.data import DataLoader, IterableDataset
 
 import hvd_ft.torch as hvd
 import hvd_ft.torch.accelerate as hvd_accelerate
@@ -20,14 +21,6 @@ import hvd_ft.torch.accelerate as hvd_accelerate
 STYLE, MODE = sys.argv[1:3]
 EPOCHS = 3
 warnings.filterwarnings("ignore")
-
-
-class Noisy(TensorDataset):
-    """Adds noise to each sample, as augmentation does."""
-
-    def __getitem__(self, index: int) -> Any:
-        inputs, label = super().__getitem__(index)
-        return inputs + 0.01 * torch.randn(6), label
 
 
 class Stream(IterableDataset):
@@ -38,12 +31,6 @@ class Stream(IterableDataset):
             yield torch.randn(6), torch.tensor(number % 2)
 
 
-def data() -> Any:
-    generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(44, 6, generator=generator)
-    return Noisy(inputs, (inputs.sum(1) > 0).long())
-
-
 def train(accelerator: Accelerator) -> None:
     layers = [torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU()]
     model: Any = torch.nn.Sequential(*layers, torch.nn.Dropout(0.3), torch.nn.Linear(8, 2))
@@ -51,7 +38,12 @@ def train(accelerator: Accelerator) -> None:
     scheduler: Any = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=100)
     workers = {"num_workers": 2, "persistent_workers": True} if STYLE == "workers" else {}
     is_stream = STYLE in ("stream", "dispatched")
-    loader: Any = DataLoader(Stream() if is_stream else data(), 4, shuffle=not is_stream, **workers)
+    loader: Any = DataLoader(
+        Stream() if is_stream else Noisy(*data(44, seed=1).tensors),
+        4,
+        shuffle=not is_stream,
+        **workers,
+    )
     model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
     state = hvd_accelerate.State(
         accelerator,

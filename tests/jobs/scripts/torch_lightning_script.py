@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from noisy_data import Noisy, data
+from torch.utils.data import DataLoader, IterableDataset
 from torchmetrics import MeanMetric
 
 import hvd_ft.torch as hvd
@@ -25,20 +26,6 @@ import hvd_ft.torch.lightning as hvd_lightning
 STYLE, MODE, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 EPOCHS = 3
 warnings.filterwarnings("ignore")
-
-
-def data(samples: int, seed: int) -> TensorDataset:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 6, generator=generator)
-    return TensorDataset(inputs, (inputs.sum(1) > 0).long())
-
-
-class Noisy(TensorDataset):
-    """Adds noise to each sample, as augmentation does."""
-
-    def __getitem__(self, index: int) -> Any:
-        inputs, label = super().__getitem__(index)
-        return inputs + 0.01 * torch.randn(6), label
 
 
 class Endless(IterableDataset):
