@@ -52,10 +52,11 @@ quick: setup ## the tests that need neither a job nor TensorFlow, the longest on
 test: setup ## all tests without a job, and of those with one what shows a promise soon (ten minutes)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal --short
 
-promises: setup ## the tests with a job that show a promise and take longer (15 minutes; MINUTES= for a part, another one for each commit)
-	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --promises $(if $(MINUTES),--minutes $(MINUTES))
-
 AGAIN = echo '$@: what has failed runs once more by itself; red again: $@ fails; PASSED below: unreliable, mend it in the next change'
+PROMISES = $(VENV)/python -m pytest --promises $(if $(MINUTES),--minutes $(MINUTES))
+promises: setup ## the tests with a job that show a promise and take longer (15 minutes; MINUTES= for a part, another one for each commit)
+	@$(PROMISES) --numprocesses 2 --dist worksteal --cache-clear || { $(AGAIN); $(PROMISES) -rpfE --last-failed --last-failed-no-failures none; }
+
 PART = $(VENV)/python -m pytest -m 'not install' --part $(or $(SLICE),commit) $(if $(MINUTES),--minutes $(MINUTES))
 part: setup ## a slice of what test and promises leave out, another one for each commit (SLICE= repeats one; 8 minutes, or MINUTES=)
 	@$(PART) --numprocesses 2 --dist worksteal --cache-clear || { $(AGAIN); $(PART) -rpfE --last-failed --last-failed-no-failures none; }

@@ -158,6 +158,40 @@ def served(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         loop.close()
 
 
+def texts(driver: Any, selector: str) -> list[str]:
+    """Returns the texts of elements, all read at once: the page changes them while one reads."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText)"
+    found: list[str] = driver.execute_script(script, selector)
+    return found
+
+
+def may_click(driver: Any, rank: int) -> bool:
+    """Returns whether a rank's button is there and enabled."""
+    script = "return document.querySelector(arguments[0]) !== null"
+    return bool(driver.execute_script(script, f"#kill-{rank}:enabled"))
+
+
+def click(driver: Any, rank: int) -> None:
+    """Clicks a rank's button, again where it was replaced or disabled meanwhile."""
+    from selenium.common.exceptions import WebDriverException
+    from selenium.webdriver.common.by import By
+
+    def clicked() -> bool:
+        if not may_click(driver, rank):
+            return False
+        with contextlib.suppress(WebDriverException):
+            driver.find_element(By.ID, f"kill-{rank}").click()
+            return True
+        return False
+
+    until(clicked)
+
+
+def severe(driver: Any) -> list[str]:
+    """Returns the errors that the browser has met."""
+    return [each["message"] for each in driver.get_log("browser") if each["level"] == "SEVERE"]
+
+
 def test_links_are_shown_and_ranks_of_other_hosts_can_be_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -172,38 +206,40 @@ def test_links_are_shown_and_ranks_of_other_hosts_can_be_killed(
     shown = Shown(links)
     with served(shown, monkeypatch) as url, browser(1100, 900, dark=False) as driver:
         driver.get(url)
-
-        def rows() -> list[str]:
-            found = driver.find_elements(By.CSS_SELECTOR, "#links tr")
-            return [row.text for row in found]
-
-        until(lambda: len(rows()) == 4)
-        text = "\n".join(rows())
+        until(lambda: len(texts(driver, "#links tr")) == 4)
+        text = "\n".join(texts(driver, "#links tr")).replace("\t", " ")
         assert text.index("op log, snapshots stalled for 4.5 s 7") < text.index("sums open 7")
         assert "gathered operations unknown: a host does not answer" in text
         driver.find_element(By.ID, "token").send_keys("token")
         for number, told in ((1, "the worker of rank 1 was killed"), (2, "does not answer")):
-            until(lambda number=number: _clicked(driver, f"kill-{number}"))
-            until(lambda told=told: told in driver.find_element(By.ID, "told").text)
+            click(driver, number)
+            until(lambda told=told: told in texts(driver, "#told")[0])
         assert {1, 2} <= set(shown.killed)
         if picture := os.environ.get("STATUS_PAGE_LINKS_PICTURE"):
             driver.save_screenshot(picture)
         shown.links = []
         until(lambda: not driver.find_element(By.ID, "links-section").is_displayed())
-        errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-        assert len(errors) == 1 and "kill" in errors[0]["message"]  # the refusal
+        errors = severe(driver)
+        assert len(errors) == 1 and "kill" in errors[0]  # the refusal
 
 
-def _clicked(driver: Any, button: str) -> bool:
-    """Clicks a button; false while it is drawn anew, or cannot be clicked."""
+def test_a_click_that_lasts_while_the_page_is_refreshed_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
-    with contextlib.suppress(Exception):
-        found = driver.find_element(By.ID, button)
-        if found.is_enabled():
-            found.click()
-            return True
-    return False
+    shown = Shown([])
+    with served(shown, monkeypatch) as url, browser(1100, 900, dark=False) as driver:
+        driver.get(url)
+        driver.find_element(By.ID, "token").send_keys("token")
+        until(lambda: may_click(driver, 1))
+        ActionChains(driver).click_and_hold(driver.find_element(By.ID, "kill-1")).perform()
+        count = "return performance.getEntriesByType('resource').length"
+        before = driver.execute_script(count)
+        until(lambda: driver.execute_script(count) > before + 2)
+        ActionChains(driver).release().perform()
+        until(lambda: "the worker of rank 1 was killed" in texts(driver, "#told")[0])
 
 
 @pytest.mark.shows(later=True)
@@ -213,38 +249,31 @@ def test_the_button_kills_a_rank_and_the_page_shows_its_recovery(job: Job, tmp_p
     with browser(1100, 900, dark=False) as driver:
         driver.get(job.url)
 
-        def cells(rank: int) -> list[str]:
-            rows = driver.find_elements(By.CSS_SELECTOR, "#ranks tr")
-            return [c.text for c in rows[rank + 1].find_elements(By.TAG_NAME, "td")] if rows else []
+        def shows(state: str, restarts: str) -> bool:
+            cells = texts(driver, "#ranks tr:nth-child(3) td")
+            return bool(cells) and cells[2] == state and cells[7] == restarts
 
-        def steady(condition: Any) -> None:
-            """The page draws itself anew, so an element may go while it is read."""
+        def recovered() -> bool:
+            text = texts(driver, "#recoveries")[0]
+            return "signal 9" in text and "under way" not in text
 
-            def holds() -> bool:
-                with contextlib.suppress(Exception):
-                    return bool(condition())
-                return False
-
-            until(holds)
-
-        steady(lambda: cells(1)[2] == "running" and cells(1)[7] == "0")
-        assert not driver.find_element(By.ID, "kill-1").is_enabled()  # without the token
+        until(lambda: shows("running", "0"))
+        assert not may_click(driver, 1)  # without the token
         driver.find_element(By.ID, "token").send_keys(job.token)
-        steady(lambda: driver.find_element(By.ID, "kill-1").is_enabled())
-        steady(lambda: driver.find_element(By.ID, "kill-1").click() or True)
-        steady(lambda: "was killed" in driver.find_element(By.ID, "told").text)
-        steady(lambda: cells(1)[7] == "1" and cells(1)[2] == "running")
-        recoveries = driver.find_element(By.ID, "recoveries")
-        steady(lambda: "signal 9" in recoveries.text and "under way" not in recoveries.text)
-        states = {r.get_attribute("class") for r in driver.find_elements(By.CSS_SELECTOR, "rect")}
-        assert {"running", "restarting", "waiting"} <= states
-        errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-        assert errors == []
+        click(driver, 1)
+        until(lambda: "was killed" in texts(driver, "#told")[0])
+        until(lambda: shows("running", "1"))
+        until(recovered)
+        classes = (
+            "return [...document.querySelectorAll('rect')].map((each) => each.className.baseVal)"
+        )
+        assert {"running", "restarting", "waiting"} <= set(driver.execute_script(classes))
+        assert severe(driver) == []
         picture = os.environ.get("STATUS_PAGE_PICTURE", str(tmp_path / "page.png"))
         assert driver.save_screenshot(picture)
     with browser(390, 800, dark=True) as driver:  # a telephone
         driver.get(job.url)
-        until(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#ranks tr")) == 3)
+        until(lambda: len(texts(driver, "#ranks tr")) == 3)
         assert driver.execute_script("return document.body.scrollWidth <= window.innerWidth")
 
 

@@ -28,10 +28,22 @@ function bytes(value) {
   return `${(value / 1024 ** power).toFixed(power === 1 ? 0 : 1)} ${["KiB", "MiB", "GiB"][power - 1]}`;
 }
 
+// What has not changed stays the same element: a click, a selection or the focus on it is not lost.
+function show(parent, children) {
+  children.forEach((child, at) => {
+    const old = parent.childNodes[at];
+    if (!old) parent.append(child);
+    else if (old.isEqualNode(child)) return;
+    else if (old.nodeName === "TR") show(old, [...child.childNodes]);
+    else old.replaceWith(child);
+  });
+  while (parent.childNodes.length > children.length) parent.lastChild.remove();
+}
+
 function table(id, heads, rows) {
   const cell = (name, [content, number]) => element(name, number ? {class: "number"} : {}, content);
   const head = element("tr", {}, ...heads.map((head) => cell("th", head)));
-  byId(id).replaceChildren(head, ...rows.map((row) => element("tr", {}, ...row.map((each) => cell("td", each)))));
+  show(byId(id), [head, ...rows.map((row) => element("tr", {}, ...row.map((each) => cell("td", each))))]);
 }
 
 // The share of its time that a rank has waited for slower ones: the slow rank waits least.
