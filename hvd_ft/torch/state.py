@@ -148,7 +148,7 @@ class State(LoopState):
             "values": kept.pack(arrays),
             "gradients": kept.pack_gradients(arrays),
             "names": op_names.counts(),
-            "wrapped": wrapped.flags(),
+            "wrapped": wrapped.states(),
             "by_batches": self._by_batches,
             "sampled": self._sampled,
             "rng": {"global": rng_state(), "given": kept.generators()},
@@ -185,7 +185,7 @@ class State(LoopState):
                 # 0; the earlier process did that when the pass began.
                 self._restore_values(rest, again)
             restore_rng_state(rest["rng"].get("global", {}))
-            wrapped.restore_flags(rest.get("wrapped", []))
+            wrapped.restore(rest["wrapped"])
             self._kept().restore_generators(rest["rng"].get("given", {}))
 
     def _restore_values(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

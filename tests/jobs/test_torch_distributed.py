@@ -26,22 +26,24 @@ def run(run_hvdft: RunHvdft, ranks: int, words: Sequence[str], drills: Sequence[
     return ended.out + ended.err
 
 
-def train(run_hvdft: RunHvdft, style: str, mode: str, drills: Sequence[str] = ()) -> Results:
+def train(
+    run_hvdft: RunHvdft, style: str, mode: str, drills: Sequence[str] = (), ranks: int = 2
+) -> Results:
     """Returns each rank's incarnation, and digests of the weights and of its own generator."""
-    out = run(run_hvdft, 2, [DDP, style, mode], drills)
+    out = run(run_hvdft, ranks, [DDP, style, mode], drills)
     assert out.count("takes no snapshots") == (mode == "none")
     lines = re.findall(r"^RESULT (\d) (\d) (\S+) (\S+)$", out, re.MULTILINE)
     found = {int(rank): (int(incarnation), *rest) for rank, incarnation, *rest in lines}
-    assert sorted(found) == [0, 1], out
-    assert found[0][1] == found[1][1]
+    assert sorted(found) == list(range(ranks)), out
+    assert len({weights for _, weights, _ in found.values()}) == 1, out
     return found
 
 
-def check(run_hvdft: RunHvdft, style: str, mode: str) -> None:
-    whole = train(run_hvdft, style, mode)
-    killed = train(run_hvdft, style, mode, DRILLS)
-    assert [killed[rank][0] for rank in (0, 1)] == [1, 2]
-    assert [killed[rank][1:] for rank in (0, 1)] == [whole[rank][1:] for rank in (0, 1)]
+def check(run_hvdft: RunHvdft, style: str, mode: str, ranks: int = 2) -> None:
+    whole = train(run_hvdft, style, mode, ranks=ranks)
+    killed = train(run_hvdft, style, mode, DRILLS, ranks)
+    assert [killed[rank][0] for rank in range(ranks)] == [1, 2, 0][:ranks]
+    assert [killed[rank][1:] for rank in killed] == [whole[rank][1:] for rank in killed]
 
 
 @pytest.mark.shows
@@ -62,10 +64,30 @@ def test_killed_ranks_do_so_with_each_feature_of_ddp(run_hvdft: RunHvdft, style:
 
 
 @pytest.mark.shows(later=True)
-def test_a_static_graph_has_no_snapshots(run_hvdft: RunHvdft) -> None:
-    ended = run_hvdft(["run", "-np", "2", sys.executable, DDP, "static", "snapshots"])
+@pytest.mark.parametrize("style", ["static", "static+views+kept+hook"])
+def test_killed_ranks_with_a_static_graph_do_so_too(run_hvdft: RunHvdft, style: str) -> None:
+    """The parts that a rank uses are not those that another one uses."""
+    check(run_hvdft, style, "snapshots")
+
+
+@pytest.mark.long
+def test_a_static_graph_without_an_exchange_in_each_pass_has_no_snapshots(
+    run_hvdft: RunHvdft,
+) -> None:
+    words = [sys.executable, DDP, "static+accumulate", "snapshots"]
+    ended = run_hvdft(["run", "-np", "2", *words], env={"HOROVOD_FT_MAX_FAILURES": "1"})
     assert ended.code != 0
-    assert "DistributedDataParallel(static_graph=True) cannot continue from snapshots" in ended.err
+    refused = (
+        "DistributedDataParallel(static_graph=True) cannot continue from snapshots with no_sync()"
+    )
+    assert refused in ended.err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", ["views+kept", "static+views+kept"])
+def test_gradients_that_are_views_of_buckets_are_again(run_hvdft: RunHvdft, style: str) -> None:
+    """A third is not what multiplying by the third of 1 gives: what is a view is divided."""
+    check(run_hvdft, style, "snapshots", ranks=3)
 
 
 @pytest.mark.shows(later=True)

@@ -1,6 +1,7 @@
 """The parts of a process group that need no job: its members, its operations and its store."""
 
 import threading
+import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from hvd_ft.torch.distributed.members import Members, members
 from hvd_ft.torch.distributed.operations import Operations
 from hvd_ft.torch.distributed.store import is_own, own_store
 from hvd_ft.torch.distributed.work import Finisher
+from hvd_ft.torch.wrapped import Wrapper
 
 SECONDS = 60.0
 
@@ -69,6 +71,18 @@ def test_a_set_is_added_once_for_all_orders(sets: list[list[int]]) -> None:
 def test_no_set_can_be_added(sets: list[list[int]]) -> None:
     with pytest.raises(HvdFtError, match="set HOROVOD_DYNAMIC_PROCESS_SETS=1"):
         members([1, 7], 8)
+
+
+def test_all_ranks_are_those_that_there_are_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = SimpleNamespace(is_initialized=lambda: False)
+    monkeypatch.setattr(members_module, "mpi_ops", now)
+    group = FtGroup("0", 0, members(range(3), 3), 2)
+    assert (group.rank(), group.size()) == (2, 3)
+    now.__dict__.update(is_initialized=lambda: True, size=lambda: 2, rank=lambda: 1)
+    assert (group.rank(), group.size()) == (1, 2)  # the rank before it has left
+    assert group._its.by_set(["a", "b"]) == ["a", "b"]
+    now.is_initialized = lambda: False  # and no function can be asked
+    assert group.size() == 2
 
 
 class Horovod:
@@ -184,6 +198,19 @@ def test_an_error_of_one_that_is_awaited_is_raised_by_the_next(
     horovod.fails = False
     with pytest.raises(HvdFtError, match="a result does not fit"):
         group.allreduce([torch.ones(1)])
+
+
+def test_a_first_pass_reduces_its_map_once_in_a_job(group: FtGroup, horovod: Horovod) -> None:
+    record = Wrapper(weakref.ref(group))
+    for earlier in (0, 1):  # the process that makes the pass, and one that has made it before
+        used, gradient = torch.tensor([1, 0], dtype=torch.int32), torch.ones(2)
+        with group.first_pass(record):
+            group.allreduce([used]).wait()
+            group.allreduce([gradient]).wait()
+        assert ["int32" in name for name in horovod.names] == [True, False, False][: 2 + earlier]
+        assert used.tolist() == [[1, 0], [2, 1]][earlier]
+        assert record.used is not None
+        record.used = torch.tensor([2, 1], dtype=torch.int32)  # as a snapshot has it
 
 
 def test_a_store_keeps_what_its_rank_sets() -> None:

@@ -14,11 +14,11 @@ from accelerate.utils import DistributedType
 import hvd_ft.torch as hvd
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.torch.distributed import buckets
+from hvd_ft.torch.distributed.buckets import pin_buckets
 from hvd_ft.torch.distributed.group import NAME
 from hvd_ft.torch.distributed.rendezvous import begin
 
-REMEDY = (
+_REMEDY = (
     "give the loop a hvd_ft.torch.accelerate.State, and draw its batches by state.batches(loader)"
 )
 
@@ -38,7 +38,7 @@ def adapt() -> None:
             "rank would train alone: move the import up, or run the script without hvdft"
         )
     PartialState._prepare_backend = _backend
-    buckets.REMEDY = REMEDY
+    pin_buckets(_REMEDY)
 
 
 def _backend(_: Any, cpu: bool = False, sagemaker: bool = False, backend: str | None = None) -> Any:

@@ -6,54 +6,89 @@ it would reduce other buckets than the other ranks. So they are built once, befo
 """
 
 import functools
-from functools import cache
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from hvd_ft import native
-from hvd_ft.errors import HvdFtError
 from hvd_ft.torch import wrapped
 from hvd_ft.torch.distributed.group import FtGroup
-from hvd_ft.worker import training_loop, without_snapshots
+from hvd_ft.torch.distributed.static_graph import follow_first_pass
+from hvd_ft.worker import without_snapshots
 
-REMEDY = "give the loop a hvd_ft.torch.State, and draw its batches by state.batches(loader)"
+_REMEDY = "give the loop a hvd_ft.torch.State, and draw its batches by state.batches(loader)"
+_begin = DistributedDataParallel.__init__  # PyTorch's
 
 
-@cache
-def pin_buckets() -> None:
-    """Pins those of all modules that are made from now on, if their group is hvd_ft's."""
-    begin = DistributedDataParallel.__init__
+def pin_buckets(remedy: str = _REMEDY) -> None:
+    """Pins those of all modules that are made from now on, if their group is hvd_ft's.
 
-    @functools.wraps(begin)
+    Args:
+        remedy: how a training gets snapshots, for the one that has none; that of the latest call.
+    """
+
+    @functools.wraps(_begin)
     def pinned(made: Any, /, *arguments: Any, **more: Any) -> None:
-        begin(made, *arguments, **more)
+        lent = _lend_gradients(inspect.signature(_begin).bind(made, *arguments, **more).arguments)
+        try:
+            _begin(made, *arguments, **more)
+            if isinstance(made.process_group, FtGroup):
+                made.reducer._push_all_rebuilt_params()
+                made.reducer._rebuild_buckets()
+        finally:
+            views = _take_back(lent)
         if isinstance(made.process_group, FtGroup):
-            made.reducer._push_all_rebuilt_params()
-            made.reducer._rebuild_buckets()
-            wrapped.add(made)
-            if made.static_graph:
-                made.register_forward_pre_hook(_check_static_graph)
+            follow_first_pass(made, wrapped.add(made, views))
             worker = native.worker()
             if worker is not None and worker.rank == worker.incarnation == 0:
-                made.register_forward_pre_hook(_look)
+                made.register_forward_pre_hook(functools.partial(_look, remedy))
 
     DistributedDataParallel.__init__ = pinned
 
 
-def _look(module: Any, _: Any) -> None:
+def _look(remedy: str, module: Any, _: Any) -> None:
     if module.module.training and torch.is_grad_enabled():  # Lightning leaves the wrapper in eval()
-        without_snapshots.look(REMEDY)
+        without_snapshots.look(remedy)
 
 
-def _check_static_graph(module: Any, _: Any) -> None:
-    """Refuses snapshots for a module that reduces more in its first step than in later ones.
+_Lent = list[tuple[torch.nn.Parameter, torch.Tensor]]
 
-    A process that continues from a snapshot would do that alone.
+
+def _lend_gradients(arguments: Mapping[str, Any]) -> _Lent:
+    """Gives parameters gradients that PyTorch moves into its buckets when it builds these.
+
+    With gradient_as_bucket_view=True gradients become views of the buckets in the first pass. What
+    is a view is divided, and what is not is multiplied by the reciprocal: other bits.
+
+    Args:
+        arguments: those of DistributedDataParallel, by name.
+
+    Returns:
+        The parameters, and what they got.
     """
-    if module.module.training and training_loop.is_open():
-        raise HvdFtError(
-            "DistributedDataParallel(static_graph=True) cannot continue from snapshots: leave "
-            "static_graph out, with find_unused_parameters=True if needed, or hvd_ft.torch.State"
-        )
+    if not arguments.get("gradient_as_bucket_view"):
+        return []
+    parameters = arguments["module"].parameters()
+    lent = [
+        (each, torch.zeros_like(each))
+        for each in parameters
+        if each.requires_grad and each.grad is None and not is_lazy(each)
+    ]
+    for parameter, gradient in lent:
+        parameter.grad = gradient
+    return lent
+
+
+def _take_back(lent: _Lent) -> wrapped.Views:
+    """Leaves parameters without gradients again; returns the views that these have become."""
+    views = []
+    for parameter, gradient in lent:
+        found = parameter.grad
+        if found is not None and found.data_ptr() != gradient.data_ptr():
+            views.append((parameter, found))
+        parameter.grad = None
+    return views

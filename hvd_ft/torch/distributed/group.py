@@ -1,7 +1,8 @@
 """A process group of torch.distributed whose collectives are Horovod's on the ft backend."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from hvd_ft.torch.distributed.operations import Operations
 from hvd_ft.torch.distributed.reductions import reduction
 from hvd_ft.torch.distributed.sparse import gather_sparse
 from hvd_ft.torch.distributed.work import Finisher, Tensors, done
+from hvd_ft.torch.wrapped import Wrapper
 
 NAME = "hvd_ft"
 
@@ -61,11 +63,28 @@ class FtGroup(dist.ProcessGroup):
         super().__init__(rank, len(its.ranks))
         self._name, self._description = name, "undefined"
         self._its = its
-        self._me, self._ranks = rank, len(its.ranks)
+        self._rank = rank
         self._operations = Operations(name, its)
         self._finisher = Finisher(self._operations)
         self._work = self._finisher.work
         self._messages = Messages(its.ranks, number)
+        self._first_pass: Wrapper | None = None
+
+    @property
+    def _me(self) -> int:
+        return self._its.now(self._rank)
+
+    @property
+    def _ranks(self) -> int:
+        return len(self._its.ranks)
+
+    def getRank(self) -> int:
+        """Returns this process's rank in the group."""
+        return self._me
+
+    def getSize(self) -> int:
+        """Returns how many ranks the group has, by which gradients are divided."""
+        return self._ranks
 
     def getBackendName(self) -> str:
         """Returns the backend's name."""
@@ -119,6 +138,8 @@ class FtGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """Reduces each tensor, in place."""
         opts = opts or c10d.AllreduceOptions()
+        if self._first_pass is not None:
+            return self._reduce_used(tensors, opts)
         works = [self._reduce(tensor, opts.reduceOp, tensors) for tensor in tensors]
         return works[-1] if works else done([])
 
@@ -312,6 +333,32 @@ class FtGroup(dist.ProcessGroup):
             "recv without a source is not supported on the backend hvd_ft, as after a restart "
             "another message could come first: give it src="
         )
+
+    @contextlib.contextmanager
+    def first_pass(self, wrapper: Wrapper) -> Iterator[None]:
+        """Within it, the first allreduce is that of the map of used parameters.
+
+        Args:
+            wrapper: has the reduced map, or gets it.
+        """
+        self._first_pass = wrapper
+        try:
+            yield
+        finally:
+            self._first_pass = None
+
+    def _reduce_used(self, tensors: Tensors, opts: Any) -> dist.Work:
+        (tensor,), wrapper = tensors, self._first_pass
+        assert wrapper is not None
+        self._first_pass = None
+        if wrapper.used is not None:
+            tensor.copy_(wrapper.used)
+            return done(tensors)
+
+        def keep() -> None:
+            wrapper.used = tensor.clone()
+
+        return self._reduce(tensor, opts.reduceOp, tensors, keep)
 
     def _reduce(
         self,

@@ -19,11 +19,11 @@ from torch.distributed import distributed_c10d as c10d
 import hvd_ft.torch as hvd
 from hvd_ft import native
 from hvd_ft.errors import HvdFtError
-from hvd_ft.torch.distributed import buckets
+from hvd_ft.torch.distributed.buckets import pin_buckets
 from hvd_ft.torch.distributed.group import NAME
 from hvd_ft.torch.lightning.environment import JobEnvironment
 
-REMEDY = "give the Trainer callbacks=[hvd_ft.torch.lightning.Snapshots()]"
+_REMEDY = "give the Trainer callbacks=[hvd_ft.torch.lightning.Snapshots()]"
 
 
 @cache
@@ -41,7 +41,7 @@ def adapt() -> None:
     # Lightning broadcasts in its handler of SIGTERM, while other ranks call other collectives.
     _SignalConnector.register_signal_handlers = _register_no_handlers
     _TrainingEpochLoop._broadcast_sigterm_tensor = _nothing
-    buckets.REMEDY = REMEDY
+    pin_buckets(_REMEDY)
 
 
 def _environment(_: Any) -> JobEnvironment:

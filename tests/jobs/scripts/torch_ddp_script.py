@@ -1,7 +1,8 @@
 """Trains a model in DistributedDataParallel on the backend hvd_ft, and prints digests.
 
 Args:
-    style: which of DistributedDataParallel's features is used; see `wrapped` and `train`.
+    style: which of DistributedDataParallel's features are used, joined by "+"; see `wrapped`,
+        `step` and `Model`.
     snapshots: `snapshots` with hvd_ft's State; `none` without.
 """
 
@@ -19,13 +20,16 @@ from torch.utils.data import DataLoader, TensorDataset
 import hvd_ft.torch as hvd
 import hvd_ft.torch.distributed  # noqa: F401 (makes the backend known)
 
-STYLE, SNAPSHOTS = sys.argv[1], sys.argv[2] == "snapshots"
+STYLE, SNAPSHOTS = sys.argv[1].split("+"), sys.argv[2] == "snapshots"
 EPOCHS, SAMPLES, BATCH = 3, 24, 4
 SMALL = 0.0005  # MB: every parameter gets a bucket of its own, or nearly
 
 
 class Model(torch.nn.Module):
-    """Has a part that only every other batch uses, if the style is `unused`."""
+    """Has a part that only every other batch uses, if the style has `unused`.
+
+    With `static` only rank 0 uses that part, and no rank uses another one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,25 +38,27 @@ class Model(torch.nn.Module):
         self.norm = torch.nn.BatchNorm1d(32)
         self.other = torch.nn.Linear(32, 32)
         self.last = torch.nn.Linear(32, 1)
-        self.calls = 0
+        if "static" in STYLE:
+            self.never = torch.nn.Linear(32, 1)
 
     def forward(self, x: torch.Tensor, number: int) -> torch.Tensor:
         hidden = self.norm(self.dropout(torch.relu(self.first(x))))
-        if STYLE != "unused" or number % 2:
+        if "static" in STYLE:
+            is_used = dist.get_rank() == 0
+        else:
+            is_used = "unused" not in STYLE or number % 2 == 1
+        if is_used:
             hidden = hidden + self.other(hidden)
         return self.last(hidden)
 
 
 def wrapped(model: torch.nn.Module) -> Any:
     more: dict[str, Any] = {"bucket_cap_mb": SMALL}
-    if STYLE == "unused":
-        more["find_unused_parameters"] = True
-    elif STYLE == "static":
-        more["static_graph"] = True
-    elif STYLE == "views":
-        more["gradient_as_bucket_view"] = True
+    more["find_unused_parameters"] = "unused" in STYLE
+    more["static_graph"] = "static" in STYLE
+    more["gradient_as_bucket_view"] = "views" in STYLE
     module = DistributedDataParallel(model, **more)
-    if STYLE == "hook":
+    if "hook" in STYLE:
         module.register_comm_hook(None, default_hooks.fp16_compress_hook)
     return module
 
@@ -79,8 +85,8 @@ def main() -> None:
     else:
         seen = 0
         for _ in range(EPOCHS):
-            own = its.tensors[0][: len(its) - 4 * rank] if STYLE == "join" else its.tensors[0]
-            with module.join() if STYLE == "join" else contextlib.nullcontext():
+            own = its.tensors[0][: len(its) - 4 * rank] if "join" in STYLE else its.tensors[0]
+            with module.join() if "join" in STYLE else contextlib.nullcontext():
                 for batch in own.split(BATCH):
                     seen += 1
                     step(module, optimizer, batch, seen)
@@ -93,8 +99,8 @@ def main() -> None:
 
 
 def step(module: Any, optimizer: Any, batch: torch.Tensor, number: int) -> None:
-    optimizer.zero_grad()
-    if STYLE == "accumulate":
+    optimizer.zero_grad(set_to_none="kept" not in STYLE)
+    if "accumulate" in STYLE:
         with module.no_sync():
             loss(module, batch, number).backward()
     loss(module, batch, number).backward()
