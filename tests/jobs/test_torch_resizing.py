@@ -10,10 +10,14 @@ import torch
 from conftest import SCRIPTS, Cluster, Ended, RunHvdft, running_cluster
 from safetensors.torch import load_file
 from test_in_place_data import leaves_and_returns
+from test_network import disturb
+from test_resizing_jobs import ends, start
 
 from hvd_ft.checkpoint.catalogue import find
 
 SAMPLES, EPOCHS = 50, 3
+STYLES = ("ddp", "loop")
+PYTHON = [sys.executable, "-W", "ignore"]
 SCRIPT = "torch_sampler_script.py"
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,8 +35,9 @@ def check_ends(out: str, ranks: int) -> None:
 
 
 @pytest.mark.shows(later=True)
+@pytest.mark.parametrize("style", STYLES)
 def test_each_remaining_sample_is_dealt_to_another_number_of_ranks(
-    run_hvdft: RunHvdft, tmp_path: Path
+    run_hvdft: RunHvdft, tmp_path: Path, style: str
 ) -> None:
     """From two to three, in the middle of an epoch; the checkpoint is a state_dict, too."""
     folder = tmp_path / "c"
@@ -40,8 +45,9 @@ def test_each_remaining_sample_is_dealt_to_another_number_of_ranks(
     def part(ranks: int, *flags: str, drills: Sequence[str] = ()) -> Ended:
         inject = [word for drill in drills for word in ("--inject", drill)]
         keep = ["--checkpoint-dir", str(folder), "--checkpoint-keep", "9"]
+        script = [sys.executable, str(SCRIPTS / SCRIPT), style]
         return run_hvdft(
-            ["run", "-np", str(ranks), *keep, *flags, *inject, sys.executable, SCRIPTS / SCRIPT],
+            ["run", "-np", str(ranks), *keep, *flags, *inject, *script],
             env={"EVERY": "4", "HOROVOD_FT_MAX_FAILURES": "1"},
         )
 
@@ -66,11 +72,38 @@ def test_each_remaining_sample_is_dealt_to_another_number_of_ranks(
 
 @pytest.fixture
 def nodes() -> Iterator[Cluster]:
-    with running_cluster("-n", "2") as cluster:
+    with running_cluster("-n", "3") as cluster:
         yield cluster
 
 
 @pytest.mark.shows(later=True)
-def test_ranks_leave_and_return(nodes: Cluster, tmp_path: Path) -> None:
-    out, _ = leaves_and_returns(nodes, tmp_path, [SCRIPT], 5, 9)
+@pytest.mark.parametrize("style", STYLES)
+def test_ranks_leave_and_return(nodes: Cluster, tmp_path: Path, style: str) -> None:
+    out, _ = leaves_and_returns(nodes, tmp_path, [SCRIPT, style], 5, 9)
     check_ends(out, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", STYLES)
+def test_a_lost_hosts_samples_are_dealt_to_the_others(
+    nodes: Cluster, tmp_path: Path, style: str
+) -> None:
+    """As in a job that is resumed with so many ranks from the same checkpoint."""
+    work = [*PYTHON, str(SCRIPTS / SCRIPT), style]
+    awaited, folder = tmp_path / "awaited", tmp_path / "c"
+    keep = ["--checkpoint-dir", str(folder), "--checkpoint-keep", "9"]
+    hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1", "--min-np", "2"]
+    env = {"EVERY": "2", "AWAIT": str(awaited)}
+    running = start(nodes, *hosts, *keep, work=work, env=env)
+    running.await_line("waiting for the test after 5 steps")
+    disturb(nodes, "kill", node="n1")
+    running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    awaited.touch()
+    code, out, err = running.end()
+    assert code == 0, err
+    check_ends(out, 3)
+    (path,) = [each.path for each in find(folder) if each.state == "without rank 2"]
+    again = ["-np", "3", "-H", "n0:2,n2:1", "--resume", str(path)]
+    code, other, err = start(nodes, *again, work=work, env={"EVERY": "2"}).end()
+    assert code == 0, err
+    assert ends(other) == ends(out)

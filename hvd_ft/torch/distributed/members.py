@@ -5,28 +5,37 @@ another order (`new_group(sort_ranks=False)`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from horovod.common import process_sets
 from horovod.common.process_sets import ProcessSet
+from horovod.torch import mpi_ops
 
 from hvd_ft.errors import HvdFtError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Members:
     """The ranks of a group.
 
-    Attributes:
+    Args:
         ranks: of the job, by rank of the group.
         process_set: Horovod's, of these ranks.
     """
 
-    ranks: tuple[int, ...]
-    process_set: Any
+    def __init__(self, ranks: tuple[int, ...], process_set: Any) -> None:
+        self._ranks = ranks
+        self.process_set = process_set
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the job, by rank of the group."""
+        return self._ranks
+
+    def now(self, rank: int) -> int:
+        """Returns the rank in the group of a process that joined it with this rank."""
+        return rank
 
     def by_set(self, parts: Sequence[T]) -> list[T]:
         """Sorts what each rank of the group gets into the order of the process set."""
@@ -41,6 +50,28 @@ class Members:
     def sorted(self) -> bool:
         """Whether both orders are the same."""
         return list(self.ranks) == sorted(self.ranks)
+
+
+class AllMembers(Members):
+    """All ranks of the job in their order; some may leave it and return to it.
+
+    Args:
+        size: how many there are.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(tuple(range(size)), process_sets.global_process_set)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks; after Horovod's shutdown those that there were."""
+        if mpi_ops.is_initialized() and mpi_ops.size() != len(self._ranks):
+            self._ranks = tuple(range(mpi_ops.size()))
+        return self._ranks
+
+    def now(self, rank: int) -> int:
+        """Returns this process's rank; those that stay are numbered anew when others leave."""
+        return int(mpi_ops.rank()) if mpi_ops.is_initialized() else rank
 
 
 def _first(pair: tuple[int, Any]) -> int:
@@ -61,6 +92,8 @@ def members(ranks: Sequence[int], size: int) -> Members:
         HvdFtError: Horovod was initialised without process sets that are added later.
     """
     key = tuple(sorted(ranks))
+    if list(ranks) == list(range(size)):
+        return AllMembers(size)
     if len(key) == size:
         return Members(tuple(ranks), process_sets.global_process_set)
     if key not in _sets:
