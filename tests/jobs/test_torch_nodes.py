@@ -1,0 +1,110 @@
+"""PyTorch jobs on three nodes: ranks and agents that die, and lost hosts with a spare.
+
+Every rank ends with the bits of an undisturbed job on the same nodes.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPTS, Cluster, Once, running_cluster
+from test_lost_hosts import start
+from test_network import disturb
+
+pytestmark = pytest.mark.timeout(600)
+HOSTS = "n0:2,n1:1,n2:1"
+RANKS = 4
+PYTHON = [sys.executable, "-W", "ignore"]
+STYLES = {
+    "loop": ["torch_state_script.py", "accumulate"],
+    "ddp": ["torch_ddp_script.py", "plain", "snapshots"],
+    "ddp, no snapshots": ["torch_ddp_script.py", "plain", "none"],
+}
+# By op, as the style without snapshots counts no steps. Rank 3 is alone on its node; agent 2 too.
+DRILLS = {
+    "ranks": ["rank=3,op=20", "rank=0,op=35", "rank=3,incarnation=1,point=replay"],
+    "an agent": ["agent=2,op=30"],
+    "both": ["rank=1,op=25", "agent=0,op=40", "rank=2,op=45"],
+}
+Results = list[tuple[str, str, str]]
+
+
+def train(cluster: Cluster, style: str, drills: Sequence[str] = ()) -> tuple[Results, str]:
+    """Returns each rank's digests, of the weights and of what is its own, and what was said."""
+    script, *words = STYLES[style]
+    inject = [word for drill in drills for word in ("--inject", drill)]
+    job = ["run", "-np", str(RANKS), "-H", HOSTS, "--no-live", *inject]
+    hvdft = [sys.executable, "-m", "hvd_ft.cli", *job, *PYTHON, str(SCRIPTS / script), *words]
+    ended = cluster.hvdft("run", "--", *hvdft)
+    assert ended.code == 0, ended.err
+    struck = re.findall(r"^hvdft: drill: (.*)$", ended.err, re.MULTILINE)
+    assert sorted(struck) == sorted(drills), ended.err
+    found = sorted(re.findall(r"^RESULT (\d) \d (\S+) (\S+)$", ended.out, re.MULTILINE))
+    assert [rank for rank, *_ in found] == [str(rank) for rank in range(RANKS)], ended.out
+    assert len({weights for _, weights, _ in found}) == 1, found
+    return found, ended.err
+
+
+def check(cluster: Cluster, once: Once, style: str, drills: Sequence[str]) -> str:
+    """Returns what the job has said whose ranks or agents died."""
+
+    def whole(folder: Path) -> None:
+        (folder / "results").write_text(repr(train(cluster, style)[0]))
+
+    expected = (once(f"torch-nodes-{style}", whole) / "results").read_text()
+    found, said = train(cluster, style, drills)
+    assert repr(found) == expected
+    return said
+
+
+@pytest.mark.shows(later=True)
+def test_a_rank_and_an_agent_of_a_ddp_job_die_and_nothing_changes(
+    cluster: Cluster, once: Once
+) -> None:
+    said = check(cluster, once, "ddp", ["rank=3,op=20", "agent=2,op=40"])
+    assert "starting generation 1" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("drills", DRILLS)
+@pytest.mark.parametrize("style", STYLES)
+def test_deaths_change_nothing(cluster: Cluster, once: Once, style: str, drills: str) -> None:
+    said = check(cluster, once, style, DRILLS[drills])
+    agents = [drill for drill in DRILLS[drills] if drill.startswith("agent")]
+    assert ("starting generation 1" in said) == bool(agents)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with running_cluster("-n", "4") as running:
+        yield running
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", ["loop", "ddp"])
+@pytest.mark.parametrize(
+    ("hosts", "lost"),
+    [(HOSTS, "2"), ("n1:2,n0:1,n2:1", "0-1")],
+    ids=["a host", "the host of rank 0"],
+)
+def test_a_spare_host_takes_the_place_of_a_lost_one(
+    nodes: Cluster, tmp_path: Path, hosts: str, lost: str, style: str
+) -> None:
+    """From a snapshot: weights, optimizer, statistics and generators are the same on every rank."""
+    work = [*PYTHON, str(SCRIPTS / "torch_lost_host_script.py"), style, "2"]
+    whole = start(nodes, hosts, "n3:3", work=work).end()
+    killed = tmp_path / "killed"  # the job does not end before
+    running = start(nodes, hosts, "n3:3", work=work, env={"AWAIT": str(killed)})
+    running.await_line("20 steps are done")
+    disturb(nodes, "kill", node="n1")
+    killed.touch()
+    code, out, err = running.end()
+    assert (whole[0], code) == (0, 0), err
+    assert f"{lost} continue" in err, err
+    ends = [sorted(re.findall(r"^END .*$", text, re.MULTILINE)) for text in (whole[1], out)]
+    assert ends[0] == ends[1] and len(ends[0]) == RANKS, err
+    replayed = [int(ops) for ops in re.findall(r"is back after .* s: (\d+) ops", err)]
+    # Four ops a step at most, every 8 steps a snapshot, and one is kept beside the latest.
+    assert replayed and max(replayed) < 100, "from a snapshot, not from the beginning"
