@@ -291,7 +291,7 @@ def _run(rendezvous: Rendezvous, plan: Plan, shim: ShimClient, signals: StopSign
                 journal.note_end(code, stop[0] if stop else None)
             finalize(rendezvous, leader, plan.settings)
         if journal:
-            supervisor.read_events()
+            supervisor.read_last()
             code = journal.publish(code, stop[0] if stop else None)
             shim.release(code)
     if ablated:

@@ -1,8 +1,9 @@
 """Copies the moments of single ops into the report, for `hvdft run --trace-ops`.
 
-Each rank publishes the moments of its latest 64 ops (csrc/protocol/op_times.h). The agent of rank
-0, which writes the report, reads those of its node's ranks 20 times a second: their clock is the
-report's. Ranks of other nodes are not traced, as their moments are those of other clocks.
+Each rank publishes the moments of its latest 64 ops, and each node those of its part in the ring
+(csrc/protocol/op_times.h). The mirror copies them to rank 0's node and translates them to its
+clock, which is the report's. The agent of rank 0, which writes the report, reads them 20 times a
+second.
 """
 
 import time
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hvd_ft import native
-from hvd_ft.native import logs
 from hvd_ft.native.observer import OPS_KEPT
 from hvd_ft.native.types import OpMoments
 from hvd_ft.system.event_loop import EventLoop
@@ -99,10 +99,11 @@ def note_of(ops: Sequence[OpMoments]) -> dict[str, Any]:
 
 
 class OpTrace:
-    """Reads the ranks of the observer's node, and writes what it finds.
+    """Reads what the ranks, and the nodes in the ring, have published, and writes it.
 
     Args:
         observer: of the job, on rank 0's node.
+        firsts: the first rank of each member of the ring.
         write: adds a line to the report.
         say: prints a line.
         late: whether agents of an older generation have written before.
@@ -111,6 +112,7 @@ class OpTrace:
     def __init__(
         self,
         observer: native.Observer,
+        firsts: Sequence[int],
         *,
         write: Callable[[Mapping[str, Any]], None],
         say: Callable[[str], None],
@@ -119,7 +121,11 @@ class OpTrace:
         self._observer = observer
         self._write = write
         self._say = say
-        self._readers = {rank: OpReader(late=late) for rank in logs.local_ranks(observer)}
+        of_ring = [(first, True) for first in firsts]
+        self._readers = {
+            of: OpReader(late=late)
+            for of in [*((r, False) for r in range(observer.size)), *of_ring]
+        }
 
     def follow(self, loop: EventLoop) -> None:
         """Reads whenever it is time, as long as the loop runs.
@@ -136,20 +142,23 @@ class OpTrace:
         timer.set(time.monotonic())
 
     def read(self) -> None:
-        """Writes the ops that have ended since the last call: a line for each rank that has any."""
-        for rank, reader in self._readers.items():
-            ops = reader.read(self._observer.op_moments(rank))
+        """Writes the ops that have ended since the last call: a line for each that has any."""
+        for (rank, of_ring), reader in self._readers.items():
+            ops = reader.read(self._observer.op_moments(rank, of_ring=of_ring))
             if ops:
                 incarnation = self._observer.status(rank).incarnation
-                whose = {"type": "OPS", "rank": rank, "incarnation": incarnation}
-                self._write({**whose, **note_of(ops)})
+                whose = {"rank": rank, "incarnation": incarnation}
+                self._write({"type": "RING" if of_ring else "OPS", **whose, **note_of(ops)})
 
     def finish(self) -> None:
         """Writes the last ops, and says how many are missing."""
         self.read()
-        missed = {rank: reader.missed for rank, reader in self._readers.items() if reader.missed}
+        missed = {of: reader.missed for of, reader in self._readers.items() if reader.missed}
         if missed:
-            ranks = ", ".join(f"{number} of rank {rank}" for rank, number in missed.items())
+            ranks = ", ".join(
+                f"{number} of rank {rank}{' in the ring' if of_ring else ''}"
+                for (rank, of_ring), number in missed.items()
+            )
             self._say(
                 f"--trace-ops: up to {sum(missed.values())} ops are missing in the report, because "
                 f"later ones overwrote them before they were read ({ranks}): it keeps up with "

@@ -10,6 +10,7 @@ from hvd_ft.agent.event_watch import JobNews
 from hvd_ft.agent.op_trace import OpTrace
 from hvd_ft.agent.report_writer import Journal
 from hvd_ft.agent.supervisor import Past, WorkerFacts
+from hvd_ft.job.placement import Nodes
 from hvd_ft.native.types import Event, EventType, State, Status
 from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.say import say
@@ -22,6 +23,7 @@ class RankRecord:
         rank: its number.
         agent: its side of the core, with its engine started.
         observer: of the job.
+        nodes: the members of the ring.
         journal: writes the events of the whole job; None on all ranks but one.
         send: sends a note to the agent that has the journal.
     """
@@ -31,12 +33,15 @@ class RankRecord:
         rank: int,
         agent: native.Agent,
         observer: native.Observer,
+        *,
+        nodes: Nodes,
         journal: Journal | None,
         send: Callable[[dict[str, Any]], None],
     ) -> None:
         self._rank = rank
         self._agent = agent
         self._observer = observer
+        self._nodes = nodes
         self._journal = journal
         self._send = send
         self._events_seen = 0
@@ -80,24 +85,30 @@ class RankRecord:
             self._send(note)
 
     def take_note(self, note: Mapping[str, Any]) -> None:
-        """Writes a note of another agent."""
-        if self._journal:
-            self._journal.note(note)
+        """Writes a note of another agent, with its time on this host's clock."""
+        if self._journal is None:
+            return
+        if note.get("rank") in range(self._observer.size):
+            first = self._nodes.firsts[self._nodes.node_of(note["rank"])]
+            note = {**note, "time_ns": note["time_ns"] + self._observer.clock_ahead_ns(first)}
+        self._journal.note(note)
 
     def trace_ops(self, loop: EventLoop, *, late: bool) -> None:
-        """Adds single ops to the report from now on, if this agent writes it.
+        """Has this node's single ops in the report from now on; adds them if this agent writes it.
 
         Args:
             loop: of the agent.
             late: whether agents of an older generation have written before.
         """
+        self._agent.trace_ops()
         if self._journal:
+            firsts = self._nodes.firsts if len(self._nodes) > 1 else ()
             write = self._journal.note
-            self._op_trace = OpTrace(self._observer, write=write, say=say, late=late)
+            self._op_trace = OpTrace(self._observer, firsts, write=write, say=say, late=late)
             self._op_trace.follow(loop)
 
     def finish_trace(self) -> None:
-        """Adds the last ops, if this agent traces them."""
+        """Adds the last ops of all nodes, if this agent traces them."""
         if self._op_trace:
             self._op_trace.finish()
 

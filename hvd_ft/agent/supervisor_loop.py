@@ -73,7 +73,7 @@ class SupervisorLoop:
         signals: those that end the job.
         stacks: of the worker.
         flight_records: whether this agent takes part in some that nobody asks for.
-        trace_ops: whether the report, if this agent writes it, has the times of single ops.
+        trace_ops: whether the report has the times of single ops.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class SupervisorLoop:
         self._context = context
         self._rank = context.rank
         self._training = training
-        self._record = RankRecord(context.rank, agent, observer, journal, shim.note)
+        self._record = RankRecord(
+            context.rank, agent, observer, nodes=context.nodes, journal=journal, send=shim.note
+        )
         self._shim = shim
         self._care = care
         self._commands = commands
@@ -157,8 +159,12 @@ class SupervisorLoop:
                 loop.run_once()
         self._flight.finish()
         self.read_events()
-        self._record.finish_trace()
         return self._record.stop_code
+
+    def read_last(self) -> None:
+        """Reads what all nodes have told when the job was over."""
+        self.read_events()
+        self._record.finish_trace()
 
     def _on_stacks(self) -> None:
         self._stall.on_readable()

@@ -20,8 +20,8 @@ def add_agent_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-ops",
         action="store_true",
-        help="write the times of single ops of the first node's ranks into the report, for hvdft "
-        "report --trace",
+        help="write the times of single ops, and of their phases in the ring between nodes, into "
+        "the report, for hvdft report --trace",
     )
     parser.add_argument(
         "--inject",

@@ -70,6 +70,10 @@ class Agent:
         words = ffi.new("uint64_t[]", rank_words(ranks))
         abi.library().hvdft_agent_ask_to_leave(self._handle, words)
 
+    def trace_ops(self) -> None:
+        """Has rank 0's node know of this node's single ops (:meth:`Observer.op_moments`)."""
+        abi.library().hvdft_agent_trace_ops(self._handle)
+
     def started(self, incarnation: int, pid: int) -> None:
         abi.library().hvdft_agent_started(self._handle, incarnation, pid)
 

@@ -122,10 +122,24 @@ class Observer:
         abi.checked(abi.library().hvdft_observer_times(self._handle, rank, out))
         return abi.read(Times, out)
 
-    def op_moments(self, rank: int) -> dict[int, OpMoments]:
-        """Returns when a rank of this node came to its latest ops, by their ids."""
+    def clock_ahead_ns(self, first_rank: int) -> int:
+        """Returns by how many ns this node's clock is ahead of that of the node of this first rank.
+
+        It includes the shortest time that a message took; 0 if this is the node, or nothing is
+        known.
+        """
+        return int(abi.library().hvdft_observer_clock_ahead(self._handle, first_rank))
+
+    def op_moments(self, rank: int, *, of_ring: bool = False) -> dict[int, OpMoments]:
+        """Returns when a rank came to its latest ops, by their ids, on this node's clock.
+
+        Args:
+            rank: of this node; if ops are traced, and this is rank 0's node, any one.
+            of_ring: of the messages of the ring between nodes instead, which the node of this
+                first rank has received.
+        """
         out = ffi.new("hvdft_op_moments[]", OPS_KEPT)
-        found = abi.library().hvdft_observer_op_moments(self._handle, rank, out, OPS_KEPT)
+        found = abi.library().hvdft_observer_op_moments(self._handle, rank, of_ring, out, OPS_KEPT)
         return {out[n].op: abi.read(OpMoments, out[n]) for n in range(found)}
 
     @property

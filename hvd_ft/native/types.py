@@ -271,6 +271,10 @@ class Times:
 class OpMoments:
     """When a rank came to an op, CLOCK_MONOTONIC in ns; 0: not yet (op_times.h).
 
+    Of the ring, in which a node takes part: `begun_ns` is when the op's first message had come,
+    `contributed_ns` when its reduce-scatter was over (0: of a gathered op), `done_ns` when the last
+    message had come; `handed_ns` is 0.
+
     Attributes:
         op: its id.
         handed_ns: its script had handed tensors over, latest before …

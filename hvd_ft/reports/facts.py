@@ -148,7 +148,7 @@ class SlowFacts(msgspec.Struct, frozen=True):
 
 
 class OpFacts(msgspec.Struct, frozen=True, array_like=True):
-    """An op on a rank, in ns.
+    """An op on a rank, in ns; of a node in the ring: see the report's schema.
 
     Attributes:
         op: its id.
@@ -166,7 +166,7 @@ class OpFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OpsFacts(msgspec.Struct, frozen=True):
-    """Ops of one rank that have ended; see agent/op_trace.py."""
+    """Ops of one rank, or of one node in the ring, that have ended; see agent/op_trace.py."""
 
     time_ns: Number
     rank: Number

@@ -131,7 +131,8 @@ class Report:
         causes: Why workers died, where that is known, by rank and incarnation.
         stacks: Of workers that kept others waiting.
         slow: Ranks that began to be slow, or no longer were, in order of time.
-        ops: Single ops of the ranks of rank 0's node, of a job with --trace-ops.
+        ops: Single ops of the ranks, of a job with --trace-ops.
+        ring: Likewise of the nodes, each as its first rank, as members of the ring between nodes.
     """
 
     facts: Mapping[str, Any]
@@ -142,11 +143,22 @@ class Report:
     stacks: Sequence[StacksFacts] = ()
     slow: Sequence[SlowFacts] = ()
     ops: Sequence[OpsFacts] = ()
+    ring: Sequence[OpsFacts] = ()
 
     @property
     def finished(self) -> bool:
         """Whether the job has ended in order; otherwise it still runs, or its writer was killed."""
         return "exit_code" in self.facts
+
+
+# Notes that are kept as they are, by their type.
+_NOTES = {
+    "REPLACED": ReplacementFacts,
+    "STACKS": StacksFacts,
+    "SLOW": SlowFacts,
+    "OPS": OpsFacts,
+    "RING": OpsFacts,
+}
 
 
 def read_report(path: str | os.PathLike[str]) -> Report:
@@ -167,11 +179,8 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     facts: dict[str, Any] = {}
     events: list[Event] = []
     divergences: list[Divergence] = []
-    replacements: list[ReplacementFacts] = []
     causes: dict[tuple[int, int], str] = {}
-    stacks: list[StacksFacts] = []
-    slow: list[SlowFacts] = []
-    ops: list[OpsFacts] = []
+    notes: dict[str, list[Any]] = {kind: [] for kind in _NOTES}
     number = 1
     try:
         for number, line in enumerate(lines or [cut_off], start=1):  # noqa: B007 (for the message)
@@ -181,15 +190,11 @@ def read_report(path: str | os.PathLike[str]) -> Report:
                     events.append(_event(fields))
                 if "divergence" in fields:
                     divergences.append(convert(fields["divergence"], Divergence))
-                if fields["type"] == "REPLACED":
-                    replacements.append(convert(fields, ReplacementFacts))
+                if fields["type"] in notes:
+                    notes[fields["type"]].append(convert(fields, _NOTES[fields["type"]]))
                 elif fields["type"] == "CAUSE":
                     cause: CauseFacts = convert(fields, CauseFacts)
                     causes[cause.rank, cause.incarnation] = cause.text
-                elif fields["type"] == "STACKS":
-                    stacks.append(convert(fields, StacksFacts))
-                slow += [convert(fields, SlowFacts)] if fields["type"] == "SLOW" else []
-                ops += [convert(fields, OpsFacts)] if fields["type"] == "OPS" else []
             elif "job" in fields:  # a later generation of agents writes everything to a FIFO again
                 _check_version(path, fields)
                 facts, events, divergences = _checked(fields), [], []
@@ -202,7 +207,17 @@ def read_report(path: str | os.PathLike[str]) -> Report:
             f"{path}, line {number} is not a report's; give a file that hvdft run --report wrote"
         ) from error
     in_order = sorted(events, key=lambda event: event.time_ns)
-    return Report(facts, in_order, divergences, replacements, causes, stacks, slow, ops)
+    return Report(
+        facts,
+        in_order,
+        divergences,
+        causes=causes,
+        replacements=notes["REPLACED"],
+        stacks=notes["STACKS"],
+        slow=notes["SLOW"],
+        ops=notes["OPS"],
+        ring=notes["RING"],
+    )
 
 
 def _check_version(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 A process of the trace is a rank, with a thread for each of: what its worker did, its recoveries,
 its snapshots, its agent, and its single ops, if the report has them (several threads, if they
-overlap). One more process is the job: outages, checkpoints, replaced hosts.
+overlap); the first rank of a node also has one for the node's part in the ring. One more process
+is the job: outages, checkpoints, replaced hosts.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from hvd_ft.native.types import Event, EventType
 from hvd_ft.reports.accounting import Accounts, Use
 from hvd_ft.reports.cost_table import account_of
-from hvd_ft.reports.op_spans import OpSpan, op_spans
+from hvd_ft.reports.op_spans import OpSpan, op_spans, ring_spans
 from hvd_ft.reports.report import Failure, Report, failures
 from hvd_ft.reports.spans import Span
 
 Entry = dict[str, Any]
 JOB = 0  # process of the trace; rank r is r + 1
-WORKER, RECOVERY, SNAPSHOTS, AGENT, OPS = 1, 2, 3, 4, 5
+WORKER, RECOVERY, SNAPSHOTS, AGENT, RING, OPS = 1, 2, 3, 4, 5, 6
 _THREADS = {WORKER: "worker", RECOVERY: "recovery", SNAPSHOTS: "snapshots", AGENT: "agent"}
 _OUTAGES, _NOTES = 1, 2
 _POSITION_SHIFT, _POSITION_MASK = 38, (1 << 26) - 1  # of a share: checkpointer/round.py
@@ -49,7 +50,9 @@ def trace_of(told: Report) -> dict[str, Any]:
     events = [event for event in told.events if event.type is not EventType.LOST]
     clock = _Clock(accounts.begin_ns)
     known = {own.rank for own in accounts.ranks}
-    ops = [span for span in op_spans(told.ops, accounts.begin_ns) if span.rank in known]
+    ops = [(OPS + span.lane, span) for span in op_spans(told.ops, accounts.begin_ns)]
+    ops += [(RING, span) for span in ring_spans(told.ring, accounts.begin_ns)]
+    ops = [(tid, span) for tid, span in ops if span.rank in known]
     entries = [
         *_workers(accounts, clock),
         *_recoveries(failures(events), clock),
@@ -58,10 +61,8 @@ def trace_of(told: Report) -> dict[str, Any]:
         *_job(told, accounts, events, clock),
         *(
             entry
-            for span in ops
-            for entry in clock.span(
-                span.rank + 1, OPS + span.lane, span.name, span.times, span.args
-            )
+            for tid, span in ops
+            for entry in clock.span(span.rank + 1, tid, span.name, span.times, span.args)
         ),
     ]
     entries.sort(key=lambda entry: entry["ts"])  # stable: an end is before the next begin
@@ -103,7 +104,7 @@ class _Clock:
         return {**at, "ph": "i", "s": "t", "args": dict(args)}
 
 
-def _names(told: Report, accounts: Accounts, ops: Sequence[OpSpan]) -> Iterator[Entry]:
+def _names(told: Report, accounts: Accounts, ops: Sequence[tuple[int, OpSpan]]) -> Iterator[Entry]:
     """Returns names for all processes and threads."""
     hosts = told.facts.get("hosts", ())
 
@@ -118,9 +119,10 @@ def _names(told: Report, accounts: Accounts, ops: Sequence[OpSpan]) -> Iterator[
         yield name("process_name", own.rank + 1, 0, f"rank {own.rank}{where}")
         for tid, text in _THREADS.items():
             yield name("thread_name", own.rank + 1, tid, text)
-    for rank, lane in sorted({(span.rank, span.lane) for span in ops}):
-        text = f"ops ({lane + 1})" if lane else "ops"
-        yield name("thread_name", rank + 1, OPS + lane, text)
+    for rank, tid in sorted({(span.rank, tid) for tid, span in ops}):
+        later = f"ops ({tid - OPS + 1})"
+        text = {RING: "ring of its node", OPS: "ops"}.get(tid, later)
+        yield name("thread_name", rank + 1, tid, text)
 
 
 def _workers(accounts: Accounts, clock: _Clock) -> Iterator[Entry]:

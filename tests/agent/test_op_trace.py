@@ -3,11 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_ft.agent import op_trace
 from hvd_ft.agent.op_trace import OpReader, OpTrace, note_of
 from hvd_ft.native.observer import OPS_KEPT
 from hvd_ft.native.types import OpMoments, State, Status
@@ -146,29 +144,32 @@ def test_a_line_has_times_since_its_first_op_began() -> None:
     assert note_of(ops) == {"time_ns": 100, "ops": [[7, 0, 10, 10, 50], [8, 20, None, None, 40]]}
 
 
-def test_a_trace_writes_a_line_a_rank_and_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rings = {2: Ring(), 3: Ring()}
+def test_a_trace_writes_a_line_a_rank_and_says_what_is_missing() -> None:
+    rings = {of: Ring() for of in [(0, False), (1, False), (2, False), (0, True), (2, True)]}
     observer: Any = SimpleNamespace(
-        op_moments=lambda rank: rings[rank].found,
+        size=3,
+        op_moments=lambda rank, of_ring: rings[rank, of_ring].found,
         status=lambda rank: Status(State.RUNNING, 1, rank, 0, 0, 0, 0),
     )
-    monkeypatch.setattr(op_trace.logs, "local_ranks", lambda _: range(2, 4))
     written: list[Any] = []
     said: list[str] = []
-    trace = OpTrace(observer, write=written.append, say=said.append, late=False)
-    rings[2].run(range(1))
+    trace = OpTrace(observer, [0, 2], write=written.append, say=said.append, late=False)
+    rings[1, False].run(range(1))
     trace.read()
     trace.read()
-    assert [(line["type"], line["rank"], line["time_ns"]) for line in written] == [("OPS", 2, 3)]
-    rings[3].run(range(OPS_KEPT + 5))
+    rings[2, True].run(range(3))
+    trace.read()
+    told = [(line["type"], line["rank"], line["time_ns"], len(line["ops"])) for line in written]
+    assert told == [("OPS", 1, 3, 1), ("RING", 2, 3, 3)]
+    rings[2, False].run(range(OPS_KEPT + 5))
+    rings[2, True].run(range(3, OPS_KEPT + 4))
     trace.finish()
-    assert [line["rank"] for line in written] == [2, 3]
+    assert [(line["type"], line["rank"]) for line in written[2:]] == [("OPS", 2), ("RING", 2)]
     assert said == [
-        "--trace-ops: up to 5 ops are missing in the report, because later ones overwrote them "
-        "before they were read (5 of rank 3): it keeps up with 1280 ops a second"
+        "--trace-ops: up to 6 ops are missing in the report, because later ones overwrote them "
+        "before they were read (5 of rank 2, 1 of rank 2 in the ring): it keeps up with 1280 ops "
+        "a second"
     ]
-    trace = OpTrace(observer, write=written.append, say=said.append, late=True)
+    trace = OpTrace(observer, [0, 2], write=written.append, say=said.append, late=True)
     trace.finish()
     assert len(said) == 1, "nothing is missing"

@@ -90,6 +90,8 @@ void of_ranks() {
     return bytes_of(EventFrame{0, {1, HVDFT_EV_FAILED, rank, 0, 0, 9}});
   };
   up(FrameKind::kEvent, event(2), {event(kRanks), event(2) + "x", ""});
+  auto ops = [](uint64_t rank) { return bytes_of(OpsHead{rank, 0}, OpMoments{}, OpMoments{}); };
+  up(FrameKind::kOps, ops(2), {ops(kRanks), ops(kMost), ops(2) + "x", bytes_of(uint64_t{2}), ""});
   up(FrameKind::kMemory, std::string(2 * sizeof(hvdft_memory), '\0'),
      {std::string(sizeof(hvdft_memory), '\0')});
   auto prints = [](uint64_t bytes) { return bytes_of(cut_key(0, 9)) + std::string(bytes, 'x'); };

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "arena/memory.h"
+#include "hvd_ft.h"
+#include "hvd_ft_times.h"
 #include "protocol/roster.h"
 #include "worker/messages.h"
 #include "mirror_sides.h"
@@ -405,6 +407,48 @@ void ranks_that_return(Side& zero, Side& one) {
   CHECK(one.node->rank(0).loops_done == loops_ended(3));
 }
 
+// When ops are traced, rank 0's node knows when the others came to them, by its own clock; nobody
+// is woken for it.
+void single_ops(Side& zero, Side& one) {
+  RankBlock &theirs = one.node->rank(2), &seen = zero.node->rank(2);
+  OpMoments at{};
+  theirs.op_times.begin(0, 90, 100);
+  carry(one, zero);
+  CHECK(!seen.op_times.read(0, &at));
+  one.header().traces_ops = 1;
+  CHECK((rung_by(one, zero) == Rung{false, false, false}));
+  CHECK(seen.op_times.read(0, &at) && at.handed == 97 && at.begun == 107 && at.done == 0);
+  CHECK(at.contributed == 0);  // not yet, on any clock
+  theirs.op_times.contributed(0, 120);
+  theirs.op_times.done(0, 130);
+  theirs.op_times.begin(1, 140, 150);
+  theirs.ring_times.begin(0, 0, 110);
+  theirs.ring_times.done(0, 125);
+  zero.node->rank(0).op_times.begin(0, 90, 100);
+  carry(one, zero);
+  carry(zero, one);
+  CHECK(seen.op_times.read(0, &at) && at.contributed == 127 && at.done == 137);
+  CHECK(seen.op_times.read(1, &at) && at.op == 1 && at.begun == 157 && at.done == 0);
+  CHECK(seen.ring_times.read(0, &at) && at.begun == 117 && at.contributed == 0 && at.done == 132);
+  CHECK(!one.node->rank(0).op_times.read(0, &at));  // it is not sent there
+  carry(one, zero);
+  std::string soon, bye;
+  theirs.op_times.done(1, 170);
+  one.collect(now + 1000, &soon);  // too soon after the last time
+  CHECK(soon.empty());
+  one.sender->bye(&bye);
+  zero.feed(bye);
+  CHECK(seen.op_times.read(1, &at) && at.done == 177);
+  // What is said of a node's clock is the least that it can be.
+  hvdft_observer* observer = hvdft_observer_open(zero.dir.c_str());
+  CHECK(hvdft_observer_clock_ahead(observer, 2) == 7);
+  CHECK(hvdft_observer_clock_ahead(observer, 0) == 0);
+  hvdft_op_moments moments[2];
+  CHECK(hvdft_observer_op_moments(observer, 2, 0, moments, 2) == 2 && moments[1].done_ns == 177);
+  CHECK(hvdft_observer_op_moments(observer, 2, 1, moments, 2) == 1 && moments[0].done_ns == 132);
+  hvdft_observer_close(observer);
+}
+
 void events_and_the_end(Side& zero, Side& one) {
   one.node->push_event({now, HVDFT_EV_FAILED, 2, 0, 0, 9});
   zero.node->push_event({now, HVDFT_EV_JOINED, 1, 1, 0, 0});
@@ -450,6 +494,9 @@ int main() {
 
   Side zero_memory(0, 2, 2, 3), one_memory(2, 1, 0, 2);
   memory(zero_memory, one_memory);
+
+  Side zero_traced(0, 2, 2, 3), one_traced(2, 1, 0, 2);
+  single_ops(zero_traced, one_traced);
 
   Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
   doorbells(zero_rung, one_rung);

@@ -124,6 +124,8 @@ void its_ranks_begin_anew(const Node& node) {
   CHECK(done.state.load() == HVDFT_DONE && done.contributed.load() == position(8, 0));
   CHECK(other.state.load() == HVDFT_RUNNING && other.asleep.load() == 0);
   CHECK(other.contributed.load() == position(7, 2));
+  OpMoments at;  // of the other host's clock
+  CHECK(!other.op_times.read(0, &at) && !other.ring_times.read(0, &at));
 }
 
 // Nobody reduces again what is complete, and everything after it is open.
@@ -250,6 +252,8 @@ int main() {
   node.rank(0).state.store(HVDFT_RUNNING);
   node.rank(0).asleep.store(77);
   node.rank(0).contributed.store(position(7, 2));
+  node.rank(0).op_times.begin(7, 1, 2);
+  node.rank(0).ring_times.begin(7, 1, 2);
   node.rank(4).state.store(HVDFT_RUNNING);
   node.rank(4).pid.store(4711);
   node.rank(4).incarnation.store(2);

@@ -14,7 +14,7 @@ from hvd_ft.native.types import EventType
 from hvd_ft.reports.facts import OpFacts, OpsFacts
 from hvd_ft.reports.op_spans import op_spans
 from hvd_ft.reports.report import Report, read_report
-from hvd_ft.reports.trace import OPS, trace_of
+from hvd_ft.reports.trace import OPS, RING, trace_of
 
 MS = 1_000_000
 TIMES = st.integers(0, 9)
@@ -71,9 +71,26 @@ def test_an_op_that_two_lines_have_is_shown_once() -> None:
     assert len(op_spans([line, line], 0)) == 3
 
 
-@given(LINES)
-def test_any_ops_make_a_trace_by_the_rules(lines: list[OpsFacts]) -> None:
-    check(trace_of(Report({"job": "j"}, STARTED, ops=lines)))
+def test_the_ring_has_its_phases_on_a_thread_of_its_own() -> None:
+    ring = [ops(0, (7, 0, None, 1, 3), (8, 3, None, None, 2)), ops(1, (7, 0, None, 2, 3))]
+    trace = trace_of(Report({"job": "j"}, STARTED, ops=[ops(0, (7, 0, 4, 1, 3))], ring=ring))
+    check(trace)
+    assert shown(trace, 1, RING) == [
+        ("op 7: reduce-scatter", 10, 11),
+        ("op 7: all-gather", 11, 13),
+        ("op 8", 13, 15),
+    ]
+    assert shown(trace, 2, RING)[0] == ("op 7: reduce-scatter", 10, 12)
+    names = {
+        (e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"
+    }
+    assert names[1, RING] == names[2, RING] == "ring of its node"
+    assert names[1, OPS] == "ops" and (2, OPS) not in names
+
+
+@given(LINES, LINES)
+def test_any_ops_make_a_trace_by_the_rules(lines: list[OpsFacts], ring: list[OpsFacts]) -> None:
+    check(trace_of(Report({"job": "j"}, STARTED, ops=lines, ring=ring)))
 
 
 def test_a_report_has_its_ops_and_wrong_ones_are_refused(tmp_path: Path) -> None:
@@ -81,6 +98,11 @@ def test_a_report_has_its_ops_and_wrong_ones_are_refused(tmp_path: Path) -> None
     line = {"type": "OPS", "time_ns": 5, "rank": 1, "incarnation": 0}
     path.write_text(f'{{"job": "j"}}\n{json.dumps({**line, "ops": [[3, 0, None, 1, 2]]})}\n')
     assert read_report(path).ops == [OpsFacts(5, 1, 0, [OpFacts(3, 0, None, 1, 2)])]
+    assert not read_report(path).events and not read_report(path).ring
+    path.write_text(
+        f'{{"job": "j"}}\n{json.dumps({**line, "type": "RING", "ops": [[3, 0, None, 1, 2]]})}\n'
+    )
+    assert [each.rank for each in read_report(path).ring] == [1] and not read_report(path).ops
     assert not read_report(path).events
     for wrong in ([[3, 0, 1]], [[3, None, 1, 1, 2]], [[3, -1, 1, 1, 2]], [3], None):
         path.write_text(f'{{"job": "j"}}\n{json.dumps({**line, "ops": wrong})}\n')

@@ -105,7 +105,7 @@ def test_the_schema_knows_every_kind_of_line_and_this_version() -> None:
     kinds = [kind["const"] for kind in TEXT["$defs"]["event"]["properties"]["type"]["oneOf"]]
     assert kinds == [kind.name for kind in EventType], "describe the new event there"
     of_text = TEXT["$defs"]["text"]["properties"]["type"]["enum"]
-    assert {*of_text, "REPLACED", "SLOW", "OPS"} == {*NOTES}, "describe the new note there"
+    assert {*of_text, "REPLACED", "SLOW", "OPS", "RING"} == {*NOTES}, "describe the new note there"
     assert TEXT["$defs"]["start"]["properties"]["schema"]["const"] == SCHEMA
     assert TEXT["$id"].endswith(f":{SCHEMA}")
     states = TEXT["$defs"]["end"]["properties"]["ranks"]["items"]["properties"]["state"]["enum"]

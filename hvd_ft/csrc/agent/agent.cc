@@ -6,6 +6,7 @@
 #include "arena/records.h"
 #include "arena/rosters.h"
 #include "base/error.h"
+#include "hvd_ft_times.h"
 #include "oplog/log_writer.h"
 
 using hvdft::Arenas;
@@ -141,6 +142,8 @@ void hvdft_agent_ask_to_leave(hvdft_agent* agent, const uint64_t* leaving) {
   write_leave_request(agent->node().header().leave_requests[1], leaving);
   agent->node().notify_log_writer();
 }
+
+void hvdft_agent_trace_ops(hvdft_agent* agent) { agent->node().header().traces_ops.store(1); }
 
 void hvdft_agent_wake(hvdft_agent* agent) { notify(agent->node().header().event_doorbell); }
 

@@ -153,11 +153,15 @@ struct alignas(kPage) RankBlock {
   Shared<uint64_t> returns;       // see waits_in(); also written before the worker is started
   Shared<uint64_t> rounds, compute_ns, wait_ns, moving_ns, network_ns;  // see hvdft_times
 
-  OpTimes op_times;  // on its own node only
+  // Elsewhere only on rank 0's node, and only if the job's ops are traced: copies by the mirror.
+  OpTimes op_times;
+  OpTimes ring_times;  // of a node's first rank; written by the node's leader
 
   // Written by the mirror for the first rank of another node: its ends of the ring's edges, as in
   // that node's pair log, + 1; 0 for all other ranks.
   Shared<uint64_t> ring_received, ring_sent;
+  // Likewise: how far this node's clock is ahead of that node's.
+  Shared<int64_t> clock_ahead_ns;
   // Likewise, on rank 0's node: that node's memory, now and at most, each as an hvdft_memory.
   Shared<uint64_t> memory[2][kMemoryWords];
 
@@ -251,6 +255,7 @@ constexpr uint32_t note_kind(uint32_t kind) { return kind - HVDFT_FIRST_NOTE; }
 struct NodeHeader {
   FileHeader file;
   Shared<uint64_t> generation;                       // of the agents, which write it; it only grows
+  Shared<uint32_t> traces_ops;                       // see hvdft_agent_trace_ops()
   alignas(64) Shared<uint32_t> log_writer_doorbell;  // anyone notifies; see notify_log_writer()
 
   // In a job on several nodes: anyone notifies one role of the leader, which counts its sleeping

@@ -29,7 +29,9 @@ HVDFT_API void hvdft_worker_script_waits(void);
 HVDFT_API void hvdft_worker_script_goes_on(void);
 
 // When a rank came to an op, CLOCK_MONOTONIC in nanoseconds; 0: not yet, or an earlier incarnation
-// did.
+// did. Of the ring, whose member a node is: begun: the op's first message had come; contributed:
+// the last one to which the node adds its own sum, so the reduce-scatter was over; 0: a gathered
+// op; done: the last one had come; handed: 0.
 typedef struct {
   uint64_t op;
   uint64_t handed_ns;       // its script had handed tensors over, latest before …
@@ -37,9 +39,17 @@ typedef struct {
   uint64_t contributed_ns;  // it had contributed all of its input
   uint64_t done_ns;         // it had taken the result
 } hvdft_op_moments;
-// Those of a rank of this node, of its latest ops, in no order; returns how many.
-HVDFT_API int hvdft_observer_op_moments(hvdft_observer* observer, int rank, hvdft_op_moments* out,
-                                        int capacity);
+// Those of a rank's latest ops, in no order, or of the ring (`of_ring`) those of the node whose
+// first rank this is; returns how many. Of another node only rank 0's has some, if ops are traced:
+// by this node's clock, and as old as the mirror is.
+HVDFT_API int hvdft_observer_op_moments(hvdft_observer* observer, int rank, int of_ring,
+                                        hvdft_op_moments* out, int capacity);
+// From now on the mirror copies when this node's ranks, and the node in the ring, came to each op.
+HVDFT_API void hvdft_agent_trace_ops(hvdft_agent* agent);
+// How far, in nanoseconds, this node's clock is ahead of that of another node whose first rank this
+// is, at most: it includes the shortest time that a message took. 0 for others, and while no
+// message has come from there.
+HVDFT_API int64_t hvdft_observer_clock_ahead(hvdft_observer* observer, int first_rank);
 
 #ifdef __cplusplus
 }

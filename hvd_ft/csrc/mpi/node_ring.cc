@@ -243,10 +243,20 @@ bool NodeReceiver::take_oldest() {
   if (in.completes) add_slots(record);
   ++on_their_way_.done;
   EdgePosition at = receiver_.received();
+  note_moments(in, at.op != in.at.op);
   member_.log().received.publish(at);
   publish_final(at);
   member_.node().notify_ring();  // the other half may send it on
   return true;
+}
+
+void NodeReceiver::note_moments(const Incoming& in, bool over) {
+  Node& node = member_.node();
+  OpTimes& times = node.rank(node.first_local()).ring_times;
+  uint64_t now = now_ns();
+  if (noted_ != in.at.op) times.begin(noted_ = in.at.op, 0, now);
+  if (in.adds) times.contributed(in.at.op, now);
+  if (over) times.done(in.at.op, now);
 }
 
 void NodeReceiver::add(const Record& record, const Incoming& in) {

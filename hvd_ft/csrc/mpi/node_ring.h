@@ -78,6 +78,7 @@ class NodeReceiver {
   void add(const Record& record, const Incoming& in);
   void add_slots(const Record& record);
   void publish_final(EdgePosition at);
+  void note_moments(const Incoming& in, bool over);
   Endpoint& endpoint_of(const Incoming& in, bool gathered) {
     return gathered ? gather_ : ring_.of(in.at);
   }
@@ -93,6 +94,7 @@ class NodeReceiver {
   RingReceiver receiver_, ahead_;  // what is complete, what is begun
   ReadyInputs ready_;
   const Record* record_ = nullptr;  // of the op that `ahead_` is in
+  uint64_t noted_ = UINT64_MAX;     // the op of whose messages the first one has come
   std::unique_ptr<char[]> room_;    // takes memory only as segments come that need it
   OnTheirWay<Expected> on_their_way_;
 };

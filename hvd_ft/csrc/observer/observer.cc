@@ -48,9 +48,14 @@ int hvdft_observer_times(hvdft_observer* observer, int rank, hvdft_times* out) {
   return HVDFT_OK;
 }
 
-int hvdft_observer_op_moments(hvdft_observer* observer, int rank, hvdft_op_moments* out,
-                              int capacity) {
-  auto& times = observer->node->rank(rank).op_times;
+int64_t hvdft_observer_clock_ahead(hvdft_observer* observer, int first_rank) {
+  return observer->node->rank(first_rank).clock_ahead_ns.load();
+}
+
+int hvdft_observer_op_moments(hvdft_observer* observer, int rank, int of_ring,
+                              hvdft_op_moments* out, int capacity) {
+  auto& block = observer->node->rank(rank);
+  auto& times = of_ring != 0 ? block.ring_times : block.op_times;
   int found = 0;
   hvdft::OpMoments at;
   for (uint64_t place = 0; place < hvdft::kOpTimes && found < capacity; ++place) {

@@ -1,5 +1,7 @@
-// When a rank came to each of its latest ops. Its worker writes, and any process of its node may
-// read meanwhile: the moments are those of one clock, so the ranks of a node can be compared.
+// When a rank came to each of its latest ops, or a node's member of the ring to each of these. It
+// writes, and any process of its node may read meanwhile: the moments are those of one clock, so
+// the ranks of a node can be compared. The mirror copies them to rank 0's node, by its clock, if
+// the job's ops are traced.
 #ifndef HVD_FT_OP_TIMES_H
 #define HVD_FT_OP_TIMES_H
 
@@ -12,7 +14,8 @@ namespace hvdft {
 
 constexpr uint64_t kOpTimes = HVDFT_OPS_KEPT;
 
-// Nanoseconds; 0: not yet.
+// Nanoseconds; 0: not yet. Of the ring: its first message had come, the last one to which the node
+// adds its own sum, and the last one.
 struct OpMoments {
   uint64_t op, handed, begun, contributed, done;
 };
@@ -35,7 +38,18 @@ class OpTimes {
     if (has(op)) at(op).contributed.store(now, std::memory_order_relaxed);
   }
   void done(uint64_t op, uint64_t now) {
-    if (has(op)) at(op).done.store(now, std::memory_order_relaxed);
+    if (has(op)) at(op).done.store(now, std::memory_order_release);
+  }
+
+  void forget() {
+    for (Entry& entry : entries_) withdraw(entry.published);
+  }
+
+  // What another node's are.
+  void copy(const OpMoments& from) {
+    begin(from.op, from.handed, from.begun);
+    contributed(from.op, from.contributed);
+    done(from.op, from.done);
   }
 
   // Reads the moments of the op at a place below kOpTimes; false if there is none, or it changes.
@@ -43,10 +57,10 @@ class OpTimes {
     const Entry& entry = entries_[place];
     uint64_t published = entry.published.load(std::memory_order_acquire);
     if (published == 0) return false;
+    uint64_t done = entry.done.load(std::memory_order_acquire);  // first: it is written last
     *out = {published - 1, entry.handed.load(std::memory_order_acquire),
             entry.begun.load(std::memory_order_acquire),
-            entry.contributed.load(std::memory_order_acquire),
-            entry.done.load(std::memory_order_acquire)};
+            entry.contributed.load(std::memory_order_acquire), done};
     return entry.published.load(std::memory_order_relaxed) == published;
   }
 
@@ -59,6 +73,31 @@ class OpTimes {
   bool has(uint64_t op) { return at(op).published.load(std::memory_order_relaxed) == op + 1; }
 
   Entry entries_[kOpTimes];
+};
+
+// What a reader has told of: which ops have begun, and which have ended.
+class ToldOps {
+ public:
+  // Calls `tell` for each op that has begun or ended since the last call. No earlier op of the rank
+  // begins afterwards.
+  template <typename Tell>
+  void each_new(const OpTimes& times, Tell tell) {
+    OpMoments at;
+    uint64_t end = 0;  // a reading is no moment: it may have an op, and not yet the one before
+    for (uint64_t place = 0; place < kOpTimes; ++place) {
+      if (times.read(place, &at) && at.op >= end) end = at.op + 1;
+    }
+    for (uint64_t place = 0; place < kOpTimes; ++place) {
+      if (!times.read(place, &at) || at.op >= end) continue;
+      uint64_t word = 2 * at.op + (at.done != 0 ? 2 : 1);
+      if (told_[place] == word) continue;
+      told_[place] = word;
+      tell(at);
+    }
+  }
+
+ private:
+  uint64_t told_[kOpTimes] = {};  // 0: nothing
 };
 
 }  // namespace hvdft

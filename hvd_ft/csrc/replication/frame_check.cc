@@ -64,6 +64,11 @@ bool is_part(const Node& node, const char* payload, uint64_t bytes) {
          bytes - sizeof head <= head.bytes - head.offset;
 }
 
+bool are_ops(const Node& node, const char* payload, uint64_t bytes) {
+  if (bytes < sizeof(OpsHead) || (bytes - sizeof(OpsHead)) % sizeof(OpMoments) != 0) return false;
+  return are_ranks(node, get<OpsHead>(payload).rank, 1);
+}
+
 bool is_hello(uint64_t bytes) {
   return bytes >= sizeof(HelloFrame) && (bytes - sizeof(HelloFrame)) % sizeof(EventsHeard) == 0;
 }
@@ -113,6 +118,8 @@ bool is_possible(const Node& node, uint64_t log_length, bool has_log, const Fram
       return bytes == sizeof(LoopWord) && is_loop(get<LoopWord>(payload).loop);
     case FrameKind::kOldest:
       return bytes == sizeof(LoopWord) && get<LoopWord>(payload).loop < kOldest;
+    case FrameKind::kOps:
+      return are_ops(node, payload, bytes);
     case FrameKind::kBye:
       return true;
     case FrameKind::kPiece:

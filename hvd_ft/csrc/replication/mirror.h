@@ -80,6 +80,8 @@ class MirrorSender {
   void collect_events(std::string* out);
   void collect_stop(std::string* out);
   void collect_memory(std::string* out);
+  void collect_ops(std::string* out);
+  void collect_ops(int rank, bool of_ring, std::string* out);
 
   // What has ended, and is told, changes only if the rank goes through its loops again, which is
   // counted. So an edge looks at the others only, however many loops a rank has had.
@@ -121,6 +123,7 @@ class MirrorSender {
   uint64_t term_ = 0, mark_ = 0, log_length_ = 0, decided_before_ = 0, kept_ = 0, events_ = 0;
   std::vector<uint64_t> roster_marks_ = std::vector<uint64_t>(kRosters, UINT64_MAX);  // as sent
   hvdft_memory memory_[2] = {};
+  std::unordered_map<int, ToldOps> told_ops_, told_ring_;  // by rank
   uint64_t oldest_[kOldest] = {};
   bool stop_ = false;
 };
@@ -163,6 +166,7 @@ class MirrorReceiver {
   void apply_mail(int rank, uint64_t sequence, uint64_t term, const char* data, uint64_t bytes);
   void apply_fingerprints(int rank, const char* payload, uint64_t bytes);
   void apply_memory(int rank, const char* payload);
+  void apply_ops(int first, const char* payload, uint64_t bytes);
   void apply_record(const char* payload);
   void apply_decided(const char* payload, uint64_t bytes);
   bool has_loop(int rank, uint64_t number);  // it has memory here, or the job is stopped

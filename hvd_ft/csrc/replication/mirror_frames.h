@@ -33,6 +33,7 @@ enum class FrameKind : uint32_t {
   kPart,          // PartHead, then a piece: see private_parts.h
   kHeld,          // LoopWord, `published`: of a rank of the other end's node, whose part is here
   kOldest,        // LoopWord: see NodeHeader::oldest
+  kOps,           // OpsHead, then an OpMoments of each op, of the node with this first rank
   kBye,
   kPiece,  // of a message between workers; for this and what follows see mirror_messages.cc
   kPairMark,
@@ -62,6 +63,9 @@ struct CutsFrame {
 };
 struct LoopWord {
   uint64_t loop, word;
+};
+struct OpsHead {
+  uint64_t rank, of_ring;  // 1: of the node's member of the ring
 };
 struct RosterFrame {
   uint64_t number, mark, present[kMaxRanks / 64];

@@ -105,7 +105,7 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       auto differ = static_cast<int64_t>(now_ns_ - get<uint64_t>(payload));
       auto known = clocks_differ_ns_.emplace(rank, differ).first;
       known->second = std::min(known->second, differ);
-      return;
+      return block.clock_ahead_ns.store(known->second);
     }
     case FrameKind::kFacts:
       return apply_changes(rank, payload, frame.bytes);
@@ -192,6 +192,8 @@ void MirrorReceiver::apply(const FrameHead& frame, const char* payload) {
       snapshots_ = true;
       return node_.header().oldest[oldest.loop].store(oldest.word, std::memory_order_seq_cst);
     }
+    case FrameKind::kOps:
+      return apply_ops(rank, payload, frame.bytes);
     case FrameKind::kBye:
       bye_ = true;
       return;
@@ -335,6 +337,19 @@ void MirrorReceiver::apply_memory(int rank, const char* payload) {
       word.store(get<uint64_t>(payload));
       payload += sizeof(uint64_t);
     }
+  }
+}
+
+void MirrorReceiver::apply_ops(int first, const char* payload, uint64_t bytes) {
+  auto head = get<OpsHead>(payload);
+  RankBlock& block = node_.rank(static_cast<int>(head.rank));
+  OpTimes& times = head.of_ring != 0 ? block.ring_times : block.op_times;
+  for (uint64_t at = sizeof head; at < bytes; at += sizeof(OpMoments)) {
+    auto op = get<OpMoments>(payload + at);
+    for (auto* moment : {&op.handed, &op.begun, &op.contributed, &op.done}) {
+      *moment = local_time(first, *moment);
+    }
+    times.copy(op);
   }
 }
 

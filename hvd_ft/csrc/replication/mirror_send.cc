@@ -75,7 +75,10 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
   }
   if (!edge_.down) collect_mails(&rest);
   news.append(rest);
-  if (!edge_.down && counters) collect_memory(&news);
+  if (!edge_.down && counters) {
+    collect_memory(&news);
+    collect_ops(&news);
+  }
   if (!edge_.down && node_.first_local() == edge_.zero_end) collect_held(&news);
   collect_events(&news);
   collect_stop(&news);
@@ -87,7 +90,10 @@ void MirrorSender::collect(uint64_t now_ns, std::string* out) {
 
 void MirrorSender::bye(std::string* out) {
   collect_passing(SIZE_MAX, out);
-  if (!edge_.down) collect_memory(out);  // the report has the last figures
+  if (!edge_.down) {  // the report has the last figures
+    collect_memory(out);
+    collect_ops(out);
+  }
   put_frame(out, FrameKind::kBye, 0, nullptr, 0);
 }
 
@@ -357,6 +363,23 @@ void MirrorSender::collect_memory(std::string* out) {
   if (std::memcmp(memory, memory_, sizeof memory) == 0) return;
   std::memcpy(memory_, memory, sizeof memory);
   put_frame(out, FrameKind::kMemory, node_.first_local(), memory, sizeof memory);
+}
+
+void MirrorSender::collect_ops(std::string* out) {
+  if (node_.header().traces_ops.load() == 0) return;
+  for (int r = node_.first_local(); r < node_.end_local(); ++r) collect_ops(r, false, out);
+  collect_ops(node_.first_local(), true, out);
+}
+
+void MirrorSender::collect_ops(int rank, bool of_ring, std::string* out) {
+  OpsHead head{static_cast<uint64_t>(rank), of_ring ? 1u : 0u};
+  std::string payload(reinterpret_cast<const char*>(&head), sizeof head);
+  const RankBlock& block = node_.rank(rank);
+  (of_ring ? told_ring_ : told_ops_)[rank].each_new(
+      of_ring ? block.ring_times : block.op_times,
+      [&](const OpMoments& at) { payload.append(reinterpret_cast<const char*>(&at), sizeof at); });
+  if (payload.size() == sizeof head) return;
+  put_frame(out, FrameKind::kOps, node_.first_local(), payload.data(), payload.size());
 }
 
 void MirrorSender::collect_stop(std::string* out) {

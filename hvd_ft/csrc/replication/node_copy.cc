@@ -123,6 +123,9 @@ int adopt_copy(Node& node, const NodeHeader& theirs, uint64_t generation, int64_
   for (int r = 0; r < node.size(); ++r) {
     RankBlock& block = node.rank(r);
     block.asleep.store(0);
+    block.op_times.forget();
+    block.ring_times.forget();
+    block.clock_ahead_ns.store(0);
     block.mail_backed.store(0);
     block.fingerprints_backed.store(0);
     for (auto* time : {&block.since_ns, &block.left_ns}) {
