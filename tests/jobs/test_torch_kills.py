@@ -47,14 +47,15 @@ DRILLS = {
         *("rank=0,incarnation=3,point=end", "rank=1,incarnation=2,point=exit"),
     ],
 }
+SHOWN = ("loop", "ops")
 Results = dict[int, tuple[str, str]]
 
 
-def train(run_hvdft: RunHvdft, style: str, drills: Sequence[str] = ()) -> Results:
-    """Returns each rank's digests: of the weights, and of what is its own."""
+def train(run_hvdft: RunHvdft, script: Sequence[str], drills: Sequence[str] = ()) -> Results:
+    """Returns the digests of two ranks: of the weights, and of what is a rank's own."""
     inject = [word for drill in drills for word in ("--inject", drill)]
     ended = run_hvdft(
-        ["run", "-np", "2", "--no-live", *inject, *STYLES[style]],
+        ["run", "-np", "2", "--no-live", *inject, *script],
         env={"HOROVOD_FT_MAX_FAILURES": "10"},
     )
     assert ended.code == 0, ended.err
@@ -69,10 +70,10 @@ def train(run_hvdft: RunHvdft, style: str, drills: Sequence[str] = ()) -> Result
 
 def check(run_hvdft: RunHvdft, once: Once, style: str, drills: Sequence[str]) -> None:
     def whole(folder: Path) -> None:
-        (folder / "results").write_text(repr(train(run_hvdft, style)))
+        (folder / "results").write_text(repr(train(run_hvdft, STYLES[style])))
 
     expected = (once(f"torch-undisturbed-{style}", whole) / "results").read_text()
-    assert repr(train(run_hvdft, style, drills)) == expected
+    assert repr(train(run_hvdft, STYLES[style], drills)) == expected
 
 
 def test_no_point_is_left_out() -> None:
@@ -82,10 +83,18 @@ def test_no_point_is_left_out() -> None:
     assert drilled == set(Point) - elsewhere
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("style", "name"), [*(("ddp", name) for name in DRILLS), ("loop", "recovery and end")]
-)
+CASES = [
+    pytest.param(
+        style,
+        name,
+        marks=pytest.mark.shows(later=True) if (style, name) == SHOWN else pytest.mark.long,
+    )
+    for style in STYLES
+    for name in DRILLS
+]
+
+
+@pytest.mark.parametrize(("style", "name"), CASES)
 def test_ranks_killed_at_every_point_change_nothing(
     run_hvdft: RunHvdft, once: Once, style: str, name: str
 ) -> None:
