@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, RunHvdft
-from torch_clients import check_alike, train
+from torch_clients import break_off, check_alike, train
 
 SCRIPT = str(SCRIPTS / "torch_accelerate_script.py")
 pytestmark = pytest.mark.timeout(900)
@@ -19,10 +20,16 @@ DRILLS = (
 
 
 def check(
-    run_hvdft: RunHvdft, style: str, mode: str = "snapshots", drills: Sequence[str] = DRILLS
+    run_hvdft: RunHvdft,
+    style: str,
+    mode: str = "snapshots",
+    drills: Sequence[str] = DRILLS,
+    *,
+    ranks: int = 2,
 ) -> None:
     words = [SCRIPT, style, mode]
-    check_alike(train(run_hvdft, words), train(run_hvdft, words, drills), drills)
+    whole, killed = (train(run_hvdft, words, each, ranks=ranks) for each in ((), drills))
+    check_alike(whole, killed, drills)
 
 
 @pytest.mark.shows(later=True)
@@ -39,6 +46,27 @@ def test_killed_ranks_without_snapshots_do_so_too(run_hvdft: RunHvdft) -> None:
 @pytest.mark.parametrize("style", ["plain", "seedable", "workers", "stream", "bf16"])
 def test_killed_ranks_do_so_in_each_style(run_hvdft: RunHvdft, style: str) -> None:
     check(run_hvdft, style)
+
+
+@pytest.mark.long
+def test_killed_ranks_of_three_do_so_too(run_hvdft: RunHvdft) -> None:
+    """An epoch has four steps."""
+    drills = ("rank=2,step=3", "rank=0,step=6", "rank=1,step=6", "rank=2,incarnation=1,step=10")
+    check(run_hvdft, "accumulate", drills=drills, ranks=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("style", "step"), [("seedable", 8), ("accumulate", 13)])
+def test_a_job_goes_on_from_a_checkpoint(
+    run_hvdft: RunHvdft, tmp_path: Path, style: str, step: int
+) -> None:
+    """Also if a rank is killed in the job that goes on."""
+    words = [SCRIPT, style, "snapshots"]
+    whole = train(run_hvdft, words)
+    break_off(run_hvdft, words, tmp_path / "c", step)
+    drills = ["rank=0,step=14", "rank=1,step=16"]
+    resumed = train(run_hvdft, words, drills, "--resume", str(tmp_path / "c"))
+    check_alike(whole, resumed, drills)
 
 
 @pytest.mark.long
