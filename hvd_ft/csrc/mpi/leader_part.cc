@@ -1,6 +1,7 @@
 #include "mpi/leader_part.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hvdft {
 
@@ -20,10 +21,11 @@ bool LogWriterPart::step(uint64_t) {
 }
 
 MirrorPart::MirrorPart(Node& node, LogStore* store, Endpoint& endpoint,
-                       const std::vector<int>& firsts, const std::vector<MirrorEdge>& edges)
-    : header_(node.header()), store_(store), news_(node) {
+                       const std::vector<int>& firsts, const std::vector<MirrorEdge>& edges,
+                       std::function<uint64_t()> clock)
+    : header_(node.header()), store_(store), news_(node), clock_(std::move(clock)) {
   for (const MirrorEdge& edge : edges) {
-    links_.push_back(std::make_unique<MirrorLink>(node, news_, store, endpoint, edge));
+    links_.push_back(std::make_unique<MirrorLink>(node, news_, store, endpoint, edge, clock_));
   }
   for (size_t number = 0; store == nullptr && number + 1 < firsts.size(); ++number) {
     heard_.push_back(
@@ -43,7 +45,7 @@ bool MirrorPart::is_news(uint64_t now_ns) {
 bool MirrorPart::step(uint64_t now_ns) {
   if (!greeted_) greeted_ = greet();
   bool arrived = false;
-  for (auto& link : links_) arrived |= link->receive(now_ns);
+  for (auto& link : links_) arrived |= link->receive();
   moved_ |= arrived;
   bool news = is_news(now_ns);
   if (news) news_.look();

@@ -3,9 +3,11 @@
 #define HVD_FT_LEADER_PART_H
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "base/doorbell.h"
 #include "oplog/log_writer.h"
 #include "mpi/mirror_link.h"
 #include "mpi/node_ring.h"
@@ -44,7 +46,7 @@ class MirrorPart : public LeaderPart {
  public:
   // `store`: nullptr on rank 0's node.
   MirrorPart(Node& node, LogStore* store, Endpoint& endpoint, const std::vector<int>& firsts,
-             const std::vector<MirrorEdge>& edges);
+             const std::vector<MirrorEdge>& edges, std::function<uint64_t()> clock = now_ns);
   bool step(uint64_t now_ns) override;
   bool waits_for_mpi() const override { return !all_said_; }
 
@@ -59,6 +61,7 @@ class MirrorPart : public LeaderPart {
   const NodeHeader& header_;
   LogStore* store_;
   MirrorNews news_;
+  const std::function<uint64_t()> clock_;
   std::vector<std::unique_ptr<MirrorLink>> links_;  // the one upwards first, if there is one
   std::vector<EventsHeard> heard_;                  // on rank 0's node
   uint32_t ticket_ = 0;

@@ -41,7 +41,7 @@ bool MirrorLink::send(uint64_t now_ns, bool news) {
   return sending_ = true;
 }
 
-bool MirrorLink::receive(uint64_t now_ns) {
+bool MirrorLink::receive() {
   bool may_begin = !receiver_.bye() && !(edge_.down && news_.congested());
   if (!receiving_ && !may_begin) {
     endpoint_.poke();  // or MPI may keep this node's last words
@@ -56,7 +56,8 @@ bool MirrorLink::receive(uint64_t now_ns) {
   uint64_t bytes;
   std::memcpy(&bytes, received_.data(), sizeof bytes);
   bytes = std::min(bytes, kMessageBytes - sizeof bytes);  // or it is damaged, as will be seen
-  receiver_.feed(now_ns, received_.data() + sizeof bytes, bytes);
+  // The time at which it was there: by that of the step it might have come before it was sent.
+  receiver_.feed(clock_(), received_.data() + sizeof bytes, bytes);
   return true;
 }
 

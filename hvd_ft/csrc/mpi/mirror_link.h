@@ -2,6 +2,7 @@
 #ifndef HVD_FT_MIRROR_LINK_H
 #define HVD_FT_MIRROR_LINK_H
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,20 +13,22 @@ namespace hvdft {
 
 class MirrorLink {
  public:
+  // `clock`: of this node, in ns.
   MirrorLink(Node& node, MirrorNews& news, LogStore* store, Endpoint& endpoint,
-             const MirrorEdge& edge)
+             const MirrorEdge& edge, const std::function<uint64_t()>& clock)
       : edge_(edge),
         news_(news),
         sender_(node, news, edge),
         receiver_(node, news, store, edge),
-        endpoint_(endpoint) {}
+        endpoint_(endpoint),
+        clock_(clock) {}
 
   // Once, before anything else is sent; see MirrorReceiver.
   void say_hello(const std::vector<EventsHeard>& heard);
   const MirrorReceiver& receiver() const { return receiver_; }
 
   // These do what is possible without waiting, and return whether there was anything to do.
-  bool receive(uint64_t now_ns);
+  bool receive();
   // `news`: whether there may be something to send.
   bool send(uint64_t now_ns, bool news);
   // Of the link upwards: after all links of the node have collected what is new.
@@ -46,6 +49,7 @@ class MirrorLink {
   MirrorSender sender_;
   MirrorReceiver receiver_;
   Endpoint& endpoint_;
+  const std::function<uint64_t()>& clock_;
   std::string out_;
   // A message is a length and that many bytes of the stream.
   std::vector<char> sent_ = std::vector<char>(kMessageBytes), received_ = sent_;

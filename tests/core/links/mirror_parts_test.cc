@@ -19,6 +19,7 @@ using namespace hvdft;
 
 namespace {
 
+constexpr uint64_t kStepNs = 700;
 constexpr int kNodes = 4, kLast = kNodes - 1;
 const std::vector<int> kFirsts = {0, 1, 2, 3, 4};
 
@@ -73,10 +74,12 @@ struct Place {
     if (number > 0) store.emplace(*node);
     endpoint = std::make_unique<Endpoint>(number, 0);
     part = std::make_unique<MirrorPart>(*node, store ? &*store : nullptr, *endpoint, kFirsts,
-                                        mirror_edges(MirrorTree(kNodes, 1), number, kFirsts));
+                                        mirror_edges(MirrorTree(kNodes, 1), number, kFirsts),
+                                        [this] { return now_ns; });
   }
 
   const int number;
+  uint64_t now_ns = 0;  // of its clock, when a message is there
   const std::string dir;
   std::unique_ptr<Node> node;
   std::optional<LogStore> store;
@@ -95,15 +98,20 @@ class Chain {
     for (int quiet = 0; quiet < 3;) {
       now_ += 1000000000;
       bool moved = false;
-      for (int n : numbers) moved |= place(n).part->step(now_);
+      for (int n : numbers) moved |= step(n);
       quiet = moved ? 0 : quiet + 1;
     }
   }
   // Each so often, from the last one, before anybody looks without having been notified.
   void step_all(int times) {
     for (; times > 0; --times) {
-      for (int n = kLast; n >= 0; --n) place(n).part->step(now_);
+      for (int n = kLast; n >= 0; --n) step(n);
     }
+  }
+  // What is there by then has come later than the step began.
+  bool step(int number) {
+    place(number).now_ns = now_ + kStepNs;
+    return place(number).part->step(now_);
   }
   // All agents die, with what is on its way.
   void renew() {
@@ -133,6 +141,19 @@ class Chain {
   std::vector<std::unique_ptr<Place>> places_;
   uint64_t now_ = 1000000000;
 };
+
+// By how much the clocks of nodes that are on one machine seem to differ: never less than nothing,
+// as if messages had come before they were sent.
+void clocks() {
+  Chain chain;
+  chain.run();
+  chain.tell(kLast, 1);
+  chain.tell(1, 2);
+  chain.run({3, 2, 1, 0});  // within one step of each
+  for (int n : {1, kLast}) {
+    CHECK(chain.place(0).node->rank(n).clock_ahead_ns == static_cast<int64_t>(kStepNs));
+  }
+}
 
 using Details = std::vector<uint64_t>;
 
@@ -234,6 +255,7 @@ void a_slow_edge_upwards() {
 }  // namespace
 
 int main() {
+  clocks();
   what_was_on_its_way();
   what_is_truncated();
   what_is_told_last();
