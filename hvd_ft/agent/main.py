@@ -49,6 +49,7 @@ from hvd_ft.mpi.variables import launch_rank, launch_rank_here, without_launcher
 from hvd_ft.native import stacks
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import Takeover
+from hvd_ft.shim.reattach import answer_seconds
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
 from hvd_ft.system.reaper import kill_descendants
 from hvd_ft.system.say import say
@@ -128,7 +129,8 @@ def _find_shim() -> ShimClient:
             else:
                 seconds = settings.lease_seconds
                 ours = Takeover(launch.generation, seconds, launch.launcher, launch.act_lease)
-                shim = ShimClient.reattach(path, rank, ours, launch.shim_starter)
+                limit = answer_seconds(settings.adoption_timeout_seconds)
+                shim = ShimClient.reattach(path, rank, ours, launch.shim_starter, seconds=limit)
         except HvdFtError as error:
             say(error)
             sys.exit(EXIT_BAD_INPUT)

@@ -119,7 +119,13 @@ class ShimClient:
 
     @classmethod
     def reattach(
-        cls, directory: str, rank: int, takeover: messages.Takeover, starter: str = ""
+        cls,
+        directory: str,
+        rank: int,
+        takeover: messages.Takeover,
+        starter: str = "",
+        *,
+        seconds: float,
     ) -> "ShimClient | None":
         """Reattaches to the shim that an older agent of this rank has left; None if there is none.
 
@@ -128,11 +134,12 @@ class ShimClient:
             rank: of this agent.
             takeover: of this agent.
             starter: starts the shim that replaces it, if it dies; "": this agent does.
+            seconds: for it to answer, before it is killed.
 
         Raises:
-            HvdFtError: it has a newer agent, or does not answer.
+            HvdFtError: it has a newer agent, or cannot be killed.
         """
-        reattached = reattach.reattach(directory, rank, takeover)
+        reattached = reattach.reattach(directory, rank, takeover, seconds)
         if reattached is None:
             return None
         channel, found, pidfd = reattached

@@ -8,6 +8,7 @@ two.
 
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,11 +20,13 @@ from hvd_ft.system.event_loop import EventLoop
 from hvd_ft.system.handoff import STREAMS, send_order, socket_path, take_order
 from hvd_ft.system.listener import Listener
 from hvd_ft.system.peer_credentials import peer_of
-from hvd_ft.system.pidfd import has_ended, pidfd_of_this_process
+from hvd_ft.system.pidfd import has_ended, pidfd_of_this_process, send_signal
+from hvd_ft.system.say import say
 
 # A shim that is killing the descendants of a dead worker may take some seconds.
 _ANSWER_SECONDS = 15.0
 _DEATH_SECONDS = 1.0  # from the end of a dying shim's connection to its own
+_KILL_SECONDS = 10.0  # from SIGKILL to its end
 
 
 class NewAgent(NamedTuple):
@@ -101,23 +104,36 @@ class ReattachSocket:
         self._on_agent(NewAgent(connection, peer_of(connection).pid, takeover, streams, pidfd))
 
 
-def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | None:
+def answer_seconds(adoption_timeout_seconds: float) -> float:
+    """Returns how long a new agent waits for the shim's answer before it takes it for stopped.
+
+    Args:
+        adoption_timeout_seconds: for which shims wait for a new agent. Agents that have not begun
+            after a third of it are killed (launcher/machine/job_generation.py), so this is less.
+    """
+    return min(_ANSWER_SECONDS, adoption_timeout_seconds / 4)
+
+
+def reattach(
+    directory: str, rank: int, takeover: Takeover, seconds: float = _ANSWER_SECONDS
+) -> Reattachment | None:
     """Connects to the shim of a rank.
 
     Args:
         directory: of the job.
         rank: of the caller.
         takeover: the caller's first message.
+        seconds: for the shim to answer.
 
     Returns:
-        The channel to the shim, its first report, and its pidfd; None if there is no shim, or it
-        dies before it answers.
+        The channel to the shim, its first report, and its pidfd; None if there is no shim, it dies
+        before it answers, or it does not answer (it was stopped, say), and so was killed.
 
     Raises:
-        HvdFtError: the shim has an agent of this generation, or a later one, or does not answer.
+        HvdFtError: the shim has an agent of this generation, or a later one, or cannot be killed.
     """
     end = socket.socket(socket.AF_UNIX)
-    end.settimeout(_ANSWER_SECONDS)
+    end.settimeout(seconds)
     channel = Channel(end)
     try:
         with socket_path(directory, _name(rank)) as path:
@@ -142,7 +158,7 @@ def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | No
         if pidfd < 0:
             dead = isinstance(error, ProcessLookupError)
         else:
-            dead = has_ended(pidfd, _DEATH_SECONDS)
+            dead = _is_gone(rank, pidfd, silent=isinstance(error, TimeoutError))
             os.close(pidfd)
         if dead:
             return None
@@ -152,6 +168,20 @@ def reattach(directory: str, rank: int, takeover: Takeover) -> Reattachment | No
         ) from error
     end.settimeout(None)
     return Reattachment(channel, found, pidfd)
+
+
+def _is_gone(rank: int, pidfd: int, *, silent: bool) -> bool:
+    """Returns whether a shim that was not reattached to is dead, for which a silent one is killed.
+
+    An agent that has a shim does the same (agent/shim_care.py): its worker dies with it.
+    """
+    if not silent:
+        return has_ended(pidfd, _DEATH_SECONDS)
+    send_signal(pidfd, signal.SIGKILL)
+    if not has_ended(pidfd, _KILL_SECONDS):
+        return False
+    say(f"the shim of rank {rank} did not answer new agents (SIGSTOP?), so it was killed")
+    return True
 
 
 def _name(rank: int) -> str:

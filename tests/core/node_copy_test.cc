@@ -125,7 +125,7 @@ void its_ranks_begin_anew(const Node& node) {
   CHECK(other.state.load() == HVDFT_RUNNING && other.asleep.load() == 0);
   CHECK(other.contributed.load() == position(7, 2));
   OpMoments at;  // of the other host's clock
-  CHECK(!other.op_times.read(0, &at) && !other.ring_times.read(0, &at));
+  CHECK(!other.op_times.read(7, &at) && !other.ring_times.read(7, &at));
 }
 
 // Nobody reduces again what is complete, and everything after it is open.

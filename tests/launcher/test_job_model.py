@@ -102,6 +102,18 @@ def test_new_agents_wait_for_a_shim_that_stands_still() -> None:
     assert ended.code == 0
 
 
+def test_new_agents_kill_a_shim_that_stays_silent() -> None:
+    world = World(KINDS["hosts"])
+    while world.generation is None or not world.generation.complete:
+        world.step()
+    Fault("shim_freezes", "1", 10_000.0).strike(world)
+    Fault("agent_dies", "0").strike(world)
+    finish(world)
+    ended = world.launcher.ended
+    assert ended is not None
+    assert (ended.code, world.launcher.started) == (0, [0, 1])
+
+
 @pytest.mark.parametrize("name", ["led", "led without spares"])
 def test_new_agents_wait_for_a_host_that_falls_silent_as_they_are_recorded(name: str) -> None:
     world = World(KINDS[name])

@@ -8,6 +8,7 @@ from job_world import LATENCY, Files, World, leave_files
 from world_shim import Shim
 
 from hvd_ft.job.lifeline_messages import Preempt
+from hvd_ft.shim.reattach import answer_seconds
 
 RETRY_SECONDS = 0.25
 FINALIZE_SECONDS = 4.0  # for an agent to wait for others at the end of the job
@@ -26,10 +27,11 @@ class Agent:
         self.code: int | None = None
         self.frozen_until = _NEVER
         self._asked: list[Any] = []
+        self._waits_since: float | None = None  # for a shim that does not answer
         self.shim: Shim | None = None
 
     def begin(self) -> None:
-        """Finds its shim, or starts one; a frozen one answers later, if it lives."""
+        """Finds its shim, or starts one; a frozen one answers later, or is killed."""
         if not self.alive:
             return
         files = self.world.hosts[self.host].files.get(self.generation.job.number)
@@ -39,7 +41,14 @@ class Agent:
         if found is None:
             self.shim = Shim(self)
         elif found.frozen:
-            self.world.after(RETRY_SECONDS, self, "begin")
+            if self._waits_since is None:
+                self._waits_since = self.world.now
+            limit = answer_seconds(self.world.settings.adoption_timeout_seconds)
+            if self.world.now < self._waits_since + limit:
+                self.world.after(RETRY_SECONDS, self, "begin")
+            else:
+                found.is_killed()
+                self.shim = Shim(self)
         elif found.reattached(self):
             self.shim = found
         else:

@@ -277,14 +277,18 @@ class Shim:
             self._hang_up()
         leave_files(self.world, self.host, self.job, files_stay=files_stay)
 
-    def die(self) -> None:
-        """It is killed; its worker dies with it, and its agent starts another one."""
-        if not self.alive:
-            return
+    def is_killed(self) -> None:
+        """Its worker dies with it."""
         self.alive = False
         self.end_worker()
         if self.line is not None:
             self._hang_up()
+
+    def die(self) -> None:
+        """It is killed; its agent starts another one."""
+        if not self.alive:
+            return
+        self.is_killed()
         agent = self.agent
         if agent is not None and agent.alive:
             self.world.after(BEGIN_SECONDS, agent, "replace_shim")

@@ -242,7 +242,9 @@ def test_no_time_of_an_older_agent_runs_on_for_the_next_one(
             stop(shim)
 
     def come(generation: int) -> None:
-        shim = ShimClient.reattach(job.path, 3, Takeover(generation, 20, job.launcher.address))
+        shim = ShimClient.reattach(
+            job.path, 3, Takeover(generation, 20, job.launcher.address), seconds=60
+        )
         assert shim is not None
         clock.advance(KEEP_SECONDS + 1)
         for _ in range(2):  # it looks at its clock after the first one
@@ -260,7 +262,7 @@ def test_no_time_of_an_older_agent_runs_on_for_the_next_one(
             child = later.enter_context(child_that(partial(come, generation)))
             assert await_rest(child) == (0 if dead else signal.SIGSTOP)
         assert first.shim_tells(lambda shim: shim.generation == 2)
-        last = ShimClient.reattach(job.path, 3, Takeover(3, 20, job.launcher.address))
+        last = ShimClient.reattach(job.path, 3, Takeover(3, 20, job.launcher.address), seconds=60)
         assert last is not None
         assert last.end(10)
 

@@ -1,14 +1,17 @@
 """The handshake of an agent that reattaches to a shim."""
 
 import os
+import signal
 import socket
 import threading
 from pathlib import Path
 
+import pytest
 from forked import forked
 
+from hvd_ft.launcher.machine.job_generation import STARTS_IN_ADOPTION
 from hvd_ft.shim.messages import PreemptAsked, Reattached, Takeover, to_wire
-from hvd_ft.shim.reattach import reattach
+from hvd_ft.shim.reattach import answer_seconds, reattach
 from hvd_ft.system.handoff import socket_path
 from hvd_ft.system.wire import pack
 
@@ -57,3 +60,32 @@ def test_a_shim_that_dies_before_it_answers_is_none(tmp_path: Path) -> None:
         listener.close()
         assert reattach(str(tmp_path), 0, Takeover(1, 20, None)) is None
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_shim_that_does_not_answer_is_killed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise each generation of agents would fail at it, until the job is given up."""
+    listener = socket.socket(socket.AF_UNIX)
+    with socket_path(str(tmp_path), "shim-2") as path:
+        listener.bind(path)
+
+    def listen_and_stop() -> None:
+        listener.listen()
+        told.sendall(b".")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+
+    hears, told = socket.socketpair()
+    child = forked(listen_and_stop)
+    with listener, hears, told:
+        assert hears.recv(1) == b"."
+        listener.close()
+        assert reattach(str(tmp_path), 2, Takeover(1, 20, None), 0.1) is None
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert "the shim of rank 2 did not answer new agents" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("adoption_seconds", [0.1, 9.0, 59.0, 60.0, 1000.0])
+def test_a_silent_shim_is_killed_before_its_new_agent_is(adoption_seconds: float) -> None:
+    assert answer_seconds(adoption_seconds) <= 0.8 * adoption_seconds / STARTS_IN_ADOPTION
