@@ -2,6 +2,7 @@
 #ifndef HVD_FT_TESTS_MIRROR_SIDES_H
 #define HVD_FT_TESTS_MIRROR_SIDES_H
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -57,6 +58,24 @@ inline void carry(Side& from, Side& to, const std::function<void()>& at_every_by
     to.receiver->feed(now + 7, &byte, 1);
     at_every_byte();
   }
+}
+
+// Whose doorbells something rings there: the workers' of ranks 0 and 1, and their agents'.
+struct Rung {
+  bool worker0, worker1, agents;
+  bool operator==(const Rung& o) const {
+    return worker0 == o.worker0 && worker1 == o.worker1 && agents == o.agents;
+  }
+};
+inline Rung rung_by(Side& from, Side& to) {
+  auto doorbells = [&] {
+    return std::array{to.node->rank(0).worker_doorbell.load(),
+                      to.node->rank(1).worker_doorbell.load(), to.header().event_doorbell.load()};
+  };
+  auto before = doorbells();
+  carry(from, to);
+  auto after = doorbells();
+  return {before[0] != after[0], before[1] != after[1], before[2] != after[2]};
 }
 
 // The agents' next generation: what they had in mind is gone, and they say hello.

@@ -1,11 +1,7 @@
 // Two nodes' arenas in one process, entered by the mirror's streams, which are cut anywhere: what
 // is published in one is found in the other, and never in an order that would mislead.
-#include <array>
 #include <cstring>
 
-#include "arena/memory.h"
-#include "hvd_ft.h"
-#include "hvd_ft_times.h"
 #include "protocol/roster.h"
 #include "worker/messages.h"
 #include "mirror_sides.h"
@@ -13,24 +9,6 @@
 using namespace hvdft;
 
 namespace {
-
-// Whose doorbells something rings there: the workers' of ranks 0 and 1, and their agents'.
-struct Rung {
-  bool worker0, worker1, agents;
-  bool operator==(const Rung& o) const {
-    return worker0 == o.worker0 && worker1 == o.worker1 && agents == o.agents;
-  }
-};
-Rung rung_by(Side& from, Side& to) {
-  auto doorbells = [&] {
-    return std::array{to.node->rank(0).worker_doorbell.load(),
-                      to.node->rank(1).worker_doorbell.load(), to.header().event_doorbell.load()};
-  };
-  auto before = doorbells();
-  carry(from, to);
-  auto after = doorbells();
-  return {before[0] != after[0], before[1] != after[1], before[2] != after[2]};
-}
 
 // Exactly the possible waiters are woken.
 void doorbells(Side& zero, Side& one) {
@@ -140,36 +118,6 @@ void divergences(Side& zero, Side& one) {
   CHECK(one.node->read_divergence(kDivergences, &seen) == HVDFT_OK);
   CHECK(seen.step == 30 + kDivergences && one.header().divergence_count == kDivergences + 1);
   CHECK(one.node->read_divergence(kDivergences + 1, &seen) == HVDFT_EINVAL);
-}
-
-// Rank 0's node knows the memory of the other one, now and at most, and nobody is woken for it.
-void memory(Side& zero, Side& one) {
-  hvdft_observer* observer = hvdft_observer_open(zero.dir.c_str());
-  hvdft_observer* theirs = hvdft_observer_open(one.dir.c_str());
-  hvdft_memory seen, own;
-  CHECK(hvdft_observer_memory(observer, 1, 0, &seen) == 0);  // not a node's first rank
-  CHECK(grow_messages(*one.node, one.node->fd(), one.node->heap_offset(), 0, 5 * kPage) ==
-        HVDFT_OK);
-  CHECK((rung_by(one, zero) == Rung{false, false, false}));
-  unclaim_messages(*one.node, 4 * kPage);
-  carry(one, zero);
-  for (int most : {0, 1}) {
-    CHECK(hvdft_observer_memory(observer, 2, most, &seen) == 1);
-    CHECK(hvdft_observer_memory(theirs, 2, most, &own) == 1);
-    CHECK(std::memcmp(&seen, &own, sizeof own) == 0);
-    CHECK(seen.messages == (most ? 5 : 1) * kPage && seen.limit == kLimit);
-    CHECK(hvdft_observer_memory(theirs, 0, most, &own) == 0);  // it is not sent there
-    CHECK(hvdft_observer_memory(observer, 0, most, &own) == 1 && own.messages == 0);
-  }
-  std::string soon, bye;
-  unclaim_messages(*one.node, kPage);
-  one.collect(now + 1000, &soon);  // too soon after the last time
-  CHECK(soon.empty());
-  one.sender->bye(&bye);
-  zero.feed(bye);
-  CHECK(hvdft_observer_memory(observer, 2, 0, &seen) == 1 && seen.messages == 0);
-  hvdft_observer_close(observer);
-  hvdft_observer_close(theirs);
 }
 
 void announcements(Side& zero, Side& one) {
@@ -407,48 +355,6 @@ void ranks_that_return(Side& zero, Side& one) {
   CHECK(one.node->rank(0).loops_done == loops_ended(3));
 }
 
-// When ops are traced, rank 0's node knows when the others came to them, by its own clock; nobody
-// is woken for it.
-void single_ops(Side& zero, Side& one) {
-  RankBlock &theirs = one.node->rank(2), &seen = zero.node->rank(2);
-  OpMoments at{};
-  theirs.op_times.begin(0, 90, 100);
-  carry(one, zero);
-  CHECK(!seen.op_times.read(0, &at));
-  one.header().traces_ops = 1;
-  CHECK((rung_by(one, zero) == Rung{false, false, false}));
-  CHECK(seen.op_times.read(0, &at) && at.handed == 97 && at.begun == 107 && at.done == 0);
-  CHECK(at.contributed == 0);  // not yet, on any clock
-  theirs.op_times.contributed(0, 120);
-  theirs.op_times.done(0, 130);
-  theirs.op_times.begin(1, 140, 150);
-  theirs.ring_times.begin(0, 0, 110);
-  theirs.ring_times.done(0, 125);
-  zero.node->rank(0).op_times.begin(0, 90, 100);
-  carry(one, zero);
-  carry(zero, one);
-  CHECK(seen.op_times.read(0, &at) && at.contributed == 127 && at.done == 137);
-  CHECK(seen.op_times.read(1, &at) && at.op == 1 && at.begun == 157 && at.done == 0);
-  CHECK(seen.ring_times.read(0, &at) && at.begun == 117 && at.contributed == 0 && at.done == 132);
-  CHECK(!one.node->rank(0).op_times.read(0, &at));  // it is not sent there
-  carry(one, zero);
-  std::string soon, bye;
-  theirs.op_times.done(1, 170);
-  one.collect(now + 1000, &soon);  // too soon after the last time
-  CHECK(soon.empty());
-  one.sender->bye(&bye);
-  zero.feed(bye);
-  CHECK(seen.op_times.read(1, &at) && at.done == 177);
-  // What is said of a node's clock is the least that it can be.
-  hvdft_observer* observer = hvdft_observer_open(zero.dir.c_str());
-  CHECK(hvdft_observer_clock_ahead(observer, 2) == 7);
-  CHECK(hvdft_observer_clock_ahead(observer, 0) == 0);
-  hvdft_op_moments moments[2];
-  CHECK(hvdft_observer_op_moments(observer, 2, 0, moments, 2) == 2 && moments[1].done_ns == 177);
-  CHECK(hvdft_observer_op_moments(observer, 2, 1, moments, 2) == 1 && moments[0].done_ns == 132);
-  hvdft_observer_close(observer);
-}
-
 void events_and_the_end(Side& zero, Side& one) {
   one.node->push_event({now, HVDFT_EV_FAILED, 2, 0, 0, 9});
   zero.node->push_event({now, HVDFT_EV_JOINED, 1, 1, 0, 0});
@@ -491,12 +397,6 @@ int main() {
 
   Side less(0, 2, 2, 3), more(2, 1, 0, 2);
   one_that_has_decided_more(less, more);
-
-  Side zero_memory(0, 2, 2, 3), one_memory(2, 1, 0, 2);
-  memory(zero_memory, one_memory);
-
-  Side zero_traced(0, 2, 2, 3), one_traced(2, 1, 0, 2);
-  single_ops(zero_traced, one_traced);
 
   Side zero_rung(0, 2, 2, 3), one_rung(2, 1, 0, 2);
   doorbells(zero_rung, one_rung);

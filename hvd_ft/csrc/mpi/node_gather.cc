@@ -37,11 +37,7 @@ bool NodeGatherer::step() {
 }
 
 bool NodeGatherer::send_next() {
-  while (!sender_.begun()) {
-    record_ = member_.record(sender_.op());
-    if (record_ == nullptr) return false;
-    sender_.begin(member_.plan(*record_));
-  }
+  if (!member_.begin(sender_, &record_)) return false;
   GatherMessage next;
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
   if (!sender_.next(member_.log().received.at(), inputs, &next)) return false;

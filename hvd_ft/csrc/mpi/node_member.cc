@@ -10,6 +10,24 @@ const Record* NodeMember::record(uint64_t op) const {
   return op < length ? node().record(op) : nullptr;
 }
 
+bool NodeMember::begin(EdgeCursor& half, const Record** out) const {
+  while (!half.begun()) {
+    uint64_t op = half.op();
+    const Record* found = record(op);
+    if (found != nullptr) {
+      RingPlan its = plan(*found);
+      if (record(op) != found) continue;  // truncated as it was read
+      half.begin(its);
+      *out = found;
+    } else if (op < node().header().decided_before.load(std::memory_order_acquire)) {
+      half.pass();
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 uint64_t ReadyInputs::count(const NodeMember& member, const Record& record, const RingPlan& plan) {
   if (op_ != record.id) {
     op_ = record.id;

@@ -24,6 +24,9 @@ struct NodeMember {
   // nullptr: the log does not have it yet.
   const Record* record(uint64_t op) const;
   RingPlan plan(const Record& record) const { return node().plan(record); }
+  // Begins a half's next op of which something is left to pass; false: the log does not have it
+  // yet. Ops of which nothing is left may have been truncated meanwhile.
+  bool begin(EdgeCursor& half, const Record** out) const;
   char* partial(const Record& record) const { return node().heap() + record.partial_offset; }
   char* result(const Record& record) const { return node().heap() + record.result_offset; }
   // Of a gathered op.

@@ -82,11 +82,7 @@ void NodeSender::poke() {
 }
 
 bool NodeSender::send_next() {
-  while (!sender_.begun()) {
-    record_ = member_.record(sender_.op());
-    if (record_ == nullptr) return false;
-    sender_.begin(member_.plan(*record_));
-  }
+  if (!member_.begin(sender_, &record_)) return false;
   Outgoing next;
   EdgePosition received = member_.log().received.at();
   uint64_t inputs = ready_.count(member_, *record_, sender_.plan());
@@ -180,11 +176,7 @@ void NodeReceiver::poke() {
 }
 
 bool NodeReceiver::expect_next() {
-  while (!ahead_.begun()) {
-    record_ = member_.record(ahead_.op());
-    if (record_ == nullptr) return false;
-    ahead_.begin(member_.plan(*record_));
-  }
+  if (!member_.begin(ahead_, &record_)) return false;
   Incoming next;
   if (!ahead_.next(&next) || !may_come(next)) return false;
   bool gathered = ahead_.plan().gathered();
@@ -252,6 +244,7 @@ bool NodeReceiver::take_oldest() {
 
 void NodeReceiver::note_moments(const Incoming& in, bool over) {
   Node& node = member_.node();
+  if (node.header().traces_ops.load(std::memory_order_relaxed) == 0) return;
   OpTimes& times = node.rank(node.first_local()).ring_times;
   uint64_t now = now_ns();
   if (noted_ != in.at.op) times.begin(noted_ = in.at.op, 0, now);

@@ -19,7 +19,8 @@
 //            log.received.publish(receiver.received());
 //
 // begin() may skip an op at once (no data, one member): check begun() again. The halves may be in
-// different ops. Both are values: a copy that is moved on looks ahead.
+// different ops. Both are values: a copy that is moved on looks ahead. A half that has nothing to
+// do in an op may come to it when all have its result, and its plan is gone: pass().
 //
 // A gathered op uses other edges, over which gather.h sends. The receiving half takes its messages
 // in the same stream as the ring's: in.bytes are then bytes of the slots, the input is slot 0, and
@@ -74,6 +75,8 @@ class EdgeCursor {
     begun_ = true;
     settle();
   }
+  // Passes op(), of which there is no plan any more, so nothing of it was left to pass.
+  void pass() { go_to({at_.op + 1, 0}); }
 
  protected:
   explicit EdgeCursor(EdgePosition at) : at_(at) {}
