@@ -51,7 +51,7 @@ class Wrapper:
             return
         for name, value in zip(_FLAGS, state["flags"], strict=True):
             setattr(module, name, value)
-        for (parameter, view), in_bucket in zip(self.views, state["in_buckets"], strict=True):
+        for (parameter, view), in_bucket in zip(self.views, state["in_buckets"], strict=False):
             if in_bucket and parameter.grad is not None:
                 parameter.grad = view.copy_(parameter.grad)
         if state["used"] is not None:

@@ -1,9 +1,11 @@
 """The handshake of an agent that reattaches to a shim."""
 
+import contextlib
 import os
 import signal
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,24 +43,31 @@ def test_what_the_shim_says_right_after_its_answer_is_heard(tmp_path: Path) -> N
     connections[0].close()
 
 
-def test_a_shim_that_dies_before_it_answers_is_none(tmp_path: Path) -> None:
-    """The agent starts another one, as if it had come after the death."""
+@contextlib.contextmanager
+def shim_that(tmp_path: Path, acts: Callable[[socket.socket], object]) -> Iterator[int]:
+    """Yields the pid of a process that listens in the place of rank 2's shim, and then acts."""
     listener = socket.socket(socket.AF_UNIX)
-    with socket_path(str(tmp_path), "shim-0") as path:
+    with socket_path(str(tmp_path), "shim-2") as path:
         listener.bind(path)
 
-    def accept_and_die() -> None:
+    def live() -> None:
         listener.listen()  # by the child: whoever listens is the peer of those who connect
         told.sendall(b".")
-        listener.accept()[0].recv(1)
+        acts(listener)
         os._exit(0)
 
     hears, told = socket.socketpair()
-    child = forked(accept_and_die)
+    child = forked(live)
     with listener, hears, told:
         assert hears.recv(1) == b"."
         listener.close()
-        assert reattach(str(tmp_path), 0, Takeover(1, 20, None)) is None
+        yield child
+
+
+def test_a_shim_that_dies_before_it_answers_is_none(tmp_path: Path) -> None:
+    """The agent starts another one, as if it had come after the death."""
+    with shim_that(tmp_path, lambda listener: listener.accept()[0].recv(1)) as child:
+        assert reattach(str(tmp_path), 2, Takeover(1, 20, None)) is None
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -66,21 +75,7 @@ def test_a_shim_that_does_not_answer_is_killed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise each generation of agents would fail at it, until the job is given up."""
-    listener = socket.socket(socket.AF_UNIX)
-    with socket_path(str(tmp_path), "shim-2") as path:
-        listener.bind(path)
-
-    def listen_and_stop() -> None:
-        listener.listen()
-        told.sendall(b".")
-        os.kill(os.getpid(), signal.SIGSTOP)
-        os._exit(0)
-
-    hears, told = socket.socketpair()
-    child = forked(listen_and_stop)
-    with listener, hears, told:
-        assert hears.recv(1) == b"."
-        listener.close()
+    with shim_that(tmp_path, lambda _: os.kill(os.getpid(), signal.SIGSTOP)) as child:
         assert reattach(str(tmp_path), 2, Takeover(1, 20, None), 0.1) is None
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert "the shim of rank 2 did not answer new agents" in capfd.readouterr().err
