@@ -36,6 +36,21 @@ def test_the_reference_is_what_the_code_says(name: str) -> None:
     assert committed == page(name), f"run scripts/make_reference.py: {name} is out of date"
 
 
+def test_documents_name_only_settings_that_there_are() -> None:
+    settings = ROOT / "docs/reference/settings.md"
+    names = set(re.findall(r"HOROVOD_FT_\w+", settings.read_text()))
+    # What hooks are given; and what messages say of settings that have ended.
+    elsewhere = {ROOT / "docs/reference/messages.md", ROOT / "docs/how-to/reports.md"}
+    pages = {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md")}
+    wrong = {
+        (str(page.relative_to(ROOT)), name)
+        for page in pages - elsewhere - {ROOT / "CHANGELOG.md"}
+        for name in re.findall(r"HOROVOD_FT_[A-Z0-9_]*[A-Z0-9]", page.read_text())
+        if name not in names
+    }
+    assert not wrong
+
+
 # What says what to do: a verb after the reason; or that there is nothing, as for a bug of ours.
 _VERBS = (
     "add|ask|begin|build|call|check|choose|compile|convert|copy|correct|create|delete|do|end|"
