@@ -50,7 +50,7 @@ def find_files(
         _make_fresh(rendezvous, context, fresh_hosts, shim, stack)
     else:
         _join_all(rendezvous, context, shim, stack)
-    firsts = context.nodes.firsts[:-1]
+    firsts = context.nodes.firsts
     fresh = [node for node, rank in enumerate(firsts) if hosts.node_of(rank) in fresh_hosts]
     rejoin(rendezvous, context, fresh)
     note_complete(rendezvous, context)

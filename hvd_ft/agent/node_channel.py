@@ -23,7 +23,7 @@ class NodeChannel:
 
     def __init__(self, rendezvous: Rendezvous, nodes: Nodes) -> None:
         self._rendezvous = rendezvous
-        self.firsts = nodes.firsts[:-1]
+        self.firsts = nodes.firsts
         self.node = nodes.node_of(rendezvous.rank)
         self._leads = rendezvous.rank in self.firsts
 

@@ -93,7 +93,7 @@ def lead(rendezvous: Rendezvous, context: JobContext) -> "Leader | None":
         context.arenas,
         context.job,
         context.rank,
-        nodes.firsts,
+        nodes.bounds,
         communicator,
         options=mpi.LeaderOptions(
             endpoints.threads,

@@ -11,10 +11,15 @@ class Nodes:
     """The nodes of a job, in the order of their ranks.
 
     Attributes:
-        firsts: the first rank of every node, and the number of ranks.
+        bounds: the first rank of every node, and the number of ranks.
     """
 
-    firsts: tuple[int, ...]
+    bounds: tuple[int, ...]
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """The first rank of every node."""
+        return self.bounds[:-1]
 
     @classmethod
     def of(cls, hosts: Sequence[str]) -> "Nodes":
@@ -37,10 +42,10 @@ class Nodes:
 
     def apart(self) -> "Nodes":
         """Returns the nodes for the flat topology, with every rank a node of its own."""
-        return Nodes(tuple(range(self.firsts[-1] + 1)))
+        return Nodes(tuple(range(self.bounds[-1] + 1)))
 
     def __len__(self) -> int:
-        return len(self.firsts) - 1
+        return len(self.firsts)
 
     def node_of(self, rank: int) -> int:
         """Returns the number of the rank's node."""
@@ -48,4 +53,4 @@ class Nodes:
 
     def ranks(self, node: int) -> range:
         """Returns the ranks of a node."""
-        return range(self.firsts[node], self.firsts[node + 1])
+        return range(self.bounds[node], self.bounds[node + 1])

@@ -102,7 +102,7 @@ def worker_environment(
         "HOROVOD_CONTROLLER": "ft",
         "HOROVOD_CPU_OPERATIONS": "ft",
         "HOROVOD_RANK": str(rank),
-        "HOROVOD_SIZE": str(nodes.firsts[-1]),
+        "HOROVOD_SIZE": str(nodes.bounds[-1]),
         "HOROVOD_LOCAL_RANK": str(local.index(rank)),
         "HOROVOD_LOCAL_SIZE": str(len(local)),
         "HOROVOD_CROSS_RANK": str(across.index(node)),

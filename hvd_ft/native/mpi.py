@@ -155,7 +155,7 @@ class Leader:
         directory: of the job, on this node.
         job: its id.
         rank: of the agent that leads.
-        firsts: the first rank of every node, and the number of ranks.
+        bounds: the first rank of every node, and the number of ranks.
         communicator: MPI's handle of the leaders' communicator.
         options: its own.
         rules: those of rank 0's leader count.
@@ -166,7 +166,7 @@ class Leader:
         directory: str,
         job: str,
         rank: int,
-        firsts: Sequence[int],
+        bounds: Sequence[int],
         communicator: int,
         *,
         options: LeaderOptions,
@@ -178,8 +178,8 @@ class Leader:
                 directory.encode(),
                 job.encode(),
                 rank,
-                list(firsts),
-                len(firsts) - 1,
+                list(bounds),
+                len(bounds) - 1,
                 _handle(communicator),
                 ffi.new("hvdft_leader_options *", asdict(options)),
                 ffi.new("hvdft_op_rules *", asdict(rules)),
@@ -187,9 +187,9 @@ class Leader:
             )
         )
         self._handle = handle[0]
-        self._node = list(firsts).index(rank)
+        self._node = list(bounds).index(rank)
         # The mirror's, the ring's two, those of gathered ops.
-        self._links = ffi.new("hvdft_link[]", 2 * len(firsts))
+        self._links = ffi.new("hvdft_link[]", 2 * len(bounds))
 
     def links(self) -> dict[End, Counts]:
         """Returns the counts of this node's links; not after `close`."""

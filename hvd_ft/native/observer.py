@@ -86,18 +86,28 @@ class Observer:
     def log_records(self) -> int:
         return int(abi.library().hvdft_observer_log_records(self._handle))
 
+    def _known(self, rank: int) -> int:
+        """Returns a rank that the core may look up; what lies behind the last one is not a rank's.
+
+        Raises:
+            ValueError: the job has no such rank.
+        """
+        if not 0 <= rank < self.size:
+            raise ValueError(f"there is no rank {rank} in a job of {self.size}")
+        return rank
+
     def status(self, rank: int) -> Status:
         out = ffi.new("hvdft_status *")
-        abi.checked(abi.library().hvdft_observer_status(self._handle, rank, out))
+        abi.checked(abi.library().hvdft_observer_status(self._handle, self._known(rank), out))
         return abi.read(Status, out)
 
     def left(self, rank: int) -> Left:
         """Whether a rank has left the running job."""
-        return Left(abi.library().hvdft_observer_left(self._handle, rank))
+        return Left(abi.library().hvdft_observer_left(self._handle, self._known(rank)))
 
     def snapshots(self, rank: int) -> Snapshots:
         out = ffi.new("hvdft_snapshots *")
-        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, rank, out))
+        abi.checked(abi.library().hvdft_observer_snapshots(self._handle, self._known(rank), out))
         return abi.read(Snapshots, out)
 
     def memory(self, first_rank: int, *, most: bool = False) -> Memory | None:
@@ -108,18 +118,19 @@ class Observer:
             most: the most of each part since the job began, each at its own moment; else now.
         """
         out = ffi.new("hvdft_memory *")
-        known = abi.library().hvdft_observer_memory(self._handle, first_rank, most, out)
+        first = self._known(first_rank)
+        known = abi.library().hvdft_observer_memory(self._handle, first, most, out)
         return abi.read(Memory, out) if known else None
 
     def watch(self, rank: int) -> Watch:
         out = ffi.new("hvdft_watch *")
-        abi.checked(abi.library().hvdft_observer_watch(self._handle, rank, out))
+        abi.checked(abi.library().hvdft_observer_watch(self._handle, self._known(rank), out))
         return abi.read(Watch, out)
 
     def times(self, rank: int) -> Times:
         """How a rank has spent its time, measured on its own node; what is slow: slow_rule.py."""
         out = ffi.new("hvdft_times *")
-        abi.checked(abi.library().hvdft_observer_times(self._handle, rank, out))
+        abi.checked(abi.library().hvdft_observer_times(self._handle, self._known(rank), out))
         return abi.read(Times, out)
 
     def clock_ahead_ns(self, first_rank: int) -> int:
@@ -128,7 +139,8 @@ class Observer:
         It includes the shortest time that a message took; 0 if this is the node, or nothing is
         known.
         """
-        return int(abi.library().hvdft_observer_clock_ahead(self._handle, first_rank))
+        first = self._known(first_rank)
+        return int(abi.library().hvdft_observer_clock_ahead(self._handle, first))
 
     def op_moments(self, rank: int, *, of_ring: bool = False) -> dict[int, OpMoments]:
         """Returns when a rank came to its latest ops, by their ids, on this node's clock.
@@ -139,7 +151,8 @@ class Observer:
                 first rank has received.
         """
         out = ffi.new("hvdft_op_moments[]", OPS_KEPT)
-        found = abi.library().hvdft_observer_op_moments(self._handle, rank, of_ring, out, OPS_KEPT)
+        read = abi.library().hvdft_observer_op_moments
+        found = read(self._handle, self._known(rank), of_ring, out, OPS_KEPT)
         return {out[n].op: abi.read(OpMoments, out[n]) for n in range(found)}
 
     @property

@@ -102,7 +102,7 @@ class Job:
             self.chosen += 1
             return self._checkpoint
 
-        return on_all(HOSTS.firsts[-1], agent)
+        return on_all(HOSTS.bounds[-1], agent)
 
 
 @pytest.mark.parametrize("checkpoint", [CHECKPOINT, None], ids=["resumed", "new"])

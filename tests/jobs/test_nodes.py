@@ -23,7 +23,7 @@ SUMS = str(SCRIPTS / "sums_script.py")
 def test_ranks_and_their_nodes() -> None:
     nodes = Nodes.of(["a", "a", "a", "b", "c", "c"])
     assert nodes == Nodes((0, 3, 4, 6))
-    assert len(nodes) == 3
+    assert len(nodes) == 3 and nodes.firsts == (0, 3, 4)
     assert [nodes.node_of(rank) for rank in range(6)] == [0, 0, 0, 1, 2, 2]
     assert list(map(nodes.ranks, range(3))) == [range(3), range(3, 4), range(4, 6)]
     assert Nodes.of(["a", "a"]) == Nodes((0, 2))
