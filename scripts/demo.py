@@ -118,11 +118,12 @@ def main() -> int:
     console.print("The same training, undisturbed.")
     undisturbed = train(console, out / "undisturbed.jsonl")
 
-    events = read_report(out / "demo.jsonl").events
+    report = read_report(out / "demo.jsonl")
+    events = report.events
     found = failures(events, killer.kills)
     if len(found) != 1:
         raise HvdFtError(f"the demo expects 1 failure and saw {len(found)}; see out/demo.jsonl")
-    save_states(out / "demo.png", events, killer.kills)
+    save_states(out / "demo.png", events, killer.kills, report.facts)
     console.print(summary(disturbed, undisturbed, killer, found[0]))
     equal = len({result["weights_sha256"] for result in disturbed + undisturbed}) == 1
     console.print(

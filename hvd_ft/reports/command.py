@@ -63,13 +63,15 @@ def show_report(options: argparse.Namespace) -> int:
     console = Console()
     for piece in pieces_of(told):
         if isinstance(piece, str):
-            console.print(piece, highlight=False, soft_wrap=True, markup=False)
+            # In a file, and for other programs, a line stays one.
+            whole = not console.is_terminal
+            console.print(piece, highlight=False, soft_wrap=whole, markup=False)
         else:
             console.print(piece)
     if options.picture:
         from hvd_ft.reports.plot import save_states
 
-        save_states(options.picture, told.events)
+        save_states(options.picture, told.events, facts=told.facts)
     if html:
         from hvd_ft.reports.page import page_of
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from hvd_ft.reports.facts import Facts, RankFacts
@@ -19,7 +20,7 @@ _PARTS = {  # heading: field of native.types.Memory
     "messages": "messages",
     "input areas": "input_areas",
     "control": "control",
-    "maximum": "total",
+    "most": "total",
     "limit": "limit",
 }
 
@@ -37,7 +38,9 @@ def memory_table(facts: Mapping[str, Any]) -> Table | None:
     of: Facts = convert({**facts}, Facts)
     if not of.nodes:
         return None
-    table = Table(title="Memory of each node in MiB, the most of each part", title_justify="left")
+    title = "Memory of each node in MiB, the most of each part"
+    # Without lines between columns it has room on a terminal of 80 columns.
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("ranks")
     for heading in (*_PARTS, "stock Horovod"):
         table.add_column(heading, justify="right")

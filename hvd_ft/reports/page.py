@@ -61,7 +61,7 @@ def page_of(told: Report) -> str:
         told: The report.
     """
     head, *rest = pieces_of(told)
-    picture = b64encode(png(states_figure(told.events))).decode("ascii")
+    picture = b64encode(png(states_figure(told.events, facts=told.facts))).decode("ascii")
     body = [
         _piece(head),
         '<h2>Each rank over time</h2>\n<div class="wide"><img alt="Each rank\'s state over time" '

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from hvd_ft.reports import cost_table, report
+from hvd_ft.reports.headline import headline, identity
 from hvd_ft.reports.memory_table import memory_table
+
+_FAILURES_BESIDE = 4  # so that a table fits into 80 columns
 
 
 def pieces_of(told: report.Report) -> Iterator[str | Table]:
@@ -16,9 +19,13 @@ def pieces_of(told: report.Report) -> Iterator[str | Table]:
     Args:
         told: The report.
     """
-    yield report.headline(told)
+    yield headline(told)
+    yield identity(told)
     found = report.failures(told.events)
-    yield report.failures_table(found) if found else "No worker died."
+    if not found:
+        yield "No worker died."
+    for first in range(0, len(found), _FAILURES_BESIDE):
+        yield report.failures_table(found[first : first + _FAILURES_BESIDE])
     yield from report.cause_lines(told)
     yield from report.replacement_lines(told)
     yield from report.slow_lines(told)

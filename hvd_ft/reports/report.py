@@ -6,10 +6,9 @@ Everything up to the tables is a pure function of the list of events.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -232,25 +231,6 @@ def _check_version(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> No
 def _checked(facts: dict[str, Any]) -> dict[str, Any]:
     convert(facts, Facts)  # as tables will
     return facts
-
-
-def headline(report: Report) -> str:
-    """Returns one line with the run's command, time, hosts and end."""
-    facts = report.facts
-    by_host = groupby(facts.get("hosts", ()))
-    hosts = ",".join(f"{host}:{len(list(ranks))}" for host, ranks in by_host)
-    ablated = facts.get("ablated")
-    parts = [
-        f"{str(ablated).upper()} LEFT OUT, FOR MEASUREMENT ONLY" if ablated else "",
-        f"job {facts['job']}",
-        f"{facts.get('size', '?')} ranks" + (f" on {hosts}" if hosts else ""),
-        f"begun {facts['date']}" if "date" in facts else "",
-        shlex.join(map(str, facts.get("command", ()))),
-        f"exit code {facts['exit_code']}"
-        if report.finished
-        else "UNFINISHED: it still runs, or was killed, or the disk was full",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _event(fields: dict[str, Any]) -> Event:

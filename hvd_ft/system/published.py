@@ -24,7 +24,7 @@ def published(publish: Callable[[], None], any_results: Callable[[], object]) ->
             yield
         except BaseException:
             if any_results():
-                say("this run was cut short; what was measured until then:")
+                say("this run was cut short; what was measured until then stays:")
                 with contextlib.suppress(HvdFtError):  # why it was cut short is what is said
                     publish()
             raise

@@ -11,7 +11,8 @@ from hvd_ft.agent.ablation import WARNING, check_ablation
 from hvd_ft.errors import HvdFtError
 from hvd_ft.job.placement import Nodes
 from hvd_ft.job.settings import Settings
-from hvd_ft.reports.report import headline, read_report
+from hvd_ft.reports.headline import headline
+from hvd_ft.reports.report import read_report
 
 SUMS = [sys.executable, str(SCRIPTS / "sums_script.py")]  # it checks what every op brings
 FLAT = ["--topology", "flat"]

@@ -69,3 +69,30 @@ def test_a_run_without_events_still_has_a_picture(tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(HvdFtError, match=r"states\.png could not be written"):
         save_states(tmp_path / "none" / "states.png", one_failure())
+
+
+def test_the_title_has_job_date_command_and_what_was_waited() -> None:
+    facts = {"job": "j1", "date": "2026-11-27T16:04:02+00:00", "command": ["python", "a b.py"]}
+    [axes] = states_figure(one_failure(), facts=facts).axes
+    first, second = axes.get_title(loc="left").split("\n")
+    assert first == "job j1, 2026-11-27 16:04, python 'a b.py'"
+    # 2.9 and 2.905 s; 2.32 and 0.6 s
+    assert second == "all ranks together: 5.8 s waited, 2.3 s restarting, 0.6 s replaying"
+
+
+def test_steps_stand_where_they_were_done() -> None:
+    figure = states_figure(one_failure(), facts={"ranks": [{"step": 100}]})
+    [above] = figure.axes[0].child_axes
+    labels = [int(text.get_text()) for text in above.get_xticklabels()]
+    seconds = list(above.get_xticks())
+    assert labels == sorted(labels) == list(range(0, 101, 20))
+    assert seconds == sorted(seconds)
+    running = sorted(bar for bar in bars(State.RUNNING) if bar[0] == 0)
+    _, start, length = running[-1]
+    assert seconds[-1] == pytest.approx(start + length)  # the last step is the end of the run
+    waited = bars(State.WAITING)[0]
+    assert not [second for second in seconds if waited[1] < second < waited[1] + waited[2] - 1e-6]
+
+
+def test_a_job_that_did_no_step_has_no_axis_of_steps() -> None:
+    assert not states_figure(one_failure(), facts={"ranks": []}).axes[0].child_axes

@@ -1,48 +1,49 @@
-"""The results of `hvdft bench allreduce` as a table, a CSV file and a picture."""
+"""The results of `hvdft bench allreduce` as lines, a CSV file and a picture."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from rich.table import Table
 
 from hvd_ft.tools.bench.allreduce import Plan
 from hvd_ft.tools.bench.output import COLOURS
 from hvd_ft.tools.bench.series import Row
 
+_WIDTHS = (11, 10, 7, 9, 9, 7, 7, 7, 6, 6)
 CSV_COLUMNS = (
     *("bytes", "count", "type", "redop", "mode", "backend", "time_us", "min_time_us"),
     *("algbw_gbs", "busbw_gbs", "wrong", "time_to_ft", "min_time_to_ft"),
 )
 
 
-def table(plan: Plan, rows: Sequence[Row]) -> Table:
-    """Lays out the rows as nccl-tests does, a group of columns for each backend."""
-    title = f"allreduce, {plan.ranks} ranks, {plan.mode}; times in us, bandwidths in GB/s"
-    laid = Table(title=title, title_justify="left")
-    for name in ("bytes", "count", "type", "redop"):
-        laid.add_column(name, justify="right", no_wrap=True)
-    for backend in plan.backends:
-        for name in (f"{backend} time", "min", "algbw", "busbw", "#wrong"):
-            laid.add_column(name, justify="right", no_wrap=True)
-    for backend in _others(plan):
-        for name in (f"{backend}/ft", "of min"):
-            laid.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [str(row.bytes), str(row.count), plan.dtype, plan.op]
-        for backend in plan.backends:
-            times = row.times[backend]
-            cells += [f"{times.median * 1e6:.0f}", f"{times.best * 1e6:.0f}"]
-            cells += [f"{row.algbw(backend):.3f}", f"{row.busbw(backend):.3f}", str(times.wrong)]
-        for backend in _others(plan):
-            cells += [f"{ratio:.2f}" for ratio in row.ratio(backend, "ft")]
-        laid.add_row(*cells)
-    return laid
+def header(plan: Plan) -> str:
+    """Returns the lines above the rows: what is measured, and columns as nccl-tests has them."""
+    title = f"allreduce, {plan.ranks} ranks, {plan.mode}, {plan.dtype} {plan.op}"
+    names = ["bytes", "count", "backend", "time", "min", "algbw", "busbw", "#wrong"]
+    units = ["", "", "", "us", "us", "GB/s", "GB/s", ""]
+    if _others(plan):
+        names, units = [*names, "/ft", "of min"], [*units, "", ""]
+    return "\n".join([title, "", _columns(names), _columns(units)])
 
 
-def line(plan: Plan, row: Row) -> str:
-    """Describes a row in words."""
-    times = (f"{name} {row.times[name].median * 1e6:.0f} us" for name in plan.backends)
-    return f"{row.bytes} bytes: {', '.join(times)}"
+def lines(plan: Plan, row: Row) -> str:
+    """Returns the lines of a size, one for each backend; they fit into 100 columns."""
+    return "\n".join(_line(plan, row, backend) for backend in plan.backends)
+
+
+def _line(plan: Plan, row: Row, backend: str) -> str:
+    times = row.times[backend]
+    cells = [str(row.bytes), str(row.count), backend]
+    cells += [f"{times.median * 1e6:.0f}", f"{times.best * 1e6:.0f}"]
+    cells += [f"{row.algbw(backend):.3f}", f"{row.busbw(backend):.3f}", str(times.wrong)]
+    if backend in _others(plan):
+        cells += [f"{ratio:.2f}" for ratio in row.ratio(backend, "ft")]
+    return _columns(cells)
+
+
+def _columns(cells: Sequence[str]) -> str:
+    return "  ".join(
+        f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=False)
+    ).rstrip()
 
 
 def csv_lines(plan: Plan, rows: Sequence[Row]) -> list[list[object]]:

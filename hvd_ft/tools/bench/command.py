@@ -6,10 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.byte_size import parse_bytes
@@ -20,7 +18,7 @@ from hvd_ft.tools.bench.series import BACKENDS, COPIES, DTYPES, OPS, Row, sizes
 
 MODELS = {"digits": 500, "cnn": 30, "dense": 10, "dense100": 5}  # and the steps of a round
 _DEFAULT_MODELS = ("digits", "cnn")
-_WIDTH = 220
+_WIDTH = 100
 
 _Plan = TypeVar("_Plan")
 
@@ -165,7 +163,7 @@ def _models(text: str) -> dict[str, int]:
 
 
 def print_table(table: Table) -> None:
-    """Prints a table with all digits; a narrow terminal breaks its lines."""
+    """Prints a table, as wide as a terminal of 100 columns or more; cells that are wider wrap."""
     Console(width=max(Console().width, _WIDTH)).print(table)
 
 
@@ -198,24 +196,20 @@ def _allreduce(options: argparse.Namespace) -> int:
     rows: list[Row] = []
 
     def publish() -> None:
-        print_table(allreduce_output.table(plan, rows))
+        """Writes the files; every row has been printed when it was measured."""
         if options.csv:
             lines = allreduce_output.csv_lines(plan, rows)
             write_csv(options.csv, facts, allreduce_output.CSV_COLUMNS, lines)
         if options.png:
             output.write_picture(options.png, allreduce_output.picture(plan, rows))
 
-    live = Live(console=out, auto_refresh=False, transient=True)
-
-    def show(doing: str) -> None:
-        if out.is_terminal:
-            live.update(Group(allreduce_output.table(plan, rows), Text(doing)), refresh=True)
-
-    with published(publish, lambda: rows), live:
+    print_line(out, allreduce_output.header(plan))
+    working = out.status("") if out.is_terminal else contextlib.nullcontext()
+    with published(publish, lambda: rows), working as status:
+        show = status.update if status else lambda doing: None
         for row in allreduce.measure(plan, show):
             rows.append(row)
-            if not out.is_terminal:
-                print_line(out, allreduce_output.line(plan, row))
+            print_line(out, allreduce_output.lines(plan, row))
     wrong = sum(times.wrong for row in rows for times in row.times.values())
     if wrong:
         raise HvdFtError(f"{wrong} elements came out wrong, see #wrong; do not use this backend")

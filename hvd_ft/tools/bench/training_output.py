@@ -14,21 +14,24 @@ _MB = 1e6
 
 
 def throughput_table(plan: Plan, results: Sequence[Result]) -> Table:
-    """Lays out images per second, a line for each model."""
+    """Lays out images per second, a line for each model and backend."""
     title = f"training, {plan.ranks} ranks; images/s, median (slowest to fastest round)"
-    table = Table("model", "gradients", title=title, title_justify="left")
-    for name in plan.backends:
+    table = Table("model", "gradients", "backend", title=title, title_justify="left")
+    for name in ("images/s", "ft's to it", "a worker, resident"):
         table.add_column(name, justify="right")
-    others = [name for name in plan.backends if name != "ft"] if "ft" in plan.backends else []
-    for name in others:
-        table.add_column(f"ft/{name}", justify="right")
-    for name in plan.backends:
-        table.add_column(f"a {name} worker, resident", justify="right")
     for result in results:
-        cells = [_spread(result.images_per_second(name)) for name in plan.backends]
-        cells += [f"{result.ratio(name):.2f}" for name in others]
-        cells += [_mb(result.worker_bytes[name]) for name in plan.backends]
-        table.add_row(result.model, f"{result.gradient_bytes / _MB:.1f} MB", *cells)
+        for name in plan.backends:
+            first, last = name == plan.backends[0], name == plan.backends[-1]
+            ratio = f"{result.ratio(name):.2f}" if name != "ft" and "ft" in plan.backends else ""
+            table.add_row(
+                result.model if first else "",
+                f"{result.gradient_bytes / _MB:.1f} MB" if first else "",
+                name,
+                _spread(result.images_per_second(name)),
+                ratio,
+                _mb(result.worker_bytes[name]),
+                end_section=last,
+            )
     return table
 
 
